@@ -1,0 +1,1 @@
+"""Compile stage: the deployment spec, checkpoints, exports, manifests."""

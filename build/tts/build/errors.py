@@ -1,0 +1,99 @@
+"""Every error that a user may see, in one tree.
+
+    TtsError
+    ├── ConfigError          a deployment file, flag or parameter is wrong (exit 2)
+    ├── DatasetError         a dataset file or line is wrong (exit 2)
+    ├── CheckpointError      a checkpoint is missing, corrupt or unsupported (exit 2)
+    ├── BuildError           compiling or verifying an engine failed
+    ├── EngineError          an engine refused a request or broke
+    │   └── RequestError     one request was refused; the engine is well
+    ├── ServerError          the Triton server could not start, or died
+    ├── EndpointError        a request over gRPC failed
+    │   ├── EndpointUnavailable   nothing answers, or the server is gone (retried, then fatal)
+    │   ├── EndpointTimeout       no answer within the deadline (retried, then fatal)
+    │   └── RequestRefused        the server refused this request (never retried)
+    ├── RunError             the run folder cannot be written or resumed
+    └── Interrupted          the user pressed Ctrl-C (exit 130)
+
+The message says what was wrong and where; `hint` says what to do. The command line prints both
+and exits with `exit_code`; anything that is not a TtsError is a bug and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+
+class TtsError(Exception):
+    """Base of all errors meant for the user.
+
+    `message` is one sentence or more naming what was wrong and where; `hint` is what to do next.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.hint}" if self.hint else self.message
+
+
+class ConfigError(TtsError):
+    """A deployment file, a flag or a parameter is wrong."""
+
+    exit_code = 2
+
+
+class DatasetError(TtsError):
+    """A dataset file or one of its lines is wrong."""
+
+    exit_code = 2
+
+
+class CheckpointError(TtsError):
+    """A checkpoint is missing, corrupt or not supported."""
+
+    exit_code = 2
+
+
+class BuildError(TtsError):
+    """Compiling or verifying an engine failed."""
+
+
+class EngineError(TtsError):
+    """An engine refused a request or broke."""
+
+
+class RequestError(EngineError):
+    """One request was refused before it reached the pipeline; the engine is well."""
+
+
+class ServerError(TtsError):
+    """The Triton server could not be found or started, or it died."""
+
+
+class EndpointError(TtsError):
+    """A request over gRPC failed."""
+
+
+class EndpointUnavailable(EndpointError):
+    """Nothing answers at the address, or the server went away."""
+
+
+class EndpointTimeout(EndpointError):
+    """No answer came within the deadline."""
+
+
+class RequestRefused(EndpointError):
+    """The server refused this very request; sending it again would not help."""
+
+
+class RunError(TtsError):
+    """A run folder cannot be written, read or resumed."""
+
+
+class Interrupted(TtsError):
+    """The user asked to stop."""
+
+    exit_code = 130

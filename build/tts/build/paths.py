@@ -1,0 +1,69 @@
+"""Where things lie, in a checkout and in an installed wheel: the one module that knows both.
+
+| what | checkout | installed wheel |
+|---|---|---|
+| deployments, checkpoints, templates | engines/, triton_repo/ | <site-packages>/tts/bundled/ |
+| built engines, repositories, server files | engines/built/ | <user data>/tts-toolkit/built/ |
+| runs | runs/ | <user data>/tts-toolkit/runs/ |
+
+`TTS_HOME` moves the last two rows anywhere.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import platformdirs
+
+_PACKAGE = Path(__file__).resolve().parent
+# build/tts/build/paths.py in a checkout; tts/build/paths.py in a wheel
+_CHECKOUT = _PACKAGE.parents[2]
+_IN_CHECKOUT = (_CHECKOUT / "pyproject.toml").is_file() and (_CHECKOUT / "triton_repo").is_dir()
+_BUNDLED = _PACKAGE.parent / "bundled"
+
+
+def deployments_dir() -> Path:
+    """Folder of the bundled deployment files (`<name>.yaml`)."""
+    return _CHECKOUT / "engines" / "deployments" if _IN_CHECKOUT else _BUNDLED / "deployments"
+
+
+def templates_dir() -> Path:
+    """Folder of the Triton model-repository templates."""
+    return _CHECKOUT / "triton_repo" / "templates" if _IN_CHECKOUT else _BUNDLED / "templates"
+
+
+def home() -> Path:
+    """Folder that holds what the toolkit makes; `TTS_HOME` overrides it."""
+    if override := os.environ.get("TTS_HOME"):
+        return Path(override).expanduser().resolve()
+    if _IN_CHECKOUT:
+        return _CHECKOUT
+    return platformdirs.user_data_path("tts-toolkit")
+
+
+def built_dir(deployment: str) -> Path:
+    """Folder of everything made from one deployment: engines, model repository, server files."""
+    root = home()
+    in_place = _IN_CHECKOUT and root == _CHECKOUT
+    return (root / "engines" / "built" if in_place else root / "built") / deployment
+
+
+def engine_dir(deployment: str, role: str) -> Path:
+    """Folder of one compiled engine; `role` is "generator" or "verifier"."""
+    return built_dir(deployment) / role
+
+
+def repository_dir(deployment: str) -> Path:
+    """Folder of the rendered Triton model repository."""
+    return built_dir(deployment) / "model_repository"
+
+
+def server_dir(deployment: str) -> Path:
+    """Folder of a running server's files: log, state (addresses, pid), iteration logs."""
+    return built_dir(deployment) / "server"
+
+
+def runs_dir() -> Path:
+    """Folder in which runs are kept when the user names none."""
+    return home() / "runs"

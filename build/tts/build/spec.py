@@ -1,0 +1,265 @@
+"""The deployment: one YAML file that names both engines, their batching policies and the server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from . import paths
+from .errors import ConfigError
+
+Target = Literal["openvino", "tensorrt"]
+Role = Literal["generator", "verifier"]
+Precision = Literal["fp32", "fp16", "bf16", "fp8", "int8"]
+Port = Annotated[int, Field(ge=1, le=65535)] | Literal["auto"]
+Count = Annotated[int, Field(ge=1)]
+
+PRECISIONS: dict[Target, tuple[Precision, ...]] = {
+    "openvino": ("fp32", "bf16", "int8"),
+    "tensorrt": ("fp16", "bf16", "fp8"),
+}
+OPENVINO_BLOCK_SIZE = 32  # the CPU plug-in's paged attention knows no other
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+class KvCache(_Model):
+    """The paged KV cache of one engine."""
+
+    block_size: Count = 32
+    """Tokens per block (TensorRT-LLM: tokens_per_block, a power of two)."""
+    tokens: Count
+    """Size of the whole pool, in tokens (max_tokens_in_paged_kv_cache)."""
+    reuse: bool = True
+    """Keep finished prefixes and serve them to later requests (enable_kv_cache_reuse)."""
+
+    @property
+    def blocks(self) -> int:
+        """Number of whole blocks in the pool."""
+        return self.tokens // self.block_size
+
+    @model_validator(mode="after")
+    def _power_of_two(self) -> Self:
+        if self.block_size & (self.block_size - 1):
+            raise ValueError(f"block_size is {self.block_size}; it must be a power of two")
+        return self
+
+
+class EngineSpec(_Model):
+    """What both engines have in common. Field names are TensorRT-LLM's where it has one."""
+
+    checkpoint: Path
+    """Hugging Face checkpoint folder; relative paths are relative to the deployment file."""
+    precision: Precision
+    max_batch_size: Count
+    """Active requests in the engine at most."""
+    max_num_tokens: Count
+    """Tokens scheduled per engine step at most, prompt and generation together."""
+    max_seq_len: Count
+    """Prompt plus output of one request at most, in tokens."""
+    kv_cache: KvCache
+    scheduling_policy: Literal["guaranteed_no_evict", "max_utilization"] = "guaranteed_no_evict"
+    chunked_context: bool = True
+    """Let a long prompt be computed over several steps (enable_chunked_context)."""
+    threads: Count | None = None
+    """CPU threads of the engine (target openvino only; default 1)."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.kv_cache.blocks * self.kv_cache.block_size < self.max_seq_len:
+            raise ValueError(
+                f"kv_cache.tokens is {self.kv_cache.tokens} but max_seq_len is {self.max_seq_len}; "
+                "the pool must hold at least one full sequence of whole blocks"
+            )
+        if not self.chunked_context and self.max_num_tokens < self.max_seq_len:
+            raise ValueError(
+                f"chunked_context is false, so max_num_tokens ({self.max_num_tokens}) must be at "
+                f"least max_seq_len ({self.max_seq_len}): a prompt has to fit into one step"
+            )
+        return self
+
+
+class GeneratorSpec(EngineSpec):
+    """The LLM that writes steps."""
+
+    in_flight_requests: Count
+    """Requests that the orchestrator keeps in flight at most (N_LLM)."""
+    system_prompt: str | None = None
+    step_delimiter: Annotated[str, Field(min_length=1)] = "\n\n"
+    """A step ends where this string appears in the text."""
+
+
+class Labels(_Model):
+    """The two label strings of the verifier; each must be one token of its tokenizer."""
+
+    positive: Annotated[str, Field(min_length=1)] = "+"
+    negative: Annotated[str, Field(min_length=1)] = "-"
+
+    @model_validator(mode="after")
+    def _differ(self) -> Self:
+        if self.positive == self.negative:
+            raise ValueError(f"positive and negative are both {self.positive!r}; they must differ")
+        return self
+
+
+class VerifierSpec(EngineSpec):
+    """The process reward model that scores steps."""
+
+    in_flight_tokens: Count
+    """Prompt tokens that the orchestrator keeps in flight at most (N_PRM)."""
+    format: Literal["rlhflow"] = "rlhflow"
+    labels: Labels = Labels()
+
+    @model_validator(mode="after")
+    def _budget(self) -> Self:
+        if self.in_flight_tokens < self.max_seq_len:
+            raise ValueError(
+                f"in_flight_tokens is {self.in_flight_tokens} but max_seq_len is "
+                f"{self.max_seq_len}; the budget must let one full request through"
+            )
+        return self
+
+
+class ServerSpec(_Model):
+    """Addresses of the Triton server."""
+
+    host: str = "127.0.0.1"
+    grpc_port: Port = "auto"
+    http_port: Port = "auto"
+    metrics_port: Port = "auto"
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Self:
+        given = [p for p in (self.grpc_port, self.http_port, self.metrics_port) if p != "auto"]
+        if len(set(given)) != len(given):
+            raise ValueError("grpc_port, http_port and metrics_port must differ")
+        return self
+
+
+class Deployment(_Model):
+    """Both engines, their batching policies, the server. The one thing a user edits."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
+    target: Target
+    generator: GeneratorSpec
+    verifier: VerifierSpec
+    server: ServerSpec = ServerSpec()
+
+    @model_validator(mode="after")
+    def _fits_target(self) -> Self:
+        for role, engine in self.engines().items():
+            allowed = PRECISIONS[self.target]
+            if engine.precision not in allowed:
+                raise ValueError(
+                    f"{role}.precision is {engine.precision!r}; "
+                    f"target {self.target} allows {', '.join(allowed)}"
+                )
+            if self.target == "openvino":
+                self._fits_openvino(role, engine)
+            elif engine.threads is not None:
+                raise ValueError(f"{role}.threads applies to target openvino only; remove it")
+        return self
+
+    @staticmethod
+    def _fits_openvino(role: Role, engine: EngineSpec) -> None:
+        if engine.kv_cache.block_size != OPENVINO_BLOCK_SIZE:
+            raise ValueError(
+                f"{role}.kv_cache.block_size is {engine.kv_cache.block_size}; "
+                f"target openvino allows {OPENVINO_BLOCK_SIZE}"
+            )
+        if engine.scheduling_policy != "guaranteed_no_evict":
+            raise ValueError(
+                f"{role}.scheduling_policy is {engine.scheduling_policy!r}; target openvino allows "
+                "guaranteed_no_evict (preemption would make results depend on timing)"
+            )
+
+    def engines(self) -> dict[Role, EngineSpec]:
+        """Both engine specs by role, generator first."""
+        return {"generator": self.generator, "verifier": self.verifier}
+
+
+def load_deployment(name_or_file: str | Path) -> Deployment:
+    """Read a deployment by its file, or by its name when it is a bundled one.
+
+    Checkpoint paths come back absolute. Raises ConfigError naming the field's path, its value and
+    what is allowed.
+    """
+    file = _find(str(name_or_file))
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"Cannot read the deployment file {file}: {error}") from error
+    try:
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{file} is not valid YAML: {error}") from error
+    if not isinstance(data, dict):
+        raise ConfigError(f"{file} must hold a mapping of fields, not {type(data).__name__}")
+    try:
+        deployment = Deployment.model_validate(data)
+    except ValidationError as error:
+        raise ConfigError(f"{file} is not a valid deployment:\n{explain(error)}") from error
+    return _with_absolute_checkpoints(deployment, file.parent)
+
+
+def bundled_deployments() -> list[str]:
+    """Names of the deployments that come with the toolkit."""
+    return sorted(file.stem for file in paths.deployments_dir().glob("*.yaml"))
+
+
+def explain(error: ValidationError) -> str:
+    """One line per problem: the field's path, its value, and what is allowed."""
+    return "\n".join(f"  {_explain_one(detail)}" for detail in error.errors())
+
+
+def _explain_one(detail: Any) -> str:
+    where = ".".join(str(part) for part in detail["loc"])
+    message = str(detail["msg"]).removeprefix("Value error, ")
+    if detail["type"] == "extra_forbidden":
+        return f"{where} = {detail['input']!r}: unknown field; allowed here: {_fields_at(detail)}"
+    if detail["type"] == "missing":
+        return f"{where}: this field is required"
+    if detail["type"] == "value_error":
+        return f"{where + ': ' if where else ''}{message}"
+    return f"{where} = {detail['input']!r}: {message}"
+
+
+def _fields_at(detail: Any) -> str:
+    model: type[BaseModel] = Deployment
+    for part in detail["loc"][:-1]:
+        annotation = model.model_fields[str(part)].annotation
+        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+            return "nothing"
+        model = annotation
+    return ", ".join(model.model_fields)
+
+
+def _find(name_or_file: str) -> Path:
+    file = Path(name_or_file).expanduser()
+    if file.is_file():
+        return file.resolve()
+    bundled = paths.deployments_dir() / f"{name_or_file}.yaml"
+    if file.name == name_or_file and bundled.is_file():
+        return bundled
+    raise ConfigError(
+        f"There is no deployment {name_or_file!r}: neither a file nor a bundled name.",
+        hint=f"Bundled deployments: {', '.join(bundled_deployments()) or 'none'}.",
+    )
+
+
+def _with_absolute_checkpoints(deployment: Deployment, base: Path) -> Deployment:
+    def absolute(engine: EngineSpec) -> EngineSpec:
+        checkpoint = (base / engine.checkpoint.expanduser()).resolve()
+        return engine.model_copy(update={"checkpoint": checkpoint})
+
+    return deployment.model_copy(
+        update={
+            "generator": absolute(deployment.generator),
+            "verifier": absolute(deployment.verifier),
+        }
+    )

@@ -1,0 +1,139 @@
+"""A checkpoint's tokenizer and chat template, without transformers.
+
+Only `tokenizer.json`, `tokenizer_config.json` and `config.json` are read; the chat template runs in
+jinja2's sandbox, and nothing from the checkpoint is executed otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from tokenizers import Tokenizer as _Tokenizer
+
+from .errors import CheckpointError
+
+Message = Mapping[str, str]
+
+
+class Tokenizer:
+    """Token ids of one checkpoint. Encoding never adds special tokens by itself."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        """Read the tokenizer of a checkpoint folder; raises CheckpointError."""
+        self.checkpoint = checkpoint
+        file = checkpoint / "tokenizer.json"
+        if not file.is_file():
+            raise CheckpointError(
+                f"{checkpoint} has no tokenizer.json.",
+                hint="Only fast tokenizers are supported: save the tokenizer with transformers.",
+            )
+        try:
+            self._tokenizer = _Tokenizer.from_file(str(file))
+        except Exception as error:  # the library raises bare Exception
+            raise CheckpointError(f"{file} is not a valid tokenizer: {error}") from error
+        self._config = _read_json(checkpoint / "tokenizer_config.json")
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of token ids, added tokens included."""
+        return int(self._tokenizer.get_vocab_size(with_added_tokens=True))
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of `text`; special tokens written in it are recognised, none are added."""
+        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of `ids` without special tokens."""
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
+
+    def token_id(self, text: str) -> int:
+        """The id of a text that must be one single token; raises CheckpointError if it is not."""
+        ids = self.encode(text)
+        if len(ids) != 1:
+            raise CheckpointError(
+                f"{text!r} is {len(ids)} tokens ({ids}) in the tokenizer of {self.checkpoint}; "
+                "a label must be exactly one token."
+            )
+        return ids[0]
+
+    @cached_property
+    def token_texts(self) -> list[str]:
+        """The text of every id decoded alone, by id; special tokens are empty."""
+        return [self.decode([token]) for token in range(self.vocab_size)]
+
+    @cached_property
+    def eos_ids(self) -> tuple[int, ...]:
+        """Ids that end a sequence, from generation_config.json, config.json or the tokenizer."""
+        for name in ("generation_config.json", "config.json"):
+            value = _read_json(self.checkpoint / name).get("eos_token_id")
+            if isinstance(value, int):
+                return (value,)
+            if isinstance(value, list) and value:
+                return tuple(int(item) for item in value)
+        text = self.special("eos_token")
+        token = self._tokenizer.token_to_id(text) if text else None
+        if token is None:
+            raise CheckpointError(f"{self.checkpoint} names no end-of-sequence token.")
+        return (int(token),)
+
+    def special(self, name: str) -> str:
+        """Text of a named special token such as "bos_token"; empty if there is none."""
+        value = self._config.get(name)
+        if isinstance(value, dict):
+            value = value.get("content")
+        return value if isinstance(value, str) else ""
+
+    def chat(self, messages: Sequence[Message], *, generation_prompt: bool) -> str:
+        """Render a conversation with the checkpoint's chat template; raises CheckpointError."""
+        try:
+            return self._chat_template.render(
+                messages=list(messages),
+                add_generation_prompt=generation_prompt,
+                bos_token=self.special("bos_token"),
+                eos_token=self.special("eos_token"),
+            )
+        except jinja2.TemplateError as error:
+            raise CheckpointError(
+                f"The chat template of {self.checkpoint} failed: {error}"
+            ) from error
+
+    @cached_property
+    def _chat_template(self) -> jinja2.Template:
+        source = self._config.get("chat_template")
+        file = self.checkpoint / "chat_template.jinja"
+        if file.is_file():
+            source = file.read_text(encoding="utf-8")
+        if not isinstance(source, str):
+            raise CheckpointError(f"{self.checkpoint} has no chat template.")
+        environment = ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+        )
+        environment.globals["raise_exception"] = _raise_exception
+        try:
+            return environment.from_string(source)
+        except jinja2.TemplateError as error:
+            raise CheckpointError(
+                f"The chat template of {self.checkpoint} is not valid: {error}"
+            ) from error
+
+
+def _raise_exception(message: str) -> None:
+    raise jinja2.TemplateError(message)
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{file} cannot be read: {error}") from error
+    if not isinstance(data, dict):
+        raise CheckpointError(f"{file} must hold a JSON object.")
+    return data

@@ -1,0 +1,1 @@
+"""Engines in process: the OpenVINO host engine behind the Triton models."""

@@ -1,0 +1,1 @@
+"""Search core, scheduler, clients, prompts, grading, benchmark and command line."""

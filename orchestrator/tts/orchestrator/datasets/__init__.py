@@ -1,0 +1,1 @@
+"""Problems to solve: the generated demo set and JSONL files."""

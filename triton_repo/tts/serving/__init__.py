@@ -1,0 +1,1 @@
+"""Rendering the Triton model repository; finding, launching and supervising the server."""
