@@ -1,0 +1,85 @@
+"""The tree of one problem: nodes by path, and the digest that two runs are compared by."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .types import Aggregation, Fate, NodePath, Thought, aggregate, quantise
+
+__all__ = ["Node", "NodePath", "Tree"]
+
+
+@dataclass(slots=True)
+class Node:
+    """A thought's place in the tree. `score` is locked at the first write."""
+
+    path: NodePath
+    thought: Thought | None = None
+    score: float | None = None
+    fate: Fate = Fate.OPEN
+
+
+class Tree:
+    """Nodes by path. The root is not a node: it has no thought."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[NodePath, Node] = {}
+
+    def __getitem__(self, path: NodePath) -> Node:
+        return self._nodes[path]
+
+    def __contains__(self, path: NodePath) -> bool:
+        return path in self._nodes
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self._nodes.values())
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def get(self, path: NodePath) -> Node | None:
+        """The node at `path`, or None."""
+        return self._nodes.get(path)
+
+    def add(self, path: NodePath) -> Node:
+        """Make the node at `path`; it must be new and its parent must exist."""
+        if path in self._nodes or (len(path) > 1 and path[:-1] not in self._nodes):
+            raise ValueError(f"node {path} exists already or has no parent")
+        node = self._nodes[path] = Node(path)
+        return node
+
+    def chain(self, path: NodePath) -> list[Node]:
+        """The nodes from the first step to `path`."""
+        return [self._nodes[path[:depth]] for depth in range(1, len(path) + 1)]
+
+    def text(self, path: NodePath) -> str:
+        """Everything the generator wrote from the root to `path`."""
+        return "".join(node.thought.text for node in self.chain(path) if node.thought)
+
+    def path_score(self, path: NodePath, how: Aggregation) -> float:
+        """Aggregate of the scores along `path`; unscored steps are left out (there is one score
+        at least: the last).
+        """
+        scores = [node.score for node in self.chain(path) if node.score is not None]
+        return aggregate(scores, how)
+
+    def lock_score(self, path: NodePath, score: float) -> bool:
+        """Set a node's score if it has none yet; True if this call set it."""
+        node = self._nodes.get(path)
+        if node is None or node.thought is None or node.score is not None:
+            return False
+        node.score = quantise(score)
+        return True
+
+    def digest(self) -> str:
+        """Hash over every node's path, token ids, stop reason and fate; not over scores."""
+        sha = hashlib.sha256()
+        for path in sorted(self._nodes):
+            node = self._nodes[path]
+            thought = node.thought
+            ids = ",".join(map(str, thought.token_ids)) if thought else "-"
+            stop = thought.stop if thought else "-"
+            sha.update(f"{'.'.join(map(str, path))}|{ids}|{stop}|{node.fate}\n".encode())
+        return sha.hexdigest()
