@@ -1,0 +1,74 @@
+r"""A cheap normal form of an answer: equal forms mean equal answers, never the other way round.
+
+Only spellings that cannot change the meaning are unified: spacing, `\dfrac`, `\left(`, enclosing
+dollars, a final full stop, and plain numbers (`1,000`, `+5`, `1.0`). Everything else is left for
+math-verify. The one reading chosen where two exist: an answer that is nothing but digits in groups
+of three ("1,200") is a number and not a list.
+"""
+
+from __future__ import annotations
+
+import re
+
+_COMMAND = re.compile(r"\\([A-Za-z]+|!\s*|.)", re.DOTALL)
+_RENAMED = dict.fromkeys(["dfrac", "tfrac", "cfrac"], r"\frac")
+_RENAMED |= dict.fromkeys([",", ";", ":", " ", "\n", "quad", "qquad"], " ")
+
+# Sizing before | is kept: without it, |a|b|c| could be either of two nestings.
+_SIZING = re.compile(r"(?:left|right)$")
+_DELIMITER = re.compile(r"\s*(?:[()\[\]]|\\[{}])")
+
+_LETTER = re.compile(r"[^\W\d_]")
+_SPACES = re.compile(r"\s+")
+_LOOSE_SPACE = re.compile(r"(?<![^\W_]) | (?![^\W_])")  # a space that does not part two words
+_GROUPED = re.compile(
+    r"[+-]?[1-9]\d{0,2}(?P<separator>[ ,]|\{,\})\d{3}(?:(?P=separator)\d{3})*(?:\.\d+)?", re.ASCII
+)
+_NUMBER = re.compile(r"(?P<sign>[+-]?)(?P<whole>\d*)(?:\.(?P<decimals>\d*))?", re.ASCII)
+_INTEGER = re.compile(r"-?\d+", re.ASCII)
+
+
+def canonical(answer: str) -> str:
+    """The normal form of `answer`; takes time linear in its length."""
+    text = _COMMAND.sub(_rename, _without_dollars(answer.strip()).replace("−", "-"))
+    text = _SPACES.sub(" ", text).strip()
+    if text.endswith(".") and not text.endswith(".."):
+        text = text[:-1]
+    if grouped := _GROUPED.fullmatch(text):
+        text = text.replace(grouped["separator"], "")
+    text = _LOOSE_SPACE.sub("", text)
+    number = _NUMBER.fullmatch(text)
+    return _plain(number) if number else text
+
+
+def is_integer(form: str) -> bool:
+    """True if a canonical form is a plain integer; two such forms that differ are two numbers."""
+    return _INTEGER.fullmatch(form) is not None
+
+
+def _without_dollars(text: str) -> str:
+    """`text` without the dollars, one or two, that enclose it as a whole."""
+    for fence in ("$$", "$"):
+        if text.startswith(fence) and text.endswith(fence) and len(text) > 2 * len(fence):
+            inner = text[len(fence) : -len(fence)]
+            if "$" not in inner and not inner.endswith("\\"):
+                return inner.strip()
+    return text
+
+
+def _rename(command: re.Match[str]) -> str:
+    name = command[1]
+    if name.startswith("!"):  # closes a gap: "1,\! 000" is one number, but "\sin\!h" is not "\sinh"
+        return " " if _LETTER.match(command.string, command.end()) else ""
+    if _SIZING.match(name) and _DELIMITER.match(command.string, command.end()):
+        return ""
+    return _RENAMED.get(name, command[0])
+
+
+def _plain(number: re.Match[str]) -> str:
+    """A decimal number in its shortest spelling. Strings only: int() refuses long ones."""
+    whole, decimals = number["whole"], number["decimals"] or ""
+    if not whole and not decimals:
+        return number[0]
+    digits = (whole.lstrip("0") or "0") + (f".{rest}" if (rest := decimals.rstrip("0")) else "")
+    return digits if digits == "0" or number["sign"] != "-" else f"-{digits}"

@@ -1,0 +1,53 @@
+"""What a comparison of two answers came to, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    """Equal, different, or not found out within the limits."""
+
+    EQUAL = "equal"
+    DIFFERENT = "different"
+    UNDECIDED = "undecided"
+
+
+class Reason(StrEnum):
+    """What decided, or what kept the grader from deciding."""
+
+    NO_ANSWER = "no answer"  # different: nothing to compare
+    IDENTICAL = "identical"  # equal: the same characters
+    CANONICAL = "canonical"  # equal: the same canonical form
+    INTEGERS = "integers"  # different: two plain integers
+    MATH = "math-verify"  # equal or different: math-verify compared them
+
+    TOO_LONG = "too long"  # undecided: longer than any answer
+    TOO_COSTLY = "too costly"  # undecided: evaluating it would exhaust any worker
+    TIMEOUT = "timeout"  # undecided: the deadline passed, the worker was killed
+    MEMORY = "out of memory"  # undecided: the worker's memory cap was reached
+    ERROR = "error"  # undecided: math-verify raised
+    CRASHED = "crashed"  # undecided: the worker died, twice
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """An outcome with its reason.
+
+    Accuracy counts everything but `equal` as wrong; reports count `undecided` apart as well, since
+    such a verdict says something about the limits and not about the answer.
+    """
+
+    outcome: Outcome
+    reason: Reason
+
+    @property
+    def equal(self) -> bool:
+        """True if the answers were found to be equal."""
+        return self.outcome is Outcome.EQUAL
+
+    @property
+    def undecided(self) -> bool:
+        """True if the grader could not find out."""
+        return self.outcome is Outcome.UNDECIDED

@@ -1,0 +1,23 @@
+"""Fixtures of the grading tests."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SHARED = Path(__file__).parents[2] / ".." / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def shared_lines() -> Callable[[str], list[dict[str, Any]]]:
+    """Reads a JSONL file of the shared test data, which is not part of the repository."""
+
+    def read(name: str) -> list[dict[str, Any]]:
+        file = SHARED / name
+        if not file.is_file():
+            pytest.skip(f"shared test data is not here: {name}")
+        return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+
+    return read

@@ -1,0 +1,130 @@
+from fractions import Fraction
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tts.orchestrator.grading import canonical
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (" 5 ", "5"),
+        ("$5$", "5"),
+        ("$$5$$", "5"),
+        ("5.", "5"),
+        ("5.0", "5"),
+        ("+5", "5"),
+        ("-0.0", "0"),
+        (".5", "0.50"),
+        ("007", "7"),
+        ("−3", "-3"),
+        ("- 3", "-3"),
+        ("1,000", "1000"),
+        ("1 000 000", "1000000"),
+        (r"10{,}000", "10000"),
+        (r"11,\! 111,\! 111", "11111111"),
+        ("-1,234.50", "-1234.5"),
+        (r"\dfrac{1}{2}", r"\frac{1}{2}"),
+        (r"\tfrac {1} {2}", r"\frac{1}{2}"),
+        (r"\left( 3, \frac{\pi}{2} \right)", r"(3,\frac{\pi}{2})"),
+        (r"\left\{ 1 \right\}", r"\{1\}"),
+        (r"x\;+\,1", "x+1"),
+        ("1 + 2", "1+2"),
+        ("7" * 5000, "7" * 5000 + ".0"),
+    ],
+)
+def test_spellings_of_one_answer_have_one_form(left, right):
+    assert canonical(left) == canonical(right)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("1 2", "12"),
+        ("11, 111", "11,111"),  # a list, and a number
+        ("(1,200)", "(1200)"),
+        ("0,111", "111"),  # a decimal comma is not a thousands comma
+        ("1,00", "100"),
+        ("5", "5%"),
+        ("0.5", "5"),
+        ("-5", "5"),
+        ("10", "1"),
+        ("1.05", "1.5"),
+        (r"\sin h", r"\sinh"),
+        (r"\sin\!h", r"\sinh"),
+        (r"\left.5\right|", r".5|"),
+        (r"\left|a\right|b\left|c\right|", r"\left|a\left|b\right|c\right|"),
+        (r"\leftarrow", "arrow"),
+        (r"\\ alpha", r"\alpha"),
+        ("$5$ or $6$", "5$ or $6"),
+        ("[0,1)", "(0,1)"),
+        ("A", "a"),
+        ("...", ".."),
+        (".", ""),
+        ("٥", "5"),
+    ],
+)
+def test_different_answers_keep_different_forms(left, right):
+    assert canonical(left) != canonical(right)
+
+
+@st.composite
+def spelled_values(draw):
+    """A value (an atom, or a bracketed tuple of atoms) and one of its spellings."""
+
+    def atom():
+        kind = draw(st.sampled_from(["integer", "decimal", "fraction", "symbol"]))
+        number = draw(st.integers(-12_000, 12_000) | st.integers(-3, 3))
+        if kind == "integer":
+            return Fraction(number), draw(
+                st.sampled_from([f"{number}", f"{number}.0", f" {number} "])
+            )
+        if kind == "decimal":
+            return Fraction(number, 100), f"{'-' if number < 0 else ''}{abs(number) / 100:.2f}"
+        if kind == "fraction":
+            below = draw(st.integers(2, 9))
+            frac = draw(st.sampled_from([r"\frac", r"\dfrac", r"\tfrac"]))
+            # Not a Fraction: 2/4 and 1/2 need not share a form, nor 4/2 and 2.
+            return (number, below), f"{frac}{{{number}}}{draw(space)}{{{below}}}"
+        symbol = draw(st.sampled_from(["x", "y", r"\pi", "xy", r"\sqrt{2}"]))
+        return symbol, symbol
+
+    space = st.sampled_from(["", " ", r"\,", r"\;", "  ", "\n"])
+    if draw(st.booleans()):
+        value, text = atom()
+        if isinstance(value, Fraction) and value.denominator == 1 and draw(st.booleans()):
+            separator = draw(st.sampled_from([",", "{,}", r",\!", r",\! ", " ", r"\,"]))
+            text = f"{int(value):,}".replace(",", separator)
+    else:
+        atoms = [atom() for _ in range(draw(st.integers(2, 3)))]
+        left, right = draw(st.sampled_from(["()", "[]", "(]", ("", "")]))
+        value = (left, tuple(value for value, _ in atoms), right)
+        text = f",{draw(space) or ' '}".join(text for _, text in atoms)
+        if left:
+            open_sizing, close_sizing = draw(st.sampled_from([("", ""), (r"\left", r"\right")]))
+            text = f"{open_sizing}{left}{text}{close_sizing}{right}"
+    before, after = draw(st.sampled_from([("", ""), ("$", "$"), (" ", "."), ("$$ ", " $$")]))
+    return value, f"{before}{text}{after}"
+
+
+@given(spelled_values(), spelled_values())
+def test_equal_forms_mean_equal_values(left, right):
+    assume(left[0] != right[0])
+    assert canonical(left[1]) != canonical(right[1])
+
+
+@given(st.integers(), st.sampled_from([",", "{,}", r",\!", " "]), st.sampled_from(["", ".", ".00"]))
+def test_integers_find_each_other(number, separator, end):
+    assert canonical(f"{number:,}".replace(",", separator) + end) == str(number)
+
+
+@given(st.text(st.sampled_from("\\{}[]()$., 0159axleftrigh!,;\n\0\ud800"), max_size=30))
+def test_any_text_has_a_form(text):
+    assert isinstance(canonical(text), str)
+
+
+@pytest.mark.parametrize("text", ["$", " ", "\\", "{,}", "1 ", "\\! ", "1,000", "\\left ", "0."])
+def test_long_texts_finish(text):
+    canonical(text * 200_000)

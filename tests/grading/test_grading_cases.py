@@ -1,0 +1,99 @@
+"""The grader against labelled answer pairs, and against hostile inputs."""
+
+import psutil
+import pytest
+
+from tts.orchestrator.grading import Grader, Outcome, extract_answer
+
+# Measured with math-verify 0.9.0: 280 of 286. What remains are matters of taste (is 0.0304 a
+# spelling of 3.04, does a list have an order) and not of parsing.
+AGREEMENT_FLOOR = 0.975
+# Of the labelled completions those with a box apply: nothing is guessed from free text.
+EXTRACTION_FLOOR = 0.9
+
+
+def disagreements(grader, cases):
+    return {
+        case["id"]
+        for case in cases
+        if grader.equal_sync(case["prediction"], case["reference"]).equal != case["equal"]
+    }
+
+
+def is_plain(case):
+    """Whether the label was made with default options (which kind of match is sought aside)."""
+    config = case.get("config") or {}
+    kinds = config.get("match_types", config.get("match_type", []))
+    return config.keys() <= {"match_types", "match_type"} and "NativeLetters" not in kinds
+
+
+def test_agreement_on_answer_pairs(shared_lines):
+    cases = shared_lines("grader_cases_dev.jsonl")
+    cases = [case for case in cases if case["kind"] == "answer_pair" and is_plain(case)]
+    with Grader(deadline_s=10) as grader:
+        wrong = disagreements(grader, cases)
+    agreement = 1 - len(wrong) / len(cases)
+    print(f"answer pairs: {agreement:.2%} of {len(cases)}, not {sorted(wrong)}")
+    assert agreement >= AGREEMENT_FLOOR
+
+
+def test_agreement_on_completions_with_a_box(shared_lines):
+    cases = [
+        {
+            **case,
+            "prediction": answer,
+            "reference": extract_answer(case["reference"]) or case["reference"],
+        }
+        for case in shared_lines("grader_cases_dev.jsonl")
+        if case["kind"] == "extract" and is_plain(case)
+        if (answer := extract_answer(case["prediction"])) is not None
+    ]
+    with Grader(deadline_s=10) as grader:
+        wrong = disagreements(grader, cases)
+    agreement = 1 - len(wrong) / len(cases)
+    print(f"completions with a box: {agreement:.2%} of {len(cases)}, not {sorted(wrong)}")
+    assert agreement >= EXTRACTION_FLOOR
+
+
+def build(line, field):
+    """The text of a field; very long ones are written as a Python expression of the data set."""
+    return line[field] if field in line else eval(line[f"{field}_py"])  # the data set is ours
+
+
+@pytest.mark.slow
+def test_hostile_inputs(shared_lines, capsys):
+    with Grader(deadline_s=1) as grader:
+        for line in shared_lines("hostile_inputs.jsonl"):
+            prediction, reference = build(line, "prediction"), build(line, "reference")
+            verdict = grader.equal_sync(extract_answer(prediction) or prediction, reference)
+            assert verdict.outcome in Outcome
+            if line["expect"] != "any":
+                assert verdict.equal == (line["expect"] == "true"), line["name"]
+        assert grader.equal_sync("1/2", "0.5").equal
+        pids = grader.worker_pids()
+        assert len(pids) == 1
+    assert not any(psutil.pid_exists(pid) for pid in pids)
+
+
+HOSTILE = [
+    "(9)^{(9)^{9}}",  # slips through the screen: one long C call
+    r"\int_0^{1} \frac{\ln(1+x)\ln(1-x)}{x^2+1} dx",
+    "(x+y+z+w)^{30}-(x+y)^{29}",
+    "((((" * 50 + "1" + "))))" * 50,
+    r"\sqrt{" * 200 + "2" + "}" * 200,
+    "{" * 1000,
+    "}" * 1000,
+    "\0\ud800\\",
+    "__import__('os').system('exit')",
+    r"\frac{1}{0}",
+    "7" * 1_000_000,
+]
+
+
+def test_hostile_inputs_of_our_own():
+    with Grader(deadline_s=0.5) as grader:
+        for answer in HOSTILE:
+            assert not grader.equal_sync(answer, r"\sqrt{5}").equal
+            assert not grader.equal_sync(r"\sqrt{5}", answer).equal
+    with Grader() as grader:
+        assert grader.equal_sync("1/2", "0.5").equal

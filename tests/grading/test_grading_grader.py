@@ -1,0 +1,301 @@
+"""The grader and its worker processes: warm, replaced when lost, gone when closed."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import psutil
+import pytest
+
+from tts.orchestrator.grading import Grader, GraderUnavailable, Outcome, Reason, Verdict
+from tts.orchestrator.grading.process import WorkerProcess, _environment
+
+SLOW = "(9)^{(9)^{9}}"  # keeps a worker busy for far longer than any test
+
+
+def wait_until(condition):
+    """Polls; the limit is for a broken test only."""
+    limit = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < limit, "waited in vain"
+        time.sleep(0.01)
+
+
+def is_gone(pid):
+    """Whether no such process runs; one that nobody has waited for yet counts as gone."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def busy(grader):
+    """Whether a worker of the grader computes (waiting for input costs no time)."""
+    pids = grader.worker_pids()
+    return bool(pids) and psutil.Process(pids[0]).cpu_times().user > 2
+
+
+@pytest.fixture(scope="module")
+def grader():
+    with Grader(deadline_s=10) as grader:
+        yield grader
+
+
+@pytest.mark.parametrize(
+    ("prediction", "reference", "outcome", "reason"),
+    [
+        (None, "5", Outcome.DIFFERENT, Reason.NO_ANSWER),
+        (" ", "5", Outcome.DIFFERENT, Reason.NO_ANSWER),
+        ("9^{9^{9^9}}", "9^{9^{9^9}}", Outcome.EQUAL, Reason.IDENTICAL),
+        ("1,000.0", "1000", Outcome.EQUAL, Reason.CANONICAL),
+        ("5", "6", Outcome.DIFFERENT, Reason.INTEGERS),
+        ("7" * 5000, "5", Outcome.UNDECIDED, Reason.TOO_LONG),
+        ("5", "7" * 5000, Outcome.UNDECIDED, Reason.TOO_LONG),
+        ("9^{9^{9^9}}", "5", Outcome.UNDECIDED, Reason.TOO_COSTLY),
+        ("5", "9^{9^{9^9}}", Outcome.UNDECIDED, Reason.TOO_COSTLY),
+    ],
+)
+def test_shortcuts_start_no_worker(prediction, reference, outcome, reason):
+    with Grader() as grader:
+        assert grader.equal_sync(prediction, reference) == Verdict(outcome, reason)
+        assert grader.worker_pids() == []
+
+
+@pytest.mark.parametrize(
+    ("prediction", "reference", "equal"),
+    [
+        (r"\frac{1}{2}", "0.5", True),
+        ("(x+1)^2", "x^2+2x+1", True),
+        ("E", r"\text{(E)}", True),
+        ("18.9", r"\$18.90", True),
+        ("90", r"90^\circ", True),
+        (r"\frac95", r"1\frac{4}{5}", True),
+        ("-5i+6", "6 - 5i", True),
+        ("(3/5, 8/3]", r"\left(\frac{3}{5},\frac{8}{3}\right]", True),
+        ("[3/5, 8/3]", r"\left(\frac{3}{5},\frac{8}{3}\right]", False),
+        (r"\frac{3}{4}", r"\frac{3}{8}", False),
+        ("x+1", "x+2", False),
+        ("k=1", "1", True),
+        ("$1$", "$2x+z=1$", False),
+    ],
+)
+def test_math_decides_the_rest(grader, prediction, reference, equal):
+    outcome = Outcome.EQUAL if equal else Outcome.DIFFERENT
+    assert grader.equal_sync(prediction, reference) == Verdict(outcome, Reason.MATH)
+
+
+def test_both_ways_of_asking_agree(grader):
+    async def ask():
+        return await asyncio.gather(*(grader.equal("x+x", reference) for reference in ["2x", "3x"]))
+
+    assert [verdict.equal for verdict in asyncio.run(ask())] == [True, False]
+    assert grader.equal_sync("x+x", "2x").equal
+
+
+def test_a_pair_is_compared_once(monkeypatch):
+    asked = []
+
+    def ask(self, prediction, reference):
+        asked.append((prediction, reference))
+        return Verdict(Outcome.EQUAL, Reason.MATH)
+
+    monkeypatch.setattr(WorkerProcess, "ask", ask)
+
+    async def main():
+        async with Grader() as grader:
+            await asyncio.gather(*(grader.equal("x", "y") for _ in range(20)))
+            await grader.equal("x", "y")
+            await grader.equal("y", "x")
+
+    asyncio.run(main())
+    assert asked == [("x", "y"), ("y", "x")]
+
+
+def test_a_late_worker_is_replaced():
+    with Grader(deadline_s=1) as grader:
+        assert grader.equal_sync("1/2", "0.5").equal
+        (first,) = grader.worker_pids()
+        assert grader.equal_sync(SLOW, "5") == Verdict(Outcome.UNDECIDED, Reason.TIMEOUT)
+        assert is_gone(first)
+        assert grader.equal_sync("1/3", r"\frac13").equal
+        assert grader.worker_pids() != [first]
+
+
+def test_a_stuck_worker_is_late_as_well():
+    with Grader(deadline_s=1) as grader:
+        assert grader.equal_sync("1/2", "0.5").equal
+        psutil.Process(grader.worker_pids()[0]).suspend()
+        assert grader.equal_sync("\ud800" * 2000, "\ud801" * 2000).reason is Reason.TIMEOUT
+
+
+def test_an_idle_worker_killed_by_others_is_replaced():
+    with Grader(deadline_s=10) as grader:
+        assert grader.equal_sync("1/2", "0.5").equal
+        (first,) = grader.worker_pids()
+        psutil.Process(first).kill()
+        wait_until(lambda: is_gone(first))
+        assert grader.equal_sync("1/3", r"\frac13").equal
+        assert grader.worker_pids() != [first]
+
+
+def test_a_question_that_kills_two_workers_is_given_up():
+    with Grader(deadline_s=30) as grader:
+        verdicts = []
+        thread = threading.Thread(target=lambda: verdicts.append(grader.equal_sync(SLOW, "5")))
+        thread.start()
+        for _ in range(2):
+            wait_until(lambda: busy(grader))
+            psutil.Process(grader.worker_pids()[0]).kill()
+        thread.join()
+        assert verdicts == [Verdict(Outcome.UNDECIDED, Reason.CRASHED)]
+        assert grader.equal_sync("1/3", r"\frac13").equal
+
+
+def test_a_worker_ignores_ctrl_c(grader):
+    assert grader.equal_sync("1/5", "0.2").equal
+    (pid,) = grader.worker_pids()
+    psutil.Process(pid).send_signal(signal.SIGINT)
+    assert grader.equal_sync("1/4", "0.25").equal
+    assert grader.worker_pids() == [pid]
+
+
+def test_memory_is_capped():
+    """Little memory, plenty of time: what would grow without end comes back soon."""
+    with Grader(deadline_s=60, memory_mb=100) as grader:
+        assert not grader.equal_sync("(10)^{(10)^{8}}+x", "5").equal
+        assert grader.equal_sync("1/2", "0.5").equal
+
+
+def test_a_worker_that_cannot_start_is_an_error_and_not_a_verdict():
+    with Grader(memory_mb=8) as grader, pytest.raises(GraderUnavailable, match="does not start"):
+        grader.equal_sync("1/2", "0.5")
+    assert grader.worker_pids() == []
+
+
+def test_several_workers_share_the_work():
+    async def main():
+        async with Grader(workers=2, deadline_s=1) as grader:
+            verdicts = await asyncio.gather(
+                grader.equal(SLOW, "5"),
+                *(grader.equal(f"{n}/7", f"\\frac{{{n}}}7") for n in range(5)),
+            )
+            return verdicts, grader.worker_pids()
+
+    (slow, *fast), pids = asyncio.run(main())
+    assert slow.undecided
+    assert all(verdict.equal for verdict in fast)
+    assert all(is_gone(pid) for pid in pids)
+
+
+def test_a_cancelled_call_leaves_the_grader_usable():
+    async def main():
+        async with Grader(deadline_s=2) as grader:
+            await grader.equal("1/2", "0.5")
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(grader.equal(SLOW, "5"), 0.1)
+            assert (await grader.equal("1/3", r"\frac13")).equal
+            return grader.worker_pids()
+
+    assert all(is_gone(pid) for pid in asyncio.run(main()))
+
+
+def test_closing_ends_a_question_under_way():
+    async def main():
+        grader = Grader(deadline_s=60)
+        await grader.equal("1/2", "0.5")
+        pids = grader.worker_pids()
+        question = asyncio.create_task(grader.equal(SLOW, "5"))
+        await asyncio.sleep(0.1)
+        await grader.aclose()
+        with pytest.raises(RuntimeError, match="closed"):
+            await question
+        assert all(is_gone(pid) for pid in pids)
+        await grader.aclose()
+        with pytest.raises(RuntimeError, match="closed"):
+            await grader.equal("1/3", "0.3")
+
+    asyncio.run(main())
+
+
+def test_closing_while_a_worker_starts():
+    async def main():
+        grader = Grader()
+        question = asyncio.create_task(grader.equal("1/2", "0.5"))
+        await asyncio.sleep(0.05)
+        await grader.aclose()
+        with pytest.raises(RuntimeError, match="closed"):
+            await question
+        assert grader.worker_pids() == []
+
+    asyncio.run(main())
+
+
+def run_script(body):
+    """Starts a Python process that prints the id of its worker and then computes."""
+    script = textwrap.dedent(
+        """
+        import asyncio
+        from tts.orchestrator.grading import Grader
+
+        async def main():
+            async with Grader(deadline_s=3) as grader:
+                await grader.equal("1/2", "0.5")
+                print(grader.worker_pids()[0], flush=True)
+                await grader.equal("(9)^{(9)^{9}}", "5")
+                await asyncio.sleep(60)
+
+        asyncio.run(main())
+        """
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", script + body],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=_environment(),
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_no_worker_outlives_its_parent(number):
+    with run_script("") as parent:
+        pid = int(parent.stdout.readline())
+        parent.send_signal(number)
+        parent.wait(timeout=60)
+        wait_until(lambda: is_gone(pid))
+
+
+def test_the_worker_inherits_no_secrets(monkeypatch):
+    monkeypatch.setenv("API_TOKEN", "secret")
+    assert "API_TOKEN" not in _environment()
+
+
+def test_the_worker_speaks_json_lines():
+    requests = [["1/2", "0.5"], ["\ud800\0", "5"], ["x", "y"]]
+    worker = subprocess.run(
+        [sys.executable, "-P", "-m", "tts.orchestrator.grading.worker", "512", "10"],
+        input="".join(json.dumps(request) + "\n" for request in requests),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        env=_environment(),
+    )
+    ready, *replies = map(json.loads, worker.stdout.splitlines())
+    assert ready == ["ready", ""]
+    assert [outcome for outcome, _ in replies] == ["equal", "different", "different"]
+
+
+def test_the_parent_never_imports_sympy():
+    script = "import sys, tts.orchestrator.grading; sys.exit('sympy' in sys.modules)"
+    subprocess.run([sys.executable, "-c", script], check=True, env=_environment())
+
+
+@pytest.mark.parametrize("options", [{"workers": 0}, {"deadline_s": 0}])
+def test_options_are_checked(options):
+    with pytest.raises(ValueError, match=r"deadline_s|workers"):
+        Grader(**options)
