@@ -1,0 +1,42 @@
+"""The `tts` command line. Heavy imports stay inside the commands: `tts --help` must be instant."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from . import doctor, engines, runs, server
+
+app = typer.Typer(
+    name="tts",
+    help="Verifier-guided test-time scaling: compile a generator and a process reward model, "
+    "serve both with Triton, and search over them.\n\n"
+    "DEPLOYMENT is a deployment file or the name of a bundled one, such as demo.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+app.command("build-engines", rich_help_panel="Build and serve")(engines.build_engines)
+app.command("deploy", rich_help_panel="Build and serve")(engines.deploy)
+app.command("serve", rich_help_panel="Build and serve")(server.serve)
+app.command("solve", rich_help_panel="Search")(runs.solve)
+app.command("bench", rich_help_panel="Search")(runs.bench)
+app.command("report", rich_help_panel="Search")(runs.report)
+app.command("doctor", rich_help_panel="Help")(doctor.doctor)
+
+
+def main() -> None:
+    """Run the command line; an error meant for the user becomes a sentence and an exit code."""
+    from tts.build.errors import TtsError
+
+    try:
+        app()
+    except TtsError as error:
+        print(f"error: {error.message}", file=sys.stderr)  # noqa: T201
+        if error.hint:
+            print(error.hint, file=sys.stderr)  # noqa: T201
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)  # noqa: T201
+        sys.exit(130)

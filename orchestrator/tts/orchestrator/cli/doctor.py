@@ -1,0 +1,23 @@
+"""`tts doctor`."""
+
+from __future__ import annotations
+
+import typer
+
+
+def doctor() -> None:
+    """Say what this machine can run and what is missing, in plain words."""
+    from rich.markup import escape
+
+    from ..diagnosis import diagnose
+    from .say import consoles
+
+    out, _ = consoles()
+    findings = diagnose()
+    marks = {"ok": "[green]ok     [/]", "note": "[yellow]note   [/]", "missing": "[red]missing[/]"}
+    for finding in findings:
+        out.print(f"{marks[finding.state]}  [bold]{finding.what}[/]: {escape(finding.found)}")
+        if finding.advice:
+            out.print(f"         {escape(finding.advice)}", style="dim", soft_wrap=True)
+    if any(finding.state == "missing" for finding in findings):
+        raise typer.Exit(1)

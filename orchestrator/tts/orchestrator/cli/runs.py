@@ -1,0 +1,134 @@
+"""`tts bench`, `tts solve` and `tts report`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+class _Schedule(StrEnum):
+    lockstep = "lockstep"
+    decoupled = "decoupled"
+
+
+_Strategy = Annotated[
+    str,
+    typer.Option(
+        "--strategy",
+        help="cot, self-consistency, best-of-n, weighted-best-of-n or beam-search.",
+    ),
+]
+_N = Annotated[
+    int | None, typer.Option("--n", help="Completions per problem.", show_default="16; cot: 1")
+]
+_Seed = Annotated[int, typer.Option("--seed", help="Seed of the run and of generated problems.")]
+_Out = Annotated[
+    Path | None, typer.Option("--out", help="Run folder.", show_default="a new one under runs/")
+]
+_Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Another parameter of the strategy, such as temperature=0.7 or beam_width=2.",
+    ),
+]
+
+
+def bench(
+    deployment: Annotated[
+        str | None,
+        typer.Argument(metavar="DEPLOYMENT", help="A deployment file or a bundled name."),
+    ] = None,
+    dataset: Annotated[
+        str, typer.Option("--dataset", help="demo, or a JSONL file with problem and answer.")
+    ] = "demo",
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", help="Problems to solve.", show_default="all; demo: 100"),
+    ] = None,
+    seed: _Seed = 0,
+    strategy: _Strategy = "beam-search",
+    schedule: Annotated[
+        _Schedule, typer.Option("--schedule", help="In which order work is sent.")
+    ] = _Schedule.decoupled,
+    n: _N = None,
+    parameters: _Set = None,
+    out: _Out = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option("--resume", metavar="DIR", help="Continue the run in this folder."),
+    ] = None,
+) -> None:
+    """Solve the problems of a dataset; without a running server, one is started for the run."""
+    from ..runlog import read_summary
+    from .execution import resume_bench, run_bench
+    from .show import report_run
+
+    if resume is not None:
+        folder = resume_bench(resume, deployment)
+    else:
+        if deployment is None:
+            raise typer.BadParameter(
+                "name a deployment, or --resume a run", param_hint="DEPLOYMENT"
+            )
+        folder = run_bench(
+            deployment,
+            dataset=dataset,
+            limit=limit,
+            seed=seed,
+            strategy=strategy,
+            schedule=schedule.value,
+            parameters=_parameters(n, parameters),
+            out=out,
+        )
+    report_run([folder], [read_summary(folder)])
+
+
+def solve(
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="The problem to solve.")],
+    deployment: Annotated[
+        str, typer.Option("--deployment", "-d", help="A deployment file or a bundled name.")
+    ] = "demo",
+    seed: _Seed = 0,
+    strategy: _Strategy = "beam-search",
+    n: _N = None,
+    parameters: _Set = None,
+    out: _Out = None,
+) -> None:
+    """Solve one problem and watch its tree grow."""
+    from .execution import run_solve
+
+    run_solve(
+        question,
+        deployment,
+        seed=seed,
+        strategy=strategy,
+        parameters=_parameters(n, parameters),
+        out=out,
+    )
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of finished runs.")],
+) -> None:
+    """Print the table of a finished run again, or several side by side."""
+    from ..runlog import read_summary
+    from .show import report_run
+
+    report_run(runs, [read_summary(run) for run in runs])
+
+
+def _parameters(n: int | None, assignments: list[str] | None) -> dict[str, Any]:
+    import yaml
+
+    parameters: dict[str, Any] = {} if n is None else {"n": n}
+    for assignment in assignments or []:
+        name, separator, value = assignment.partition("=")
+        if not separator or not name:
+            raise typer.BadParameter(f"{assignment!r} is not NAME=VALUE", param_hint="--set")
+        parameters[name.strip()] = yaml.safe_load(value)
+    return parameters

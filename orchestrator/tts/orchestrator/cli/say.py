@@ -1,0 +1,18 @@
+"""What commands say while they work: to stderr, so that stdout holds results only."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+
+def consoles() -> tuple[Console, Console]:
+    """The console for results (stdout) and the one for everything else (stderr)."""
+    out = Console(highlight=False)
+    if not out.is_terminal:
+        out.width = 120  # a pipe has no width; a table must not be squeezed into 80 columns
+    return out, Console(stderr=True, highlight=False)
+
+
+def say(text: str) -> None:
+    """Print one line of progress."""
+    consoles()[1].print(text, style="dim", markup=False, soft_wrap=True)

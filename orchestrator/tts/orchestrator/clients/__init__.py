@@ -1,0 +1,1 @@
+"""Clients of the two engines over gRPC."""

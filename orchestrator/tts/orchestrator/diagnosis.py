@@ -1,0 +1,150 @@
+"""What this machine can run and what is missing, in plain words."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import psutil
+from tts.build.builder import require_current
+from tts.serving.tritonserver import find_tritonserver
+
+from tts.build import paths
+from tts.build.errors import TtsError
+from tts.build.spec import bundled_deployments, load_deployment
+
+MINIMUM_FREE_BYTES = 2 * 1024**3
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at. `missing` means that the CPU target cannot run without it."""
+
+    what: str
+    state: Literal["ok", "note", "missing"]
+    found: str
+    advice: str = ""
+
+
+def diagnose() -> list[Finding]:
+    """Look at everything; takes about a second."""
+    return [
+        _python(),
+        _cpu(),
+        _memory(),
+        _openvino(),
+        _tritonserver(),
+        _verification(),
+        *_storage(),
+        *_deployments(),
+        _gpu(),
+    ]
+
+
+def _python() -> Finding:
+    version = platform.python_version()
+    if sys.version_info[:2] == (3, 11):
+        return Finding("Python", "ok", version)
+    return Finding("Python", "missing", version, "The bundled Triton server needs Python 3.11.")
+
+
+def _cpu() -> Finding:
+    flags: set[str] = set()
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        line = next((text for text in info.read_text().splitlines() if "flags" in text), "")
+        flags = set(line.split())
+    fast = [flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if flag in flags]
+    found = f"{os.cpu_count()} cores, {platform.machine()}, {', '.join(fast) or 'no AVX2'}"
+    if platform.system() != "Linux" or platform.machine() != "x86_64":
+        return Finding("CPU", "missing", found, "The bundled Triton server is Linux x86_64 only.")
+    if (os.cpu_count() or 1) < 2:
+        return Finding("CPU", "note", found, "Two engines on one core take turns: expect half.")
+    return Finding("CPU", "ok", found)
+
+
+def _memory() -> Finding:
+    free = psutil.virtual_memory().available
+    found = f"{free / 1024**3:.1f} GiB free"
+    if free < MINIMUM_FREE_BYTES:
+        return Finding("memory", "note", found, "The demo needs about 2 GiB.")
+    return Finding("memory", "ok", found)
+
+
+def _openvino() -> Finding:
+    versions = {name: _version(name) for name in ("openvino", "openvino-genai")}
+    found = ", ".join(f"{name} {version or 'absent'}" for name, version in versions.items())
+    if all(versions.values()):
+        return Finding("CPU engine", "ok", found)
+    return Finding("CPU engine", "missing", found, "pip install openvino openvino-genai")
+
+
+def _tritonserver() -> Finding:
+    try:
+        return Finding("Triton server", "ok", find_tritonserver().describe())
+    except TtsError as error:
+        return Finding("Triton server", "missing", error.message, error.hint or "")
+
+
+def _verification() -> Finding:
+    absent = [name for name in ("torch", "transformers") if not importlib.util.find_spec(name)]
+    if not absent:
+        return Finding("engine verification", "ok", "torch and transformers are installed")
+    return Finding(
+        "engine verification",
+        "note",
+        f"{' and '.join(absent)} not installed: engines are built but not compared",
+        "pip install 'tts-toolkit[verify]' (choose a CPU build of torch)",
+    )
+
+
+def _storage() -> Iterator[Finding]:
+    for what, folder in (("engines", paths.built_dir("x").parent), ("runs", paths.runs_dir())):
+        existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+        free = shutil.disk_usage(existing).free / 1024**3
+        found = f"{folder} ({free:.0f} GiB free)"
+        if not os.access(existing, os.W_OK):
+            advice = "Set TTS_HOME to a folder that you may write to."
+            yield Finding(what, "missing", f"{folder} is not writable", advice)
+        else:
+            yield Finding(what, "ok" if free > 1 else "note", found)
+
+
+def _deployments() -> Iterator[Finding]:
+    for name in bundled_deployments():
+        what = f"deployment {name}"
+        try:
+            require_current(load_deployment(name))
+        except TtsError as error:
+            yield Finding(what, "note", error.message, error.hint or "")
+        else:
+            yield Finding(what, "ok", "both engines are built and current")
+
+
+def _gpu() -> Finding:
+    command = shutil.which("nvidia-smi")
+    names: list[str] = []
+    if command:
+        query = [command, "--query-gpu=name,memory.total", "--format=csv,noheader"]
+        done = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
+        names = done.stdout.split("\n") if done.returncode == 0 else []
+    found = ", ".join(name.strip() for name in names if name.strip())
+    if found:
+        return Finding("NVIDIA GPU", "ok", found)
+    return Finding("NVIDIA GPU", "note", "none found: target tensorrt cannot be built or run here")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,126 @@
+"""Tables of finished runs, for the terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from .runlog import Event
+
+
+def comparison(summaries: Sequence[Event]) -> RenderableType:
+    """Runs side by side, a row each; speed-up is against the lockstep run of the same search."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("strategy")
+    table.add_column("schedule")
+    for heading in (
+        "n",
+        "accuracy (95%)",
+        "wall s",
+        "problems/s",
+        "tokens/s",
+        "verifier calls",
+        "in flight gen/ver",
+        "speed-up",
+    ):
+        table.add_column(heading, justify="right")
+    for summary in summaries:
+        in_flight = summary["mean_in_flight"]
+        table.add_row(
+            summary["strategy"],
+            summary["schedule"],
+            str(summary["n"]),
+            accuracy_cell(summary["accuracy"], summary["problems"]),
+            _number(summary["wall_s"], 1),
+            _number(summary["problems_per_s"], 2),
+            _number(summary["tokens_per_s"], 0),
+            _number(summary["verifier_calls"], 0),
+            f"{_number(in_flight['generator'], 1)} / {_number(in_flight['verifier'], 1)}",
+            _speed_up(summary, summaries),
+        )
+    lines = [Text(line) for line in _tree_lines(summaries)]
+    return Group(table, *lines)
+
+
+def details(summary: Event) -> RenderableType:
+    """One run: accuracy by rule and by level."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("accuracy by")
+    table.add_column("", justify="right")
+    names = {"best": "best score", "weighted": "weighted vote", "majority": "majority vote"}
+    for rule, share in summary["accuracy_by_rule"].items():
+        chosen = " (the answer)" if rule == summary["vote"] else ""
+        table.add_row(names[rule] + chosen, accuracy_cell(share, summary["problems"]))
+    table.add_row("any of n (pass@n)", accuracy_cell(summary["pass_at_n"], summary["problems"]))
+    for level, entry in summary["accuracy_by_level"].items():
+        table.add_row(f"level {level}", accuracy_cell(entry["accuracy"], entry["problems"]))
+    if summary["undecided"]:
+        table.caption = f"{summary['undecided']} comparisons undecided, counted as wrong"
+    return table
+
+
+def print_report(console: Console, folders: Sequence[Path], summaries: Sequence[Event]) -> None:
+    """Print runs side by side, or one run with its details, and where they are kept."""
+    console.print(comparison(summaries))
+    if len(summaries) == 1:
+        console.print(details(summaries[0]))
+    for folder in folders:
+        console.print(f"run folder: {folder}", style="dim", highlight=False, soft_wrap=True)
+
+
+def accuracy_cell(share: float | None, problems: int) -> str:
+    """`82.5% ±5.4`: the Wilson 95% interval's half width, which is sane at 0 and 1 too."""
+    if share is None or not problems:
+        return "-"
+    z = 1.96
+    half = (
+        z
+        / (1 + z * z / problems)
+        * math.sqrt(share * (1 - share) / problems + z * z / (4 * problems * problems))
+    )
+    return f"{100 * share:.1f}% ±{100 * half:.1f}"
+
+
+def _same_search(summary: Event) -> tuple[Any, ...]:
+    """What two runs must share for their trees to be comparable."""
+    parameters = tuple(sorted(summary["parameters"].items()))
+    names = ("strategy", "dataset", "seed", "problems", "deployment")
+    return (*(summary[name] for name in names), parameters)
+
+
+def _speed_up(summary: Event, summaries: Sequence[Event]) -> str:
+    for other in summaries:
+        if (
+            other is not summary
+            and other["schedule"] == "lockstep"
+            and _same_search(other) == _same_search(summary)
+        ):
+            return f"{other['wall_s'] / summary['wall_s']:.2f}x"
+    return ""
+
+
+def _tree_lines(summaries: Sequence[Event]) -> list[str]:
+    groups: dict[tuple[Any, ...], list[Event]] = {}
+    for summary in summaries:
+        groups.setdefault(_same_search(summary), []).append(summary)
+    lines = []
+    for members in groups.values():
+        if len(members) > 1:
+            same = len({member["tree_digest"] for member in members}) == 1
+            schedules = " and ".join(member["schedule"] for member in members)
+            lines.append(
+                f"trees identical ({members[0]['strategy']}: {schedules}): "
+                + ("yes" if same else "NO")
+            )
+    return lines
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:,.{digits}f}"

@@ -1,0 +1,202 @@
+"""One run from plan to summary: server, clients, driver, grading, log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tts.build.errors import RunError
+from tts.build.spec import Deployment
+
+from .answers import Judged, judge
+from .clients.triton import TritonConnection, TritonGenerator, TritonVerifier
+from .context import Context, Models
+from .driver import Driver, Replayed, Solved
+from .grading import Grader
+from .problem import Problem
+from .runlog import RunLog, create_run, read_config, read_events, write_summary
+from .scheduling import Policy, Schedule
+from .search import Search, Stop, Thought, node_seed
+from .strategies import Config, Strategy, new_search
+from .summary import summarise
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that decides a run's outcome and order. `source` is what the user named."""
+
+    source: str
+    deployment: Deployment
+    deployment_digest: str
+    dataset: str
+    models: Models
+    problems: tuple[Context, ...]
+    limit: int | None
+    seed: int
+    strategy: Strategy
+    parameters: Config
+    schedule: Schedule
+
+    def to_config(self) -> dict[str, Any]:
+        """What `run.json` keeps, enough to resume."""
+        return {
+            "deployment": self.deployment.name,
+            "deployment_source": self.source,
+            "deployment_digest": self.deployment_digest,
+            "dataset": self.dataset,
+            "limit": self.limit,
+            "seed": self.seed,
+            "strategy": self.strategy.name,
+            "vote": self.strategy.vote,
+            "parameters": self.parameters.model_dump(mode="json"),
+            "schedule": self.schedule,
+            "problem_ids": [context.problem.id for context in self.problems],
+        }
+
+
+@dataclass
+class Progress:
+    """How far a run is, for whoever shows it."""
+
+    total: int
+    done: int = 0
+    judged: int = 0
+    right: int = 0
+    began: bool = False
+    """Whether the run folder holds anything yet."""
+    in_flight: Callable[[], tuple[int, int]] = lambda: (0, 0)
+
+    def count(self, correct: bool | None) -> None:
+        """A problem has been solved."""
+        self.done += 1
+        if correct is not None:
+            self.judged += 1
+            self.right += correct
+
+
+@dataclass
+class Saved:
+    """What the log of an interrupted run holds: solved problems, and pieces of the others."""
+
+    solved: dict[str, bool | None] = field(default_factory=dict)
+    replayed: dict[str, Replayed] = field(default_factory=dict)
+
+
+async def execute(
+    plan: Plan,
+    folder: Path,
+    grpc_address: str,
+    *,
+    resume: bool = False,
+    progress: Progress | None = None,
+    on_node: Callable[[Problem, Search], None] | None = None,
+    on_judged: Callable[[Solved, Judged], None] | None = None,
+) -> dict[str, Any]:
+    """Run a plan against a server and return the summary; everything goes to the run folder.
+
+    With `resume` the folder's earlier sessions are continued: solved problems are left out, and
+    what was generated or scored for unfinished ones is taken from the log. Raises a TtsError if an
+    engine is lost; what was done until then is saved.
+    """
+    progress = progress or Progress(len(plan.problems))
+    config = plan.to_config()
+    if resume:
+        _check_same(config, read_config(folder), folder)
+    else:
+        create_run(folder, config)
+    rule = plan.strategy.vote
+    saved = load_saved(folder, rule)
+    for correct in saved.solved.values():
+        progress.count(correct)
+    models = plan.models
+    async with TritonConnection(grpc_address) as connection, Grader() as grader:
+        with RunLog(folder) as log:
+            progress.began = True
+
+            async def solved(outcome: Solved) -> None:
+                judged = await judge(outcome.search.result(), outcome.problem.answer, grader)
+                log.write(_solved_event(outcome, judged))
+                log.flush()
+                progress.count(judged.correct.get(rule) if judged.correct else None)
+                if on_judged:
+                    on_judged(outcome, judged)
+
+            driver = Driver(
+                models,
+                lambda problem: new_search(
+                    plan.parameters, lambda node: node_seed(plan.seed, problem.id, node)
+                ),
+                TritonGenerator(
+                    connection,
+                    end_id=models.end_id,
+                    step_stop_words=models.step_stop_words,
+                    end_stop_words=models.end_stop_words,
+                ),
+                TritonVerifier(connection),
+                Policy(
+                    plan.schedule,
+                    plan.deployment.generator.in_flight_requests,
+                    plan.deployment.verifier.in_flight_tokens,
+                ),
+                record=log.write,
+                on_solved=solved,
+                on_node=on_node,
+                replayed=saved.replayed,
+            )
+            progress.in_flight = lambda: driver.in_flight
+            left = [c for c in plan.problems if c.problem.id not in saved.solved]
+            await driver.run(left)
+            log.write({"event": "finished"})
+    summary = summarise(config, read_events(folder))
+    write_summary(folder, summary)
+    return summary
+
+
+def load_saved(folder: Path, vote: str) -> Saved:
+    """Read back what a run's earlier sessions did."""
+    saved = Saved()
+    for event in read_events(folder):
+        if "problem" not in event:
+            continue
+        problem: str = event["problem"]
+        if event["event"] == "problem_solved":
+            saved.solved[problem] = event["correct"] and event["correct"].get(vote)
+            saved.replayed.pop(problem, None)
+        elif event["event"] in ("generated", "scored"):
+            pieces = saved.replayed.setdefault(problem, Replayed())
+            node = tuple(event["node"])
+            if event["event"] == "scored":
+                pieces.scores[node] = event["score"]
+            else:
+                pieces.thoughts[node] = tuple(
+                    Thought(tuple(t["ids"]), t["text"], Stop(t["stop"])) for t in event["thoughts"]
+                )
+    return saved
+
+
+def _solved_event(outcome: Solved, judged: Judged) -> dict[str, Any]:
+    problem, search = outcome.problem, outcome.search
+    return {
+        "event": "problem_solved",
+        "problem": problem.id,
+        "level": problem.level,
+        "reference": problem.answer,
+        **judged.to_event(),
+        "completions": [
+            {"node": done.node, "score": done.score} for done in search.result().completions
+        ],
+        "nodes": len(search.tree),
+        "tree_digest": search.tree.digest(),
+    }
+
+
+def _check_same(now: dict[str, Any], before: dict[str, Any], folder: Path) -> None:
+    for name, value in before.items():
+        if now.get(name) != value:
+            raise RunError(
+                f"The run in {folder} cannot be continued: its {name} was {value!r:.200} and is "
+                f"now {now.get(name)!r:.200}.",
+                hint="Bring that back as it was, or start a new run.",
+            )

@@ -1,0 +1,74 @@
+"""What many tests need: a tiny tokenizer, and a deployment that uses it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from tts.build.spec import Deployment
+
+SPECIALS = ["<|begin_of_text|>", "<|pad|>", "<|user|>", "<|assistant|>", "<|eot_id|>"]
+CHAT_TEMPLATE = (
+    "{{ bos_token }}{% for message in messages %}"
+    "{{ '<|' + message['role'] + '|>' + message['content'] + '<|eot_id|>' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+)
+TEXTS = ["## Step 1: 37 + 58 = 95\n\n", "the answer is\n\n", "Compute (3 - 4) * 5. What is it?"]
+
+
+def write_tokenizer(folder: Path) -> None:
+    """A byte-level BPE tokenizer with a chat template, as a checkpoint would have it."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(r"\n\n|\d|[^\d\n]+|\n"), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=320,
+        special_tokens=SPECIALS,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(TEXTS * 10, trainer)
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    config = {
+        "bos_token": SPECIALS[0],
+        "eos_token": SPECIALS[4],
+        "chat_template": CHAT_TEMPLATE,
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": 4}))
+
+
+@pytest.fixture(scope="session")
+def tokenizer_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tokenizer and no model."""
+    folder = tmp_path_factory.mktemp("checkpoint")
+    write_tokenizer(folder)
+    return folder
+
+
+@pytest.fixture
+def tiny_deployment(tokenizer_folder: Path) -> Deployment:
+    """A deployment whose checkpoints hold a tokenizer only: enough for everything but engines."""
+    engine = {
+        "checkpoint": tokenizer_folder,
+        "precision": "fp32",
+        "max_batch_size": 8,
+        "max_num_tokens": 256,
+        "max_seq_len": 320,
+        "kv_cache": {"tokens": 4096},
+    }
+    return Deployment.model_validate(
+        {
+            "name": "tiny",
+            "target": "openvino",
+            "generator": {**engine, "in_flight_requests": 8},
+            "verifier": {**engine, "in_flight_tokens": 512},
+        }
+    )

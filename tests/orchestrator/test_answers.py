@@ -1,0 +1,68 @@
+"""Votes over completions, and the strategies' parameters."""
+
+import asyncio
+
+import pytest
+from tts.orchestrator.grading import Grader
+
+from tts.build.errors import ConfigError
+from tts.orchestrator.answers import judge, vote
+from tts.orchestrator.search import Completion, SearchResult
+from tts.orchestrator.strategies import STRATEGIES, find_strategy
+
+
+def completions(*scores):
+    return [Completion((i,), "", score) for i, score in enumerate(scores)]
+
+
+def test_the_three_rules_differ_as_they_should():
+    done = completions(0.9, 0.5, 0.5, 0.1, 0.1, 0.1)
+    answers = vote(done, ["a", "b", "b", "c", "c", "c"], [0, 1, 1, 2, 2, 2])
+    assert (answers.best, answers.weighted, answers.majority) == ("a", "b", "c")
+
+
+def test_ties_go_to_the_first_in_path_order_and_no_answer_gets_no_vote():
+    answers = vote(completions(0.5, 0.5, 0.9), ["x", "y", None], [0, 1, -1])
+    assert (answers.best, answers.weighted, answers.majority) == (None, "x", "x")
+    answers = vote(completions(0.5), [None], [-1])
+    assert (answers.best, answers.weighted, answers.majority) == (None, None, None)
+
+
+def test_without_scores_only_the_majority_speaks():
+    answers = vote(completions(None, None, None), ["x", "y", "y"], [0, 1, 1])
+    assert (answers.best, answers.weighted, answers.majority) == (None, None, "y")
+
+
+def test_equal_answers_are_grouped_before_the_vote():
+    texts = [r"\boxed{\frac{1}{2}}", r"\boxed{0.5}", r"\boxed{3}", "no answer"]
+    result = SearchResult(
+        tuple(
+            Completion((i,), text, score)
+            for i, (text, score) in enumerate(zip(texts, (0.4, 0.4, 0.7, 1.0), strict=True))
+        )
+    )
+
+    async def go():
+        async with Grader() as grader:
+            return await judge(result, "0.50", grader), await judge(result, None, grader)
+
+    judged, unreferenced = asyncio.run(go())
+    assert judged.answers.weighted == r"\frac{1}{2}"
+    assert judged.correct == {"best": False, "weighted": True, "majority": True}
+    assert judged.any_correct
+    assert unreferenced.correct is None
+
+
+def test_every_strategy_configures_by_default_and_names_what_is_wrong():
+    for strategy in STRATEGIES.values():
+        strategy.configure({})
+    assert find_strategy("cot").configure({}).n == 1
+    with pytest.raises(ConfigError, match="no strategy 'bean'") as caught:
+        find_strategy("bean")
+    assert "beam-search" in str(caught.value)
+    with pytest.raises(ConfigError, match="n is 4, but strategy cot has it fixed at 1"):
+        find_strategy("cot").configure({"n": 4})
+    with pytest.raises(ConfigError, match="no parameter 'beam_width'; it has n, temperature"):
+        find_strategy("self-consistency").configure({"beam_width": 4})
+    with pytest.raises(ConfigError, match="n is 10, which is not a multiple of beam_width"):
+        find_strategy("beam-search").configure({"n": 10})

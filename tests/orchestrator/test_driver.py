@@ -1,0 +1,233 @@
+"""The driver over scripted engines: every schedule and every timing gives the same trees."""
+
+import asyncio
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tts.build.errors import DatasetError, EndpointUnavailable
+from tts.orchestrator.clients.scripted import Calls, ScriptedGenerator, ScriptedVerifier
+from tts.orchestrator.context import Context, Models
+from tts.orchestrator.driver import Driver, Replayed
+from tts.orchestrator.problem import Problem
+from tts.orchestrator.scheduling import Policy
+from tts.orchestrator.search import (
+    BeamSearch,
+    BeamSearchConfig,
+    SampleSearch,
+    SampleSearchConfig,
+    Stop,
+    Thought,
+    node_seed,
+)
+
+PROBLEMS = [Problem(f"p{i}", f"Compute {i} + {i}.", str(2 * i)) for i in range(4)]
+WORDS = ("1", "22", "a", " + ", "")
+
+
+@pytest.fixture(scope="module")
+def words(tokenizer_folder):
+    from tts.build.tokenizer import Tokenizer
+
+    tokenizer = Tokenizer(tokenizer_folder)
+    return [tokenizer.encode(word) for word in WORDS], tokenizer.encode("\n\n")
+
+
+class Run:
+    """One run and everything that can be seen of it."""
+
+    def __init__(self, deployment, words, config, schedule, *, jitter=None, replayed=None):
+        self.models = Models.load(deployment)
+        self.config, self.words = config, words
+        self.calls = Calls()
+        self.events, self.searches = [], {}
+        self.jitter = random.Random(jitter) if jitter is not None else None
+        spec = deployment
+        self.policy = Policy(
+            schedule, spec.generator.in_flight_requests, spec.verifier.in_flight_tokens
+        )
+        self.generator = ScriptedGenerator(*words, jitter=self.jitter, calls=self.calls)
+        self.verifier = ScriptedVerifier(jitter=self.jitter, calls=self.calls)
+        self.replayed = replayed
+
+    def new_search(self, problem):
+        kind = BeamSearch if isinstance(self.config, BeamSearchConfig) else SampleSearch
+        return kind(self.config, lambda node: node_seed(1, problem.id, node))
+
+    async def solved(self, outcome):
+        self.searches[outcome.problem.id] = outcome.search
+
+    def go(self, problems=PROBLEMS):
+        self.driver = Driver(
+            self.models,
+            self.new_search,
+            self.generator,
+            self.verifier,
+            self.policy,
+            record=self.events.append,
+            on_solved=self.solved,
+            replayed=self.replayed,
+        )
+        asyncio.run(self.driver.run([Context.of(self.models, p) for p in problems]))
+        return self
+
+    @property
+    def digests(self):
+        return {name: search.tree.digest() for name, search in self.searches.items()}
+
+    @property
+    def scores(self):
+        return {
+            (name, node.path): node.score
+            for name, search in self.searches.items()
+            for node in search.tree
+        }
+
+
+CONFIGS = [
+    BeamSearchConfig(n=8, beam_width=4, num_iterations=5),
+    BeamSearchConfig(n=4, beam_width=2, num_iterations=4, agg_strategy="prod"),
+    SampleSearchConfig(n=4, agg_strategy="min", max_tokens=60),
+    SampleSearchConfig(n=1, temperature=0.0, scored=False, max_tokens=60),
+]
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+@settings(
+    max_examples=15,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(jitter=st.integers(0, 10**6))
+def test_schedules_and_timing_do_not_change_the_trees(tiny_deployment, words, config, jitter):
+    plain = Run(tiny_deployment, words, config, "lockstep").go()
+    for schedule in ("lockstep", "decoupled"):
+        other = Run(tiny_deployment, words, config, schedule, jitter=jitter).go()
+        assert other.digests == plain.digests
+        assert other.scores == plain.scores
+        assert Counter(other.calls.generated) == Counter(plain.calls.generated)
+        assert Counter(other.calls.scored) == Counter(plain.calls.scored)
+
+
+def test_identical_steps_share_one_verifier_call(tiny_deployment, words):
+    run = Run(tiny_deployment, words, CONFIGS[0], "decoupled", jitter=3).go()
+    assert max(Counter(run.calls.scored).values()) == 1
+    scored = [event for event in run.events if event["event"] == "scored"]
+    fresh = [event for event in scored if not event["cached"]]
+    assert len(fresh) == len(run.calls.scored) < len(scored)
+    assert len(scored) == sum(len(search.tree) for search in run.searches.values())
+
+
+class _Peaks:
+    """Counts what is in flight, and how often both engines are busy at once."""
+
+    def __init__(self, inner, state, name):
+        self.inner, self.state, self.name = inner, state, name
+
+    async def generate(self, call):
+        return await self._counted(self.inner.generate(call), 1)
+
+    async def score(self, ids):
+        return await self._counted(self.inner.score(ids), len(ids))
+
+    async def _counted(self, answer, cost):
+        state = self.state
+        state[self.name] += cost
+        state["peak", self.name] = max(state["peak", self.name], state[self.name])
+        state["both"] += bool(state["generator"] and state["verifier"])
+        try:
+            return await answer
+        finally:
+            state[self.name] -= cost
+
+
+@pytest.mark.parametrize("schedule", ["lockstep", "decoupled"])
+def test_budgets_hold_and_only_decoupled_keeps_both_engines_busy(tiny_deployment, words, schedule):
+    run = Run(tiny_deployment, words, CONFIGS[0], schedule, jitter=5)
+    state = Counter()
+    run.generator = _Peaks(run.generator, state, "generator")
+    run.verifier = _Peaks(run.verifier, state, "verifier")
+    run.go()
+    assert state["peak", "generator"] <= tiny_deployment.generator.in_flight_requests
+    assert state["peak", "verifier"] <= tiny_deployment.verifier.in_flight_tokens
+    assert (state["both"] > 0) == (schedule == "decoupled")
+    assert run.driver.in_flight == (0, 0)
+
+
+def test_lockstep_solves_one_problem_at_a_time(tiny_deployment, words):
+    run = Run(tiny_deployment, words, CONFIGS[0], "lockstep", jitter=5).go()
+    order = [event["problem"] for event in run.events]
+    assert order == sorted(order)
+
+
+def test_what_a_log_holds_is_not_computed_again(tiny_deployment, words):
+    whole = Run(tiny_deployment, words, CONFIGS[0], "decoupled", jitter=1).go()
+    cut = random.Random(2)
+    replayed: dict[str, Replayed] = {}
+    for event in whole.events:
+        if event["event"] == "problem_started" or cut.random() < 0.4:
+            continue
+        pieces = replayed.setdefault(event["problem"], Replayed())
+        if event["event"] == "scored":
+            pieces.scores[event["node"]] = event["score"]
+        else:
+            pieces.thoughts[event["node"]] = tuple(
+                Thought(t["ids"], t["text"], Stop(t["stop"])) for t in event["thoughts"]
+            )
+    again = Run(tiny_deployment, words, CONFIGS[0], "decoupled", replayed=replayed).go()
+    assert again.digests == whole.digests
+    assert again.scores == whole.scores
+    kept = sum(len(pieces.thoughts) for pieces in replayed.values())
+    assert len(again.calls.generated) == len(whole.calls.generated) - kept
+
+
+class _Dies:
+    def __init__(self, inner, after):
+        self.inner, self.left = inner, after
+
+    async def generate(self, call):
+        self.left -= 1
+        if self.left < 0:
+            raise EndpointUnavailable("gone")
+        return await self.inner.generate(call)
+
+
+def test_a_lost_engine_ends_the_run_with_its_own_error(tiny_deployment, words):
+    run = Run(tiny_deployment, words, CONFIGS[0], "decoupled", jitter=1)
+    run.generator = _Dies(run.generator, after=30)
+    with pytest.raises(EndpointUnavailable, match="gone"):
+        run.go()
+    assert run.driver.in_flight == (0, 0)
+
+
+def test_a_problem_longer_than_the_engine_is_refused_by_name(tiny_deployment):
+    models = Models.load(tiny_deployment)
+    with pytest.raises(DatasetError, match=r"Problem long is \d+ tokens .* max_seq_len is 320"):
+        Context.of(models, Problem("long", "9" * 400))
+
+
+def test_a_chain_that_fills_the_engine_ends_there(tiny_deployment, words):
+    generator = tiny_deployment.generator.model_copy(update={"max_seq_len": 48})
+    small = tiny_deployment.model_copy(update={"generator": generator})
+    config = BeamSearchConfig(n=4, beam_width=2)
+    run = Run(small, words, config, "decoupled")
+    run.generator.end = 0.0
+    run.go()
+    stops = {node.thought.stop for search in run.searches.values() for node in search.tree}
+    assert Stop.LENGTH in stops
+    longest = max(len(ids) // 4 for ids, _ in run.calls.generated)
+    assert longest < 48
+
+
+def test_a_dialogue_longer_than_the_verifier_scores_zero(tiny_deployment, words):
+    verifier = tiny_deployment.verifier.model_copy(update={"max_seq_len": 40})
+    small = tiny_deployment.model_copy(update={"verifier": verifier})
+    run = Run(small, words, SampleSearchConfig(n=4, agg_strategy="prod"), "decoupled")
+    run.generator.end = 0.02
+    run.go()
+    assert all(len(ids) // 4 < 40 for ids in run.calls.scored)
+    scores = [done.score for s in run.searches.values() for done in s.result().completions]
+    assert 0.0 in scores
