@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from tts.build.builder import require_current
-from tts.serving.repository import deployment_digest
-from tts.serving.server import find_server, start_server
 
 from tts.build import paths
 from tts.build.errors import EndpointError, Interrupted, TtsError
 from tts.build.spec import Deployment, load_deployment
+from tts.serving.repository import deployment_digest
+from tts.serving.server import find_server, health_of, start_server
 
 from ..context import Context, Models
 from ..datasets.load import load_problems
@@ -179,11 +179,11 @@ def _serving(deployment: Deployment) -> Iterator[tuple[str, Callable[[], None]]]
     A new one is stopped at the end of the block, whatever happens.
     """
     if found := find_server(deployment):
-        say(f"using the server at {found.grpc_address}")
-        yield found.grpc_address, found.check
+        say(f"Using {found}")
+        yield found.addresses.grpc, health_of(found).check
         return
     with start_server(deployment, say=say) as server:
-        yield server.grpc_address, server.check
+        yield server.addresses.grpc, server.check
 
 
 async def _watched(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated
 
 import typer
 
 from .engines import DeploymentArgument
+
+CHECK_INTERVAL_S = 1.0
 
 
 def serve(
@@ -19,14 +22,23 @@ def serve(
     ] = False,
 ) -> None:
     """Start the Triton server of a deployment, watch it, and stop it on Ctrl-C."""
-    from tts.serving.server import serve_until_interrupted, stop_server
+    import signal
 
     from tts.build.spec import load_deployment
+    from tts.serving.server import start_server, stop_server
 
     from .say import say
 
     spec = load_deployment(deployment)
     if stop:
-        say(stop_server(spec))
-    else:
-        serve_until_interrupted(spec, iteration_log=iteration_log, say=say)
+        say("Stopped." if stop_server(spec) else f"No server of {spec.name} is running.")
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a plain kill stops it in order too
+    with start_server(spec, iteration_log=iteration_log, say=say) as server:
+        say("Press Ctrl-C to stop.")
+        try:
+            while True:
+                server.check()
+                time.sleep(CHECK_INTERVAL_S)
+        except KeyboardInterrupt:
+            say("Stopping ...")
