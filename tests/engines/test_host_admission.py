@@ -48,7 +48,7 @@ class Books(RuleBasedStateMachine):
     @rule(data=st.data())
     def withdraw(self, data):
         ticket = data.draw(st.sampled_from(self.queue))
-        self.books.withdraw(ticket)
+        self.books.release(ticket)
         self.queue.remove(ticket)
 
     @invariant()

@@ -1,7 +1,7 @@
 from fractions import Fraction
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tts.orchestrator.grading import canonical
@@ -109,17 +109,20 @@ def spelled_values(draw):
     return value, f"{before}{text}{after}"
 
 
+@settings(deadline=None)
 @given(spelled_values(), spelled_values())
 def test_equal_forms_mean_equal_values(left, right):
     assume(left[0] != right[0])
     assert canonical(left[1]) != canonical(right[1])
 
 
+@settings(deadline=None)
 @given(st.integers(), st.sampled_from([",", "{,}", r",\!", " "]), st.sampled_from(["", ".", ".00"]))
 def test_integers_find_each_other(number, separator, end):
     assert canonical(f"{number:,}".replace(",", separator) + end) == str(number)
 
 
+@settings(deadline=None)
 @given(st.text(st.sampled_from("\\{}[]()$., 0159axleftrigh!,;\n\0\ud800"), max_size=30))
 def test_any_text_has_a_form(text):
     assert isinstance(canonical(text), str)

@@ -1,7 +1,7 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tts.orchestrator.grading import extract_answer, extract_gsm8k_answer
@@ -69,6 +69,7 @@ def balanced():
     )
 
 
+@settings(deadline=None)
 @given(
     before=st.text("{}a \n$"),
     content=balanced().filter(str.strip),
@@ -79,6 +80,7 @@ def test_balanced_content_survives_any_surroundings(before, content, after, box)
     assert extract_answer(f"{before}{box}{{{content}}}{after}") == content.strip()
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.sampled_from([r"\boxed", r"\fbox", "{", "}", "\\", " ", "5", "a", "\0", "\ud800", "\n"]),

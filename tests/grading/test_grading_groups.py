@@ -2,7 +2,7 @@ import asyncio
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tts.orchestrator.grading import Grader, Outcome, Reason, Verdict, group_answers
@@ -44,6 +44,7 @@ fractions = st.tuples(st.integers(-3, 3), st.integers(1, 4)).map(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(st.none() | fractions, max_size=12))
 def test_groups_are_the_classes_of_equality_in_order_of_appearance(answers):
     grader = FractionGrader()

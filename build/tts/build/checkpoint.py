@@ -49,6 +49,7 @@ class FileStamp(BaseModel):
     name: str
     size: int
     mtime_ns: int
+    ctime_ns: int
     sha256: str
 
 
@@ -103,8 +104,8 @@ def layer_prefix(index: int) -> str:
 def stamp_files(checkpoint: Path, known: Iterable[FileStamp] = ()) -> list[FileStamp]:
     """Size, time and sha256 of every file that an engine depends on.
 
-    A file whose size and time are those of a `known` stamp is not read again: its recorded sha256
-    is taken, so that a large checkpoint is hashed once. Raises CheckpointError.
+    A file whose size and times are those of a `known` stamp is not read again: its recorded
+    sha256 is taken, so that a large checkpoint is hashed once. Raises CheckpointError.
     """
     recorded = {stamp.name: stamp for stamp in known}
     present = [file for name in _SMALL_FILES if (file := checkpoint / name).is_file()]
@@ -121,11 +122,12 @@ def content_hash(stamps: Iterable[FileStamp]) -> str:
 def _stamp(file: Path, known: FileStamp | None) -> FileStamp:
     try:
         status = file.stat()
-        size, mtime_ns = status.st_size, status.st_mtime_ns
-        if known is not None and (known.size, known.mtime_ns) == (size, mtime_ns):
+        seen = (status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        if known is not None and (known.size, known.mtime_ns, known.ctime_ns) == seen:
             return known
         with file.open("rb") as stream:
             sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as error:
         raise CheckpointError(f"{file} cannot be read: {error}") from error
-    return FileStamp(name=file.name, size=size, mtime_ns=mtime_ns, sha256=sha256)
+    size, mtime_ns, ctime_ns = seen
+    return FileStamp(name=file.name, size=size, mtime_ns=mtime_ns, ctime_ns=ctime_ns, sha256=sha256)

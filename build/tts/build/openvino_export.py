@@ -21,7 +21,7 @@ import numpy as np
 from .checkpoint import EMBEDDING, FINAL_NORM, LM_HEAD, Checkpoint, layer_prefix
 from .errors import CheckpointError
 from .model_config import ModelConfig
-from .openvino_weights import constant, matrix
+from .openvino_weights import constant, label_precision, matrix
 
 if TYPE_CHECKING:
     from openvino import Model, Node
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 MODEL_FILE = "openvino_model.xml"
 WEIGHTS_FILE = "openvino_model.bin"
+EXPORTER_VERSION = 1
+"""Raised when the exported graph changes, so that engines made before are built again."""
 _MASKED = -65504.0  # finite, also in bf16: a row without any key must not become NaN
 
 
@@ -226,14 +228,14 @@ class _Exporter:
         return ops.reshape(wide, merged, False)
 
     def _head(self, table: Node, label_token_ids: Sequence[int] | None) -> Node:
-        """The output matrix; a few label rows are worth more in full precision than in int8."""
+        """The output matrix: the label rows, the embedding again when tied, or lm_head."""
         tied = self.config.tie_word_embeddings
         name = EMBEDDING if tied else LM_HEAD
         if tied and LM_HEAD in self.checkpoint.weights:
             self._require_tied()
         if label_token_ids is not None:
             rows = self._tensor(name)[list(label_token_ids)]
-            return matrix(rows, "fp32" if self.precision == "int8" else self.precision)
+            return matrix(rows, label_precision(self.precision))
         return table if tied else matrix(self._tensor(name), self.precision)
 
     def _require_tied(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 
 from .weights import Array
@@ -44,6 +45,21 @@ def matrix(array: Array, precision: Precision) -> Node:
     )
 
 
+def label_precision(precision: Precision) -> Precision:
+    """How the label rows of a verifier's output matrix are stored: too few to quantise."""
+    return "fp32" if precision == "int8" else precision
+
+
+def stored_values(array: Array, precision: Precision) -> Array:
+    """What `matrix` keeps of a tensor, widened to fp32 again."""
+    if precision == "fp32":
+        return np.asarray(array, np.float32)
+    if precision == "bf16":
+        return np.asarray(array, ml_dtypes.bfloat16).astype(np.float32)
+    values, scales = quantise_rows(array)
+    return np.asarray(values * scales)
+
+
 def quantise_rows(array: Array) -> tuple[Array, Array]:
     """Symmetric int8 per row: values int8 [rows, columns] and scales fp32 [rows, 1]."""
     values = np.empty(array.shape, np.int8)
@@ -59,7 +75,6 @@ def quantise_rows(array: Array) -> tuple[Array, Array]:
 
 
 def _bfloat16(array: Array) -> Node:
-    import ml_dtypes
     from openvino import Shape, Tensor, Type, op
 
     bits: np.ndarray[Any, Any] = np.ascontiguousarray(array, dtype=ml_dtypes.bfloat16)

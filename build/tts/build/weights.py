@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -139,8 +140,6 @@ def _entry(file: Path, name: str, item: Any, *, start: int, end: int) -> _Entry:
 
 def _dtype(name: str, tensor: str) -> np.dtype[Any]:
     if name == "BF16":
-        import ml_dtypes
-
         return np.dtype(ml_dtypes.bfloat16)
     if name not in ("F16", "F32"):
         raise ValueError(f"tensor {tensor!r} is {name}; supported: F32, F16, BF16")

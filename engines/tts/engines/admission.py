@@ -9,8 +9,8 @@ from __future__ import annotations
 
 
 class Admission:
-    """Blocks and slots of one engine. Every ticket given to `enqueue` leaves exactly once, by
-    `withdraw` while it waits or by `release` after `admit` returned it.
+    """Blocks and slots of one engine. Every ticket given to `enqueue` is given to `release` once,
+    whether it was admitted or still waits.
     """
 
     def __init__(self, *, blocks: int, block_size: int, max_active: int) -> None:
@@ -61,10 +61,9 @@ class Admission:
             del self._waiting[ticket]
         return admitted
 
-    def withdraw(self, ticket: int) -> None:
-        """Take a waiting request off the queue; raises KeyError if it does not wait."""
-        del self._waiting[ticket]
-
     def release(self, ticket: int) -> None:
-        """Give an admitted request's blocks back; raises KeyError if it holds none."""
-        self._reserved -= self._active.pop(ticket)
+        """Forget a request: its place in the queue, or its blocks. Raises KeyError if unknown."""
+        if ticket in self._waiting:
+            del self._waiting[ticket]
+        else:
+            self._reserved -= self._active.pop(ticket)

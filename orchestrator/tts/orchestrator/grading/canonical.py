@@ -32,7 +32,7 @@ def canonical(answer: str) -> str:
     """The normal form of `answer`; takes time linear in its length."""
     text = _COMMAND.sub(_rename, _without_dollars(answer.strip()).replace("−", "-"))
     text = _SPACES.sub(" ", text).strip()
-    if text.endswith(".") and not text.endswith(".."):
+    if len(text) > 1 and text.endswith(".") and not text.endswith(".."):
         text = text[:-1]
     if grouped := _GROUPED.fullmatch(text):
         text = text.replace(grouped["separator"], "")

@@ -22,6 +22,7 @@ from .verdict import Outcome, Reason, Verdict
 
 _START_TIMEOUT_S = 60.0
 _ATTEMPTS = 2  # the first worker may have been killed by others; the second by this question
+_CLOSED = "the grader is closed"
 _MODULE = "tts.orchestrator.grading.worker"
 
 
@@ -51,8 +52,10 @@ class WorkerProcess:
         Raises GraderUnavailable if no worker starts, RuntimeError after `stop`.
         """
         for _ in range(_ATTEMPTS):
+            started = False
             try:
                 self._ensure_started()
+                started = True
                 outcome, reason = self._exchange([prediction, reference], self._deadline_s)
                 return Verdict(Outcome(outcome), Reason(reason))
             except TimeoutError:
@@ -63,14 +66,22 @@ class WorkerProcess:
             except BaseException:
                 self.reap()  # its reply would be taken for that to the next question
                 raise
-        return Verdict(Outcome.UNDECIDED, Reason.CRASHED)
+            if self._stopped:
+                raise RuntimeError(_CLOSED)
+        if started:
+            return Verdict(Outcome.UNDECIDED, Reason.CRASHED)
+        raise GraderUnavailable(
+            "The grading worker, which runs math-verify, does not start.",
+            hint=f"See why with: {sys.executable} -m {_MODULE} 512 2 </dev/null",
+        )
 
     def stop(self) -> None:
         """Kill the worker and start no other: a question under way ends at once."""
         with self._lock:
             self._stopped = True
-            if self._process:
-                self._process.kill()
+            process = self._process  # read once: the asking thread may be reaping it
+            if process:
+                process.kill()
 
     def reap(self) -> None:
         """Kill the worker if there is one, and release what the system keeps of it."""
@@ -89,7 +100,7 @@ class WorkerProcess:
             return
         with self._lock:
             if self._stopped:
-                raise RuntimeError("the grader is closed")
+                raise RuntimeError(_CLOSED)
             self._process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.PIPE,
@@ -101,13 +112,8 @@ class WorkerProcess:
             )
         try:
             self._read_line(time.monotonic() + _START_TIMEOUT_S)
-        except (EOFError, TimeoutError) as error:
-            if self._stopped:
-                raise RuntimeError("the grader is closed") from None
-            raise GraderUnavailable(
-                "The grading worker, which runs math-verify, does not start.",
-                hint=f"See why with: {sys.executable} -m {_MODULE} 512 2 </dev/null",
-            ) from error
+        except TimeoutError:  # not the question's fault: no sign of life is no worker
+            raise EOFError from None
 
     def _exchange(self, request: list[str], timeout_s: float) -> list[str]:
         assert self._process is not None
