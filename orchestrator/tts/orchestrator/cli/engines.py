@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from tts.build.builder import BuildReport
 
 DeploymentArgument = Annotated[
     str, typer.Argument(metavar="DEPLOYMENT", help="A deployment file or a bundled name.")
@@ -23,24 +26,33 @@ def build_engines(
 ) -> None:
     """Compile both checkpoints into engines; unchanged ones are skipped."""
     from tts.build.builder import build_engines as build
-
     from tts.build.spec import load_deployment
 
     from .say import consoles, say
 
     out, _ = consoles()
     for report in build(load_deployment(deployment), force=force, verify=verify, say=say):
-        out.print(report.sentence(), markup=False, soft_wrap=True)
+        out.print(_sentence(report), markup=False, soft_wrap=True)
 
 
 def deploy(deployment: DeploymentArgument) -> None:
     """Render the Triton model repository of a deployment."""
-    from tts.serving.repository import render_repository
-
     from tts.build.spec import load_deployment
+    from tts.serving.repository import render_repository
 
     from .say import consoles
 
     folder = render_repository(load_deployment(deployment))
     out, _ = consoles()
     out.print(f"model repository: {folder}", markup=False, soft_wrap=True)
+
+
+def _sentence(report: BuildReport) -> str:
+    size = f"{report.size_bytes / 1e6:.1f} MB"
+    if report.verification:
+        error = max(report.verification.export_error, report.verification.served_error)
+        checked = f"largest logit error against transformers {error:.1e}"
+    else:
+        checked = f"not verified: {report.not_verified}"
+    took = f" in {report.seconds:.1f} s" if report.status == "built" else ""
+    return f"{report.role}: {report.status}{took}, {size}, {checked}\n  {report.folder}"
