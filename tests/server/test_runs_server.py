@@ -1,0 +1,279 @@
+"""Whole runs of the demo pair on a real server, through the command line, and what can go wrong."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tts.build import paths
+
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.skipif(
+        not (paths.deployments_dir().parent / "checkpoints" / "demo-verifier").is_dir(),
+        reason="the demo checkpoints are not here",
+    ),
+]
+
+CODE = "import sys; sys.argv[0] = 'tts'; from tts.orchestrator.cli import main; main()"
+LONG = ("--limit", "200", "--n", "16")  # long enough to be stopped in the middle
+
+
+class Tts:
+    """The command line with a home of its own, and a watch on what it leaves behind."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+
+    def start(self, *arguments):
+        return subprocess.Popen(
+            [sys.executable, "-c", CODE, *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd="/",
+            env={**os.environ, "TTS_HOME": str(self.home)},
+            start_new_session=True,
+        )
+
+    def run(self, *arguments):
+        process = self.start(*arguments)
+        out, err = process.communicate(timeout=180)
+        assert "Traceback" not in err, err
+        return process.returncode, out, err
+
+    def leftovers(self):
+        """Processes that still name this home, after a moment's grace."""
+        for _ in range(50):
+            left = [
+                process
+                for process in psutil.process_iter(["cmdline"])
+                if any(str(self.home) in word for word in process.info["cmdline"] or ())
+            ]
+            if not left:
+                return []
+            time.sleep(0.1)
+        return left
+
+
+@pytest.fixture(scope="module")
+def tts(tmp_path_factory):
+    tts = Tts(tmp_path_factory.mktemp("home"))
+    code, _, err = tts.run("build-engines", "demo", "--no-verify")
+    assert code == 0, err
+    yield tts
+    assert tts.leftovers() == []
+
+
+def summary(folder):
+    return json.loads((folder / "summary.json").read_text())
+
+
+def events(folder):
+    file = folder / "events.jsonl"
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def wait_for_events(process, folder, kind, count):
+    deadline = time.monotonic() + 60
+    while sum(event["event"] == kind for event in _whole(folder)) < count:
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _whole(folder):
+    file = folder / "events.jsonl"
+    text = file.read_text() if file.exists() else ""
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+
+@pytest.fixture(scope="module")
+def plain(tts, tmp_path_factory):
+    """A small lockstep run that others are compared with."""
+    folder = tmp_path_factory.mktemp("runs") / "plain"
+    code, out, err = tts.run(
+        "bench", "demo", "--limit", 6, "--schedule", "lockstep", "--out", folder
+    )
+    assert code == 0, err
+    assert "beam-search" in out
+    assert str(folder) in out
+    return folder
+
+
+def test_both_schedules_grow_the_same_trees(tts, plain, tmp_path):
+    folder = tmp_path / "run"
+    code, _, err = tts.run("bench", "demo", "--limit", 6, "--out", folder)
+    assert code == 0, err
+    ours, theirs = summary(folder), summary(plain)
+    assert ours["tree_digest"] == theirs["tree_digest"]
+    assert ours["generated_tokens"] == theirs["generated_tokens"]
+    assert ours["verifier_calls"] == theirs["verifier_calls"]
+    scores = [
+        {(e["problem"], *e["node"]): e["score"] for e in events(run) if e["event"] == "scored"}
+        for run in (folder, plain)
+    ]
+    assert scores[0].keys() == scores[1].keys()
+    assert max(abs(scores[0][key] - scores[1][key]) for key in scores[0]) <= 1e-4 + 1e-9
+    assert ours["mean_in_flight"]["generator"] > theirs["mean_in_flight"]["generator"]
+    code, out, _ = tts.run("report", plain, folder)
+    assert code == 0
+    assert "trees identical (beam-search: lockstep and decoupled): yes" in out
+
+
+def test_a_killed_run_is_continued_without_solving_anything_twice(tts, plain, tmp_path):
+    folder = tmp_path / "run"
+    arguments = ("--limit", 6, "--schedule", "lockstep", "--out", folder)
+    process = tts.start("bench", "demo", *arguments)
+    wait_for_events(process, folder, "problem_solved", 2)
+    process.kill()
+    process.communicate()
+    assert tts.leftovers() == [], "the server outlived its parent"
+    before = events(folder)[:-1]
+    code, _, err = tts.run("bench", "--resume", folder)
+    assert code == 0, err
+    assert summary(folder)["tree_digest"] == summary(plain)["tree_digest"]
+    assert summary(folder)["sessions"] == 2
+    log = events(folder)
+    solved = [event["problem"] for event in log if event["event"] == "problem_solved"]
+    assert len(solved) == len(set(solved)) == 6
+    asked = [(e["problem"], *e["node"]) for e in log if e["event"] == "generated"]
+    assert len(asked) == len(set(asked)), "something was generated twice"
+    assert len(before) < len(log)
+
+
+def test_resuming_with_something_else_changed_is_refused(tts, plain, tmp_path):
+    config = json.loads((plain / "run.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps({**config, "deployment_digest": "old"}))
+    code, _, err = tts.run("bench", "--resume", tmp_path)
+    assert code == 1
+    assert "cannot be continued: its deployment_digest was 'old'" in err
+
+
+def servers(tts):
+    return [
+        process
+        for process in psutil.process_iter(["name", "cmdline"])
+        if process.info["name"] == "tritonserver"
+        and any(str(tts.home) in word for word in process.info["cmdline"] or ())
+    ]
+
+
+@pytest.mark.parametrize("victim", ["server", "stub"])
+def test_a_server_killed_in_the_middle_ends_the_run_with_what_is_saved(tts, tmp_path, victim):
+    folder = tmp_path / "run"
+    process = tts.start("bench", "demo", *LONG, "--out", folder)
+    wait_for_events(process, folder, "generated", 50)
+    (server,) = servers(tts)
+    if victim == "stub":
+        stubs = [p for p in server.children(recursive=True) if "stub" in p.name()]
+        stubs[0].kill()
+    else:
+        server.kill()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "Traceback" not in err
+    assert "problems are solved and saved in" in err
+    assert f"tts bench --resume {folder}" in err
+    assert tts.leftovers() == []
+
+
+@pytest.mark.parametrize("presses", [1, 2])
+def test_ctrl_c_stops_in_order_however_often_it_is_pressed(tts, tmp_path, presses):
+    folder = tmp_path / "run"
+    process = tts.start("bench", "demo", *LONG, "--out", folder)
+    wait_for_events(process, folder, "generated", 50)
+    for _ in range(presses):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.1)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert f"tts bench --resume {folder}" in err
+    assert tts.leftovers() == []
+    assert len(_whole(folder)) > 50
+
+
+def test_a_running_server_is_used_and_left_alone(tts, plain, tmp_path):
+    server = tts.start("serve", "demo")
+    try:
+        for line in server.stderr:
+            if "Press Ctrl-C" in line:
+                break
+        assert len(servers(tts)) == 1
+        folder = tmp_path / "run"
+        code, _, err = tts.run("bench", "demo", "--limit", 6, "--out", folder)
+        assert code == 0, err
+        assert "Using the server at" in err
+        assert summary(folder)["tree_digest"] == summary(plain)["tree_digest"]
+        code, out, err = tts.run(
+            "solve", "Compute (37 + 58) - 20.", "--n", 4, "--out", tmp_path / "s"
+        )
+        assert code == 0, err
+        assert "answer:" in out
+        code, _, err = tts.run("serve", "demo")
+        assert code == 1
+        assert "already served" in err
+        assert len(servers(tts)) == 1
+        code, _, err = tts.run("serve", "demo", "--stop")
+        assert code == 0
+        assert "Stopped" in err
+        server.wait(timeout=20)
+        assert "Traceback" not in server.stderr.read()
+    finally:
+        server.kill()
+        server.communicate()
+    assert tts.leftovers() == []
+
+
+def test_a_problem_too_long_for_the_engine_is_refused_before_any_work(tts, tmp_path):
+    file = tmp_path / "set.jsonl"
+    file.write_text(json.dumps({"problem": "7 " * 400, "answer": "1", "id": "long"}) + "\n")
+    code, _, err = tts.run("bench", "demo", "--dataset", file, "--out", tmp_path / "run")
+    assert code == 2
+    assert "Problem long is" in err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_run_folder_without_permission(tts, tmp_path):
+    (tmp_path / "locked").mkdir(mode=0o500)
+    code, _, err = tts.run("bench", "demo", "--limit", 1, "--out", tmp_path / "locked" / "run")
+    assert code == 1
+    assert "cannot be written: Permission denied" in err
+
+
+def test_a_full_disk_ends_the_run_with_a_sentence(tts, tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "events.jsonl").symlink_to("/dev/full")
+    code, _, err = tts.run("bench", "demo", "--limit", 4, "--out", folder)
+    assert code == 1
+    assert "cannot be written: No space left on device" in err
+    assert tts.leftovers() == []
+
+
+def test_a_port_in_use_is_named(tts, tmp_path):
+    import socket
+
+    import yaml
+
+    data = yaml.safe_load((paths.deployments_dir() / "demo.yaml").read_text())
+    for role in ("generator", "verifier"):
+        checkpoint = paths.deployments_dir() / data[role]["checkpoint"]
+        data[role]["checkpoint"] = str(checkpoint.resolve())
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        data["server"]["http_port"] = port
+        file = tmp_path / "own.yaml"
+        file.write_text(yaml.safe_dump(data))
+        code, _, err = tts.run("serve", file)
+    assert code == 1
+    assert str(port) in err
+    assert "in use" in err
