@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import fcntl
-import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -184,15 +183,15 @@ def stop_server(deployment: Deployment) -> bool:
     state = read_state(file)
     if state is None:
         return False
-    process = state.guard and state.guard.process()
-    if process:
-        try:
-            process.send_signal(signal.SIGTERM)
-            process.wait(guard.GRACE_S + 3.0)
-        except psutil.AccessDenied as error:
-            raise ServerError(f"{state} belongs to another user.") from error
-        except psutil.TimeoutExpired:
-            process.kill()
+    try:
+        if state.guard and (process := state.guard.process()):
+            process.terminate()
+        deadline = time.monotonic() + guard.GRACE_S + 3.0
+        # not psutil's wait: a guard that its parent has not reaped yet would never be gone
+        while state.guard and state.guard.process() and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+    except psutil.AccessDenied as error:
+        raise ServerError(f"PID {error.pid}, {state}, belongs to another user.") from error
     clean_up(state)
     file.unlink(missing_ok=True)
     return True
