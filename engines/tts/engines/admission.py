@@ -1,0 +1,69 @@
+"""The books of the KV cache: which request may start, in what order. Pure: no engine, no clock.
+
+A request is admitted only when the blocks of its worst case are free (guaranteed_no_evict), so the
+pipeline never runs out of cache, and preempts nothing. Strictly first come, first served: a large
+request at the head of the queue is never overtaken by smaller ones, so it cannot starve.
+"""
+
+from __future__ import annotations
+
+
+class Admission:
+    """Blocks and slots of one engine. Every ticket given to `enqueue` is given to `release` once,
+    whether it was admitted or still waits.
+    """
+
+    def __init__(self, *, blocks: int, block_size: int, max_active: int) -> None:
+        self.blocks = blocks
+        self.block_size = block_size
+        self.max_active = max_active
+        self._waiting: dict[int, int] = {}  # ticket -> blocks, in order of arrival
+        self._active: dict[int, int] = {}
+        self._reserved = 0
+
+    @property
+    def reserved(self) -> int:
+        """Blocks promised to active requests."""
+        return self._reserved
+
+    @property
+    def active(self) -> int:
+        """Number of admitted requests that are not released yet."""
+        return len(self._active)
+
+    @property
+    def waiting(self) -> int:
+        """Number of requests in the queue."""
+        return len(self._waiting)
+
+    def enqueue(self, ticket: int, tokens: int) -> None:
+        """Queue a request of at most `tokens` tokens, prompt and output together.
+
+        Raises ValueError if it could never start, or if the ticket is known already.
+        """
+        blocks = -(-tokens // self.block_size)
+        if blocks > self.blocks:
+            raise ValueError(f"{tokens} tokens need {blocks} blocks; the pool has {self.blocks}")
+        if ticket in self._waiting or ticket in self._active:
+            raise ValueError(f"ticket {ticket} is already in the books")
+        self._waiting[ticket] = blocks
+
+    def admit(self) -> list[int]:
+        """Take every request off the queue that may start now, oldest first."""
+        admitted: list[int] = []
+        for ticket, blocks in self._waiting.items():
+            if self.active >= self.max_active or self._reserved + blocks > self.blocks:
+                break
+            self._active[ticket] = blocks
+            self._reserved += blocks
+            admitted.append(ticket)
+        for ticket in admitted:
+            del self._waiting[ticket]
+        return admitted
+
+    def release(self, ticket: int) -> None:
+        """Forget a request: its place in the queue, or its blocks. Raises KeyError if unknown."""
+        if ticket in self._waiting:
+            del self._waiting[ticket]
+        else:
+            self._reserved -= self._active.pop(ticket)

@@ -1,0 +1,135 @@
+"""One admitted request inside the pipeline: its tokens so far, and where its output ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .pipeline import FINISHED, RUNNING, label_logits, single_stops
+from .requests import FinishReason, GenerateRequest, Response
+
+
+class StopWords:
+    """Token sequences that end an output. Only generated tokens count, not the prompt's."""
+
+    def __init__(self, words: tuple[tuple[int, ...], ...]) -> None:
+        # by last token: almost every generated token then costs one look-up
+        self._by_last: dict[int, list[list[int]]] = {}
+        for word in words:
+            self._by_last.setdefault(word[-1], []).append(list(word))
+
+    def end(self, tokens: list[int], start: int) -> int | None:
+        """Length of `tokens` up to the first stop word that ends at or after index `start`."""
+        for end in range(start + 1, len(tokens) + 1):
+            for word in self._by_last.get(tokens[end - 1], ()):
+                if tokens[max(0, end - len(word)) : end] == word:
+                    return end
+        return None
+
+
+class Generation:
+    """The output of one request, growing with each step of the pipeline."""
+
+    __slots__ = (
+        "_handle",
+        "_labels",
+        "_log_probs",
+        "_request",
+        "_sent",
+        "_single_stops",
+        "_stop_words",
+        "_tokens",
+        "_watched",
+        "started",
+        "stopped",
+    )
+
+    def __init__(self, request: GenerateRequest, handle: Any, labels: tuple[int, ...]) -> None:
+        self.started = False
+        """Whether its prompt has been computed, so that it generates."""
+        self.stopped = False
+        """Whether the host ended it, so that its blocks are free only after the next step."""
+        self._request = request
+        self._handle = handle
+        self._labels = labels
+        self._tokens: list[int] = []
+        self._log_probs: list[float] = []
+        self._sent = 0
+        self._single_stops = single_stops(request)
+        self._stop_words = StopWords(request.stop_words)
+        # The pipeline itself ends at single tokens and at the length. Reading every token as it
+        # comes costs several per cent of a step, so only what needs it is watched.
+        self._watched = request.streaming or any(len(word) > 1 for word in request.stop_words)
+
+    def advance(self) -> Response | None:
+        """Look at what the last step brought; a response if the client is to get one now."""
+        if self._watched:
+            return self._watch()
+        handle = self._handle
+        if not self.started:
+            self.started = handle.can_read()
+        if handle.get_status().value == RUNNING:
+            return None
+        return self._finish()
+
+    def cancel(self) -> Response:
+        """End the request now, with the tokens it has so far."""
+        self._read()
+        self._stop()
+        return self._response("cancelled")
+
+    def _watch(self) -> Response | None:
+        seen = len(self._tokens)
+        self._read()
+        if len(self._tokens) > seen:
+            self.started = True
+            end = self._stop_words.end(self._tokens, seen)
+            if end is not None:
+                if self._handle.get_status().value == RUNNING:
+                    self._stop()
+                del self._tokens[end:]  # never hand out what came after the stop word
+                del self._log_probs[end:]
+                return self._response("stop")
+        if self._handle.get_status().value != RUNNING:
+            return self._finish()
+        if self._request.streaming and len(self._tokens) > self._sent:
+            return self._response(None)
+        return None
+
+    def _finish(self) -> Response:
+        if self._handle.get_status().value != FINISHED:
+            return Response([], error="the pipeline dropped the request; its KV cache was full")
+        self._read()
+        last = self._tokens[-1]
+        if last == self._request.end_id:
+            self._tokens.pop()
+            del self._log_probs[len(self._tokens) :]
+            return self._response("end_id")
+        return self._response("stop" if last in self._single_stops else "length")
+
+    def _stop(self) -> None:
+        self._handle.stop()
+        self.stopped = True
+
+    def _read(self) -> None:
+        handle = self._handle
+        while handle.can_read():
+            (output,) = handle.read().values()
+            self._tokens += output.generated_ids
+            if self._request.return_log_probs or self._labels:
+                self._log_probs += output.generated_log_probs
+
+    def _response(self, reason: FinishReason | None) -> Response:
+        new = self._tokens[self._sent :]
+        if self._request.streaming:
+            self._sent = len(self._tokens)
+        logits = None
+        if self._labels and new:
+            if self._request.return_generation_logits:
+                logits = label_logits(new[0], self._log_probs[0])
+            new = [self._labels[row] for row in new]  # the rows of the sliced head are labels
+        return Response(
+            token_ids=new,
+            log_probs=list(self._log_probs) if self._request.return_log_probs else None,
+            label_logits=logits,
+            finish_reason=reason,
+        )

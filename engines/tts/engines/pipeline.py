@@ -1,0 +1,90 @@
+"""OpenVINO GenAI's continuous-batching pipeline: opening it and phrasing requests for it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import openvino as ov
+import openvino_genai as ov_genai
+
+from tts.build.openvino_runtime import plugin_properties
+
+from .engine_config import EngineConfig
+from .requests import GenerateRequest, Limits
+
+RUNNING = ov_genai.GenerationStatus.RUNNING.value
+FINISHED = ov_genai.GenerationStatus.FINISHED.value
+_FLOOR = -1e4  # finite stand-in for log 0, far below anything softmax can see
+
+
+def open_pipeline(engine_dir: Path, config: EngineConfig, limits: Limits, threads: int) -> Any:
+    """Load an engine into a new pipeline (about 0.1 s for a tiny model)."""
+    scheduler = ov_genai.SchedulerConfig()
+    scheduler.num_kv_blocks = limits.blocks
+    scheduler.max_num_batched_tokens = limits.max_num_tokens
+    scheduler.max_num_seqs = limits.max_active
+    scheduler.dynamic_split_fuse = limits.chunked_context
+    scheduler.enable_prefix_caching = limits.kv_reuse
+    properties = plugin_properties(config.precision, threads)
+    return ov_genai.ContinuousBatchingPipeline(str(engine_dir), scheduler, "CPU", properties)
+
+
+def add_request(pipeline: Any, number: int, request: GenerateRequest, *, log_probs: bool) -> Any:
+    """Hand a validated request to the pipeline; returns its handle.
+
+    `number` must be unique among live requests: a duplicate hangs the pipeline.
+    """
+    prompt = ov.Tensor(request.input_ids.reshape(1, -1))
+    return pipeline.add_request(number, prompt, _generation_config(request, log_probs))
+
+
+def single_stops(request: GenerateRequest) -> set[int]:
+    """Tokens that end the output by themselves: the end id and the stop words of one token."""
+    stops = {word[0] for word in request.stop_words if len(word) == 1}
+    return stops if request.end_id is None else stops | {request.end_id}
+
+
+def label_logits(row: int, log_prob: float) -> tuple[float, float]:
+    """Both logits of a two-label verifier, from the log-probability of the row it chose.
+
+    They are normalised (their exponentials sum to 1), so softmax over them gives the engine's
+    probabilities; the unnormalised ones never leave the pipeline.
+    """
+    # the clamp keeps log(1 - p) finite when the chosen row's probability rounds to 1
+    other = math.log(-math.expm1(log_prob)) if log_prob < 0 else _FLOOR
+    return (log_prob, other) if row == 0 else (other, log_prob)
+
+
+def _generation_config(request: GenerateRequest, log_probs: bool) -> ov_genai.GenerationConfig:
+    config = ov_genai.GenerationConfig()
+    config.max_new_tokens = request.max_new_tokens
+    stops = single_stops(request)
+    # The pipeline wants an end id even where nothing ends the output, and wants it among the stops.
+    config.ignore_eos = not stops
+    config.stop_token_ids = stops or {0}
+    config.eos_token_id = next(iter(stops), 0)
+    if log_probs:
+        config.logprobs = 1
+    if not request.greedy:
+        config.do_sample = True
+        config.rng_seed = _fold_seed(request.seed)
+        config.temperature = request.temperature
+        if request.top_p > 0:
+            config.top_p = request.top_p
+        if request.top_k > 0:
+            config.top_k = request.top_k
+    return config
+
+
+def _fold_seed(seed: int) -> int:
+    """32 bits that depend on all 64 of the seed (the finaliser of splitmix64).
+
+    The pipeline's random generator drops the upper half, so hashes that differ only there would
+    give the same sample.
+    """
+    mask = 2**64 - 1
+    seed = ((seed ^ (seed >> 30)) * 0xBF58476D1CE4E5B9) & mask
+    seed = ((seed ^ (seed >> 27)) * 0x94D049BB133111EB) & mask
+    return (seed ^ (seed >> 31)) >> 32

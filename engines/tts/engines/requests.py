@@ -1,0 +1,318 @@
+"""From tensors to a validated request, and from a response to tensors. Pure.
+
+The pipeline below accepts nonsense in silence (ids outside the vocabulary, NaN, prompts that are
+too long) and pays for it with other requests' lives, so every request passes here first. A declared
+tensor that would change the result and is not supported is refused, never ignored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tts.build.errors import RequestError
+
+from . import wire
+
+Tensors = Mapping[str, npt.NDArray[Any]]
+FinishReason = Literal["length", "stop", "end_id", "cancelled"]
+
+MAX_TOP_K = 1024
+REQUIRED = ("input_ids", "input_lengths", "request_output_len")
+# Declared because a TensorRT-LLM client may send them; accepted only where they change nothing.
+NEUTRAL: dict[str, int | float | bool] = {
+    "beam_width": 1,
+    "num_return_sequences": 1,
+    "return_context_logits": False,
+    "return_perf_metrics": False,
+    "min_tokens": 0,
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+}
+EMPTY = ("bad_words_list", "embedding_bias")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an engine accepts. Lengths are in tokens."""
+
+    vocab_size: int
+    max_seq_len: int
+    max_num_tokens: int
+    block_size: int
+    blocks: int
+    """Blocks of the whole KV pool."""
+    max_active: int
+    chunked_context: bool = True
+    kv_reuse: bool = True
+    """Keep the KV blocks of finished prefixes for later requests."""
+    labels: int = 0
+    """Rows of a verifier's output; 0 means a generator."""
+    decoupled: bool = True
+    exclude_input: bool = True
+    """Whether the prompt is left out of the output when the request does not say."""
+
+    @property
+    def max_prompt(self) -> int:
+        """Longest admissible prompt, by TensorRT-LLM's rule."""
+        longest = self.max_seq_len - 1
+        return longest if self.chunked_context else min(longest, self.max_num_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateRequest:
+    """One validated request. Greedy unless `top_k` or `top_p` says to sample."""
+
+    input_ids: npt.NDArray[np.int64]
+    """The prompt, [N]."""
+    max_new_tokens: int
+    """Tokens to generate at most, clamped so that prompt and output fit max_seq_len."""
+    end_id: int | None = None
+    """This token ends the output and is not part of it."""
+    stop_words: tuple[tuple[int, ...], ...] = ()
+    """The output ends right after any of these; the stop word is part of it."""
+    temperature: float = 1.0
+    top_p: float = 0.0
+    """0 = unset."""
+    top_k: int = 0
+    """0 = unset."""
+    seed: int = 0
+    return_log_probs: bool = False
+    return_generation_logits: bool = False
+    streaming: bool = False
+    exclude_input: bool = True
+
+    @property
+    def tokens(self) -> int:
+        """Prompt and output together, at most."""
+        return len(self.input_ids) + self.max_new_tokens
+
+    @property
+    def greedy(self) -> bool:
+        """Whether the likeliest token is taken each time."""
+        sampling = self.top_k > 0 or self.top_p > 0
+        return not sampling or self.top_k == 1 or self.temperature == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What an engine says about one request: tokens, or the reason why there are none."""
+
+    token_ids: list[int]
+    """New tokens since the previous response: all of them unless the request streams."""
+    log_probs: list[float] | None = None
+    """Natural log-probabilities of all tokens so far, of the raw distribution."""
+    label_logits: tuple[float, ...] | None = None
+    """Normalised logits of the verifier's label rows."""
+    finish_reason: FinishReason | None = None
+    """None while more responses follow."""
+    error: str | None = None
+    """Why the request failed; never empty."""
+
+    @property
+    def final(self) -> bool:
+        """Whether this is the request's last response."""
+        return self.finish_reason is not None or self.error is not None
+
+
+def is_stop(tensors: Tensors) -> bool:
+    """Whether this request asks to stop the running request of the same id."""
+    return bool(_scalar(tensors, "stop", False))
+
+
+def parse_request(tensors: Tensors, limits: Limits) -> GenerateRequest:
+    """Check one request's tensors against the contract and the engine's limits.
+
+    Raises RequestError with one sentence that names the tensor and what is allowed.
+    """
+    for name in tensors:
+        if name not in wire.INPUTS:
+            raise RequestError(f"{name} is not supported by this engine; leave it out")
+    for name in REQUIRED:
+        if name not in tensors:
+            raise RequestError(f"{name} is required")
+    _refuse_unsupported(tensors)
+    prompt = _prompt(tensors, limits)
+    request = GenerateRequest(
+        input_ids=prompt,
+        max_new_tokens=_output_length(tensors, limits, len(prompt)),
+        end_id=_end_id(tensors, limits),
+        stop_words=_stop_words(tensors, limits),
+        temperature=_temperature(tensors),
+        top_p=_top_p(tensors),
+        top_k=_top_k(tensors),
+        seed=_scalar(tensors, "seed", 0),
+        return_log_probs=_scalar(tensors, "return_log_probs", False),
+        return_generation_logits=_scalar(tensors, "return_generation_logits", False),
+        streaming=_scalar(tensors, "streaming", False),
+        exclude_input=_scalar(tensors, "exclude_input_in_output", limits.exclude_input),
+    )
+    _fits_engine(request, limits)
+    return request
+
+
+def response_tensors(request: GenerateRequest, response: Response) -> dict[str, npt.NDArray[Any]]:
+    """The output tensors of a response without error, each with its leading batch dimension."""
+    ids = response.token_ids
+    if not (request.exclude_input or request.streaming):  # streaming never returns the prompt
+        ids = [*request.input_ids.tolist(), *ids]
+    tensors: dict[str, npt.NDArray[Any]] = {
+        "output_ids": np.array(ids, dtype=np.int32).reshape(1, 1, -1),
+        "sequence_length": np.array([[len(ids)]], dtype=np.int32),
+    }
+    if request.return_log_probs:
+        log_probs = np.array(response.log_probs, dtype=np.float32)
+        tensors["output_log_probs"] = log_probs.reshape(1, 1, -1)
+        tensors["cum_log_probs"] = log_probs.sum(dtype=np.float32).reshape(1, 1)
+    if response.label_logits is not None:
+        logits = np.array(response.label_logits, dtype=np.float32)
+        tensors["generation_logits"] = logits.reshape(1, 1, 1, -1)
+    return tensors
+
+
+def _scalar(tensors: Tensors, name: str, default: Any) -> Any:
+    tensor = tensors.get(name)
+    if tensor is None:
+        return default
+    _check_dtype(name, tensor)
+    if tensor.size != 1:
+        raise RequestError(
+            f"{name} has shape {list(tensor.shape)}; it must be [1, 1] (one request per prompt)"
+        )
+    return tensor.item()
+
+
+def _check_dtype(name: str, tensor: npt.NDArray[Any]) -> None:
+    wanted = wire.INPUTS[name]
+    if tensor.dtype != wire.DTYPES[wanted]:
+        raise RequestError(f"{name} must be {wanted}, not {tensor.dtype}")
+
+
+def _refuse_unsupported(tensors: Tensors) -> None:
+    for name, neutral in NEUTRAL.items():
+        value = _scalar(tensors, name, neutral)
+        if value != neutral:
+            raise RequestError(f"{name} is {value}; this engine supports only {neutral}")
+    for name in EMPTY:
+        tensor = tensors.get(name)
+        if tensor is not None and tensor.size and not _means_none(tensor):
+            raise RequestError(f"{name} is not supported by this engine; leave it out")
+
+
+def _means_none(tensor: npt.NDArray[Any]) -> bool:
+    return tensor.ndim == 3 and tensor.ravel().tolist() == [0, -1]  # [[[0], [-1]]]: no words
+
+
+def _prompt(tensors: Tensors, limits: Limits) -> npt.NDArray[np.int64]:
+    ids = tensors["input_ids"]
+    _check_dtype("input_ids", ids)
+    if ids.ndim != 2 or len(ids) != 1:
+        raise RequestError(
+            f"input_ids has shape {list(ids.shape)}; it must be [1, N] (one request per prompt)"
+        )
+    length = ids.size
+    if length == 0:
+        raise RequestError("input_ids is empty; a prompt needs at least one token")
+    declared = _scalar(tensors, "input_lengths", length)
+    if declared != length:
+        raise RequestError(f"input_lengths is {declared} but input_ids has {length} tokens")
+    if length > limits.max_prompt:
+        raise RequestError(
+            f"the prompt has {length} tokens; the longest admissible prompt is {limits.max_prompt}"
+            f" (max_seq_len is {limits.max_seq_len})"
+        )
+    low, high = int(ids.min()), int(ids.max())
+    if low < 0 or high >= limits.vocab_size:
+        raise RequestError(
+            f"input_ids holds the id {low if low < 0 else high}; "
+            f"the vocabulary is 0..{limits.vocab_size - 1}"
+        )
+    prompt: npt.NDArray[np.int64] = ids[0].astype(np.int64)
+    return prompt
+
+
+def _output_length(tensors: Tensors, limits: Limits, prompt: int) -> int:
+    length = int(_scalar(tensors, "request_output_len", 0))
+    if length < 1:
+        raise RequestError(f"request_output_len is {length}; it must be at least 1")
+    return min(length, limits.max_seq_len - prompt)
+
+
+def _end_id(tensors: Tensors, limits: Limits) -> int | None:
+    end_id = int(_scalar(tensors, "end_id", -1))
+    if not -1 <= end_id < limits.vocab_size:
+        raise RequestError(
+            f"end_id is {end_id}; it must be -1 (none) or an id in 0..{limits.vocab_size - 1}"
+        )
+    return None if end_id == -1 else end_id
+
+
+def _stop_words(tensors: Tensors, limits: Limits) -> tuple[tuple[int, ...], ...]:
+    table = tensors.get("stop_words_list")
+    if table is None:
+        return ()
+    words = wire.decode_stop_words(table)
+    ids = table[..., 0, :]
+    if words and (ids.min() < 0 or ids.max() >= limits.vocab_size):
+        raise RequestError(
+            f"stop_words_list holds an id outside the vocabulary, 0..{limits.vocab_size - 1}"
+        )
+    return words
+
+
+def _temperature(tensors: Tensors) -> float:
+    temperature = float(_scalar(tensors, "temperature", 1.0))
+    if not math.isfinite(temperature) or temperature < 0:
+        raise RequestError(f"temperature is {temperature}; it must be a finite number >= 0")
+    return temperature
+
+
+def _top_p(tensors: Tensors) -> float:
+    top_p = float(_scalar(tensors, "runtime_top_p", 0.0))
+    if not 0 <= top_p <= 1:  # also refuses NaN
+        raise RequestError(f"runtime_top_p is {top_p}; it must be in (0, 1], or 0 for unset")
+    return top_p
+
+
+def _top_k(tensors: Tensors) -> int:
+    top_k = int(_scalar(tensors, "runtime_top_k", 0))
+    if not 0 <= top_k <= MAX_TOP_K:
+        raise RequestError(f"runtime_top_k is {top_k}; it must be in 1..{MAX_TOP_K}, or 0 for all")
+    return top_k
+
+
+def _fits_engine(request: GenerateRequest, limits: Limits) -> None:
+    if request.streaming and not limits.decoupled:
+        raise RequestError("streaming needs a decoupled model; this one answers with one response")
+    blocks = -(-request.tokens // limits.block_size)
+    if blocks > limits.blocks:
+        raise RequestError(
+            f"prompt and output are {request.tokens} tokens, {blocks} KV blocks; "
+            f"the whole pool has {limits.blocks}"
+        )
+    if limits.labels:
+        _fits_verifier(request)
+    elif request.return_generation_logits:
+        raise RequestError(
+            "return_generation_logits needs an engine that gathers generation logits; "
+            "this generator does not"
+        )
+
+
+def _fits_verifier(request: GenerateRequest) -> None:
+    if request.max_new_tokens != 1:
+        raise RequestError(
+            f"request_output_len is {request.max_new_tokens}; "
+            "a verifier scores with exactly one token: send 1"
+        )
+    if not request.greedy or request.stop_words or request.end_id is not None:
+        raise RequestError(
+            "a verifier takes the likeliest label: leave out runtime_top_k, runtime_top_p, "
+            "stop_words_list and end_id"
+        )

@@ -1,0 +1,132 @@
+"""The wire contract as values: model names, tensors and the layout of stop words.
+
+Pure: no engine, no server. The client and the server both import this module, so neither can drift
+from the other. The names, types and shapes are those of TensorRT-LLM's `tensorrt_llm` model; every
+tensor on the wire has a leading batch dimension of 1, and scalars are [1, 1].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tts.build.errors import RequestError
+
+GENERATOR = "generator"
+PRM_ENGINE = "prm_engine"
+PRM_SCORE = "prm_score"
+PRM = "prm"
+
+DTYPES: dict[str, type[np.generic]] = {
+    "INT32": np.int32,
+    "UINT64": np.uint64,
+    "FP32": np.float32,
+    "BOOL": np.bool_,
+}
+
+INPUTS: dict[str, str] = {
+    "input_ids": "INT32",  # [1, N]
+    "input_lengths": "INT32",
+    "request_output_len": "INT32",
+    "end_id": "INT32",
+    "pad_id": "INT32",
+    "stop_words_list": "INT32",  # [1, 2, M]
+    "beam_width": "INT32",
+    "num_return_sequences": "INT32",
+    "temperature": "FP32",
+    "runtime_top_k": "INT32",
+    "runtime_top_p": "FP32",
+    "seed": "UINT64",
+    "return_log_probs": "BOOL",
+    "return_generation_logits": "BOOL",
+    "return_context_logits": "BOOL",
+    "return_perf_metrics": "BOOL",
+    "exclude_input_in_output": "BOOL",
+    "stop": "BOOL",
+    "streaming": "BOOL",
+    "min_tokens": "INT32",
+    "repetition_penalty": "FP32",
+    "presence_penalty": "FP32",
+    "frequency_penalty": "FP32",
+    "bad_words_list": "INT32",  # [1, 2, M]
+    "embedding_bias": "FP32",  # [1, V]
+}
+"""Inputs that both targets declare. Those not written with a shape are scalars, [1, 1]."""
+
+OUTPUTS: dict[str, str] = {
+    "output_ids": "INT32",  # [1, 1, T]
+    "sequence_length": "INT32",  # [1, 1]
+    "cum_log_probs": "FP32",  # [1, 1]
+    "output_log_probs": "FP32",  # [1, 1, T]
+    "generation_logits": "FP32",  # [1, 1, request_output_len, V]
+}
+"""Outputs of the engine models; the last three only when the request asks for them."""
+
+SCORE_OUTPUTS: dict[str, str] = {"score": "FP32", "label_logits": "FP32"}
+"""Outputs of `prm`: the probability of the positive label [1, 1], and the label logits [1, n]."""
+
+
+def scalar(name: str, value: int | float | bool) -> npt.NDArray[Any]:
+    """The [1, 1] tensor of a scalar input, in the type that the contract gives it."""
+    return np.array([[value]], dtype=DTYPES[INPUTS[name]])
+
+
+def encode_stop_words(words: Sequence[Sequence[int]]) -> npt.NDArray[np.int32]:
+    """Lay out stop words as int32 [2, M]: ids one after another, over their end offsets.
+
+    Row 0 is padded with 0 and row 1 with -1; no words at all give M = 0. Raises ValueError on an
+    empty word.
+    """
+    if any(len(word) == 0 for word in words):
+        raise ValueError("a stop word has no tokens")
+    ids = [token for word in words for token in word]
+    ends = np.cumsum([len(word) for word in words], dtype=np.int32)
+    table = np.full((2, len(ids)), -1, dtype=np.int32)
+    table[0] = ids
+    table[1, : len(ends)] = ends
+    return table
+
+
+def decode_stop_words(table: npt.NDArray[np.int32]) -> tuple[tuple[int, ...], ...]:
+    """Read stop words back from int32 [2, M] (or [1, 2, M], as on the wire).
+
+    Raises RequestError naming what is wrong with the layout.
+    """
+    if table.dtype != np.int32:
+        raise RequestError(f"stop_words_list must be INT32, not {table.dtype}")
+    if table.size % 2:
+        raise RequestError(
+            f"stop_words_list has {table.size} elements; it must have two rows of equal length"
+        )
+    rows = table[0] if table.ndim == 3 and len(table) == 1 else table
+    if rows.ndim != 2 or len(rows) != 2:
+        raise RequestError(f"stop_words_list must have shape [1, 2, M], not {list(table.shape)}")
+    return _decode(rows.tobytes())
+
+
+@lru_cache(maxsize=256)  # a search sends the same words with every request
+def _decode(data: bytes) -> tuple[tuple[int, ...], ...]:
+    row_ids, row_ends = np.frombuffer(data, dtype=np.int32).reshape(2, -1).tolist()
+    words: list[tuple[int, ...]] = []
+    start = 0
+    for index, end in enumerate(row_ends):
+        if end == -1:
+            if any(rest != -1 for rest in row_ends[index:]):
+                raise RequestError("stop_words_list has an offset after the padding of row 1")
+            break
+        if end > len(row_ids):
+            raise RequestError(
+                f"stop_words_list has the offset {end}, beyond its {len(row_ids)} token ids"
+            )
+        if end <= start:
+            raise RequestError(
+                f"stop_words_list has the offset {end} at position {index}; offsets must be "
+                "positive and increasing, for a stop word has at least one token"
+            )
+        words.append(tuple(row_ids[start:end]))
+        start = end
+    return tuple(words)

@@ -1,0 +1,256 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from tts.build.errors import RequestError
+from tts.engines import wire
+from tts.engines.requests import (
+    GenerateRequest,
+    Limits,
+    Response,
+    is_stop,
+    parse_request,
+    response_tensors,
+)
+
+GENERATOR = Limits(
+    vocab_size=100, max_seq_len=64, max_num_tokens=32, block_size=32, blocks=8, max_active=4
+)
+VERIFIER = Limits(
+    vocab_size=100,
+    max_seq_len=64,
+    max_num_tokens=64,
+    block_size=32,
+    blocks=8,
+    max_active=4,
+    labels=2,
+    decoupled=False,
+)
+
+
+def tensors(prompt=(1, 2, 3), output=5, **scalars):
+    given_tensors = {
+        "input_ids": np.array([prompt], dtype=np.int32),
+        "input_lengths": wire.scalar("input_lengths", len(prompt)),
+        "request_output_len": wire.scalar("request_output_len", output),
+    }
+    for name, value in scalars.items():
+        given_tensors[name] = value if isinstance(value, np.ndarray) else wire.scalar(name, value)
+    return given_tensors
+
+
+def words(*rows):
+    return np.array([rows], dtype=np.int32)
+
+
+def test_defaults():
+    request = parse_request(tensors(), GENERATOR)
+    assert request.input_ids.tolist() == [1, 2, 3]
+    assert request.input_ids.dtype == np.int64
+    assert (request.max_new_tokens, request.end_id, request.stop_words) == (5, None, ())
+    assert request.seed == 0
+    assert request.greedy
+
+
+def test_every_field_arrives():
+    request = parse_request(
+        tensors(
+            end_id=7,
+            stop_words_list=words([5, 6, 9], [2, 3, -1]),
+            temperature=0.5,
+            runtime_top_p=0.25,
+            runtime_top_k=40,
+            seed=2**64 - 1,
+            return_log_probs=True,
+            streaming=True,
+            exclude_input_in_output=False,
+            pad_id=3,
+        ),
+        GENERATOR,
+    )
+    assert request.stop_words == ((5, 6), (9,))
+    assert (request.end_id, request.temperature, request.top_p) == (7, 0.5, 0.25)
+    assert (request.top_k, request.seed) == (40, 2**64 - 1)
+    assert request.return_log_probs
+    assert request.streaming
+    assert not request.exclude_input
+    assert not request.greedy
+
+
+@pytest.mark.parametrize(
+    ("sampling", "greedy"),
+    [
+        ({}, True),
+        ({"temperature": 0.7}, True),
+        ({"runtime_top_k": 0, "runtime_top_p": 0.0}, True),
+        ({"runtime_top_k": 1, "runtime_top_p": 1.0}, True),
+        ({"runtime_top_p": 1.0, "temperature": 0.0}, True),
+        ({"runtime_top_p": 1.0}, False),
+        ({"runtime_top_k": 2}, False),
+    ],
+)
+def test_sampling_needs_top_k_or_top_p(sampling, greedy):
+    assert parse_request(tensors(**sampling), GENERATOR).greedy is greedy
+
+
+def test_the_output_is_clamped_to_the_sequence_length():
+    assert parse_request(tensors(prompt=[1] * 60, output=999), GENERATOR).max_new_tokens == 4
+
+
+def test_the_longest_prompt_depends_on_chunked_context():
+    assert GENERATOR.max_prompt == 63
+    whole = Limits(100, 64, 32, 32, 8, 4, chunked_context=False)
+    assert whole.max_prompt == 32
+    parse_request(tensors(prompt=[1] * 32), whole)
+    with pytest.raises(RequestError, match="33 tokens; the longest admissible prompt is 32"):
+        parse_request(tensors(prompt=[1] * 33), whole)
+
+
+INT64 = np.array([[1, 2, 3]], dtype=np.int64)
+BAD = {
+    "unknown tensor": ({"lora_task_id": INT64}, "lora_task_id is not supported"),
+    "wrong dtype": ({"input_ids": INT64}, "input_ids must be INT32"),
+    "wrong rank": ({"input_ids": np.array([1, 2, 3], dtype=np.int32)}, r"must be \[1, N\]"),
+    "batch": ({"input_ids": np.ones((2, 3), dtype=np.int32)}, "one request per prompt"),
+    "batch of scalars": ({"seed": np.ones((2, 1), dtype=np.uint64)}, "one request per prompt"),
+    "empty prompt": ({"input_ids": np.ones((1, 0), dtype=np.int32)}, "empty"),
+    "length disagrees": ({"input_lengths": 4}, "input_lengths is 4 but input_ids has 3"),
+    "negative id": ({"input_ids": words(1, -2, 3)}, "the id -2"),
+    "id too large": ({"input_ids": words(1, 100, 3)}, "the id 100"),
+    "no output": ({"request_output_len": 0}, "request_output_len is 0"),
+    "negative output": ({"request_output_len": -3}, "request_output_len is -3"),
+    "NaN temperature": ({"temperature": float("nan")}, "temperature is nan"),
+    "infinite temperature": ({"temperature": float("inf")}, "temperature is inf"),
+    "negative temperature": ({"temperature": -1.0}, "temperature is -1.0"),
+    "top_p above 1": ({"runtime_top_p": 1.5}, "runtime_top_p is 1.5"),
+    "top_p negative": ({"runtime_top_p": -0.5}, "runtime_top_p is -0.5"),
+    "top_p NaN": ({"runtime_top_p": float("nan")}, "runtime_top_p is nan"),
+    "top_k negative": ({"runtime_top_k": -1}, "runtime_top_k is -1"),
+    "top_k too large": ({"runtime_top_k": 1025}, "runtime_top_k is 1025"),
+    "end_id": ({"end_id": 100}, "end_id is 100"),
+    "end_id negative": ({"end_id": -2}, "end_id is -2"),
+    "stop word id": ({"stop_words_list": words([100], [1])}, "outside the vocabulary"),
+    "stop word layout": ({"stop_words_list": words([1], [0])}, "offset 0"),
+    "beams": ({"beam_width": 2}, "beam_width is 2"),
+    "sequences": ({"num_return_sequences": 2}, "num_return_sequences is 2"),
+    "context logits": ({"return_context_logits": True}, "return_context_logits is True"),
+    "perf metrics": ({"return_perf_metrics": True}, "return_perf_metrics is True"),
+    "penalty": ({"repetition_penalty": 1.5}, "repetition_penalty is 1.5"),
+    "bad words": ({"bad_words_list": words([1], [1])}, "bad_words_list is not supported"),
+    "bias": ({"embedding_bias": np.zeros((1, 100), np.float32)}, "embedding_bias is not"),
+    "logits of a generator": ({"return_generation_logits": True}, "gathers generation logits"),
+    "seed type": ({"seed": np.array([[1]], dtype=np.int64)}, "seed must be UINT64"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_each_bad_request_is_refused_by_name(case):
+    change, reason = BAD[case]
+    with pytest.raises(RequestError, match=reason):
+        parse_request(tensors(**change), GENERATOR)
+
+
+@pytest.mark.parametrize("name", ["input_ids", "input_lengths", "request_output_len"])
+def test_a_missing_tensor_is_named(name):
+    given_tensors = tensors()
+    del given_tensors[name]
+    with pytest.raises(RequestError, match=f"{name} is required"):
+        parse_request(given_tensors, GENERATOR)
+
+
+def test_a_prompt_that_leaves_no_room_is_refused():
+    with pytest.raises(RequestError, match="64 tokens; the longest admissible prompt is 63"):
+        parse_request(tensors(prompt=[1] * 64), GENERATOR)
+
+
+def test_a_request_larger_than_the_pool_is_refused():
+    small = Limits(100, 640, 32, 32, 2, 4)
+    with pytest.raises(RequestError, match="the whole pool has 2"):
+        parse_request(tensors(output=600), small)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"streaming": True}, "decoupled"),
+        ({"output": 2}, "send 1"),
+        ({"runtime_top_k": 5}, "likeliest label"),
+        ({"end_id": 1}, "likeliest label"),
+        ({"stop_words_list": words([1], [1])}, "likeliest label"),
+    ],
+)
+def test_a_verifier_only_scores(change, reason):
+    with pytest.raises(RequestError, match=reason):
+        parse_request(tensors(**{"output": 1, **change}), VERIFIER)
+
+
+def test_neutral_values_of_unsupported_tensors_are_welcome():
+    parse_request(
+        tensors(
+            beam_width=1,
+            num_return_sequences=1,
+            repetition_penalty=1.0,
+            bad_words_list=words([0], [-1]),
+            embedding_bias=np.zeros((1, 0), dtype=np.float32),
+        ),
+        GENERATOR,
+    )
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(sorted(wire.INPUTS)),
+        hnp.arrays(
+            st.sampled_from([np.int32, np.int64, np.float32, np.bool_, np.uint64]),
+            hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4),
+        ),
+    )
+)
+def test_any_tensors_give_a_request_or_a_sentence(changes):
+    try:
+        request = parse_request({**tensors(), **changes}, GENERATOR)
+    except RequestError as error:
+        reason = error.message
+    else:
+        reason = "none needed"
+        assert request.max_new_tokens >= 1
+        assert request.tokens <= GENERATOR.max_seq_len
+    assert reason.strip()
+
+
+def test_a_stop_request_is_recognised():
+    assert is_stop(tensors(stop=True))
+    assert not is_stop(tensors(stop=False))
+    assert not is_stop(tensors())
+
+
+PROMPT = np.array([1, 2], dtype=np.int64)
+
+
+def test_output_tensors_without_and_with_the_prompt():
+    response = Response([7, 8], finish_reason="length")
+    out = response_tensors(GenerateRequest(PROMPT, 2), response)
+    assert out["output_ids"].tolist() == [[[7, 8]]]
+    assert out["sequence_length"].tolist() == [[2]]
+    assert set(out) == {"output_ids", "sequence_length"}
+    out = response_tensors(GenerateRequest(PROMPT, 2, exclude_input=False), response)
+    assert out["output_ids"].tolist() == [[[1, 2, 7, 8]]]
+    out = response_tensors(
+        GenerateRequest(PROMPT, 2, exclude_input=False, streaming=True), response
+    )
+    assert out["output_ids"].tolist() == [[[7, 8]]]
+
+
+def test_log_probs_and_logits_have_their_shapes():
+    request = GenerateRequest(PROMPT, 2, return_log_probs=True)
+    out = response_tensors(request, Response([7, 8], log_probs=[-1.0, -0.5]))
+    assert out["output_log_probs"].tolist() == [[[-1.0, -0.5]]]
+    assert out["cum_log_probs"].tolist() == [[-1.5]]
+    out = response_tensors(request, Response([], log_probs=[]))
+    assert out["output_log_probs"].shape == (1, 1, 0)
+    assert out["cum_log_probs"].tolist() == [[0.0]]
+    logits = Response([1], label_logits=(-0.1, -2.0), finish_reason="length")
+    out = response_tensors(GenerateRequest(PROMPT, 1), logits)
+    assert out["generation_logits"].shape == (1, 1, 1, 2)
