@@ -83,21 +83,16 @@ def test_a_given_port_tells_whose_server_answers_there(echo: Echo):
 
 
 def test_a_changed_deployment_is_not_taken_for_the_running_one(echo: Echo):
-    with start_server(echo()) as running:
-        (paths.engine_dir("echo", "generator") / "manifest.json").write_text('{"rebuilt": 1}')
-        with pytest.raises(ServerError, match="before its files were changed") as error:
-            find_server(running_deployment := make_same(echo))
-        assert "tts serve echo --stop" in str(error.value)
-        assert stop_server(running_deployment)
-        assert ours(running.state.shm_prefix) == []
-
-
-def make_same(echo: Echo) -> Deployment:
-    manifest = paths.engine_dir("echo", "generator") / "manifest.json"
-    content = manifest.read_text()
     deployment = echo()
-    manifest.write_text(content)
-    return deployment
+    changed = deployment.model_copy(
+        update={"generator": deployment.generator.model_copy(update={"max_batch_size": 3})}
+    )
+    with start_server(deployment) as running:
+        with pytest.raises(ServerError, match="before its files were changed") as error:
+            find_server(changed)
+        assert "tts serve echo --stop" in str(error.value)
+        assert stop_server(changed)
+        assert ours(running.state.shm_prefix) == []
 
 
 def test_a_killed_stub_is_noticed_and_named(echo: Echo):
@@ -107,7 +102,7 @@ def test_a_killed_stub_is_noticed_and_named(echo: Echo):
         expected = rf"stub of model prm \(PID {victim.pid}\) died, killed by SIGKILL"
         with pytest.raises(ServerError, match=expected):
             asyncio.run(asyncio.wait_for(running.watch(0.2), timeout=2.0))
-        with pytest.raises(ServerError, match="Model prm .*fails a one-token request"):
+        with pytest.raises(ServerError, match=r"Model prm .*fails a one-token request"):
             probe.probe(running.addresses.grpc, timeout_s=2.0)
     assert ours(running.state.shm_prefix) == []
 
@@ -126,7 +121,7 @@ def test_a_killed_server_is_noticed_named_and_cleaned_up(echo: Echo):
 
 
 def test_a_model_that_fails_to_load_is_named_with_its_reason(echo: Echo, templates: Path):
-    (templates / "prm" / "1" / "model.py").write_text(
+    (templates / "common" / "prm" / "1" / "model.py").write_text(
         "class TritonPythonModel:\n"
         "    def initialize(self, args):\n"
         "        raise ValueError('the engine /built/verifier has no \"label\" rows')\n"
@@ -166,7 +161,7 @@ def addresses_of(addresses: Addresses) -> tuple[int, int, int]:
 
 
 def test_not_ready_in_time_is_an_error_and_leaves_nothing(echo: Echo, templates: Path):
-    model = templates / "prm" / "1" / "model.py"
+    model = templates / "common" / "prm" / "1" / "model.py"
     model.write_text(
         "import time\n" + model.read_text() + "\n    def initialize(self, args): time.sleep(30)\n"
     )
@@ -183,7 +178,7 @@ from conftest import *
 deployment = make_deployment()
 patch = pytest.MonkeyPatch()
 patch.setattr(paths, "templates_dir", lambda: __import__("pathlib").Path({templates!r}))
-patch.setattr(repository, "_engine_configs", lambda d: {{"verifier": {{"label_token_ids": [0, 1]}}}})
+patch.setattr(repository, "require_current", lambda d: ENGINES)
 from tts.serving.server import start_server
 with start_server(deployment) as running:
     print(running.state.shm_prefix, flush=True)
@@ -194,8 +189,7 @@ with start_server(deployment) as running:
 @pytest.fixture
 def parent(echo: Echo, templates: Path):
     """Another process that started a server; its stdout has told the server's prefix."""
-    echo()  # makes the engines' folders
-    script = PARENT.format(here=str(HERE), templates=str(templates.parent))
+    script = PARENT.format(here=str(HERE), templates=str(templates))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment

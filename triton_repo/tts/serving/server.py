@@ -21,7 +21,7 @@ from . import environment, guard, probe
 from .health import Health, observe, watch
 from .launch import Launched, PortTaken, launch
 from .ports import Addresses, address, choose_addresses
-from .repository import deployment_digest, render_repository
+from .repository import deployment_digest, iteration_logs, render_repository
 from .state import ServerState, clean_up, identify, now, read_state, write_state
 from .tritonserver import find_tritonserver
 
@@ -111,6 +111,8 @@ def start_server(
         if not deployment.server.host.startswith(_LOOPBACK):
             say(f"Listening on {deployment.server.host}: others can reach this server.")
         say(f"Starting {tritonserver.describe()}")
+        for file in iteration_logs(deployment).values():
+            file.unlink(missing_ok=True)  # the last server's; its iterations counted from 0, too
         for attempt in range(1, _ATTEMPTS + 1):
             addresses = choose_addresses(deployment.server)
             launched = launch(
