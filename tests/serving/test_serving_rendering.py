@@ -47,9 +47,7 @@ def test_a_config_that_does_not_parse_is_named_and_the_last_repository_stays(
     with pytest.raises(ServerError, match=r"prm/config.pbtxt .* line 2 \('max_batch_sice: 4'\)"):
         render_repository(echo())
     template.write_text("{{ no_such_value }}")
-    with pytest.raises(
-        ServerError, match=r"common/prm/config.*'no_such_value' is undefined"
-    ):
+    with pytest.raises(ServerError, match=r"common/prm/config.*'no_such_value' is undefined"):
         render_repository(echo())
     template.write_text("fine\n{% if %}")
     with pytest.raises(ServerError, match=r"prm/config.pbtxt.j2, line 2"):

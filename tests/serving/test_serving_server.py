@@ -18,8 +18,9 @@ from tts.build import paths
 from tts.build.errors import ServerError
 from tts.build.spec import Deployment
 from tts.serving import probe, server
+from tts.serving.health import observe
 from tts.serving.ports import Addresses
-from tts.serving.server import find_server, health_of, start_server, stop_server
+from tts.serving.server import find_server, start_server, stop_server
 
 pytestmark = pytest.mark.server
 
@@ -75,8 +76,10 @@ def test_a_given_port_tells_whose_server_answers_there(echo: Echo):
         state = find_server(ours_by_port)
         assert state is not None
         assert state.server is None
-        health_of(state).check()  # by inference, as its processes are not ours to look at
-        with pytest.raises(ServerError, match=rf"127.0.0.1:{port} .*does not serve .* other"):
+        observe(state).check()  # by inference, as its processes are not ours to look at
+        with pytest.raises(
+            ServerError, match=rf"127.0.0.1:{port} .*does not serve deployment other"
+        ):
             find_server(echo("other", grpc_port=port))
         with pytest.raises(ServerError, match=rf"Port {port} .*in use by PID \d+ \(tritonserver\)"):
             server.choose_addresses(echo(metrics_port=port).server)
@@ -88,11 +91,13 @@ def test_a_changed_deployment_is_not_taken_for_the_running_one(echo: Echo):
         update={"generator": deployment.generator.model_copy(update={"max_batch_size": 3})}
     )
     with start_server(deployment) as running:
-        with pytest.raises(ServerError, match="before its files were changed") as error:
+        with pytest.raises(ServerError, match="echo has changed since the server") as error:
             find_server(changed)
         assert "tts serve echo --stop" in str(error.value)
         assert stop_server(changed)
         assert ours(running.state.shm_prefix) == []
+        with pytest.raises(ServerError, match="was stopped by another process"):
+            running.check()
 
 
 def test_a_killed_stub_is_noticed_and_named(echo: Echo):
@@ -110,7 +115,7 @@ def test_a_killed_stub_is_noticed_and_named(echo: Echo):
 def test_a_killed_server_is_noticed_named_and_cleaned_up(echo: Echo):
     deployment = echo()
     with start_server(deployment) as running:
-        found = health_of(find_server(deployment))
+        found = observe(find_server(deployment))
         os.kill(running.state.server.pid, signal.SIGKILL)
         with pytest.raises(ServerError, match=r"server .*(died|was killed by SIGKILL)"):
             asyncio.run(asyncio.wait_for(running.watch(0.2), timeout=2.0))

@@ -24,8 +24,9 @@ from pathlib import Path
 
 GRACE_S = 5.0
 """How long the server may take to stop before it is killed."""
+REAP_S = 2.0
+"""How long the end of the killed stubs is awaited."""
 _POLL_S = 0.25
-_REAP_S = 2.0
 _SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}
 _SHARED_MEMORY = Path("/dev/shm")
 _PR_SET_PDEATHSIG = 1
@@ -78,7 +79,7 @@ def _in_child() -> None:
 
 
 def _reap_stubs() -> None:
-    deadline = time.monotonic() + _REAP_S
+    deadline = time.monotonic() + REAP_S
     with contextlib.suppress(ChildProcessError):  # none is left
         while time.monotonic() < deadline:
             if os.waitpid(-1, os.WNOHANG) == (0, 0):

@@ -12,7 +12,6 @@ from typing import Any
 
 import jinja2
 from google.protobuf import text_format
-from markupsafe import Markup
 from tritonclient.grpc import model_config_pb2
 
 from tts.build import paths
@@ -97,8 +96,10 @@ def template_values(deployment: Deployment, *, iteration_log: bool) -> dict[str,
     return {
         "generator": deployment.generator,
         "verifier": deployment.verifier,
-        "engine_dirs": {role: paths.engine_dir(deployment.name, role) for role in engines},
-        "iteration_logs": {role: logs[role] if iteration_log else "" for role in engines},
+        "engine_dirs": {role: _quoted(paths.engine_dir(deployment.name, role)) for role in engines},
+        "iteration_logs": {
+            role: _quoted(file) if iteration_log else "" for role, file in logs.items()
+        },
         "label_ids": list(label_ids),
         DIGEST: deployment_digest(deployment),
     }
@@ -111,7 +112,7 @@ def parse_config(file: Path) -> Any:
         return text_format.Parse(text, model_config_pb2.ModelConfig())
     except text_format.ParseError as error:
         line = error.GetLine() or 0
-        content = text.splitlines()[line - 1].strip() if line else ""
+        content = text.splitlines()[line - 1].strip()[:100] if line else ""
         raise ServerError(
             f"The rendered {file.parent.name}/config.pbtxt is not a valid model configuration, "
             f"line {line} ({content!r}): {error}",
@@ -133,7 +134,7 @@ def _render(template: Path, file: Path, values: dict[str, Any]) -> None:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(root),
         undefined=jinja2.StrictUndefined,
-        finalize=_for_pbtxt,
+        finalize=_booleans,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -147,13 +148,13 @@ def _render(template: Path, file: Path, values: dict[str, Any]) -> None:
     file.write_text(text, encoding="utf-8")
 
 
-def _for_pbtxt(value: Any) -> Any:
-    """Protobuf text of a value inside or outside quotes; a path may hold any character."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str | Path) and not isinstance(value, Markup):
-        return str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return value
+def _booleans(value: Any) -> Any:
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _quoted(path: Path) -> str:
+    """A path for between the quotes of protobuf text; it may hold any character."""
+    return str(path).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def _same(one: Path, other: Path) -> bool:

@@ -10,7 +10,7 @@ _FAILED_MODEL = re.compile(r"""failed to load '(?P<model>[^']+)' version \d+: (?
 _STATUS = re.compile(r"^(Internal|Invalid argument|Unavailable|Not found|Unsupported|Unknown): ")
 _ERROR = re.compile(r"^(?:E\d{4} \S+ \d+ \S+\] |error: )(?P<text>.*)$")
 _LOG_LINE = re.compile(r"^[IWE]\d{4} |^[+|]")
-_NOISE = re.compile(r"CudaDriverHelper|CUDA|NVML|DCGM")
+_NOISE = re.compile(r"CudaDriverHelper|CUDA driver version is insufficient|NVML|DCGM")
 _PORT_TAKEN = re.compile(r"failed to start \w+ service: .*already in use")
 
 
