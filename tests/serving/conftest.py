@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +12,7 @@ from tts.build.spec import Deployment
 from tts.serving import repository
 
 TEMPLATES = Path(__file__).parent / "templates"
+ENGINES = {"generator": SimpleNamespace(), "verifier": SimpleNamespace(label_token_ids=(7, 9))}
 
 
 def make_deployment(name: str = "echo", **server: object) -> Deployment:
@@ -37,8 +39,8 @@ def make_deployment(name: str = "echo", **server: object) -> Deployment:
 def templates(tmp_path: Path) -> Path:
     """A copy of the echo templates that a test may change."""
     folder = tmp_path / "templates"
-    shutil.copytree(TEMPLATES, folder / "openvino")
-    return folder / "openvino"
+    shutil.copytree(TEMPLATES, folder)
+    return folder
 
 
 @pytest.fixture
@@ -47,15 +49,6 @@ def echo(
 ) -> Callable[..., Deployment]:
     """Makes deployments of the echo models, everything of which lies in the test's folder."""
     monkeypatch.setenv("TTS_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(paths, "templates_dir", lambda: templates.parent)
-    configs = {"generator": {}, "verifier": {"label_token_ids": [0, 1]}}
-    monkeypatch.setattr(repository, "_engine_configs", lambda deployment: configs)
-
-    def make(name: str = "echo", **server: object) -> Deployment:
-        for role in configs:
-            folder = paths.engine_dir(name, role)
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / "manifest.json").write_text("{}")
-        return make_deployment(name, **server)
-
-    return make
+    monkeypatch.setattr(paths, "templates_dir", lambda: templates)
+    monkeypatch.setattr(repository, "require_current", lambda deployment: ENGINES)
+    return make_deployment

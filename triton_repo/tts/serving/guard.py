@@ -24,15 +24,20 @@ from pathlib import Path
 
 GRACE_S = 5.0
 """How long the server may take to stop before it is killed."""
+REAP_S = 2.0
+"""How long the end of the killed stubs is awaited."""
 _POLL_S = 0.25
 _SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}
 _SHARED_MEMORY = Path("/dev/shm")
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 def run(parent: int, shm_prefix: str, command: list[str]) -> int:
     """Run `command` until it ends or must end; its exit status, 128+n if signal n ended it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    # orphaned stubs become our children, so that we can wait for their end
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     try:
         server = subprocess.Popen(command, process_group=0, preexec_fn=_in_child)
     except OSError as error:
@@ -51,6 +56,7 @@ def run(parent: int, shm_prefix: str, command: list[str]) -> int:
     # before the server is reaped: its process group id cannot belong to anyone else yet
     kill_group(server.pid)
     status = server.wait()
+    _reap_stubs()
     remove_shared_memory(shm_prefix)
     return status if status >= 0 else 128 - status
 
@@ -70,6 +76,14 @@ def remove_shared_memory(prefix: str) -> None:
 def _in_child() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+
+
+def _reap_stubs() -> None:
+    deadline = time.monotonic() + REAP_S
+    with contextlib.suppress(ChildProcessError):  # none is left
+        while time.monotonic() < deadline:
+            if os.waitpid(-1, os.WNOHANG) == (0, 0):
+                time.sleep(0.01)
 
 
 def _has_exited(pid: int) -> bool:

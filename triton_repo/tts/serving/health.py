@@ -11,10 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tts.build import paths
 from tts.build.errors import ServerError
 
 from .probe import probe
-from .state import Identity, ServerState, identify
+from .state import LOG, Identity, ServerState, identify
 from .tritonserver import STUB
 
 
@@ -38,7 +39,7 @@ class Health:
         if server.process() is None:
             raise ServerError(
                 f"The Triton server (PID {server.pid}) died{_how(server.pid)}.",
-                hint="Its log, triton.log, may say why; `tts doctor` shows where it is.",
+                hint=f"Its log: {paths.server_dir(self.state.deployment) / LOG}",
             )
         for stub, model in self.stubs.items():
             if stub.process() is None:

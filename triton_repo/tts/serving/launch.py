@@ -46,6 +46,8 @@ class Launched:
         if status is None:
             return
         hint = f"Its log: {self.log}"
+        if status == 0:
+            raise ServerError("The Triton server was stopped by another process.", hint=hint)
         if status > 128:
             killer = signal.Signals(status - 128).name
             raise ServerError(f"The Triton server was killed by {killer}.", hint=hint)
@@ -122,7 +124,7 @@ def stop_guard(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         process.terminate()
         try:
-            process.wait(guard.GRACE_S + 3.0)
+            process.wait(guard.GRACE_S + guard.REAP_S + 1.0)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -22,13 +22,11 @@ SERVED = ("generator", "prm")
 """The models that clients talk to."""
 
 _TYPES = {"TYPE_INT32": ("INT32", "<i4"), "TYPE_BOOL": ("BOOL", "?")}
-# one token in, one token out, whichever of these a model declares
+# one token in, one token out
 _REQUEST = {
     "input_ids": 0,
     "input_lengths": 1,
     "request_output_len": 1,
-    "streaming": 0,
-    "exclude_input_in_output": 1,
     "return_generation_logits": 1,
 }
 _DOWN = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
@@ -100,7 +98,8 @@ def _request(config: Any) -> Any:
     request = service_pb2.ModelInferRequest(model_name=config.name)
     kind = type(config.input[0]).DESCRIPTOR.fields_by_name["data_type"].enum_type
     for tensor in config.input:
-        if tensor.name in _REQUEST:
+        # optional ones stay out: a generator's engine may not be able to return its logits
+        if tensor.name in _REQUEST and (tensor.name == "input_ids" or not tensor.optional):
             wire, dtype = _TYPES[kind.values_by_number[tensor.data_type].name]
             request.inputs.add(name=tensor.name, datatype=wire, shape=[1, 1])
             value = np.array([[_REQUEST[tensor.name]]], dtype=dtype)

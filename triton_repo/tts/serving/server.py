@@ -1,10 +1,8 @@
-"""The server of a deployment: start it, find it, stop it."""
+"""Starting the server of a deployment, and what is started. `lookup` finds and stops it."""
 
 from __future__ import annotations
 
 import atexit
-import fcntl
-import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,19 +10,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import psutil
-
 from tts.build import paths
 from tts.build.errors import ServerError
 from tts.build.spec import Deployment
 
-from . import environment, guard, probe
-from .health import Health, observe, watch
+from . import environment, probe
+from .health import observe, watch
 from .launch import Launched, PortTaken, launch
-from .ports import Addresses, address, choose_addresses
-from .repository import deployment_digest, render_repository
-from .state import ServerState, clean_up, identify, now, read_state, write_state
+from .lookup import find_server, state_file, stop_server
+from .ports import Addresses, choose_addresses
+from .repository import deployment_digest, iteration_logs, render_repository
+from .state import LOG, ServerState, clean_up, identify, now, read_state, write_state
 from .tritonserver import find_tritonserver
+
+__all__ = ["RunningServer", "find_server", "start_server", "stop_server"]
 
 READY_TIMEOUT_S = 600.0
 """Default deadline of a start; loading a large engine takes minutes."""
@@ -80,8 +79,8 @@ class RunningServer:
         try:
             self._launched.stop()
         finally:
-            if read_state(self._state_file) in (None, self.state):
-                self._state_file.unlink(missing_ok=True)
+            clean_up(self.state)  # for the case that the guard itself was killed
+            read_state(self._state_file)  # drops the file, unless a newer server has written it
             atexit.unregister(self.stop)
 
 
@@ -97,6 +96,7 @@ def start_server(
     `say` gets one line per stage. Raises ServerError (no tritonserver, port in use, a model that
     does not load, not ready in time, already running) or BuildError (an engine is missing or old).
     """
+    tritonserver = find_tritonserver(deployment.target)
     folder = paths.server_dir(deployment.name)
     folder.mkdir(parents=True, exist_ok=True)
     with _only_one_start(folder, deployment.name):
@@ -105,117 +105,32 @@ def start_server(
                 f"Deployment {deployment.name} is already served by {running}.",
                 hint=f"Use it, or stop it: tts serve {deployment.name} --stop",
             )
-        tritonserver = find_tritonserver(deployment.target)
         repository = render_repository(deployment, iteration_log=iteration_log)
-        digest = deployment_digest(deployment)
         surroundings = environment.prepare(tritonserver, folder / "runtime")
+        for file in iteration_logs(deployment).values():
+            file.unlink(missing_ok=True)  # the last server's; its iterations counted from 0, too
         if not deployment.server.host.startswith(_LOOPBACK):
             say(f"Listening on {deployment.server.host}: others can reach this server.")
         say(f"Starting {tritonserver.describe()}")
-        for attempt in range(1, _ATTEMPTS + 1):
+        for attempts_left in reversed(range(_ATTEMPTS)):
             addresses = choose_addresses(deployment.server)
-            launched = launch(
-                tritonserver, surroundings, repository, addresses, folder / "triton.log"
-            )
+            launched = launch(tritonserver, surroundings, repository, addresses, folder / LOG)
             try:
-                _wait_ready(launched, addresses, digest, ready_timeout_s)
-                state = ServerState(
-                    deployment=deployment.name,
-                    digest=digest,
-                    addresses=addresses,
-                    server=launched.server,
-                    guard=identify(launched.guard.pid),
-                    shm_prefix=launched.shm_prefix,
-                    started=now(),
-                )
-                write_state(_state_file(deployment), state)
-                server = RunningServer(state, launched, _state_file(deployment))
-            except PortTaken:
+                server = _when_ready(launched, addresses, deployment, ready_timeout_s)
+            except BaseException as error:
                 launched.stop()
-                if attempt == _ATTEMPTS:
+                if not (isinstance(error, PortTaken) and attempts_left):
                     raise
-            except BaseException:
-                launched.stop()
-                raise
             else:
-                say(
-                    f"Ready: gRPC at {addresses.grpc}, metrics at http://{addresses.metrics}/metrics"
-                )
+                say(f"Ready: gRPC {addresses.grpc}, metrics http://{addresses.metrics}/metrics")
                 return server
-    raise AssertionError("unreachable")
-
-
-def find_server(deployment: Deployment) -> ServerState | None:
-    """The live server of a deployment: one of ours, or one that answers at its given gRPC port.
-
-    Raises ServerError if what runs there serves something else, or an older state of the
-    deployment.
-    """
-    state = read_state(_state_file(deployment))
-    port = deployment.server.grpc_port
-    if state is None and port != "auto":
-        where = address(deployment.server.host, port)
-        digest = probe.served_digest(where)
-        if digest is None:
-            return None
-        state = _external(deployment, digest, port)
-    if state is None or state.digest == deployment_digest(deployment):
-        return state
-    if state.server:
-        raise ServerError(
-            f"{state} serves {deployment.name} as it was before its files were changed.".replace(
-                "the server", "The server", 1
-            ),
-            hint=f"Stop it first: tts serve {deployment.name} --stop",
-        )
-    raise ServerError(
-        f"Another Triton server answers at {state.addresses.grpc} (server.grpc_port) and does not "
-        f"serve deployment {deployment.name}.",
-        hint="Stop it, or give the deployment another port.",
-    )
-
-
-def stop_server(deployment: Deployment) -> bool:
-    """Stop the server of a deployment that any process of this user started.
-
-    Returns False if none runs. Raises ServerError if it belongs to someone else.
-    """
-    file = _state_file(deployment)
-    state = read_state(file)
-    if state is None:
-        return False
-    process = state.guard and state.guard.process()
-    if process:
-        try:
-            process.send_signal(signal.SIGTERM)
-            process.wait(guard.GRACE_S + 3.0)
-        except psutil.AccessDenied as error:
-            raise ServerError(f"{state} belongs to another user.") from error
-        except psutil.TimeoutExpired:
-            process.kill()
-    clean_up(state)
-    file.unlink(missing_ok=True)
-    return True
-
-
-def health_of(state: ServerState) -> Health:
-    """The health of a server that `find_server` found."""
-    return observe(state)
-
-
-def _state_file(deployment: Deployment) -> Path:
-    return paths.server_dir(deployment.name) / "server.json"
-
-
-def _external(deployment: Deployment, digest: str, port: int) -> ServerState:
-    spec = deployment.server
-    http = spec.http_port if spec.http_port != "auto" else 0
-    metrics = spec.metrics_port if spec.metrics_port != "auto" else 0
-    return ServerState(deployment.name, digest, Addresses(spec.host, port, http, metrics))
+    raise AssertionError("the last attempt returns or raises")
 
 
 @contextmanager
 def _only_one_start(folder: Path, name: str) -> Iterator[None]:
+    import fcntl  # not on Windows, where `find_tritonserver` has refused already
+
     with (folder / "start.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -224,7 +139,11 @@ def _only_one_start(folder: Path, name: str) -> Iterator[None]:
         yield
 
 
-def _wait_ready(launched: Launched, addresses: Addresses, digest: str, timeout_s: float) -> None:
+def _when_ready(
+    launched: Launched, addresses: Addresses, deployment: Deployment, timeout_s: float
+) -> RunningServer:
+    """Wait until both models have answered a request, then make the server known."""
+    digest = deployment_digest(deployment)
     deadline = time.monotonic() + timeout_s
     # the digest as well: on a port lost in a race, somebody else's server may answer
     while not (probe.is_ready(addresses.grpc) and probe.served_digest(addresses.grpc) == digest):
@@ -240,3 +159,14 @@ def _wait_ready(launched: Launched, addresses: Addresses, digest: str, timeout_s
     except ServerError:
         launched.require_running()  # if it died meanwhile, that is the better message
         raise
+    state = ServerState(
+        deployment=deployment.name,
+        digest=digest,
+        addresses=addresses,
+        server=launched.server,
+        guard=identify(launched.guard.pid),
+        shm_prefix=launched.shm_prefix,
+        started=now(),
+    )
+    write_state(state_file(deployment), state)
+    return RunningServer(state, launched, state_file(deployment))

@@ -18,6 +18,9 @@ import psutil
 from .guard import remove_shared_memory
 from .ports import Addresses
 
+STATE = "server.json"
+LOG = "triton.log"
+
 
 @dataclass(frozen=True)
 class Identity:
@@ -52,7 +55,7 @@ class ServerState:
     """UTC, ISO 8601."""
 
     def __str__(self) -> str:
-        who = f"PID {self.server.pid}, started {self.started}" if self.server else "not ours"
+        who = f"PID {self.server.pid}, since {self.started}" if self.server else "not ours"
         return f"the server at {self.addresses.grpc} ({who})"
 
 
@@ -96,6 +99,7 @@ def clean_up(state: ServerState) -> None:
     """Kill what still runs of a server and remove its shared memory."""
     if not state.shm_prefix:
         return
+    killed = []
     for process in psutil.process_iter(["uids", "cmdline"]):
         # the server and its stubs carry the prefix; so does the guard, which ends by itself
         words, uids = process.info["cmdline"], process.info["uids"]
@@ -104,6 +108,8 @@ def clean_up(state: ServerState) -> None:
         if mine and not is_guard and any(state.shm_prefix in word for word in words or ()):
             with suppress(psutil.NoSuchProcess):
                 process.kill()
+                killed.append(process)
+    psutil.wait_procs(killed, timeout=1.0)
     remove_shared_memory(state.shm_prefix)
 
 

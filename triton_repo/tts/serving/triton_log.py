@@ -9,7 +9,8 @@ _TAIL_BYTES = 200_000
 _FAILED_MODEL = re.compile(r"""failed to load '(?P<model>[^']+)' version \d+: (?P<reason>.*?)"?$""")
 _STATUS = re.compile(r"^(Internal|Invalid argument|Unavailable|Not found|Unsupported|Unknown): ")
 _ERROR = re.compile(r"^(?:E\d{4} \S+ \d+ \S+\] |error: )(?P<text>.*)$")
-_NOISE = re.compile(r"CudaDriverHelper|CUDA|NVML|DCGM")
+_LOG_LINE = re.compile(r"^[IWE]\d{4} |^[+|]")
+_NOISE = re.compile(r"CudaDriverHelper|CUDA driver version is insufficient|NVML|DCGM")
 _PORT_TAKEN = re.compile(r"failed to start \w+ service: .*already in use")
 
 
@@ -19,10 +20,10 @@ def failure(log: Path, *, lines: int = 3) -> str:
     failed = {m["model"]: _reason(m["reason"]) for m in map(_FAILED_MODEL.search, text) if m}
     if failed:
         return "; ".join(f"model {model} failed to load: {why}" for model, why in failed.items())
-    errors = [
-        m["text"].strip('"') for m in map(_ERROR.match, text) if m and not _NOISE.search(m[0])
-    ]
-    return "; ".join(errors[-lines:] or [line for line in text if line.strip()][-lines:])
+    errors = [m["text"].strip('" ') for m in map(_ERROR.match, text) if m]
+    errors = [error for error in errors if not _NOISE.search(error)]
+    plain = [line for line in text if line.strip() and not _LOG_LINE.match(line)]
+    return "; ".join((errors or plain)[-lines:])
 
 
 def port_was_taken(log: Path) -> bool:
