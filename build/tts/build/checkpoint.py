@@ -1,0 +1,133 @@
+"""A Hugging Face checkpoint folder: opened, checked, and identified by its content."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from .errors import CheckpointError
+from .model_config import ModelConfig, read_model_config
+from .weights import INDEX, Weights, weight_files
+
+EMBEDDING = "model.embed_tokens.weight"
+FINAL_NORM = "model.norm.weight"
+LM_HEAD = "lm_head.weight"
+# Beside the weights, what an engine depends on: its shape, its end tokens, its label ids.
+_SMALL_FILES = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    INDEX,
+)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checked checkpoint: its shape is supported and every tensor is there."""
+
+    path: Path
+    config: ModelConfig
+    weights: Weights
+
+    @property
+    def num_parameters(self) -> int:
+        """Parameters of the model; a tied embedding counts once."""
+        return sum(math.prod(shape) for shape in expected_tensors(self.config).values())
+
+
+class FileStamp(BaseModel):
+    """One file of a checkpoint as it was when it was hashed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    sha256: str
+
+
+def open_checkpoint(path: Path) -> Checkpoint:
+    """Open a checkpoint folder and check it without reading the weights; raises CheckpointError."""
+    config = read_model_config(path)
+    weights = Weights(path)
+    for name, shape in expected_tensors(config).items():
+        weights.require(name, shape)
+    return Checkpoint(path, config, weights)
+
+
+def expected_tensors(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of every tensor that the model is computed from."""
+    hidden, vocab, inner = config.hidden_size, config.vocab_size, config.intermediate_size
+    queries = config.num_heads * config.head_dim
+    keys = config.num_kv_heads * config.head_dim
+    layer: dict[str, tuple[int, ...]] = {
+        "input_layernorm.weight": (hidden,),
+        "post_attention_layernorm.weight": (hidden,),
+        "self_attn.q_proj.weight": (queries, hidden),
+        "self_attn.k_proj.weight": (keys, hidden),
+        "self_attn.v_proj.weight": (keys, hidden),
+        "self_attn.o_proj.weight": (hidden, queries),
+        "mlp.gate_proj.weight": (inner, hidden),
+        "mlp.up_proj.weight": (inner, hidden),
+        "mlp.down_proj.weight": (hidden, inner),
+    }
+    if config.qkv_bias:
+        layer["self_attn.q_proj.bias"] = (queries,)
+        layer["self_attn.k_proj.bias"] = layer["self_attn.v_proj.bias"] = (keys,)
+    if config.output_bias:
+        layer["self_attn.o_proj.bias"] = (hidden,)
+    if config.mlp_bias:
+        layer["mlp.gate_proj.bias"] = layer["mlp.up_proj.bias"] = (inner,)
+        layer["mlp.down_proj.bias"] = (hidden,)
+    if config.qk_norm:
+        layer["self_attn.q_norm.weight"] = layer["self_attn.k_norm.weight"] = (config.head_dim,)
+    tensors: dict[str, tuple[int, ...]] = {EMBEDDING: (vocab, hidden), FINAL_NORM: (hidden,)}
+    if not config.tie_word_embeddings:
+        tensors[LM_HEAD] = (vocab, hidden)
+    for index in range(config.num_layers):
+        tensors |= {f"{layer_prefix(index)}{name}": shape for name, shape in layer.items()}
+    return tensors
+
+
+def layer_prefix(index: int) -> str:
+    """What the tensor names of one decoder layer begin with."""
+    return f"model.layers.{index}."
+
+
+def stamp_files(checkpoint: Path, known: Iterable[FileStamp] = ()) -> list[FileStamp]:
+    """Size, time and sha256 of every file that an engine depends on.
+
+    A file whose size and times are those of a `known` stamp is not read again: its recorded
+    sha256 is taken, so that a large checkpoint is hashed once. Raises CheckpointError.
+    """
+    recorded = {stamp.name: stamp for stamp in known}
+    present = [file for name in _SMALL_FILES if (file := checkpoint / name).is_file()]
+    files = [*present, *weight_files(checkpoint)]
+    return [_stamp(file, recorded.get(file.name)) for file in files]
+
+
+def content_hash(stamps: Iterable[FileStamp]) -> str:
+    """One sha256 for the content of all files: names and bytes, not times."""
+    lines = sorted(f"{stamp.sha256}  {stamp.name}\n" for stamp in stamps)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def _stamp(file: Path, known: FileStamp | None) -> FileStamp:
+    try:
+        status = file.stat()
+        seen = (status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        if known is not None and (known.size, known.mtime_ns, known.ctime_ns) == seen:
+            return known
+        with file.open("rb") as stream:
+            sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise CheckpointError(f"{file} cannot be read: {error}") from error
+    size, mtime_ns, ctime_ns = seen
+    return FileStamp(name=file.name, size=size, mtime_ns=mtime_ns, ctime_ns=ctime_ns, sha256=sha256)

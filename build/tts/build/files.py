@@ -1,0 +1,37 @@
+"""Reading the small JSON files of a checkpoint or an engine, with errors a user can act on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from .errors import CheckpointError
+
+
+def read_json_object(file: Path) -> dict[str, Any]:
+    """The JSON object in a checkpoint's file; raises CheckpointError naming the file."""
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise CheckpointError(
+            f"{file.parent} has no {file.name}.",
+            hint="The checkpoint is incomplete: download or save it again.",
+        ) from error
+    except (OSError, ValueError) as error:
+        raise CheckpointError(
+            f"{file} cannot be read: {error}",
+            hint="The file is damaged: download or save the checkpoint again.",
+        ) from error
+    if not isinstance(data, dict):
+        raise CheckpointError(f"{file} must hold a JSON object, not {type(data).__name__}.")
+    return data
+
+
+def require_checkpoint_folder(checkpoint: Path) -> None:
+    """Raises CheckpointError when there is no such folder."""
+    if not checkpoint.is_dir():
+        raise CheckpointError(
+            f"There is no checkpoint folder {checkpoint}.",
+            hint="Set `checkpoint` in the deployment file to a Hugging Face checkpoint folder.",
+        )

@@ -1,0 +1,200 @@
+"""The two JSON files beside an engine: config.json says what it is, manifest.json from what.
+
+An engine is current while nothing it was made from has changed; `inspect_engine` says what has.
+"""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from .checkpoint import FileStamp, content_hash, stamp_files
+from .errors import BuildError
+from .openvino_export import EXPORTER_VERSION, MODEL_FILE, WEIGHTS_FILE
+from .openvino_runtime import CACHE_BYTES
+from .spec import Deployment, Precision, Role, Target, VerifierSpec
+from .verify import Verification
+
+CONFIG_FILE = "config.json"
+MANIFEST_FILE = "manifest.json"
+SCHEMA_VERSION = 1
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class EngineConfig(_Record):
+    """What an engine host needs to know of an engine (`config.json` in its folder)."""
+
+    schema_version: int = SCHEMA_VERSION
+    target: Target
+    role: Role
+    architecture: str
+    vocab_size: int
+    """Token ids that the embedding knows: every input id is below it."""
+    output_vocab_size: int
+    """Columns of the logits: the vocabulary, or the labels of a verifier."""
+    label_token_ids: tuple[int, ...] | None
+    """The label of each logit column, positive first; null for a generator."""
+    eos_token_ids: tuple[int, ...]
+    precision: Precision
+    max_position_embeddings: int
+    hidden_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+
+    @property
+    def kv_bytes_per_token(self) -> int:
+        """Bytes of KV cache that one token takes, keys and values of all layers."""
+        elements = 2 * self.num_layers * self.num_kv_heads * self.head_dim
+        return elements * CACHE_BYTES[self.precision]
+
+
+class Settings(_Record):
+    """What an engine is made with, besides the checkpoint. Any change asks for a new build."""
+
+    target: Target
+    role: Role
+    precision: Precision
+    labels: tuple[str, ...] | None
+    exporter_version: int
+    openvino_version: str
+
+
+class Manifest(_Record):
+    """What an engine was made from, and how well it agreed with transformers."""
+
+    schema_version: int = SCHEMA_VERSION
+    created: str
+    """UTC, ISO 8601."""
+    checkpoint: str
+    checkpoint_sha256: str
+    checkpoint_files: tuple[FileStamp, ...]
+    settings: Settings
+    engine_files: dict[str, int]
+    """Sizes in bytes of the files that make up the engine."""
+    verification: Verification | None
+    not_verified: str | None
+    """Why there is no verification; null when there is one."""
+
+
+class EngineState(NamedTuple):
+    """An engine folder as found: its manifest, its checkpoint's files, and why it is stale."""
+
+    manifest: Manifest | None
+    stamps: tuple[FileStamp, ...]
+    reasons: tuple[str, ...]
+    """Empty when the engine is what a build would make now."""
+
+
+def settings_for(deployment: Deployment, role: Role) -> Settings:
+    """What the engine of a role would be made with now."""
+    spec = deployment.engines()[role]
+    labels = None
+    if isinstance(spec, VerifierSpec):
+        labels = (spec.labels.positive, spec.labels.negative)
+    return Settings(
+        target=deployment.target,
+        role=role,
+        precision=spec.precision,
+        labels=labels,
+        exporter_version=EXPORTER_VERSION,
+        openvino_version=importlib.metadata.version("openvino"),
+    )
+
+
+def new_manifest(
+    folder: Path,
+    checkpoint: Path,
+    stamps: Sequence[FileStamp],
+    settings: Settings,
+    verification: Verification | None,
+    not_verified: str | None,
+) -> Manifest:
+    """The manifest of the engine that has just been written to `folder`."""
+    return Manifest(
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        checkpoint=str(checkpoint),
+        checkpoint_sha256=content_hash(stamps),
+        checkpoint_files=tuple(stamps),
+        settings=settings,
+        engine_files={
+            name: (folder / name).stat().st_size for name in (MODEL_FILE, WEIGHTS_FILE, CONFIG_FILE)
+        },
+        verification=verification,
+        not_verified=not_verified,
+    )
+
+
+def inspect_engine(folder: Path, checkpoint: Path, settings: Settings) -> EngineState:
+    """Compare an engine folder with what a build would make now; raises CheckpointError."""
+    manifest = read_manifest(folder)
+    known: tuple[FileStamp, ...] = ()
+    if manifest is not None and manifest.checkpoint == str(checkpoint):
+        known = manifest.checkpoint_files  # another folder's files may look alike
+    stamps = tuple(stamp_files(checkpoint, known))
+    reasons = _stale_reasons(folder, manifest, settings, stamps)
+    return EngineState(manifest, stamps, tuple(reasons))
+
+
+def _stale_reasons(
+    folder: Path, manifest: Manifest | None, settings: Settings, stamps: Sequence[FileStamp]
+) -> list[str]:
+    if manifest is None:
+        return ["its manifest is missing" if folder.exists() else "it has not been built"]
+    reasons = []
+    for name, size in manifest.engine_files.items():
+        file = folder / name
+        if not file.is_file():
+            reasons.append(f"{name} is missing")
+        elif file.stat().st_size != size:
+            reasons.append(f"{name} has changed since it was built")
+    before = manifest.settings.model_dump()
+    for name, value in settings.model_dump().items():
+        if before[name] != value:
+            reasons.append(f"{name} was {_text(before[name])} and is now {_text(value)}")
+    if manifest.checkpoint_sha256 != content_hash(stamps):
+        old = {stamp.name: stamp.sha256 for stamp in manifest.checkpoint_files}
+        new = {stamp.name: stamp.sha256 for stamp in stamps}
+        changed = sorted(name for name in old | new if old.get(name) != new.get(name))
+        reasons.append(f"its checkpoint has changed since ({', '.join(changed)})")
+    return reasons
+
+
+def write_record(folder: Path, name: str, record: EngineConfig | Manifest) -> None:
+    """Write a record as `name` in `folder`, whole or not at all; raises OSError."""
+    temporary = folder / f".{name}.new"
+    temporary.write_text(record.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    temporary.replace(folder / name)
+
+
+def read_engine_config(folder: Path) -> EngineConfig:
+    """config.json of an engine folder; raises BuildError saying how to make it anew."""
+    file = folder / CONFIG_FILE
+    try:
+        return EngineConfig.model_validate_json(file.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise BuildError(
+            f"{file} is not the description of an engine: {error}",
+            hint="Build the engine again: tts build-engines NAME --force.",
+        ) from error
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """manifest.json of an engine folder; None when it is missing, damaged or of another version."""
+    try:
+        return Manifest.model_validate_json((folder / MANIFEST_FILE).read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def _text(value: object) -> str:
+    return ", ".join(map(repr, value)) if isinstance(value, (tuple, list)) else str(value)

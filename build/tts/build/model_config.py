@@ -1,0 +1,226 @@
+"""What a checkpoint's config.json says about the model, and what is refused by name.
+
+Everything that would change the computation and is not implemented is refused here: a model that
+passes is computed exactly as transformers computes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+from .errors import CheckpointError
+from .files import read_json_object, require_checkpoint_folder
+
+
+class _Family(NamedTuple):
+    """What an architecture fixes and its config.json does not say."""
+
+    qkv_bias: bool | None  # None: config.json's attention_bias decides
+    output_bias: bool | None
+    qk_norm: bool = False
+    mlp_bias: bool | None = False
+    head_dim: int | None = None  # when config.json names none; None: hidden / heads
+
+
+ARCHITECTURES: Mapping[str, _Family] = {
+    "LlamaForCausalLM": _Family(qkv_bias=None, output_bias=None, mlp_bias=None),
+    "Qwen2ForCausalLM": _Family(qkv_bias=True, output_bias=False),
+    "Qwen3ForCausalLM": _Family(qkv_bias=None, output_bias=None, qk_norm=True, head_dim=128),
+    "MistralForCausalLM": _Family(qkv_bias=False, output_bias=False),
+}
+_EXPERT_FIELDS = (
+    "num_experts",
+    "num_local_experts",
+    "n_routed_experts",
+    "moe_intermediate_size",
+)
+_LLAMA3_FIELDS = (
+    "factor",
+    "low_freq_factor",
+    "high_freq_factor",
+    "original_max_position_embeddings",
+)
+
+
+@dataclass(frozen=True)
+class Llama3Scaling:
+    """The constants of rope type "llama3"."""
+
+    factor: float
+    low_freq_factor: float
+    high_freq_factor: float
+    original_max_position_embeddings: float
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The shape of a decoder-only transformer of one of the supported architectures."""
+
+    architecture: str
+    vocab_size: int
+    hidden_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    intermediate_size: int
+    rms_norm_eps: float
+    rope_theta: float
+    rope_scaling: Llama3Scaling | None
+    tie_word_embeddings: bool
+    qk_norm: bool
+    qkv_bias: bool
+    output_bias: bool
+    mlp_bias: bool
+    max_position_embeddings: int
+    dtype: str
+    """The type of the stored weights as config.json names it; empty if it does not."""
+
+
+def read_model_config(checkpoint: Path) -> ModelConfig:
+    """Read config.json of a Hugging Face checkpoint folder.
+
+    Raises CheckpointError naming the file, the field, its value and what is supported.
+    """
+    require_checkpoint_folder(checkpoint)
+    file = checkpoint / "config.json"
+    fields = _Fields(file, read_json_object(file))
+    architecture = _architecture(fields)
+    _refuse_unsupported(fields, architecture)
+    family = ARCHITECTURES[architecture]
+    attention_bias = fields.flag("attention_bias", False)
+    hidden, heads = fields.count("hidden_size"), fields.count("num_attention_heads")
+    kv_heads = fields.count("num_key_value_heads", heads)
+    if heads % kv_heads:
+        fields.refuse("num_key_value_heads", kv_heads, f"a divisor of num_attention_heads {heads}")
+    head_dim = fields.count("head_dim", family.head_dim or hidden // heads)
+    if head_dim % 2:
+        fields.refuse("head_dim", head_dim, "an even number (rotary embeddings turn pairs)")
+    theta, scaling = _rope(fields)
+    return ModelConfig(
+        architecture=architecture,
+        vocab_size=fields.count("vocab_size"),
+        hidden_size=hidden,
+        num_layers=fields.count("num_hidden_layers"),
+        num_heads=heads,
+        num_kv_heads=kv_heads,
+        head_dim=head_dim,
+        intermediate_size=fields.count("intermediate_size"),
+        rms_norm_eps=fields.positive("rms_norm_eps", 1e-6),
+        rope_theta=theta,
+        rope_scaling=scaling,
+        tie_word_embeddings=fields.flag("tie_word_embeddings", False),
+        qk_norm=family.qk_norm,
+        qkv_bias=attention_bias if family.qkv_bias is None else family.qkv_bias,
+        output_bias=attention_bias if family.output_bias is None else family.output_bias,
+        mlp_bias=fields.flag("mlp_bias", False) if family.mlp_bias is None else family.mlp_bias,
+        max_position_embeddings=fields.count("max_position_embeddings"),
+        dtype=str(fields.get("dtype") or fields.get("torch_dtype") or ""),
+    )
+
+
+class _Fields:
+    """config.json with checked access; every complaint names the file, the field and its value."""
+
+    def __init__(self, file: Path, data: Mapping[str, Any], prefix: str = "") -> None:
+        self.file = file
+        self.data = data
+        self.prefix = prefix
+
+    def refuse(self, field: str, value: object, supported: str) -> NoReturn:
+        raise CheckpointError(
+            f"{self.file}: {self.prefix}{field} is {value!r}; supported: {supported}."
+        )
+
+    def get(self, field: str, default: Any = None) -> Any:
+        value = self.data.get(field)
+        return default if value is None else value
+
+    def count(self, field: str, default: int | None = None) -> int:
+        value = self.get(field, default)
+        if value is None:
+            raise CheckpointError(
+                f"{self.file} has no field {self.prefix}{field}.",
+                hint="The checkpoint is incomplete: save it again with transformers.",
+            )
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            self.refuse(field, value, "a positive integer")
+        return value
+
+    def positive(self, field: str, default: float | None = None) -> float:
+        value = self.get(field, default)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+            self.refuse(field, value, "a positive number")
+        return float(value)
+
+    def flag(self, field: str, default: bool) -> bool:
+        value = self.get(field, default)
+        if not isinstance(value, bool):
+            self.refuse(field, value, "true or false")
+        return value
+
+
+def _architecture(fields: _Fields) -> str:
+    named = fields.get("architectures", [])
+    names = named if isinstance(named, list) else [named]
+    if len(names) != 1 or names[0] not in ARCHITECTURES:
+        fields.refuse("architectures", named, ", ".join(ARCHITECTURES))
+    return str(names[0])
+
+
+def _refuse_unsupported(fields: _Fields, architecture: str) -> None:
+    for field in _EXPERT_FIELDS:
+        if fields.get(field):
+            fields.refuse(field, fields.get(field), "dense models only, no mixture of experts")
+    if fields.get("quantization_config"):
+        fields.refuse(
+            "quantization_config",
+            fields.get("quantization_config"),
+            "unquantised checkpoints; `precision` in the deployment file quantises the engine",
+        )
+    activation = fields.get("hidden_act", "silu")
+    if activation != "silu":
+        fields.refuse("hidden_act", activation, "silu")
+    window = "no sliding window, full attention in every layer"
+    if architecture == "MistralForCausalLM":
+        # transformers takes 4096 when the field is absent, so absent is not null
+        value = fields.data.get("sliding_window", "absent (that is, 4096)")
+        if value is not None:
+            fields.refuse("sliding_window", value, f"null ({window})")
+    if fields.get("use_sliding_window", False):
+        fields.refuse("use_sliding_window", fields.get("use_sliding_window"), f"false ({window})")
+    kinds = fields.get("layer_types", [])
+    if any(kind != "full_attention" for kind in kinds):
+        fields.refuse("layer_types", kinds, f"full_attention ({window})")
+
+
+def _rope(fields: _Fields) -> tuple[float, Llama3Scaling | None]:
+    """Theta and scaling, from transformers 5's rope_parameters or the older pair of fields."""
+    name = "rope_parameters" if fields.get("rope_parameters") else "rope_scaling"
+    data = fields.get(name, {})
+    if not isinstance(data, dict):
+        fields.refuse(name, data, "an object or null")
+    rope = _Fields(fields.file, data, prefix=f"{name}.")
+    theta = rope if rope.get("rope_theta") is not None else fields
+    rotary = rope if rope.get("partial_rotary_factor") is not None else fields
+    if rotary.get("partial_rotary_factor", 1.0) != 1.0:
+        value = rotary.get("partial_rotary_factor")
+        rotary.refuse("partial_rotary_factor", value, "1.0 (the whole head is rotated)")
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind == "default":
+        if any(isinstance(value, dict) for value in data.values()):
+            fields.refuse(name, data, "one set of rotary parameters for all layers")
+        return theta.positive("rope_theta", 10_000.0), None
+    if kind != "llama3":
+        rope.refuse("rope_type", kind, "default, llama3")
+    scaling = Llama3Scaling(*(rope.positive(field) for field in _LLAMA3_FIELDS))
+    if scaling.high_freq_factor <= scaling.low_freq_factor:
+        rope.refuse(
+            "high_freq_factor",
+            scaling.high_freq_factor,
+            f"a number above low_freq_factor {scaling.low_freq_factor}",
+        )
+    return theta.positive("rope_theta", 10_000.0), scaling

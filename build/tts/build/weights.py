@@ -1,0 +1,146 @@
+"""The tensors of a checkpoint, mapped from its safetensors files and read only when used."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from .errors import CheckpointError
+from .files import read_json_object, require_checkpoint_folder
+
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+_MAX_HEADER = 100_000_000  # bytes; the format's own limit
+_DAMAGED = "The file is damaged or incomplete: download or save the checkpoint again."
+
+Array = npt.NDArray[Any]
+
+
+class _Entry(NamedTuple):
+    file: Path
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    offset: int  # bytes from the start of the file
+
+
+class Weights:
+    """Named tensors of one checkpoint. Nothing is read but the headers until `tensor` is called."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        """Read the headers of all shards; raises CheckpointError."""
+        self.checkpoint = checkpoint
+        self.files = weight_files(checkpoint)
+        self._entries: dict[str, _Entry] = {}
+        for file in self.files:
+            self._entries |= _read_header(file)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def require(self, name: str, shape: tuple[int, ...]) -> None:
+        """Check that a tensor is there with this shape; raises CheckpointError if not."""
+        entry = self._entries.get(name)
+        if entry is None:
+            raise CheckpointError(
+                f"{self.checkpoint} has no tensor {name!r} in "
+                f"{', '.join(file.name for file in self.files)}.",
+                hint="The weights do not fit config.json, or the checkpoint is incomplete.",
+            )
+        if entry.shape != shape:
+            raise CheckpointError(
+                f"{entry.file}: tensor {name!r} has shape {list(entry.shape)}, "
+                f"but config.json asks for {list(shape)}.",
+                hint="The weights and config.json belong to different models.",
+            )
+
+    def tensor(self, name: str) -> Array:
+        """The tensor as stored (fp32, fp16 or bf16), mapped copy-on-write: pages load on use."""
+        entry = self._entries[name]
+        mapped = np.memmap(entry.file, dtype=np.uint8, mode="c")
+        size = int(np.prod(entry.shape, dtype=np.int64)) * entry.dtype.itemsize
+        data = mapped[entry.offset : entry.offset + size]
+        return np.asarray(data).view(entry.dtype).reshape(entry.shape)
+
+
+def weight_files(checkpoint: Path) -> list[Path]:
+    """The safetensors files of a checkpoint, in a fixed order; raises CheckpointError."""
+    require_checkpoint_folder(checkpoint)
+    single, index = checkpoint / WEIGHTS, checkpoint / INDEX
+    if single.is_file():  # transformers, too, prefers it to the index
+        return [single]
+    if index.is_file():
+        return _shards(index)
+    pickled = sorted(file.name for file in checkpoint.glob("*.bin"))
+    if pickled:
+        raise CheckpointError(
+            f"{checkpoint} holds its weights as pickle only ({pickled[0]}), which can run code "
+            "when it is read.",
+            hint="Save it again as safetensors: model.save_pretrained(folder).",
+        )
+    raise CheckpointError(
+        f"{checkpoint} has neither {WEIGHTS} nor {INDEX}.",
+        hint="The checkpoint is incomplete: download or save it again.",
+    )
+
+
+def _shards(index: Path) -> list[Path]:
+    mapping = read_json_object(index).get("weight_map")
+    if not isinstance(mapping, dict) or not mapping:
+        raise CheckpointError(f"{index} has no weight_map.", hint=_DAMAGED)
+    files = []
+    for name in sorted({str(value) for value in mapping.values()}):
+        if Path(name).name != name:
+            raise CheckpointError(f"{index} names the shard {name!r}, outside its own folder.")
+        file = index.parent / name
+        if not file.is_file():
+            raise CheckpointError(
+                f"{index} names the shard {name}, which is not in the folder.",
+                hint="The checkpoint is incomplete: download the missing shard.",
+            )
+        files.append(file)
+    return files
+
+
+def _read_header(file: Path) -> dict[str, _Entry]:
+    """Layout of a safetensors file: u64 header size, JSON header, data."""
+    try:
+        with file.open("rb") as stream:
+            size = int.from_bytes(stream.read(8), "little")
+            if not 0 < size <= _MAX_HEADER:
+                raise ValueError(f"its header claims {size} bytes")
+            header = json.loads(stream.read(size))
+        if not isinstance(header, dict):
+            raise ValueError("its header is not an object")
+        end = file.stat().st_size
+        return {
+            name: _entry(file, name, item, start=8 + size, end=end)
+            for name, item in header.items()
+            if name != "__metadata__"
+        }
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(
+            f"{file} is not a readable safetensors file: {error}", hint=_DAMAGED
+        ) from error
+
+
+def _entry(file: Path, name: str, item: Any, *, start: int, end: int) -> _Entry:
+    dtype = _dtype(str(item["dtype"]), name)
+    shape = tuple(int(n) for n in item["shape"])
+    first, last = (int(n) for n in item["data_offsets"])
+    expected = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    if not 0 <= first <= last or last - first != expected or start + last > end:
+        raise ValueError(f"tensor {name!r} lies outside the file")
+    return _Entry(file, dtype, shape, start + first)
+
+
+def _dtype(name: str, tensor: str) -> np.dtype[Any]:
+    if name == "BF16":
+        return np.dtype(ml_dtypes.bfloat16)
+    if name not in ("F16", "F32"):
+        raise ValueError(f"tensor {tensor!r} is {name}; supported: F32, F16, BF16")
+    return np.dtype(np.float16 if name == "F16" else np.float32)

@@ -1,0 +1,54 @@
+"""A deployment whose two models only echo: the real server starts with it in half a second."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tts.build import paths
+from tts.build.spec import Deployment
+from tts.serving import repository
+
+TEMPLATES = Path(__file__).parent / "templates"
+ENGINES = {"generator": SimpleNamespace(), "verifier": SimpleNamespace(label_token_ids=(7, 9))}
+
+
+def make_deployment(name: str = "echo", **server: object) -> Deployment:
+    engine = {
+        "checkpoint": "/nowhere",
+        "precision": "fp32",
+        "max_batch_size": 4,
+        "max_num_tokens": 64,
+        "max_seq_len": 64,
+        "kv_cache": {"tokens": 64},
+    }
+    return Deployment.model_validate(
+        {
+            "name": name,
+            "target": "openvino",
+            "generator": {**engine, "in_flight_requests": 4},
+            "verifier": {**engine, "in_flight_tokens": 64},
+            "server": server,
+        }
+    )
+
+
+@pytest.fixture
+def templates(tmp_path: Path) -> Path:
+    """A copy of the echo templates that a test may change."""
+    folder = tmp_path / "templates"
+    shutil.copytree(TEMPLATES, folder)
+    return folder
+
+
+@pytest.fixture
+def echo(
+    tmp_path: Path, templates: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Deployment]:
+    """Makes deployments of the echo models, everything of which lies in the test's folder."""
+    monkeypatch.setenv("TTS_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(paths, "templates_dir", lambda: templates)
+    monkeypatch.setattr(repository, "require_current", lambda deployment: ENGINES)
+    return make_deployment

@@ -1,0 +1,106 @@
+"""Which tritonserver is used, and what is said when there is none."""
+
+import importlib.util
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tts.build.errors import ServerError
+from tts.serving import environment, tritonserver
+from tts.serving.tritonserver import PYTHON, STUB, find_tritonserver
+
+
+def install(root: Path, *, python: str = PYTHON, backends: tuple[str, ...] = ("python",)) -> Path:
+    """A fake tritonserver under `root`, with a Python backend for one version."""
+    binary = root / "bin" / "tritonserver"
+    binary.parent.mkdir(parents=True)
+    binary.write_text("#!/bin/sh\n")
+    binary.chmod(0o755)
+    for name in backends:
+        (root / "backends" / name).mkdir(parents=True)
+        (root / "backends" / name / STUB).write_text(f"ELF libpython{python}.so.1.0")
+    return binary
+
+
+def only_on_path(monkeypatch: pytest.MonkeyPatch, *folders: Path) -> None:
+    monkeypatch.setenv("PATH", os.pathsep.join(map(str, folders)))
+
+
+def test_one_on_path_is_preferred(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    binary = install(tmp_path)
+    (tmp_path / "TRITON_VERSION").write_text("2.59.0\n")
+    only_on_path(monkeypatch, binary.parent)
+    found = find_tritonserver()
+    assert found.binary == binary
+    assert found.backends == tmp_path / "backends"
+    assert found.describe() == f"tritonserver 2.59.0 on PATH: {binary}"
+
+
+def test_one_on_path_for_another_python_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    only_on_path(monkeypatch, install(tmp_path, python="3.99").parent)
+    assert "pytriton" in str(find_tritonserver().binary)
+
+
+def test_target_tensorrt_needs_its_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    only_on_path(monkeypatch, tmp_path)
+    with pytest.raises(ServerError, match=r"tensorrtllm backend \(none on PATH\)"):
+        find_tritonserver("tensorrt")
+    only_on_path(monkeypatch, install(tmp_path / "plain").parent)
+    with pytest.raises(ServerError, match="has no tensorrtllm backend"):
+        find_tritonserver("tensorrt")
+    binary = install(tmp_path / "ngc", python="3.12", backends=("python", "tensorrtllm"))
+    only_on_path(monkeypatch, binary.parent)
+    assert find_tritonserver("tensorrt").binary == binary
+
+
+def test_the_bundled_one_is_found_without_importing_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    only_on_path(monkeypatch, tmp_path)
+    found = find_tritonserver()
+    assert found.binary.is_file()
+    assert found.stub is not None
+    assert found.stub.is_file()
+    assert all(folder.is_dir() for folder in found.libraries)
+    assert "2.51.0 in nvidia-pytriton 0.7.0" in found.describe()
+    assert "pytriton" not in sys.modules
+
+
+def test_no_tritonserver_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    only_on_path(monkeypatch, tmp_path)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ServerError) as error:
+        find_tritonserver()
+    assert "There is no tritonserver" in error.value.message
+    assert error.value.hint == f"Install it with: {sys.executable} -m pip install nvidia-pytriton"
+
+
+def test_another_platform_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    only_on_path(monkeypatch, tmp_path)
+    monkeypatch.setattr(platform, "system", lambda: "Darwin")
+    with pytest.raises(ServerError, match="runs on Linux; this is Darwin"):
+        find_tritonserver()
+
+
+def test_a_missing_stub_names_the_python_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    only_on_path(monkeypatch, tmp_path)
+    monkeypatch.setattr(tritonserver, "PYTHON", "3.99")
+    with pytest.raises(ServerError, match=r"for Python 3\.99 \(it has .*3\.11, 3\.12"):
+        find_tritonserver()
+
+
+def test_models_can_import_what_this_process_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "only-on-sys-path").mkdir()
+    (tmp_path / "only-on-sys-path" / "findme.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path / "only-on-sys-path"))
+    surroundings = environment.prepare(find_tritonserver(), tmp_path / "runtime")
+    assert (surroundings.backends / "python" / STUB).is_file()
+    # isolated, as Triton's embedded interpreter is
+    command = ["python3", "-I", "-c", "import findme, tts.build.spec, numpy"]
+    subprocess.run(command, env=surroundings.variables, check=True)

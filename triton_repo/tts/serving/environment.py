@@ -1,0 +1,71 @@
+"""The surroundings of one server process: its backend folder and the interpreter of its models.
+
+The Python backend runs an *isolated* embedded interpreter: PYTHONPATH is ignored, and packages are
+found from the `python3` that comes first on PATH. So each server gets a tiny virtual environment
+of links whose .pth file names every folder of this process's sys.path: what is importable here is
+importable in the models, installed or not. It is a few links, made anew for each start.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from .tritonserver import PYTHON, STUB, TritonServer
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What to launch a server with."""
+
+    backends: Path
+    """The --backend-directory."""
+    variables: dict[str, str]
+    """The whole environment."""
+
+
+def prepare(server: TritonServer, folder: Path) -> Surroundings:
+    """Make the backend folder and the models' interpreter under `folder` (replaced if there)."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    backends = server.backends
+    if server.stub is not None:
+        backends = folder / "backends"
+        _link_backend(server, backends / "python")
+    interpreter = _link_interpreter(folder / "python")
+    variables = dict(os.environ)
+    variables.pop("PYTHONHOME", None)
+    variables["PATH"] = _prepend([interpreter], variables.get("PATH"))
+    variables["LD_LIBRARY_PATH"] = _prepend(server.libraries, variables.get("LD_LIBRARY_PATH"))
+    return Surroundings(backends, variables)
+
+
+def _link_backend(server: TritonServer, folder: Path) -> None:
+    folder.mkdir(parents=True)
+    for file in (server.backends / "python").iterdir():
+        if file.is_file():
+            (folder / file.name).symlink_to(file)
+    assert server.stub is not None
+    (folder / STUB).symlink_to(server.stub)
+
+
+def _link_interpreter(folder: Path) -> Path:
+    binaries, packages = folder / "bin", folder / "lib" / f"python{PYTHON}" / "site-packages"
+    binaries.mkdir(parents=True)
+    packages.mkdir(parents=True)
+    real = Path(sys.executable).resolve()
+    for name in ("python", "python3"):
+        (binaries / name).symlink_to(real)
+    (folder / "pyvenv.cfg").write_text(
+        f"home = {real.parent}\ninclude-system-site-packages = false\n", encoding="utf-8"
+    )
+    folders = [str(Path(entry).resolve()) for entry in sys.path if Path(entry or ".").is_dir()]
+    (packages / "importable-here.pth").write_text("\n".join(folders) + "\n", encoding="utf-8")
+    return binaries
+
+
+def _prepend(folders: list[Path] | tuple[Path, ...], value: str | None) -> str:
+    return os.pathsep.join([*map(str, folders), *([value] if value else [])])

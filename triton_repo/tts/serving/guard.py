@@ -1,0 +1,94 @@
+"""The guard: a tiny process between us and tritonserver that never leaves anything behind.
+
+Run as a script (`python -I -S guard.py PARENT_PID SHM_PREFIX COMMAND...`), it starts the server and
+waits. When the server exits, when the guard is asked to stop (SIGTERM), or when the process that
+started it is gone however it died (SIGKILL included), it stops the server, kills what is left of
+its process group (the Python stubs) and removes their shared memory.
+
+Why a process: PR_SET_PDEATHSIG in the server itself would follow the death of the *thread* that
+started it, gives no time for an orderly stop, does not reach the stubs and leaves their shared
+memory. The guard has one thread, so there the same flag is safe, and covers the guard's own death.
+Standard library only: it starts in about 20 ms and imports nothing of the toolkit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+GRACE_S = 5.0
+"""How long the server may take to stop before it is killed."""
+REAP_S = 2.0
+"""How long the end of the killed stubs is awaited."""
+_POLL_S = 0.25
+_SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}
+_SHARED_MEMORY = Path("/dev/shm")
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def run(parent: int, shm_prefix: str, command: list[str]) -> int:
+    """Run `command` until it ends or must end; its exit status, 128+n if signal n ended it."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    # orphaned stubs become our children, so that we can wait for their end
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    try:
+        server = subprocess.Popen(command, process_group=0, preexec_fn=_in_child)
+    except OSError as error:
+        sys.stderr.write(f"error: cannot run {command[0]}: {error.strerror}\n")
+        return 127
+    stopping = False
+    while not _has_exited(server.pid):
+        received = signal.sigtimedwait(_SIGNALS, _POLL_S)
+        asked = received is not None and received.si_signo != signal.SIGCHLD
+        if not stopping and (asked or os.getppid() != parent):
+            stopping = True
+            deadline = time.monotonic() + GRACE_S
+            server.terminate()
+        if stopping and time.monotonic() > deadline:
+            break
+    # before the server is reaped: its process group id cannot belong to anyone else yet
+    kill_group(server.pid)
+    status = server.wait()
+    _reap_stubs()
+    remove_shared_memory(shm_prefix)
+    return status if status >= 0 else 128 - status
+
+
+def kill_group(group: int) -> None:
+    """SIGKILL every process of a group; it may be gone already."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def remove_shared_memory(prefix: str) -> None:
+    """Remove the shared memory regions of one server's stubs (killed ones leave them)."""
+    for region in _SHARED_MEMORY.glob(f"{prefix}*"):
+        region.unlink(missing_ok=True)
+
+
+def _in_child() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+
+
+def _reap_stubs() -> None:
+    deadline = time.monotonic() + REAP_S
+    with contextlib.suppress(ChildProcessError):  # none is left
+        while time.monotonic() < deadline:
+            if os.waitpid(-1, os.WNOHANG) == (0, 0):
+                time.sleep(0.01)
+
+
+def _has_exited(pid: int) -> bool:
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+if __name__ == "__main__":
+    sys.exit(run(int(sys.argv[1]), sys.argv[2], sys.argv[3:]))

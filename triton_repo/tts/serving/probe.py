@@ -1,0 +1,107 @@
+"""Asking a server over gRPC: whose models does it serve, and do they really answer.
+
+"Ready" means little to Triton: a model whose Python stub was killed stays ready while every request
+fails. Only an inference tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+import numpy as np
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+
+from tts.build.errors import ServerError
+
+DIGEST = "deployment_digest"
+"""Name of the config parameter that tells which deployment a server serves."""
+SERVED = ("generator", "prm")
+"""The models that clients talk to."""
+
+_TYPES = {"TYPE_INT32": ("INT32", "<i4"), "TYPE_BOOL": ("BOOL", "?")}
+# one token in, one token out
+_REQUEST = {
+    "input_ids": 0,
+    "input_lengths": 1,
+    "request_output_len": 1,
+    "return_generation_logits": 1,
+}
+_DOWN = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+
+
+@contextmanager
+def connect(address: str) -> Iterator[grpc.Channel]:
+    """A plain channel to `host:port`, past any proxy of the environment."""
+    # its own subchannel: a shared one would keep the back-off of an earlier refused connection
+    options = [("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1)]
+    with grpc.insecure_channel(address, options=options) as channel:
+        yield channel
+
+
+def is_ready(address: str, timeout_s: float = 1.0) -> bool:
+    """Whether a Triton server answers at an address and says that all its models are ready."""
+    try:
+        with connect(address) as channel:
+            stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+            return bool(stub.ServerReady(service_pb2.ServerReadyRequest(), timeout=timeout_s).ready)
+    except grpc.RpcError:
+        return False
+
+
+def served_digest(address: str, timeout_s: float = 2.0) -> str | None:
+    """Digest of the deployment served at an address; empty if it is another kind of server.
+
+    None if nothing answers there.
+    """
+    try:
+        with connect(address) as channel:
+            config = _config(channel, SERVED[0], timeout_s)
+    except grpc.RpcError as error:
+        return None if error.code() in _DOWN else ""
+    return str(config.parameters[DIGEST].string_value) if DIGEST in config.parameters else ""
+
+
+def probe(address: str, timeout_s: float = 30.0) -> None:
+    """Generate one token and score one text; raises ServerError naming the model that failed."""
+    with connect(address) as channel:
+        for model in SERVED:
+            try:
+                _infer(channel, model, timeout_s)
+            except grpc.RpcError as error:
+                raise ServerError(
+                    f"Model {model} at {address} fails a one-token request: "
+                    f"{error.code().name}: {error.details()}"
+                ) from error
+
+
+def _infer(channel: grpc.Channel, model: str, timeout_s: float) -> None:
+    config = _config(channel, model, timeout_s)
+    request = _request(config)
+    stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+    if not config.model_transaction_policy.decoupled:
+        stub.ModelInfer(request, timeout=timeout_s)
+        return
+    for response in stub.ModelStreamInfer(iter([request]), timeout=timeout_s):
+        if response.error_message:
+            raise ServerError(f"Model {model} fails a one-token request: {response.error_message}")
+
+
+def _config(channel: grpc.Channel, model: str, timeout_s: float) -> Any:
+    stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+    return stub.ModelConfig(service_pb2.ModelConfigRequest(name=model), timeout=timeout_s).config
+
+
+def _request(config: Any) -> Any:
+    request = service_pb2.ModelInferRequest(model_name=config.name)
+    kind = type(config.input[0]).DESCRIPTOR.fields_by_name["data_type"].enum_type
+    for tensor in config.input:
+        # optional ones stay out: a generator's engine may not be able to return its logits
+        if tensor.name in _REQUEST and (tensor.name == "input_ids" or not tensor.optional):
+            wire, dtype = _TYPES[kind.values_by_number[tensor.data_type].name]
+            request.inputs.add(name=tensor.name, datatype=wire, shape=[1, 1])
+            value = np.array([[_REQUEST[tensor.name]]], dtype=dtype)
+            request.raw_input_contents.append(value.tobytes())
+    return request

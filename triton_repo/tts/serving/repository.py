@@ -1,0 +1,177 @@
+"""Rendering the Triton model repository of a deployment from the templates."""
+
+from __future__ import annotations
+
+import filecmp
+import hashlib
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from google.protobuf import text_format
+from tritonclient.grpc import model_config_pb2
+
+from tts.build import paths
+from tts.build.builder import require_current
+from tts.build.errors import ServerError
+from tts.build.manifest import read_manifest
+from tts.build.spec import Deployment, Role
+
+from .probe import DIGEST
+
+TEMPLATE = "config.pbtxt.j2"
+_SKIPPED = shutil.ignore_patterns(TEMPLATE, "__pycache__", "*.pyc", "*.md", ".*")
+# what only the orchestrator uses, or where things lie: no reason to take a server for another one
+_NOT_SERVED: dict[str, Any] = {
+    "server": True,
+    "generator": {"checkpoint", "in_flight_requests", "system_prompt", "step_delimiter"},
+    "verifier": {"checkpoint", "in_flight_tokens", "format"},
+}
+# what decides the numbers of an engine; not when, where or how well verified it was built
+_ENGINE = {"checkpoint_sha256", "settings", "engine_files"}
+
+
+def render_repository(deployment: Deployment, *, iteration_log: bool = False) -> Path:
+    """Render the model repository of a deployment and return its folder.
+
+    Every configuration is parsed back before the repository takes the place of the last one; an
+    unchanged repository is kept as it is. Raises BuildError if an engine is missing or out of date,
+    ServerError naming the template and line if a configuration is not valid.
+    """
+    values = template_values(deployment, iteration_log=iteration_log)
+    target = paths.repository_dir(deployment.name)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".rendering-", dir=target.parent) as temporary:
+        rendered = Path(temporary) / "new"
+        for folder in _model_folders(deployment):
+            shutil.copytree(folder, rendered / folder.name, ignore=_SKIPPED)
+            _render(folder / TEMPLATE, rendered / folder.name / "config.pbtxt", values)
+        for config in sorted(rendered.glob("*/config.pbtxt")):
+            stamp = f'key: "{DIGEST}" value {{ string_value: "{values[DIGEST]}" }}'
+            with config.open("a", encoding="utf-8") as file:
+                file.write(f"\nparameters {{ {stamp} }}\n")
+            parse_config(config)
+            (config.parent / "1").mkdir(exist_ok=True)  # Triton wants a version folder, even empty
+        if not _same(rendered, target):
+            if target.exists():
+                target.rename(Path(temporary) / "old")
+            rendered.rename(target)
+    return target
+
+
+def deployment_digest(deployment: Deployment) -> str:
+    """SHA-256 over what defines the served models: engines, policies, templates.
+
+    Addresses and what only the orchestrator reads are left out. Clients compare it with the
+    parameter `deployment_digest` of a server's configurations.
+    """
+    models = {"spec": deployment.model_dump(mode="json", exclude=_NOT_SERVED)}
+    for role in deployment.engines():
+        manifest = read_manifest(paths.engine_dir(deployment.name, role))
+        models[role] = manifest.model_dump(mode="json", include=_ENGINE) if manifest else {}
+    digest = hashlib.sha256(json.dumps(models, sort_keys=True).encode())
+    shared = sorted(paths.templates_dir().glob("*.j2"))
+    for file in (*shared, *(f for m in _model_folders(deployment) for f in sorted(m.rglob("*")))):
+        if file.suffix in (".py", ".j2"):
+            digest.update(f"\0{file.parent.name}/{file.name}\0".encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
+def iteration_logs(deployment: Deployment) -> dict[Role, Path]:
+    """The files in which a server started with `iteration_log` notes each step of its engines."""
+    folder = paths.server_dir(deployment.name)
+    return {role: folder / f"{role}-iterations.jsonl" for role in deployment.engines()}
+
+
+def template_values(deployment: Deployment, *, iteration_log: bool) -> dict[str, Any]:
+    """The variables of the templates (described in their README.md)."""
+    engines = require_current(deployment)
+    labels = engines["verifier"].label_token_ids or ()
+    # an OpenVINO verifier has one logit column per label; others have their whole vocabulary
+    label_ids = range(len(labels)) if deployment.target == "openvino" else labels
+    logs = iteration_logs(deployment)
+    return {
+        "generator": deployment.generator,
+        "verifier": deployment.verifier,
+        "engine_dirs": {role: _quoted(paths.engine_dir(deployment.name, role)) for role in engines},
+        "iteration_logs": {
+            role: _quoted(file) if iteration_log else "" for role, file in logs.items()
+        },
+        "label_ids": list(label_ids),
+        DIGEST: deployment_digest(deployment),
+    }
+
+
+def parse_config(file: Path) -> Any:
+    """The ModelConfig protobuf of a config.pbtxt; raises ServerError naming model and line."""
+    text = file.read_text(encoding="utf-8")
+    try:
+        return text_format.Parse(text, model_config_pb2.ModelConfig())
+    except text_format.ParseError as error:
+        line = error.GetLine() or 0
+        content = text.splitlines()[line - 1].strip()[:100] if line else ""
+        raise ServerError(
+            f"The rendered {file.parent.name}/config.pbtxt is not a valid model configuration, "
+            f"line {line} ({content!r}): {error}",
+            hint=f"The fault is in its template, {TEMPLATE}.",
+        ) from error
+
+
+def _model_folders(deployment: Deployment) -> list[Path]:
+    """The folder of each model: those of every target, and those of this one."""
+    roots = (paths.templates_dir() / "common", paths.templates_dir() / deployment.target)
+    folders = sorted(file.parent for root in roots for file in root.glob(f"*/{TEMPLATE}"))
+    if not folders:
+        raise ServerError(f"There are no model templates for {deployment.target} in {roots[1]}.")
+    return folders
+
+
+def _render(template: Path, file: Path, values: dict[str, Any]) -> None:
+    root = paths.templates_dir()
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(root),
+        undefined=jinja2.StrictUndefined,
+        finalize=_booleans,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    name = template.relative_to(root).as_posix()
+    try:
+        text = environment.get_template(name).render(values)
+    except jinja2.TemplateSyntaxError as error:
+        raise ServerError(f"Template {error.name}, line {error.lineno}: {error.message}") from error
+    except jinja2.TemplateError as error:
+        raise ServerError(f"Template {name} cannot be rendered: {error.message}") from error
+    file.write_text(text, encoding="utf-8")
+
+
+def _booleans(value: Any) -> Any:
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _quoted(path: Path) -> str:
+    """A path for between the quotes of protobuf text; it may hold any character."""
+    return str(path).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _same(one: Path, other: Path) -> bool:
+    """Whether two folders hold the same files; what Python left there (__pycache__) aside."""
+
+    def names(root: Path) -> list[Path]:
+        found = (path.relative_to(root) for path in root.rglob("*"))
+        return sorted(path for path in found if "__pycache__" not in path.parts)
+
+    files = names(one)
+    return (
+        other.is_dir()
+        and files == names(other)
+        and all(
+            (other / name).is_dir()
+            if (one / name).is_dir()
+            else filecmp.cmp(one / name, other / name, shallow=False)
+            for name in files
+        )
+    )

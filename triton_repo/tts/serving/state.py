@@ -1,0 +1,121 @@
+"""What is known of a running server, and the file that tells other processes.
+
+`server.json` lies in the deployment's server folder while a server of ours runs. A pid alone proves
+nothing (it is reused), so the process's creation time is kept with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+
+from .guard import remove_shared_memory
+from .ports import Addresses
+
+STATE = "server.json"
+LOG = "triton.log"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """One process, told apart from a later one with the same pid."""
+
+    pid: int
+    created: float
+    """Creation time as psutil gives it, in seconds since the epoch."""
+
+    def process(self) -> psutil.Process | None:
+        """The process, or None if it is gone (a zombie is gone)."""
+        try:
+            process = psutil.Process(self.pid)
+            alive = process.create_time() == self.created
+            return process if alive and process.status() != psutil.STATUS_ZOMBIE else None
+        except psutil.NoSuchProcess:
+            return None
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """A server that serves a deployment."""
+
+    deployment: str
+    digest: str
+    addresses: Addresses
+    server: Identity | None = None
+    """The tritonserver process; None for a server that we did not start."""
+    guard: Identity | None = None
+    shm_prefix: str = ""
+    started: str = ""
+    """UTC, ISO 8601."""
+
+    def __str__(self) -> str:
+        who = f"PID {self.server.pid}, since {self.started}" if self.server else "not ours"
+        return f"the server at {self.addresses.grpc} ({who})"
+
+
+def identify(pid: int) -> Identity:
+    """The identity of a running process; raises psutil.NoSuchProcess."""
+    return Identity(pid, psutil.Process(pid).create_time())
+
+
+def now() -> str:
+    """The current time as the state file keeps it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def write_state(file: Path, state: ServerState) -> None:
+    """Write the state file atomically."""
+    temporary = file.with_suffix(".tmp")
+    temporary.write_text(json.dumps(asdict(state), indent=2) + "\n", encoding="utf-8")
+    temporary.replace(file)
+
+
+def read_state(file: Path) -> ServerState | None:
+    """The live server that a state file tells of, else None.
+
+    The file of a dead server is removed, together with whatever its death left behind.
+    """
+    try:
+        state = _parse(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, KeyError):  # damaged: nothing can be learned from it
+        file.unlink(missing_ok=True)
+        return None
+    if state.server and state.server.process():
+        return state
+    clean_up(state)
+    file.unlink(missing_ok=True)
+    return None
+
+
+def clean_up(state: ServerState) -> None:
+    """Kill what still runs of a server and remove its shared memory."""
+    if not state.shm_prefix:
+        return
+    killed = []
+    for process in psutil.process_iter(["uids", "cmdline"]):
+        # the server and its stubs carry the prefix; so does the guard, which ends by itself
+        words, uids = process.info["cmdline"], process.info["uids"]
+        mine = uids is not None and uids.real == os.getuid()
+        is_guard = state.guard is not None and process.pid == state.guard.pid
+        if mine and not is_guard and any(state.shm_prefix in word for word in words or ()):
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+                killed.append(process)
+    psutil.wait_procs(killed, timeout=1.0)
+    remove_shared_memory(state.shm_prefix)
+
+
+def _parse(text: str) -> ServerState:
+    data = json.loads(text)
+    data["addresses"] = Addresses(**data["addresses"])
+    for role in ("server", "guard"):
+        data[role] = Identity(**data[role]) if data[role] else None
+    return ServerState(**data)

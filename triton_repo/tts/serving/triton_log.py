@@ -1,0 +1,48 @@
+"""Reading Triton's log for the one thing that matters after a failure: the reason."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+_TAIL_BYTES = 200_000
+_FAILED_MODEL = re.compile(r"""failed to load '(?P<model>[^']+)' version \d+: (?P<reason>.*?)"?$""")
+_STATUS = re.compile(r"^(Internal|Invalid argument|Unavailable|Not found|Unsupported|Unknown): ")
+_ERROR = re.compile(r"^(?:E\d{4} \S+ \d+ \S+\] |error: )(?P<text>.*)$")
+_LOG_LINE = re.compile(r"^[IWE]\d{4} |^[+|]")
+_NOISE = re.compile(r"CudaDriverHelper|CUDA driver version is insufficient|NVML|DCGM")
+_PORT_TAKEN = re.compile(r"failed to start \w+ service: .*already in use")
+
+
+def failure(log: Path, *, lines: int = 3) -> str:
+    """Why the server failed, as one sentence per failed model, else its last error lines."""
+    text = tail(log)
+    failed = {m["model"]: _reason(m["reason"]) for m in map(_FAILED_MODEL.search, text) if m}
+    if failed:
+        return "; ".join(f"model {model} failed to load: {why}" for model, why in failed.items())
+    errors = [m["text"].strip('" ') for m in map(_ERROR.match, text) if m]
+    errors = [error for error in errors if not _NOISE.search(error)]
+    plain = [line for line in text if line.strip() and not _LOG_LINE.match(line)]
+    return "; ".join((errors or plain)[-lines:])
+
+
+def port_was_taken(log: Path) -> bool:
+    """Whether the server gave up because another process took one of its ports."""
+    return any(_PORT_TAKEN.search(line) for line in tail(log))
+
+
+def tail(log: Path) -> list[str]:
+    """The last lines of a log; empty if there is none."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+            return file.read().decode("utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def _reason(text: str) -> str:
+    # Triton escapes newlines; a Python traceback follows "At:"
+    text = text.replace("\\n", "\n").split("\n\nAt:")[0]
+    text = _STATUS.sub("", text.strip())
+    return " ".join(text.split()).replace('\\"', '"')

@@ -1,0 +1,138 @@
+"""Finding a tritonserver: an installed one, else the one inside the pip package nvidia-pytriton.
+
+The package is never imported (that is slow and patches other libraries); only its files are used.
+"""
+
+from __future__ import annotations
+
+import ctypes.util
+import importlib.metadata
+import importlib.util
+import platform
+import shutil
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+from tts.build.errors import ServerError
+from tts.build.spec import Target
+
+PACKAGE = "nvidia-pytriton"
+PACKAGE_VERSIONS = {"0.7.0": "2.51.0"}
+"""The tritonserver inside each known release of the package; its binary does not tell."""
+STUB = "triton_python_backend_stub"
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+@dataclass(frozen=True)
+class TritonServer:
+    """A tritonserver that can run on this machine."""
+
+    binary: Path
+    backends: Path
+    """Its backend directory; for the bundled server this lacks the Python stub."""
+    stub: Path | None
+    """The Python stub to add to a bundled server's backends; None if `backends` is complete."""
+    libraries: tuple[Path, ...]
+    """Folders that its LD_LIBRARY_PATH must start with."""
+    source: str
+    """Its version and where it comes from, for people."""
+
+    def describe(self) -> str:
+        """One line for `tts doctor`: version as far as it is known, origin, path."""
+        return f"tritonserver {self.source}: {self.binary}"
+
+
+def find_tritonserver(target: Target = "openvino") -> TritonServer:
+    """The tritonserver to use for a target: the one on PATH if it fits, else the bundled one.
+
+    Raises ServerError saying what is missing and what to do.
+    """
+    installed = _installed()
+    if target == "tensorrt":
+        if installed and (installed.backends / "tensorrtllm").is_dir():
+            return installed
+        found = f"{installed.binary} has no tensorrtllm backend" if installed else "none on PATH"
+        raise ServerError(
+            f"Target tensorrt needs a tritonserver with the tensorrtllm backend ({found}).",
+            hint="Run inside NVIDIA's container tritonserver:<version>-trtllm-python-py3.",
+        )
+    # our models import packages of this interpreter, so the stub must be of the same version
+    if installed and _stub_fits(installed.backends / "python" / STUB):
+        return installed
+    return _bundled()
+
+
+def _installed() -> TritonServer | None:
+    binary = shutil.which("tritonserver")
+    if binary is None:
+        return None
+    root = Path(binary).resolve().parent.parent
+    for backends in (root / "backends", Path("/opt/tritonserver/backends")):
+        if backends.is_dir():
+            file = root / "TRITON_VERSION"
+            version = file.read_text().strip() if file.is_file() else "of unknown version"
+            return TritonServer(Path(binary), backends, None, (), f"{version} on PATH")
+    return None
+
+
+def _stub_fits(stub: Path) -> bool:
+    return stub.is_file() and f"libpython{PYTHON}.so".encode() in stub.read_bytes()
+
+
+def _bundled() -> TritonServer:
+    system, machine = platform.system(), platform.machine()
+    if system != "Linux":
+        raise ServerError(
+            f"tritonserver runs on Linux; this is {system} ({machine}).",
+            hint="Use a Linux machine or container (on Windows: WSL 2).",
+        )
+    try:
+        spec = importlib.util.find_spec("pytriton")
+        release = importlib.metadata.version(PACKAGE)
+    except importlib.metadata.PackageNotFoundError:
+        spec = None
+    if spec is None or spec.origin is None:
+        raise ServerError(
+            "There is no tritonserver: none on PATH, and the Python package that carries one "
+            f"({PACKAGE}) is not installed for {sys.executable}.",
+            hint=f"Install it with: {sys.executable} -m pip install {PACKAGE}",
+        )
+    package = Path(spec.origin).parent
+    root = package / "tritonserver"
+    binary = root / "bin" / "tritonserver"
+    backends = root / "backends"
+    stub = root / "python_backend_stubs" / PYTHON / STUB
+    for file in (binary, backends / "python" / "libtriton_python.so"):
+        if not file.is_file():
+            raise ServerError(
+                f"{PACKAGE} {release} carries no tritonserver for {machine}: {file} is missing.",
+                hint=f"Reinstall it ({sys.executable} -m pip install --force-reinstall {PACKAGE}), "
+                "or put a tritonserver on PATH.",
+            )
+    if not stub.is_file():
+        have = ", ".join(sorted(folder.name for folder in stub.parent.parent.glob("3.*")))
+        raise ServerError(
+            f"{PACKAGE} {release} has no Python backend for Python {PYTHON} (it has {have}).",
+            hint="Install the toolkit for one of these Python versions.",
+        )
+    libraries = (package.parent / "nvidia_pytriton.libs", *_python_library())
+    version = PACKAGE_VERSIONS.get(release, "of unknown version")
+    return TritonServer(binary, backends, stub, libraries, f"{version} in {PACKAGE} {release}")
+
+
+def _python_library() -> tuple[Path, ...]:
+    """Folder of this interpreter's shared library, empty if the loader knows it anyway."""
+    name = f"libpython{PYTHON}.so.1.0"
+    for folder in (sysconfig.get_config_var("LIBDIR"), Path(sys.base_prefix) / "lib"):
+        if folder and (Path(folder) / name).is_file():
+            return (Path(folder),)
+    if ctypes.util.find_library(f"python{PYTHON}"):
+        return ()
+    raise ServerError(
+        f"The Python backend of tritonserver needs {name}, which this Python ({sys.base_prefix}) "
+        "was built without.",
+        hint=f"Install it (Debian, Ubuntu: apt install libpython{PYTHON}), or use a Python with a "
+        "shared library, such as uv's or pyenv's with --enable-shared.",
+    )
