@@ -10,13 +10,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from tts.build.builder import require_current
-
 from tts.build import paths
+from tts.build.builder import require_current
 from tts.build.errors import EndpointError, Interrupted, TtsError
 from tts.build.spec import Deployment, load_deployment
+from tts.serving.health import observe
+from tts.serving.lookup import find_server
 from tts.serving.repository import deployment_digest
-from tts.serving.server import find_server, health_of, start_server
+from tts.serving.server import start_server
 
 from ..context import Context, Models
 from ..datasets.load import load_problems
@@ -180,7 +181,7 @@ def _serving(deployment: Deployment) -> Iterator[tuple[str, Callable[[], None]]]
     """
     if found := find_server(deployment):
         say(f"Using {found}")
-        yield found.addresses.grpc, health_of(found).check
+        yield found.addresses.grpc, observe(found).check
         return
     with start_server(deployment, say=say) as server:
         yield server.addresses.grpc, server.check

@@ -25,7 +25,8 @@ def serve(
     import signal
 
     from tts.build.spec import load_deployment
-    from tts.serving.server import start_server, stop_server
+    from tts.serving.lookup import stop_server
+    from tts.serving.server import start_server
 
     from .say import say
 
