@@ -1,0 +1,121 @@
+"""Which requests may enter the pipeline together when it reuses prefixes.
+
+OpenVINO GenAI's prefix cache keeps the last, partly filled block of a sequence under a hash of its
+content. A later prompt that continues that content takes the block over and writes into it. If two
+sequences hold such a block at once, both write: nothing copies it in the prompt phase, and both
+results are wrong. So a request has to wait while another one
+
+- has a prompt that is a proper prefix of its own (the other still writes behind that prefix),
+- has the same prompt and has just computed it (its block still goes by the prompt's hash), or
+- could have taken over the same partly filled block and may still hold it by the old hash.
+
+A sequence that has decoded one token beyond its first goes by another hash: it has *moved on*. So
+of n samples of one prompt the first goes ahead, and two steps later the others follow together.
+Requests without a common prefix never wait. Pure: no engine, no clock.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Hash = int
+_MAX_TOKENS = 1 << 20
+_MULTIPLIERS = np.random.default_rng(0).integers(1, 2**63, 4096, dtype=np.uint64)
+
+
+def prefix_hashes(ids: npt.NDArray[np.int64]) -> list[Hash]:
+    """A 64-bit hash of every prefix of `ids`, shortest first."""
+    global _MULTIPLIERS
+    if len(ids) > len(_MULTIPLIERS):
+        size = min(_MAX_TOKENS, 2 * len(ids))
+        _MULTIPLIERS = np.random.default_rng(0).integers(1, 2**63, size, dtype=np.uint64)
+    terms = (ids.astype(np.uint64) + np.uint64(1)) * _MULTIPLIERS[: len(ids)]
+    hashes: list[Hash] = np.cumsum(terms, dtype=np.uint64).tolist()
+    return hashes
+
+
+@dataclass(slots=True)
+class _Entry:
+    prompt: Hash
+    claims: frozenset[Hash]
+    entered: int
+    moved_on: bool = False
+
+
+class PrefixGuard:
+    """Books of what the prefix cache may hold, and of who may hold a part of it."""
+
+    def __init__(self, *, blocks: int) -> None:
+        """`blocks` is the size of the pool: at most so many contents can be kept in it."""
+        self._contents: OrderedDict[Hash, None] = OrderedDict()
+        self._most_contents = 4 * blocks
+        self._entries: dict[int, _Entry] = {}
+        self._prompts: Counter[Hash] = Counter()
+        self._young: dict[Hash, int] = {}  # prompt -> how many entered before and did not move on
+        self._claimed: Counter[Hash] = Counter()
+        self._window = 0
+
+    def enter(self, ticket: int, hashes: Sequence[Hash]) -> bool:
+        """Let a request in if it need not wait; `hashes` are its prompt's prefix hashes."""
+        *shorter, prompt = hashes
+        if not self._prompts.keys().isdisjoint(shorter) or self._young.get(prompt):
+            return False
+        claims = self._contents.keys() & set(hashes)
+        if not self._claimed.keys().isdisjoint(claims):
+            return False
+        for claim in claims:
+            self._contents.move_to_end(claim)
+        self._claimed.update(claims)
+        self._prompts[prompt] += 1
+        self._entries[ticket] = _Entry(prompt, frozenset(claims), self._window)
+        return True
+
+    def stepped(self) -> None:
+        """The pipeline has made a step: what entered before it is young until it moves on."""
+        for entry in self._entries.values():
+            if entry.entered == self._window:
+                self._young[entry.prompt] = self._young.get(entry.prompt, 0) + 1
+        self._window += 1
+
+    def moved_on(self, ticket: int) -> None:
+        """A request has decoded a token beyond its first; may be said again."""
+        entry = self._entries[ticket]
+        if not entry.moved_on:
+            entry.moved_on = True
+            self._settle(entry)
+            for claim in entry.claims:
+                self._contents.pop(claim, None)
+
+    def left(self, ticket: int, ends: Iterable[Hash]) -> None:
+        """A request is out of the pipeline; `ends` are hashes of what its last block may hold."""
+        entry = self._entries.pop(ticket)
+        _subtract(self._prompts, entry.prompt)
+        if not entry.moved_on:
+            self._settle(entry)
+        for end in ends:
+            self._contents[end] = None
+            self._contents.move_to_end(end)
+        while len(self._contents) > self._most_contents:
+            self._contents.popitem(last=False)
+
+    def _settle(self, entry: _Entry) -> None:
+        """It no longer holds a block that others could take over."""
+        for claim in entry.claims:
+            _subtract(self._claimed, claim)
+        if entry.entered < self._window:
+            left = self._young[entry.prompt] - 1
+            if left:
+                self._young[entry.prompt] = left
+            else:
+                del self._young[entry.prompt]
+
+
+def _subtract(counter: Counter[Hash], key: Hash) -> None:
+    counter[key] -= 1
+    if not counter[key]:
+        del counter[key]
