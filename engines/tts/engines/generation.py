@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from .pipeline import FINISHED, RUNNING, label_logits, single_stops
-from .requests import FinishReason, GenerateRequest, Response
+from .requests import GenerateRequest
+from .responses import FinishReason, Response
 
 
 class StopWords:
