@@ -52,3 +52,15 @@ def echo(
     monkeypatch.setattr(paths, "templates_dir", lambda: templates)
     monkeypatch.setattr(repository, "require_current", lambda deployment: ENGINES)
     return make_deployment
+
+
+@pytest.fixture
+def make() -> Callable[..., Deployment]:
+    """Makes deployments, and nothing else."""
+    return make_deployment
+
+
+@pytest.fixture
+def engines() -> dict[str, SimpleNamespace]:
+    """What the build says about the engines, as far as the repository needs it."""
+    return ENGINES
