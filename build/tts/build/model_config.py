@@ -165,10 +165,10 @@ class _Fields:
 
 def _architecture(fields: _Fields) -> str:
     named = fields.get("architectures", [])
-    names = named if isinstance(named, list) else [named]
-    if len(names) != 1 or names[0] not in ARCHITECTURES:
-        fields.refuse("architectures", named, ", ".join(ARCHITECTURES))
-    return str(names[0])
+    for architecture in ARCHITECTURES:
+        if named == [architecture]:
+            return architecture
+    fields.refuse("architectures", named, ", ".join(ARCHITECTURES))
 
 
 def _refuse_unsupported(fields: _Fields, architecture: str) -> None:

@@ -13,8 +13,8 @@ def plugin_properties(precision: Precision, threads: int = 1) -> dict[str, str |
     """Properties for `compile_model` or a GenAI pipeline; `threads` are CPU threads.
 
     The plug-in's own defaults are bf16 arithmetic over an 8-bit KV cache: both are always set,
-    because one without the other is refused or loses precision. Weight-only int8 computes in fp32
-    and must not quantise its activations, which a dynamic quantisation group would do.
+    because one without the other is refused or loses precision. With int8 weights the plug-in would
+    quantise the activations as well, unless the group size of that is 0.
     """
     if precision not in PRECISIONS["openvino"]:
         raise ConfigError(
@@ -22,12 +22,10 @@ def plugin_properties(precision: Precision, threads: int = 1) -> dict[str, str |
             f"{', '.join(PRECISIONS['openvino'])}."
         )
     compute = "bf16" if precision == "bf16" else "f32"
-    properties: dict[str, str | int] = {
+    return {
         "INFERENCE_PRECISION_HINT": compute,
         "KV_CACHE_PRECISION": compute,
+        "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,
         "INFERENCE_NUM_THREADS": threads,
         "NUM_STREAMS": 1,
     }
-    if precision == "int8":
-        properties["DYNAMIC_QUANTIZATION_GROUP_SIZE"] = 0
-    return properties

@@ -6,7 +6,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    ValidationError,
+    model_validator,
+)
 
 from . import paths
 from .errors import ConfigError
@@ -14,8 +22,17 @@ from .errors import ConfigError
 Target = Literal["openvino", "tensorrt"]
 Role = Literal["generator", "verifier"]
 Precision = Literal["fp32", "fp16", "bf16", "fp8", "int8"]
-Port = Annotated[int, Field(ge=1, le=65535)] | Literal["auto"]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(strict=True, ge=1)]
+
+
+def _port(value: object) -> object:
+    if value != "auto" and (type(value) is not int or not 1 <= value <= 65535):
+        raise ValueError("must be auto or a port number from 1 to 65535")
+    return value
+
+
+# One validator instead of a union's two, whose errors would name types that no user wrote.
+Port = Annotated[int | Literal["auto"], BeforeValidator(_port)]
 
 PRECISIONS: dict[Target, tuple[Precision, ...]] = {
     "openvino": ("fp32", "bf16", "int8"),
@@ -35,7 +52,7 @@ class KvCache(_Model):
     """Tokens per block (TensorRT-LLM: tokens_per_block, a power of two)."""
     tokens: Count
     """Size of the whole pool, in tokens (max_tokens_in_paged_kv_cache)."""
-    reuse: bool = True
+    reuse: StrictBool = True
     """Keep finished prefixes and serve them to later requests (enable_kv_cache_reuse)."""
 
     @property
@@ -64,7 +81,7 @@ class EngineSpec(_Model):
     """Prompt plus output of one request at most, in tokens."""
     kv_cache: KvCache
     scheduling_policy: Literal["guaranteed_no_evict", "max_utilization"] = "guaranteed_no_evict"
-    chunked_context: bool = True
+    chunked_context: StrictBool = True
     """Let a long prompt be computed over several steps (enable_chunked_context)."""
     threads: Count | None = None
     """CPU threads of the engine (target openvino only; default 1)."""
@@ -183,6 +200,20 @@ class Deployment(_Model):
         return {"generator": self.generator, "verifier": self.verifier}
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML that refuses a field given twice, of which plain YAML would keep the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the field {key.value!r} is given twice", key.start_mark
+                )
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
 def load_deployment(name_or_file: str | Path) -> Deployment:
     """Read a deployment by its file, or by its name when it is a bundled one.
 
@@ -195,7 +226,7 @@ def load_deployment(name_or_file: str | Path) -> Deployment:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"Cannot read the deployment file {file}: {error}") from error
     try:
-        data = yaml.safe_load(text)
+        data = yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
         raise ConfigError(f"{file} is not valid YAML: {error}") from error
     if not isinstance(data, dict):
@@ -217,16 +248,33 @@ def explain(error: ValidationError) -> str:
     return "\n".join(f"  {_explain_one(detail)}" for detail in error.errors())
 
 
+_REASONS = {
+    "literal_error": "allowed: {expected}",
+    "int_type": "must be a whole number",
+    "greater_than_equal": "must be at least {ge}",
+    "bool_type": "must be true or false",
+    "string_type": "must be a text",
+    "string_too_short": "must not be empty",
+    "string_pattern_mismatch": "must match {pattern}",
+    "path_type": "must be a path",
+    "model_type": "must be a mapping of fields",
+    "missing": "this field is required",
+    "value_error": "{error}",
+}
+
+
 def _explain_one(detail: Any) -> str:
     where = ".".join(str(part) for part in detail["loc"])
-    message = str(detail["msg"]).removeprefix("Value error, ")
-    if detail["type"] == "extra_forbidden":
-        return f"{where} = {detail['input']!r}: unknown field; allowed here: {_fields_at(detail)}"
-    if detail["type"] == "missing":
-        return f"{where}: this field is required"
-    if detail["type"] == "value_error":
-        return f"{where + ': ' if where else ''}{message}"
-    return f"{where} = {detail['input']!r}: {message}"
+    value, kind = detail["input"], str(detail["type"])
+    if kind == "extra_forbidden":
+        return f"{where} = {value!r}: unknown field; allowed here: {_fields_at(detail)}"
+    known = _REASONS.get(kind)
+    reason = known.format(**detail.get("ctx", {})) if known else str(detail["msg"])
+    if kind == "literal_error":
+        reason = reason.replace(" or ", ", ").replace("'", "")
+    if kind == "missing" or isinstance(value, (dict, BaseModel)):
+        return f"{where}: {reason}" if where else reason  # the reason names the fields it is about
+    return f"{where} = {value!r}: {reason}"
 
 
 def _fields_at(detail: Any) -> str:

@@ -286,7 +286,7 @@ class EngineHost:
         )
 
     def _blocks_used(self) -> int:
-        return round(self._pipeline.get_metrics().cache_usage / 100 * self.limits.blocks)
+        return round(float(self._pipeline.get_metrics().cache_usage) / 100 * self.limits.blocks)
 
     def _publish(self) -> None:
         now = time.monotonic()

@@ -1,0 +1,190 @@
+"""The Triton Python model around an EngineHost, for `generator` and `prm_engine` alike.
+
+Triton imports this through the repository's model.py. Requests are read and checked in Triton's
+thread; every response leaves from the engine thread, for the backend does not survive more than
+one sending thread.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import triton_python_backend_utils as pb_utils
+
+from tts.build.errors import RequestError
+
+from .engine_config import read_engine_config
+from .metrics import FAMILIES, Gauge, gauges
+from .openvino_host import EngineHost
+from .requests import (
+    GenerateRequest,
+    Limits,
+    Response,
+    Tensors,
+    is_stop,
+    parse_request,
+    response_tensors,
+)
+from .statistics import Statistics
+
+FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+MUST_BE_REQUESTED = {"output_ids", "sequence_length"}
+# The engine thread holds the interpreter during a step, and Triton's thread asks for it only after
+# this long: at the default 5 ms, requests would wait several steps of a small model to get in.
+SWITCH_INTERVAL_S = 0.0002
+
+
+class TritonPythonModel:
+    """One engine behind Triton's Python backend."""
+
+    def initialize(self, args: Mapping[str, str]) -> None:
+        """Open the engine named by the model configuration."""
+        logging.basicConfig(stream=sys.stderr, level=logging.INFO)
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        config = json.loads(args["model_config"])
+        settings = {key: value["string_value"] for key, value in config["parameters"].items()}
+        engine_dir = Path(settings["gpt_model_path"])
+        engine = read_engine_config(engine_dir)
+        block_size = int(settings["tokens_per_block"])
+        self._decoupled = pb_utils.using_decoupled_model_transaction_policy(config)
+        self._limits = Limits(
+            vocab_size=engine.vocab_size,
+            max_seq_len=int(settings["max_seq_len"]),
+            max_num_tokens=int(settings["max_num_tokens"]),
+            block_size=block_size,
+            blocks=int(settings["max_tokens_in_paged_kv_cache"]) // block_size,
+            max_active=int(config["max_batch_size"]),
+            chunked_context=settings["enable_chunked_context"] == "true",
+            kv_reuse=settings["enable_kv_cache_reuse"] == "true",
+            labels=len(engine.label_token_ids or ()),
+            decoupled=self._decoupled,
+            exclude_input=settings["exclude_input_in_output"] == "true",
+        )
+        self._running: dict[str, int] = {}  # request id -> ticket; the engine thread's alone
+        self._metrics = _Gauges({"model": args["model_name"], "version": args["model_version"]})
+        log = settings["iteration_log"]
+        self._host = EngineHost(
+            engine_dir,
+            engine,
+            self._limits,
+            threads=int(settings["threads"]),
+            cancel_check_s=int(settings["cancellation_check_period_ms"]) / 1000,
+            statistics_s=int(settings["stats_check_period_ms"]) / 1000,
+            on_statistics=self._publish,
+            iteration_log=Path(log) if log else None,
+        )
+        self._host.call(partial(self._publish, self._host.statistics()))
+
+    def execute(self, requests: list[Any]) -> None:
+        """Take requests in; each is answered later through its own response sender."""
+        for request in requests:
+            sender = request.get_response_sender()
+            try:
+                self._take(request, sender)
+            except RequestError as error:
+                self._host.call(partial(_send_error, sender, error.message))
+            except Exception as error:
+                logging.exception("a request could not be read")
+                self._host.call(partial(_send_error, sender, f"Internal error: {error!r}"))
+
+    def finalize(self) -> None:
+        """Fail what is left and end the engine thread."""
+        self._host.close()
+
+    def _take(self, request: Any, sender: Any) -> None:
+        tensors = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
+        request_id = request.request_id()
+        if is_stop(tensors):
+            self._check_stop(request_id)
+            self._host.call(partial(self._stop, request_id, sender))
+            return
+        outputs = set(request.requested_output_names())
+        if not outputs >= MUST_BE_REQUESTED:
+            missing = " and ".join(sorted(MUST_BE_REQUESTED - outputs))
+            raise RequestError(f"{missing} must be among the requested outputs")
+        parsed = parse_request(tensors, self._limits)
+        self._host.call(partial(self._start, parsed, outputs, request_id, sender))
+
+    def _check_stop(self, request_id: str) -> None:
+        if not self._decoupled:
+            raise RequestError("stop needs a decoupled model: this one cannot answer with nothing")
+        if not request_id:
+            raise RequestError("stop needs the request id of the request to stop")
+
+    # ---- in the engine thread ----------------------------------------------------------------
+
+    def _start(
+        self, request: GenerateRequest, outputs: set[str], request_id: str, sender: Any
+    ) -> None:
+        def on_response(response: Response) -> None:
+            if response.final and self._running.get(request_id) == ticket:
+                del self._running[request_id]
+            _send(sender, request, response, outputs)
+
+        ticket = self._host.submit(request, on_response, sender.is_cancelled)
+        if request_id:
+            self._running[request_id] = ticket
+
+    def _stop(self, request_id: str, sender: Any) -> None:
+        ticket = self._running.get(request_id)
+        if ticket is None:
+            _send_error(sender, f"no running request has the id {request_id!r}; nothing stopped")
+        else:
+            self._host.cancel(ticket)
+            sender.send(flags=FINAL)
+
+    def _publish(self, statistics: Statistics) -> None:
+        self._metrics.set(gauges(statistics, self._limits))
+
+
+def _send(sender: Any, request: GenerateRequest, response: Response, outputs: set[str]) -> None:
+    flags = FINAL if response.final else 0
+    if response.error is not None:
+        _send_error(sender, response.error)
+    elif response.finish_reason == "cancelled" and sender.is_cancelled():
+        _send_error(sender, "the request was cancelled", pb_utils.TritonError.CANCELLED)
+    else:
+        tensors: Tensors = response_tensors(request, response)
+        wanted = [pb_utils.Tensor(name, data) for name, data in tensors.items() if name in outputs]
+        sender.send(pb_utils.InferenceResponse(output_tensors=wanted), flags=flags)
+
+
+def _send_error(sender: Any, message: str, code: Any = None) -> None:
+    # an error without a message would reach the client as an empty success
+    message = message or "the engine failed without a reason"
+    code = pb_utils.TritonError.INVALID_ARG if code is None else code
+    error = pb_utils.TritonError(message, code)
+    sender.send(pb_utils.InferenceResponse(output_tensors=[], error=error), flags=FINAL)
+
+
+class _Gauges:
+    """Triton gauges; setting one costs a round trip to the server, so only changes are sent."""
+
+    def __init__(self, labels: dict[str, str]) -> None:
+        self._labels = labels
+        self._families = {
+            name: pb_utils.MetricFamily(
+                name=name, description=description, kind=pb_utils.MetricFamily.GAUGE
+            )
+            for name, (_, description) in FAMILIES.items()
+        }
+        self._gauges: dict[Gauge, Any] = {}
+        self._values: dict[Gauge, float] = {}
+
+    def set(self, values: dict[Gauge, float]) -> None:
+        """Bring every gauge to its value."""
+        for gauge, value in values.items():
+            if self._values.get(gauge) == value:
+                continue
+            self._values[gauge] = value
+            if gauge not in self._gauges:
+                family, kind = gauge
+                labels = {**self._labels, FAMILIES[family][0]: kind}
+                self._gauges[gauge] = self._families[family].Metric(labels=labels)
+            self._gauges[gauge].set(value)

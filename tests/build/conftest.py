@@ -1,0 +1,143 @@
+"""Tiny checkpoints, made as a user would: with transformers' save_pretrained and a tokenizer."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+
+from tts.build.spec import Deployment
+
+VOCABULARY = 128
+SHAPE = {
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "intermediate_size": 96,
+    "vocab_size": VOCABULARY,
+    "max_position_embeddings": 512,
+    "initializer_range": 0.1,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": None,
+}
+
+Make = Callable[..., Path]
+
+
+def write_tokenizer(folder: Path, size: int = VOCABULARY) -> None:
+    words = ["<unk>", "<bos>", "<eos>", "+", "-"]
+    words += [f"w{index}" for index in range(len(words), size)]
+    vocabulary = {word: index for index, word in enumerate(words)}
+    model = tokenizers.models.WordLevel(vocabulary, unk_token="<unk>")
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<eos>"}))
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Nothing that a test builds lands in the checkout."""
+    monkeypatch.setenv("TTS_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture(scope="session")
+def make_model() -> Callable[..., Any]:
+    """Make a random transformers model: make_model("LlamaForCausalLM", seed=0, **config)."""
+    import torch
+    import transformers
+
+    def make(architecture: str = "LlamaForCausalLM", seed: int = 0, **config: Any) -> Any:
+        torch.manual_seed(seed)
+        kind = getattr(transformers, architecture)
+        model = kind(kind.config_class(**(SHAPE | config))).eval()
+        with torch.no_grad():  # fresh norms and biases are ones and zeros, which hide mistakes
+            for parameter in model.parameters():
+                if parameter.dim() == 1:
+                    parameter.add_(0.1 * torch.randn_like(parameter))
+        return model
+
+    return make
+
+
+@pytest.fixture
+def make_checkpoint(tmp_path: Path, make_model: Callable[..., Any]) -> Make:
+    """Save a random model: make_checkpoint("LlamaForCausalLM", name=..., shard=..., **config)."""
+
+    def make(
+        architecture: str = "LlamaForCausalLM",
+        *,
+        name: str = "checkpoint",
+        dtype: str = "float32",
+        shard: str = "1GB",
+        seed: int = 0,
+        **config: Any,
+    ) -> Path:
+        import torch
+
+        model = make_model(architecture, seed, **config).to(getattr(torch, dtype))
+        folder = tmp_path / name
+        model.save_pretrained(folder, max_shard_size=shard)
+        write_tokenizer(folder)
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def saved_llama(tmp_path_factory: pytest.TempPathFactory, make_model: Callable[..., Any]) -> Path:
+    folder = tmp_path_factory.mktemp("saved") / "llama"
+    make_model().save_pretrained(folder)
+    write_tokenizer(folder)
+    return folder
+
+
+@pytest.fixture
+def llama(saved_llama: Path, tmp_path: Path) -> Path:
+    """A small untied Llama checkpoint of the test's own."""
+    return Path(shutil.copytree(saved_llama, tmp_path / "llama"))
+
+
+@pytest.fixture
+def edit_config(llama: Path) -> Callable[..., Path]:
+    """Change config.json of `llama`; a field set to ... is removed."""
+
+    def edit(**fields: Any) -> Path:
+        file = llama / "config.json"
+        data = json.loads(file.read_text()) | fields
+        file.write_text(json.dumps({k: v for k, v in data.items() if v is not ...}))
+        return llama
+
+    return edit
+
+
+@pytest.fixture
+def deployment(llama: Path) -> Callable[..., Deployment]:
+    """A deployment of `llama` in both roles; keywords override fields of both engines."""
+
+    def make(target: str = "openvino", **fields: Any) -> Deployment:
+        engine = {
+            "checkpoint": llama,
+            "precision": "fp32",
+            "max_batch_size": 4,
+            "max_num_tokens": 64,
+            "max_seq_len": 128,
+            "kv_cache": {"tokens": 1024},
+        } | fields
+        return Deployment.model_validate(
+            {
+                "name": "test",
+                "target": target,
+                "generator": engine | {"in_flight_requests": 4},
+                "verifier": engine | {"in_flight_tokens": 1024},
+            }
+        )
+
+    return make

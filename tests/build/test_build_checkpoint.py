@@ -1,0 +1,243 @@
+"""Reading checkpoints: what is accepted, what is refused by name, what is damaged."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from tts.build.checkpoint import content_hash, open_checkpoint, stamp_files
+from tts.build.errors import CheckpointError
+from tts.build.model_config import Llama3Scaling, read_model_config
+
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+Edit = Callable[..., Path]
+
+
+def test_config_of_transformers_5(llama: Path) -> None:
+    config = read_model_config(llama)
+    assert config.architecture == "LlamaForCausalLM"
+    assert (config.hidden_size, config.num_layers, config.num_kv_heads) == (64, 2, 2)
+    assert config.rope_theta == 10_000.0
+    assert config.rope_scaling is None
+    assert config.dtype == "float32"
+
+
+def test_config_of_older_transformers(edit_config: Edit) -> None:
+    scaling = {"type": "llama3"} | {k: v for k, v in LLAMA3.items() if k != "rope_type"}
+    folder = edit_config(
+        rope_parameters=..., rope_theta=5e5, rope_scaling=scaling, dtype=..., torch_dtype="bfloat16"
+    )
+    config = read_model_config(folder)
+    assert config.rope_theta == 5e5
+    assert config.rope_scaling == Llama3Scaling(8.0, 1.0, 4.0, 64)
+    assert config.dtype == "bfloat16"
+
+
+def test_absent_fields_take_transformers_defaults(edit_config: Edit) -> None:
+    config = read_model_config(edit_config(head_dim=..., rms_norm_eps=..., attention_bias=...))
+    assert (config.head_dim, config.rms_norm_eps, config.qkv_bias) == (16, 1e-6, False)
+
+
+def test_remote_code_of_a_supported_architecture_is_ignored(edit_config: Edit) -> None:
+    assert read_model_config(edit_config(auto_map={"AutoModel": "evil.Model"}))
+
+
+REFUSED: list[tuple[dict[str, Any], list[str]]] = [
+    ({"architectures": ["GPT2LMHeadModel"]}, ["architectures", "GPT2", "Qwen3ForCausalLM"]),
+    ({"architectures": ["Qwen2MoeForCausalLM"]}, ["Qwen2MoeForCausalLM", "LlamaForCausalLM"]),
+    ({"architectures": ...}, ["architectures", "LlamaForCausalLM"]),
+    ({"architectures": [["LlamaForCausalLM"]]}, ["architectures"]),
+    ({"rope_parameters": {"rope_type": "yarn"}}, ["rope_parameters.rope_type", "yarn", "llama3"]),
+    ({"rope_parameters": ..., "rope_scaling": {"type": "linear"}}, ["rope_scaling", "linear"]),
+    ({"rope_parameters": {"full_attention": {}}}, ["rope_parameters", "one set"]),
+    ({"rope_parameters": LLAMA3 | {"factor": None}}, ["rope_parameters.factor", "positive"]),
+    ({"rope_parameters": LLAMA3 | {"high_freq_factor": 1.0}}, ["high_freq_factor", "above"]),
+    ({"rope_parameters": "linear"}, ["rope_parameters", "linear"]),
+    ({"partial_rotary_factor": 0.5}, ["partial_rotary_factor", "0.5"]),
+    ({"architectures": ["MistralForCausalLM"], "sliding_window": 4096}, ["sliding_window", "4096"]),
+    ({"architectures": ["MistralForCausalLM"]}, ["sliding_window", "absent"]),
+    ({"architectures": ["Qwen2ForCausalLM"], "use_sliding_window": True}, ["use_sliding_window"]),
+    ({"layer_types": ["full_attention", "sliding_attention"]}, ["layer_types", "sliding"]),
+    ({"num_experts": 8}, ["num_experts", "8", "mixture"]),
+    ({"quantization_config": {"quant_method": "gptq"}}, ["quantization_config", "gptq"]),
+    ({"hidden_act": "gelu"}, ["hidden_act", "gelu", "silu"]),
+    ({"num_attention_heads": "four"}, ["num_attention_heads", "four", "positive integer"]),
+    ({"num_key_value_heads": 3}, ["num_key_value_heads", "3", "divisor"]),
+    ({"head_dim": 15}, ["head_dim", "15", "even"]),
+    ({"hidden_size": ...}, ["no field hidden_size"]),
+    ({"rms_norm_eps": -1}, ["rms_norm_eps", "-1"]),
+    ({"tie_word_embeddings": "yes"}, ["tie_word_embeddings", "yes"]),
+]
+
+
+@pytest.mark.parametrize(("fields", "words"), REFUSED, ids=lambda value: str(value)[:50])
+def test_refused_by_name(edit_config: Edit, fields: dict[str, Any], words: list[str]) -> None:
+    folder = edit_config(**fields)
+    with pytest.raises(CheckpointError) as caught:
+        read_model_config(folder)
+    for word in [str(folder / "config.json"), *words]:
+        assert word in caught.value.message
+
+
+def test_missing_folder(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"no checkpoint folder .*nowhere"):
+        open_checkpoint(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "\udcff", None])
+def test_damaged_config(llama: Path, text: str | None) -> None:
+    file = llama / "config.json"
+    if text is None:
+        file.unlink()
+    else:
+        file.write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(CheckpointError, match=r"config\.json"):
+        open_checkpoint(llama)
+
+
+def cut(file: Path) -> None:
+    os.truncate(file, file.stat().st_size - 100)
+
+
+def write_zeros(file: Path) -> None:
+    file.write_bytes(bytes(64))
+
+
+def write_text(file: Path) -> None:
+    file.write_text("version https://git-lfs.github.com/spec/v1")
+
+
+def empty(file: Path) -> None:
+    file.write_bytes(b"")
+
+
+@pytest.mark.parametrize("damage", [cut, write_zeros, write_text, empty])
+def test_damaged_weights(llama: Path, damage: Callable[[Path], None]) -> None:
+    damage(llama / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"model\.safetensors is not a readable") as caught:
+        open_checkpoint(llama)
+    assert "download" in str(caught.value.hint)
+
+
+def change_weights(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    file = folder / "model.safetensors"
+    tensors = load_file(file)
+    change(tensors)
+    save_file(tensors, file)
+
+
+def test_missing_tensor(llama: Path) -> None:
+    change_weights(llama, lambda tensors: tensors.pop("model.layers.1.mlp.up_proj.weight"))
+    with pytest.raises(CheckpointError, match=r"no tensor 'model\.layers\.1\.mlp\.up_proj"):
+        open_checkpoint(llama)
+
+
+def test_missing_head_is_noticed_only_when_embeddings_are_not_tied(
+    llama: Path, edit_config: Edit
+) -> None:
+    change_weights(llama, lambda tensors: tensors.pop("lm_head.weight"))
+    with pytest.raises(CheckpointError, match=r"lm_head\.weight"):
+        open_checkpoint(llama)
+    assert open_checkpoint(edit_config(tie_word_embeddings=True))
+
+
+def test_wrong_shape(edit_config: Edit) -> None:
+    with pytest.raises(CheckpointError, match=r"mlp\.gate_proj.* \[96, 64\].*asks for \[80, 64\]"):
+        open_checkpoint(edit_config(intermediate_size=80))
+
+
+def test_unsupported_tensor_type(llama: Path) -> None:
+    def halve(tensors: dict[str, Any]) -> None:
+        tensors["model.norm.weight"] = tensors["model.norm.weight"].astype(np.int8)
+
+    change_weights(llama, halve)
+    with pytest.raises(CheckpointError, match=r"model\.norm\.weight.*I8.*F32, F16, BF16"):
+        open_checkpoint(llama)
+
+
+def test_pickle_only(llama: Path) -> None:
+    (llama / "model.safetensors").rename(llama / "pytorch_model.bin")
+    with pytest.raises(CheckpointError, match=r"pickle only \(pytorch_model\.bin\)") as caught:
+        open_checkpoint(llama)
+    assert "safetensors" in str(caught.value.hint)
+
+
+def test_no_weights(llama: Path) -> None:
+    (llama / "model.safetensors").unlink()
+    with pytest.raises(CheckpointError, match="neither"):
+        open_checkpoint(llama)
+
+
+def shards(checkpoint: Path) -> list[Path]:
+    return sorted(checkpoint.glob("model-*.safetensors"))
+
+
+def test_sharded_reads_as_the_whole(make_checkpoint: Any, llama: Path) -> None:
+    sharded = make_checkpoint(shard="100KB", name="sharded")
+    assert len(shards(sharded)) > 1
+    whole = load_file(llama / "model.safetensors")
+    weights = open_checkpoint(sharded).weights
+    for name, tensor in whole.items():
+        assert np.array_equal(weights.tensor(name), tensor)
+
+
+@pytest.mark.parametrize("change", ["absent", "outside", "no map"])
+def test_damaged_index(make_checkpoint: Any, change: str) -> None:
+    folder = make_checkpoint(shard="100KB")
+    index = folder / "model.safetensors.index.json"
+    if change == "absent":
+        shards(folder)[-1].unlink()
+        expected = f"names the shard {shards(folder)[-1].name[:6]}.*not in the folder"
+    elif change == "outside":
+        index.write_text(json.dumps({"weight_map": {"x": "../x.safetensors"}}))
+        expected = "outside its own folder"
+    else:
+        index.write_text("{}")
+        expected = "no weight_map"
+    with pytest.raises(CheckpointError, match=expected):
+        open_checkpoint(folder)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_short_types_widen_exactly(make_checkpoint: Any, make_model: Any, dtype: str) -> None:
+    import torch
+
+    weights = open_checkpoint(make_checkpoint(dtype=dtype)).weights
+    expected = make_model().to(getattr(torch, dtype)).float().state_dict()
+    for name, tensor in expected.items():
+        assert np.array_equal(weights.tensor(name).astype(np.float32), tensor.numpy())
+
+
+def test_hash_follows_content_not_times(llama: Path, tmp_path: Path) -> None:
+    before = content_hash(stamp_files(llama))
+    copy = Path(shutil.copytree(llama, tmp_path / "copy"))
+    os.utime(copy / "model.safetensors", (0, 0))
+    (copy / "README.md").write_text("does not matter")
+    assert content_hash(stamp_files(copy)) == before
+    (copy / "tokenizer_config.json").write_text("{}")
+    assert content_hash(stamp_files(copy)) != before
+
+
+def test_known_stamps_spare_reading(llama: Path) -> None:
+    known = [stamp.model_copy(update={"sha256": stamp.name}) for stamp in stamp_files(llama)]
+    assert stamp_files(llama, known) == known
+    file = llama / "model.safetensors"
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    status = file.stat()
+    file.write_bytes(data)
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))  # same size, same mtime
+    changed = {s.name for s, k in zip(stamp_files(llama, known), known, strict=True) if s != k}
+    assert changed == {"model.safetensors"}

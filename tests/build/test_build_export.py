@@ -1,0 +1,152 @@
+"""Exported engines compute what transformers computes."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tts.build import verify
+from tts.build.checkpoint import open_checkpoint
+from tts.build.errors import BuildError, CheckpointError
+from tts.build.openvino_export import export_model, save_model
+from tts.build.openvino_runtime import plugin_properties
+from tts.build.openvino_weights import quantise_rows
+from tts.build.verify import Verification, verify_engine
+
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 500_000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("LlamaForCausalLM", {}),
+    "llama biases": ("LlamaForCausalLM", {"attention_bias": True, "mlp_bias": True}),
+    "llama one head each": ("LlamaForCausalLM", {"num_key_value_heads": 4}),
+    "llama3 rope": ("LlamaForCausalLM", {"rope_parameters": LLAMA3}),
+    "llama bf16": ("LlamaForCausalLM", {"dtype": "bfloat16"}),
+    "llama fp16": ("LlamaForCausalLM", {"dtype": "float16"}),
+    "llama sharded": ("LlamaForCausalLM", {"shard": "100KB"}),
+    "llama short": ("LlamaForCausalLM", {"max_position_embeddings": 8}),
+    "qwen2 untied": ("Qwen2ForCausalLM", {"tie_word_embeddings": False}),
+    "qwen2 tied": ("Qwen2ForCausalLM", {"tie_word_embeddings": True}),
+    "qwen3": ("Qwen3ForCausalLM", {"head_dim": 32}),
+    "mistral": ("MistralForCausalLM", {"sliding_window": None}),
+}
+Export = Callable[..., Verification]
+
+
+@pytest.fixture
+def check(tmp_path: Path) -> Export:
+    """Export a checkpoint and compare it with transformers."""
+
+    def export(folder: Path, precision: Any, labels: list[int] | None = None) -> Verification:
+        checkpoint = open_checkpoint(folder)
+        engine = tmp_path / "engine"
+        engine.mkdir()
+        save_model(export_model(checkpoint, precision, labels), engine)
+        return verify_engine(engine, checkpoint, precision, labels)
+
+    return export
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_fp32_agrees_with_transformers(make_checkpoint: Any, check: Export, model: str) -> None:
+    architecture, options = MODELS[model]
+    result = check(make_checkpoint(architecture, **options), "fp32")
+    assert result.export_error < 1e-4
+    assert result.largest_logit > 1  # an all-zero model would agree with anything
+
+
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+@pytest.mark.parametrize("model", ["llama", "qwen2 tied", "qwen3"])
+def test_compressed_weights_are_computed_exactly(
+    make_checkpoint: Any, check: Export, model: str, precision: str
+) -> None:
+    architecture, options = MODELS[model]
+    result = check(make_checkpoint(architecture, **options), precision)
+    assert result.export_error < 1e-4
+    assert 1e-4 < result.served_error < verify.SERVED_TOLERANCE * result.largest_logit
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+@pytest.mark.parametrize("tied", [True, False])
+def test_verifier_head_is_cut_to_its_labels(
+    make_checkpoint: Any, check: Export, tmp_path: Path, precision: str, tied: bool
+) -> None:
+    import openvino
+
+    folder = make_checkpoint("Qwen2ForCausalLM", tie_word_embeddings=tied)
+    assert check(folder, precision, [77, 3]).export_error < 1e-4
+    model = openvino.Core().read_model(tmp_path / "engine" / "openvino_model.xml")
+    assert model.output("logits").partial_shape[2].get_length() == 2
+
+
+def test_logits_against_a_comparison_of_the_tests_own(
+    llama: Path, make_model: Any, check: Export, tmp_path: Path
+) -> None:
+    import openvino
+    import torch
+
+    check(llama, "fp32", [9, 4, 100])
+    request = (
+        openvino.Core()
+        .compile_model(tmp_path / "engine" / "openvino_model.xml", "CPU", plugin_properties("fp32"))
+        .create_infer_request()
+    )
+    ids = np.arange(20)[None] * 5
+    inputs = {
+        "input_ids": ids,
+        "attention_mask": np.ones_like(ids),
+        "position_ids": np.arange(20)[None],
+        "beam_idx": np.zeros(1, np.int32),
+    }
+    with torch.no_grad():
+        expected = make_model()(torch.from_numpy(ids)).logits[..., [9, 4, 100]].numpy()
+    assert np.abs(request.infer(inputs)["logits"] - expected).max() < 1e-5
+
+
+@pytest.mark.parametrize(("precision", "limit"), [("fp32", 1.05), ("bf16", 0.55), ("int8", 0.4)])
+def test_engine_size_follows_precision(
+    llama: Path, tmp_path: Path, precision: Any, limit: float
+) -> None:
+    checkpoint = open_checkpoint(llama)
+    save_model(export_model(checkpoint, precision), tmp_path)
+    size = (tmp_path / "openvino_model.bin").stat().st_size
+    assert size < limit * 4 * checkpoint.num_parameters
+
+
+def test_a_wrong_engine_is_noticed(make_checkpoint: Any, tmp_path: Path) -> None:
+    engine_of, other = make_checkpoint(name="a"), make_checkpoint(name="b", seed=1)
+    engine = tmp_path / "engine"
+    engine.mkdir()
+    save_model(export_model(open_checkpoint(engine_of), "fp32"), engine)
+    with pytest.raises(BuildError, match=r"a logit is off by [0-9.]+, allowed is 0\.0001"):
+        verify_engine(engine, open_checkpoint(other), "fp32")
+
+
+def test_a_wrong_rope_scaling_is_noticed(make_checkpoint: Any, tmp_path: Path) -> None:
+    scaled = make_checkpoint(rope_parameters=LLAMA3, name="scaled")
+    plain = make_checkpoint(rope_parameters={"rope_theta": 500_000.0}, name="plain")
+    engine = tmp_path / "engine"
+    engine.mkdir()
+    save_model(export_model(open_checkpoint(plain), "fp32"), engine)
+    with pytest.raises(BuildError, match="does not compute"):
+        verify_engine(engine, open_checkpoint(scaled), "fp32")
+
+
+def test_tied_by_config_but_not_by_weights(edit_config: Any) -> None:
+    checkpoint = open_checkpoint(edit_config(tie_word_embeddings=True))
+    with pytest.raises(CheckpointError, match=r"tie_word_embeddings.*lm_head\.weight differs"):
+        export_model(checkpoint, "fp32")
+
+
+def test_quantised_rows() -> None:
+    rows = np.array([[0.0, 0.0], [1.0, -2.0], [127.0, 64.0]], np.float32)
+    values, scales = quantise_rows(rows)
+    assert values.tolist() == [[0, 0], [64, -127], [127, 64]]
+    assert np.abs(values * scales - rows).max() <= scales.max() / 2

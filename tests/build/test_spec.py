@@ -1,0 +1,136 @@
+"""The deployment file: what it means, and how a mistake in it is explained."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tts.build import paths
+from tts.build.errors import ConfigError
+from tts.build.spec import Deployment, bundled_deployments, load_deployment
+
+Load = Callable[..., Deployment]
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Load:
+    """Load demo.yaml with fields changed: load({"generator.precision": "int8"}); ... removes."""
+
+    def change(fields: dict[str, Any]) -> Deployment:
+        data = yaml.safe_load((paths.deployments_dir() / "demo.yaml").read_text())
+        for path, value in fields.items():
+            *folders, last = path.split(".")
+            place = data
+            for name in folders:
+                place = place[name]
+            if value is ...:
+                del place[last]
+            else:
+                place[last] = value
+        file = tmp_path / "changed.yaml"
+        file.write_text(yaml.safe_dump(data))
+        return load_deployment(file)
+
+    return change
+
+
+def test_bundled_demo_loads_without_its_checkpoints() -> None:
+    assert "demo" in bundled_deployments()
+    demo = load_deployment("demo")
+    assert demo.target == "openvino"
+    assert list(demo.engines()) == ["generator", "verifier"]
+    for spec in demo.engines().values():
+        assert spec.checkpoint.is_absolute()
+        assert spec.checkpoint.parent.name == "checkpoints"
+
+
+def test_checkpoints_are_relative_to_the_file(load: Load, tmp_path: Path) -> None:
+    demo = load({"generator.checkpoint": "model", "verifier.checkpoint": "/models/prm"})
+    assert demo.generator.checkpoint == tmp_path / "model"
+    assert demo.verifier.checkpoint == Path("/models/prm")
+
+
+def test_unknown_name_lists_the_bundled_ones() -> None:
+    with pytest.raises(ConfigError, match="no deployment 'demmo'") as caught:
+        load_deployment("demmo")
+    assert "demo" in str(caught.value.hint)
+
+
+WRONG: list[tuple[dict[str, Any], list[str]]] = [
+    # unknown, missing and mistyped fields
+    ({"generator.max_batch": 3}, ["generator.max_batch = 3: unknown", "max_batch_size, max_num"]),
+    ({"generator.kv_cache.token": 3}, ["kv_cache.token = 3: unknown", "block_size, tokens, reuse"]),
+    ({"generators": {}}, ["generators = {}: unknown field", "name, target, generator"]),
+    ({"generator": ...}, ["generator: this field is required"]),
+    ({"verifier.checkpoint": ...}, ["verifier.checkpoint: this field is required"]),
+    ({"generator": None}, ["generator = None: must be a mapping"]),
+    ({"generator.max_batch_size": 0}, ["generator.max_batch_size = 0: must be at least 1"]),
+    ({"generator.max_batch_size": "64"}, ["max_batch_size = '64': must be a whole number"]),
+    ({"generator.max_batch_size": True}, ["max_batch_size = True: must be a whole number"]),
+    ({"generator.max_seq_len": 1.5}, ["max_seq_len = 1.5: must be a whole number"]),
+    ({"generator.chunked_context": "on"}, ["chunked_context = 'on': must be true or false"]),
+    ({"generator.step_delimiter": ""}, ["step_delimiter = '': must not be empty"]),
+    ({"generator.checkpoint": 5}, ["generator.checkpoint = 5: must be a path"]),
+    ({"server.host": 5}, ["server.host = 5: must be a text"]),
+    ({"name": "Demo Two"}, ["name = 'Demo Two': must match"]),
+    # choices
+    ({"target": "gpu"}, ["target = 'gpu': allowed: openvino, tensorrt"]),
+    ({"generator.precision": "int4"}, ["precision = 'int4': allowed: fp32, fp16, bf16"]),
+    ({"verifier.format": "chat"}, ["verifier.format = 'chat': allowed: rlhflow"]),
+    ({"server.grpc_port": "any"}, ["server.grpc_port = 'any': must be auto or a port number"]),
+    ({"server.http_port": 70000}, ["server.http_port = 70000: must be auto or a port number"]),
+    # what contradicts something else
+    ({"generator.precision": "fp8"}, ["generator.precision is 'fp8'", "allows fp32, bf16, int8"]),
+    ({"target": "tensorrt"}, ["generator.precision is 'fp32'", "tensorrt allows fp16, bf16, fp8"]),
+    ({"generator.kv_cache.block_size": 64}, ["block_size is 64; target openvino allows 32"]),
+    ({"generator.kv_cache.block_size": 48}, ["generator.kv_cache: block_size is 48", "power of"]),
+    ({"generator.kv_cache.tokens": 64}, ["kv_cache.tokens is 64 but max_seq_len is 320"]),
+    ({"generator.chunked_context": False}, ["max_num_tokens (256)", "max_seq_len (320)"]),
+    ({"generator.scheduling_policy": "max_utilization"}, ["allows guaranteed_no_evict"]),
+    ({"verifier.in_flight_tokens": 100}, ["in_flight_tokens is 100 but max_seq_len is 512"]),
+    ({"verifier.labels": {"positive": "-"}}, ["verifier.labels: positive and negative are both"]),
+    ({"server.grpc_port": 8001, "server.http_port": 8001}, ["server: grpc_port, http_port and"]),
+]
+
+
+@pytest.mark.parametrize(("fields", "words"), WRONG, ids=lambda value: str(value)[:50])
+def test_mistakes_are_explained(load: Load, fields: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(ConfigError, match=r"changed\.yaml is not a valid deployment") as caught:
+        load(fields)
+    lines = caught.value.message.splitlines()
+    assert len(lines) == 2, "one mistake, one line"
+    for word in words:
+        assert word in lines[1]
+
+
+def test_every_mistake_is_listed(load: Load) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load({"target": "gpu", "generator.max_batch": 3, "server.grpc_port": -1})
+    assert len(caught.value.message.splitlines()) == 4
+
+
+def test_threads_are_of_openvino_alone(load: Load) -> None:
+    bf16 = {"target": "tensorrt", "generator.precision": "bf16", "verifier.precision": "bf16"}
+    assert load(bf16).target == "tensorrt"
+    with pytest.raises(ConfigError, match=r"generator\.threads applies to target openvino only"):
+        load(bf16 | {"generator.threads": 2})
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a: [", "not valid YAML"),
+        ("- a\n- b\n", "must hold a mapping of fields, not list"),
+        ("", "must hold a mapping of fields, not NoneType"),
+        ("name: a\nname: b\n", "the field 'name' is given twice"),
+        (b"\xff\xfe\x00", "Cannot read the deployment file"),
+    ],
+)
+def test_files_that_are_no_deployment(tmp_path: Path, text: str | bytes, problem: str) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(ConfigError, match=problem) as caught:
+        load_deployment(file)
+    assert "wrong.yaml" in caught.value.message

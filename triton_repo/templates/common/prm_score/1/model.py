@@ -1,0 +1,45 @@
+"""From the verifier's logits to the score of a step: p(positive) among the labels.
+
+Needs nothing but numpy, so that it also runs in a container without this toolkit.
+"""
+
+import json
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    """Picks the label logits out of a row of logits and takes their softmax."""
+
+    def initialize(self, args):
+        """Read which logits are the labels."""
+        parameters = json.loads(args["model_config"])["parameters"]
+        self.label_ids = [int(n) for n in parameters["label_ids"]["string_value"].split(",")]
+
+    def execute(self, requests):
+        """Answer every request, or say what is wrong with it."""
+        return [self._answer(request) for request in requests]
+
+    def _answer(self, request):
+        logits = pb_utils.get_input_tensor_by_name(request, "generation_logits").as_numpy()
+        if logits.ndim != 4 or logits.shape[:2] != (1, 1) or logits.shape[2] < 1:
+            return _error(f"generation_logits has shape {list(logits.shape)}, not [1, 1, 1, V]")
+        row = logits[0, 0, 0]  # the logits that chose the first generated token
+        if max(self.label_ids) >= len(row):
+            return _error(f"the label ids {self.label_ids} lie outside the {len(row)} logits")
+        labels = row[self.label_ids].astype(np.float32)
+        if not np.isfinite(labels).all():
+            return _error(f"the label logits are not finite: {labels.tolist()}")
+        exponentials = np.exp(labels - labels.max(), dtype=np.float32)
+        score = exponentials[:1] / exponentials.sum()
+        return pb_utils.InferenceResponse(
+            output_tensors=[
+                pb_utils.Tensor("score", score.reshape(1, 1)),
+                pb_utils.Tensor("label_logits", labels.reshape(1, -1)),
+            ]
+        )
+
+
+def _error(message):
+    return pb_utils.InferenceResponse(output_tensors=[], error=pb_utils.TritonError(message))
