@@ -15,9 +15,11 @@ TEMPLATES = Path(__file__).parent / "templates"
 ENGINES = {"generator": SimpleNamespace(), "verifier": SimpleNamespace(label_token_ids=(7, 9))}
 
 
-def make_deployment(name: str = "echo", **server: object) -> Deployment:
+def make_deployment(
+    name: str = "echo", *, checkpoint: Path = Path("/nowhere"), **server: object
+) -> Deployment:
     engine = {
-        "checkpoint": "/nowhere",
+        "checkpoint": checkpoint,
         "precision": "fp32",
         "max_batch_size": 4,
         "max_num_tokens": 64,
