@@ -15,7 +15,7 @@ from tts.build.spec import Port, ServerSpec
 
 @dataclass(frozen=True)
 class Addresses:
-    """The host a server binds and its three ports."""
+    """The host a server binds and its three ports; 0 is a port that is not known."""
 
     host: str
     grpc_port: int
