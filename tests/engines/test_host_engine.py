@@ -15,8 +15,8 @@ def prompt(seed=0, length=40):
     return np.random.default_rng(seed).integers(5, 128, length)
 
 
-def sampled(seed=0, n=24, **fields):
-    return GenerateRequest(prompt(seed), n, top_p=1.0, seed=seed, **fields)
+def sampled(seed=0, n=24, length=40, **fields):
+    return GenerateRequest(prompt(seed, length), n, top_p=1.0, seed=seed, **fields)
 
 
 def test_the_same_tokens_alone_batched_and_warm(open_host):
@@ -159,6 +159,44 @@ def test_cancelling_ends_running_and_waiting_requests_and_frees_their_blocks(ope
     assert replies["waiting"].token_ids == []
     assert len(runner.run(sampled(n=5))[0].token_ids) == 5
     assert runner.at_rest()
+
+
+@pytest.mark.parametrize("steps", range(5))
+def test_a_request_cancelled_inside_its_prompt_leaves_no_wrong_prefix(open_host, steps):
+    # 60 tokens in steps of 24: some prompt is half computed whenever the cancellation comes
+    runner = open_host(max_num_tokens=24)
+    host = runner.host
+    requests = [sampled(seed, n=8, length=60) for seed in range(3)]
+    gate, ended = threading.Event(), threading.Semaphore(0)
+    host.call(gate.wait)
+    tickets = [host.submit(r, lambda response: ended.release()) for r in requests]
+    step, taken = host._pipeline.step, []
+
+    def cancel_after_some_steps():
+        if len(taken) == steps:
+            for ticket in tickets:
+                host._cancel(ticket)
+        taken.append(None)
+        step()
+
+    host._pipeline = Stepping(host._pipeline, cancel_after_some_steps)
+    gate.set()
+    for _ in tickets:
+        assert ended.acquire(timeout=10)
+    assert runner.at_rest()
+    fresh = open_host(max_num_tokens=24)
+    assert runner.run(*requests) == fresh.run(*requests)
+
+
+class Stepping:
+    """A pipeline with a step of the test's own."""
+
+    def __init__(self, pipeline, step):
+        self._pipeline = pipeline
+        self.step = step
+
+    def __getattr__(self, name):
+        return getattr(self._pipeline, name)
 
 
 def test_a_polled_cancellation_ends_the_request_with_what_it_has(generator):

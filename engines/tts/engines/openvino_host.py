@@ -79,7 +79,7 @@ class EngineHost:
         )
         self._waiting: dict[int, _Job] = {}
         self._active: dict[int, _Job] = {}
-        self._leaving: list[int] = []  # ended by us: their blocks are free after the next step
+        self._leaving: dict[int, Generation] = {}  # answered, but still holding their blocks
         self._tickets = count(1)
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._cancel_check_s = cancel_check_s
@@ -183,7 +183,9 @@ class EngineHost:
 
     def _step(self) -> None:
         self._pipeline.step()
-        self._release_leaving()
+        for ticket in [t for t, generation in self._leaving.items() if generation.has_left()]:
+            del self._leaving[ticket]
+            self._books.release(ticket)
         generating = context_tokens = 0
         for job in list(self._active.values()):
             generation = job.generation
@@ -203,8 +205,8 @@ class EngineHost:
         if response.final:
             self._recorder.count(requests=1, input_tokens=len(job.request.input_ids))
             self._active.pop(job.ticket, None) or self._waiting.pop(job.ticket)
-            if job.generation is not None and job.generation.stopped:
-                self._leaving.append(job.ticket)
+            if job.generation is not None and job.generation.ended_early:
+                self._leaving[job.ticket] = job.generation
             else:
                 self._books.release(job.ticket)
         _guarded(job.on_response, response)
@@ -230,16 +232,13 @@ class EngineHost:
     def _recover(self, error: Exception) -> None:
         """A failed step poisons the pipeline: fail what was in it and open a new one."""
         logger.error("a step failed, the engine will be opened anew: %s", error)
-        self._release_leaving()
+        for ticket in self._leaving:
+            self._books.release(ticket)
+        self._leaving.clear()
         for job in list(self._active.values()):
             job.generation = None  # gone with its pipeline
             self._fail(job, f"the engine failed: {error}")
         self._pipeline = None  # opened by the next request; its prefixes are lost
-
-    def _release_leaving(self) -> None:
-        for ticket in self._leaving:
-            self._books.release(ticket)
-        self._leaving.clear()
 
     def _record(self, generating: int, context_tokens: int) -> None:
         scheduled = self._pipeline.get_metrics().scheduled_requests

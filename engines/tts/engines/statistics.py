@@ -31,7 +31,8 @@ class Statistics:
     """Those of them that generated one token each."""
     context_tokens: int = 0
     """Tokens of the prompts completed in this iteration. Each prompt counts whole, and once: the
-    pipeline tells neither how it was split over iterations nor how much of it was reused."""
+    pipeline tells neither how it was split over iterations nor how much of it was reused. Prompts
+    of requests that were cancelled before are left out."""
     blocks_used: int = 0
     """KV blocks in use, without blocks kept only for reuse."""
     blocks_reserved: int = 0
