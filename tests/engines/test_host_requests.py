@@ -6,14 +6,8 @@ from hypothesis.extra import numpy as hnp
 
 from tts.build.errors import RequestError
 from tts.engines import wire
-from tts.engines.requests import (
-    GenerateRequest,
-    Limits,
-    Response,
-    is_stop,
-    parse_request,
-    response_tensors,
-)
+from tts.engines.requests import GenerateRequest, Limits, is_stop, parse_request
+from tts.engines.responses import Response, response_tensors
 
 GENERATOR = Limits(
     vocab_size=100, max_seq_len=64, max_num_tokens=32, block_size=32, blocks=8, max_active=4

@@ -15,9 +15,11 @@ TEMPLATES = Path(__file__).parent / "templates"
 ENGINES = {"generator": SimpleNamespace(), "verifier": SimpleNamespace(label_token_ids=(7, 9))}
 
 
-def make_deployment(name: str = "echo", **server: object) -> Deployment:
+def make_deployment(
+    name: str = "echo", *, checkpoint: Path = Path("/nowhere"), **server: object
+) -> Deployment:
     engine = {
-        "checkpoint": "/nowhere",
+        "checkpoint": checkpoint,
         "precision": "fp32",
         "max_batch_size": 4,
         "max_num_tokens": 64,
@@ -52,3 +54,15 @@ def echo(
     monkeypatch.setattr(paths, "templates_dir", lambda: templates)
     monkeypatch.setattr(repository, "require_current", lambda deployment: ENGINES)
     return make_deployment
+
+
+@pytest.fixture
+def make() -> Callable[..., Deployment]:
+    """Makes deployments, and nothing else."""
+    return make_deployment
+
+
+@pytest.fixture
+def engines() -> dict[str, SimpleNamespace]:
+    """What the build says about the engines, as far as the repository needs it."""
+    return ENGINES

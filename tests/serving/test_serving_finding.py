@@ -56,7 +56,12 @@ def test_target_tensorrt_needs_its_backend(tmp_path: Path, monkeypatch: pytest.M
         find_tritonserver("tensorrt")
     binary = install(tmp_path / "ngc", python="3.12", backends=("python", "tensorrtllm"))
     only_on_path(monkeypatch, binary.parent)
-    assert find_tritonserver("tensorrt").binary == binary
+    found = find_tritonserver("tensorrt")
+    assert found.binary == binary
+    surroundings = environment.prepare(found, tmp_path / "runtime")
+    assert surroundings.backends == tmp_path / "ngc" / "backends"
+    # its stub is for another Python, which would not start in a virtual environment of ours
+    assert surroundings.variables["PATH"] == str(binary.parent)
 
 
 def test_the_bundled_one_is_found_without_importing_its_package(

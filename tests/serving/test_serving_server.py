@@ -11,8 +11,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import grpc
 import psutil
 import pytest
+from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tts.build import paths
 from tts.build.errors import ServerError
@@ -62,6 +64,15 @@ def test_a_started_server_answers_is_found_and_leaves_nothing_behind(echo: Echo)
             if connection.status == psutil.CONN_LISTEN
         }
         assert {ip.removeprefix("::ffff:") for ip in listening} == {"127.0.0.1"}
+        with probe.connect(running.addresses.grpc) as channel:
+            stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+            for call, request in (
+                (stub.RepositoryModelUnload, service_pb2.RepositoryModelUnloadRequest()),
+                (stub.SystemSharedMemoryStatus, service_pb2.SystemSharedMemoryStatusRequest()),
+                (stub.LogSettings, service_pb2.LogSettingsRequest()),
+            ):
+                with pytest.raises(grpc.RpcError, match="restricted"):
+                    call(request)
     running.stop()  # a second time
     assert ours(running.state.shm_prefix) == []
     assert find_server(deployment) is None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from .pipeline import FINISHED, RUNNING, label_logits, single_stops
-from .requests import FinishReason, GenerateRequest, Response
+from .requests import GenerateRequest
+from .responses import FinishReason, Response
 
 
 class StopWords:
@@ -37,17 +38,19 @@ class Generation:
         "_sent",
         "_single_stops",
         "_stop_words",
+        "_stopped",
         "_tokens",
         "_watched",
+        "ended_early",
         "started",
-        "stopped",
     )
 
     def __init__(self, request: GenerateRequest, handle: Any, labels: tuple[int, ...]) -> None:
         self.started = False
         """Whether its prompt has been computed, so that it generates."""
-        self.stopped = False
-        """Whether the host ended it, so that its blocks are free only after the next step."""
+        self.ended_early = False
+        """Whether we ended it, so that it holds its blocks until `has_left`."""
+        self._stopped = False
         self._request = request
         self._handle = handle
         self._labels = labels
@@ -74,8 +77,16 @@ class Generation:
     def cancel(self) -> Response:
         """End the request now, with the tokens it has so far."""
         self._read()
-        self._stop()
+        self._end()
         return self._response("cancelled")
+
+    def has_left(self) -> bool:
+        """Whether a request that ended early has freed its blocks. Ask once after every step."""
+        if self._stopped or self._handle.get_status().value != RUNNING:
+            return True
+        if self._handle.can_read():
+            self._end()
+        return False
 
     def _watch(self) -> Response | None:
         seen = len(self._tokens)
@@ -85,7 +96,7 @@ class Generation:
             end = self._stop_words.end(self._tokens, seen)
             if end is not None:
                 if self._handle.get_status().value == RUNNING:
-                    self._stop()
+                    self._end()
                 del self._tokens[end:]  # never hand out what came after the stop word
                 del self._log_probs[end:]
                 return self._response("stop")
@@ -106,9 +117,14 @@ class Generation:
             return self._response("end_id")
         return self._response("stop" if last in self._single_stops else "length")
 
-    def _stop(self) -> None:
-        self._handle.stop()
-        self.stopped = True
+    def _end(self) -> None:
+        # NOTE: a prompt that is stopped half computed stays in the prefix cache as if it were
+        # whole (openvino-genai 2026.4), and the next request with the same prefix gets a wrong
+        # answer. So a prompt is always computed to its end, which its first token shows.
+        self.ended_early = True
+        if self._tokens or self._handle.can_read():
+            self._handle.stop()
+            self._stopped = True
 
     def _read(self) -> None:
         handle = self._handle

@@ -15,20 +15,21 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from tts.build.errors import EngineError
+from tts.build.manifest import EngineConfig
 
 from .admission import Admission
-from .engine_config import EngineConfig
 from .generation import Generation
 from .pipeline import add_request, open_pipeline
-from .requests import GenerateRequest, Limits, Response
-from .statistics import IterationLog, Statistics
+from .requests import GenerateRequest, Limits
+from .responses import Response
+from .statistics import Recorder, Statistics
 
 logger = logging.getLogger(__name__)
 
@@ -56,13 +57,13 @@ class EngineHost:
         threads: int = 1,
         cancel_check_s: float = 0.1,
         statistics_s: float = 0.1,
-        on_statistics: Callable[[Statistics], None] | None = None,
+        on_statistics: Callable[[Statistics], None] = lambda statistics: None,
         iteration_log: Path | None = None,
     ) -> None:
         """Open the engine and start its thread.
 
-        `on_statistics` is called from the engine thread, at most every `statistics_s` seconds and
-        whenever the engine falls idle. Raises EngineError if the engine cannot be opened.
+        `on_statistics` is called from the engine thread, at most every `statistics_s` seconds.
+        Raises EngineError if the engine cannot be opened.
         """
         self.limits = limits
         self._labels = config.label_token_ids or ()
@@ -78,17 +79,13 @@ class EngineHost:
         )
         self._waiting: dict[int, _Job] = {}
         self._active: dict[int, _Job] = {}
-        self._leaving: list[int] = []  # ended by us: their blocks are free after the next step
+        self._leaving: dict[int, Generation] = {}  # answered, but still holding their blocks
         self._tickets = count(1)
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._cancel_check_s = cancel_check_s
         self._next_cancel_check = 0.0
-        self._statistics = Statistics()
-        self._statistics_s = statistics_s
-        self._next_statistics = 0.0
-        self._on_statistics = on_statistics
-        self._log = IterationLog(iteration_log)
-        self._requests_total = self._input_total = self._output_total = 0
+        publish = partial(_guarded, on_statistics)
+        self._recorder = Recorder(iteration_log, statistics_s, publish)
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
@@ -121,7 +118,7 @@ class EngineHost:
 
     def statistics(self) -> Statistics:
         """The last iteration."""
-        return self._statistics
+        return self._recorder.current
 
     def close(self) -> None:
         """Fail what is left, then end the engine thread and wait for it."""
@@ -142,7 +139,7 @@ class EngineHost:
                     self._recover(error)
         for job in [*self._active.values(), *self._waiting.values()]:
             self._fail(job, "the engine is shutting down")
-        self._log.close()
+        self._recorder.close()
         self._pipeline = None
 
     @property
@@ -151,12 +148,15 @@ class EngineHost:
 
     def _drain(self) -> bool:
         """Do what the inbox says, waiting for it while there is nothing else; False to end."""
+        idle = not (self._busy or self._waiting)
         try:
-            command = self._inbox.get(block=not self._busy)
+            command = self._inbox.get(idle, self._recorder.rest_due_s() if idle else None)
             while command is not None:
                 _guarded(command)
                 command = self._inbox.get(block=False)
         except queue.Empty:
+            if idle:
+                self._rest()
             return True
         return False
 
@@ -164,7 +164,7 @@ class EngineHost:
         try:
             self._books.enqueue(job.ticket, job.request.tokens)
         except ValueError as error:  # larger than the pool
-            _guarded(partial(job.on_response, Response([], error=str(error))))
+            _guarded(job.on_response, Response([], error=str(error)))
         else:
             self._waiting[job.ticket] = job
 
@@ -183,7 +183,9 @@ class EngineHost:
 
     def _step(self) -> None:
         self._pipeline.step()
-        self._release_leaving()
+        for ticket in [t for t, generation in self._leaving.items() if generation.has_left()]:
+            del self._leaving[ticket]
+            self._books.release(ticket)
         generating = context_tokens = 0
         for job in list(self._active.values()):
             generation = job.generation
@@ -199,16 +201,15 @@ class EngineHost:
         self._record(generating, context_tokens)
 
     def _respond(self, job: _Job, response: Response) -> None:
-        self._output_total += len(response.token_ids)
+        self._recorder.count(output_tokens=len(response.token_ids))
         if response.final:
-            self._requests_total += 1
-            self._input_total += len(job.request.input_ids)
+            self._recorder.count(requests=1, input_tokens=len(job.request.input_ids))
             self._active.pop(job.ticket, None) or self._waiting.pop(job.ticket)
-            if job.generation is not None and job.generation.stopped:
-                self._leaving.append(job.ticket)
+            if job.generation is not None and job.generation.ended_early:
+                self._leaving[job.ticket] = job.generation
             else:
                 self._books.release(job.ticket)
-        _guarded(partial(job.on_response, response))
+        _guarded(job.on_response, response)
 
     def _fail(self, job: _Job, reason: str) -> None:
         self._respond(job, Response([], error=reason))
@@ -230,30 +231,19 @@ class EngineHost:
 
     def _recover(self, error: Exception) -> None:
         """A failed step poisons the pipeline: fail what was in it and open a new one."""
-        logger.error("a step failed, opening the engine again: %s", error)
-        self._release_leaving()
-        for job in list(self._active.values()):
-            job.generation = None  # gone with its pipeline
-            self._fail(job, f"the engine failed: {error}")
-        self._pipeline = None
-        try:
-            self._pipeline = self._open()
-            self._record(0, 0)
-        except Exception:  # _admit tries again
-            logger.exception("the engine cannot be opened again")
-
-    def _release_leaving(self) -> None:
+        logger.error("a step failed, the engine will be opened anew: %s", error)
         for ticket in self._leaving:
             self._books.release(ticket)
         self._leaving.clear()
+        for job in list(self._active.values()):
+            job.generation = None  # gone with its pipeline
+            self._fail(job, f"the engine failed: {error}")
+        self._pipeline = None  # opened by the next request; its prefixes are lost
 
     def _record(self, generating: int, context_tokens: int) -> None:
-        metrics = self._pipeline.get_metrics()
-        scheduled = metrics.scheduled_requests
+        scheduled = self._pipeline.get_metrics().scheduled_requests
         generating = min(generating, scheduled)
-        self._statistics = Statistics(
-            iteration=self._statistics.iteration + 1,
-            timestamp=time.time(),
+        self._recorder.record(
             active=len(self._active) + len(self._waiting),
             queued=len(self._waiting),
             scheduled=scheduled,
@@ -262,44 +252,25 @@ class EngineHost:
             context_tokens=context_tokens,
             blocks_used=self._blocks_used(),
             blocks_reserved=self._books.reserved,
-            requests_total=self._requests_total,
-            input_tokens_total=self._input_total,
-            output_tokens_total=self._output_total,
         )
-        if self._log:
-            self._log.write(self._statistics)
-        if not self._busy:
-            self._rest()
-        self._publish()
 
     def _rest(self) -> None:
-        """Fallen idle: show that nothing runs, with the pipeline's own count of used blocks."""
-        self._log.flush()
-        self._pipeline.step()  # an empty step: metrics are taken in the middle of a step
-        self._statistics = replace(
-            self._statistics,
-            scheduled=0,
-            context_requests=0,
-            generation_requests=0,
-            context_tokens=0,
-            blocks_used=self._blocks_used(),
-        )
+        if self._pipeline is None:
+            self._recorder.rest(0)
+            return
+        try:
+            self._pipeline.step()  # an empty step, for metrics are taken in the middle of a step
+            self._recorder.rest(self._blocks_used())
+        except Exception as error:
+            self._recover(error)
 
     def _blocks_used(self) -> int:
         return round(float(self._pipeline.get_metrics().cache_usage) / 100 * self.limits.blocks)
 
-    def _publish(self) -> None:
-        now = time.monotonic()
-        if self._busy and now < self._next_statistics:
-            return
-        self._next_statistics = now + self._statistics_s
-        if self._on_statistics is not None:
-            _guarded(partial(self._on_statistics, self._statistics))
 
-
-def _guarded(function: Callable[[], None]) -> None:
+def _guarded(function: Callable[..., None], *arguments: object) -> None:
     """Run foreign code in the engine thread; its errors are logged and go no further."""
     try:
-        function()
+        function(*arguments)
     except Exception:
         logger.exception("a callback of the engine host failed")

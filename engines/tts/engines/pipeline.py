@@ -9,9 +9,9 @@ from typing import Any
 import openvino as ov
 import openvino_genai as ov_genai
 
+from tts.build.manifest import EngineConfig
 from tts.build.openvino_runtime import plugin_properties
 
-from .engine_config import EngineConfig
 from .requests import GenerateRequest, Limits
 
 RUNNING = ov_genai.GenerationStatus.RUNNING.value

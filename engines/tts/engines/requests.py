@@ -1,4 +1,4 @@
-"""From tensors to a validated request, and from a response to tensors. Pure.
+"""From tensors to a validated request. Pure.
 
 The pipeline below accepts nonsense in silence (ids outside the vocabulary, NaN, prompts that are
 too long) and pays for it with other requests' lives, so every request passes here first. A declared
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,6 @@ from tts.build.errors import RequestError
 from . import wire
 
 Tensors = Mapping[str, npt.NDArray[Any]]
-FinishReason = Literal["length", "stop", "end_id", "cancelled"]
 
 MAX_TOP_K = 1024
 REQUIRED = ("input_ids", "input_lengths", "request_output_len")
@@ -100,27 +99,6 @@ class GenerateRequest:
         return not sampling or self.top_k == 1 or self.temperature == 0
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
-    """What an engine says about one request: tokens, or the reason why there are none."""
-
-    token_ids: list[int]
-    """New tokens since the previous response: all of them unless the request streams."""
-    log_probs: list[float] | None = None
-    """Natural log-probabilities of all tokens so far, of the raw distribution."""
-    label_logits: tuple[float, ...] | None = None
-    """Normalised logits of the verifier's label rows."""
-    finish_reason: FinishReason | None = None
-    """None while more responses follow."""
-    error: str | None = None
-    """Why the request failed; never empty."""
-
-    @property
-    def final(self) -> bool:
-        """Whether this is the request's last response."""
-        return self.finish_reason is not None or self.error is not None
-
-
 def is_stop(tensors: Tensors) -> bool:
     """Whether this request asks to stop the running request of the same id."""
     return bool(_scalar(tensors, "stop", False))
@@ -155,25 +133,6 @@ def parse_request(tensors: Tensors, limits: Limits) -> GenerateRequest:
     )
     _fits_engine(request, limits)
     return request
-
-
-def response_tensors(request: GenerateRequest, response: Response) -> dict[str, npt.NDArray[Any]]:
-    """The output tensors of a response without error, each with its leading batch dimension."""
-    ids = response.token_ids
-    if not (request.exclude_input or request.streaming):  # streaming never returns the prompt
-        ids = [*request.input_ids.tolist(), *ids]
-    tensors: dict[str, npt.NDArray[Any]] = {
-        "output_ids": np.array(ids, dtype=np.int32).reshape(1, 1, -1),
-        "sequence_length": np.array([[len(ids)]], dtype=np.int32),
-    }
-    if request.return_log_probs:
-        log_probs = np.array(response.log_probs, dtype=np.float32)
-        tensors["output_log_probs"] = log_probs.reshape(1, 1, -1)
-        tensors["cum_log_probs"] = log_probs.sum(dtype=np.float32).reshape(1, 1)
-    if response.label_logits is not None:
-        logits = np.array(response.label_logits, dtype=np.float32)
-        tensors["generation_logits"] = logits.reshape(1, 1, 1, -1)
-    return tensors
 
 
 def _scalar(tensors: Tensors, name: str, default: Any) -> Any:

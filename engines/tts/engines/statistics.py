@@ -1,11 +1,13 @@
-"""What an engine did in one iteration, and the log of all iterations."""
+"""What an engine did in one iteration, the log of all iterations, and their publication."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 _FLUSH_EVERY = 256  # records
 
@@ -29,7 +31,8 @@ class Statistics:
     """Those of them that generated one token each."""
     context_tokens: int = 0
     """Tokens of the prompts completed in this iteration. Each prompt counts whole, and once: the
-    pipeline tells neither how it was split over iterations nor how much of it was reused."""
+    pipeline tells neither how it was split over iterations nor how much of it was reused. Prompts
+    of requests that were cancelled before are left out."""
     blocks_used: int = 0
     """KV blocks in use, without blocks kept only for reuse."""
     blocks_reserved: int = 0
@@ -72,3 +75,67 @@ class IterationLog:
         if self._stream is not None:
             self._stream.close()
             self._stream = None
+
+
+class Recorder:
+    """Keeps the statistics of an engine: adds up totals, logs iterations, publishes now and then.
+
+    `publish` is called at most every `period_s` seconds, because it may cost more than a step.
+    """
+
+    def __init__(
+        self, file: Path | None, period_s: float, publish: Callable[[Statistics], None]
+    ) -> None:
+        self.current = Statistics()
+        self._totals = {"requests_total": 0, "input_tokens_total": 0, "output_tokens_total": 0}
+        self._log = IterationLog(file)
+        self._period_s = period_s
+        self._publish = publish
+        self._next = 0.0
+        self._at_rest = True
+
+    def count(self, *, requests: int = 0, input_tokens: int = 0, output_tokens: int = 0) -> None:
+        """Add to the totals."""
+        self._totals["requests_total"] += requests
+        self._totals["input_tokens_total"] += input_tokens
+        self._totals["output_tokens_total"] += output_tokens
+
+    def record(self, **fields: Any) -> None:
+        """Note one iteration; `fields` are those of Statistics that are not kept here."""
+        iteration = self.current.iteration + 1
+        self.current = Statistics(iteration, time.time(), **fields, **self._totals)
+        self._at_rest = False
+        if self._log:
+            self._log.write(self.current)
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + self._period_s
+            self._publish(self.current)
+
+    def rest_due_s(self) -> float | None:
+        """Seconds until `rest` is to be called if the engine stays idle; None once it was."""
+        return None if self._at_rest else max(0.0, self._next - time.monotonic())
+
+    def rest(self, blocks_used: int) -> None:
+        """The engine has fallen idle: publish that nothing runs, and flush the log."""
+        self._at_rest = True
+        self._next = time.monotonic() + self._period_s
+        idle = dict.fromkeys(_OF_AN_ITERATION, 0)
+        self.current = replace(self.current, **idle, blocks_used=blocks_used, **self._totals)
+        self._log.flush()
+        self._publish(self.current)
+
+    def close(self) -> None:
+        """Close the log."""
+        self._log.close()
+
+
+_OF_AN_ITERATION = (
+    "active",
+    "queued",
+    "scheduled",
+    "context_requests",
+    "generation_requests",
+    "context_tokens",
+    "blocks_reserved",
+)

@@ -18,19 +18,12 @@ from typing import Any
 import triton_python_backend_utils as pb_utils
 
 from tts.build.errors import RequestError
+from tts.build.manifest import read_engine_config
 
-from .engine_config import read_engine_config
 from .metrics import FAMILIES, Gauge, gauges
 from .openvino_host import EngineHost
-from .requests import (
-    GenerateRequest,
-    Limits,
-    Response,
-    Tensors,
-    is_stop,
-    parse_request,
-    response_tensors,
-)
+from .requests import GenerateRequest, Limits, Tensors, is_stop, parse_request
+from .responses import Response, response_tensors
 from .statistics import Statistics
 
 FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL

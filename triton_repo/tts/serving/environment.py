@@ -35,11 +35,12 @@ def prepare(server: TritonServer, folder: Path) -> Surroundings:
     if server.stub is not None:
         backends = folder / "backends"
         _link_backend(server, backends / "python")
-    interpreter = _link_interpreter(folder / "python")
     variables = dict(os.environ)
-    variables.pop("PYTHONHOME", None)
-    variables["PATH"] = _prepend([interpreter], variables.get("PATH"))
-    variables["LD_LIBRARY_PATH"] = _prepend(server.libraries, variables.get("LD_LIBRARY_PATH"))
+    if server.shares_python:  # another version would not find its standard library
+        variables.pop("PYTHONHOME", None)
+        variables["PATH"] = _prepend([_link_interpreter(folder / "python")], variables.get("PATH"))
+    if server.libraries:
+        variables["LD_LIBRARY_PATH"] = _prepend(server.libraries, variables.get("LD_LIBRARY_PATH"))
     return Surroundings(backends, variables)
 
 

@@ -8,14 +8,17 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 from tts.build import paths
 from tts.build.errors import ServerError
 
 from .probe import probe
-from .state import LOG, Identity, ServerState, identify
+from .state import LOG, Identity, ServerState, identify, process_fields
 from .tritonserver import STUB
 
 
@@ -67,18 +70,16 @@ def observe(state: ServerState) -> Health:
     stubs: dict[Identity, str] = {}
     if process:
         for child in process.children():
-            words = child.cmdline()
-            # "<stub> <repository>/<model>/<version>/model.py ..."
-            if words and Path(words[0]).name == STUB:
-                stubs[identify(child.pid)] = Path(words[1]).parents[1].name
+            with suppress(psutil.NoSuchProcess, ProcessLookupError):
+                words = child.cmdline()
+                # "<stub> <repository>/<model>/<version>/model.py ..."
+                if words and Path(words[0]).name == STUB:
+                    stubs[identify(child.pid)] = Path(words[1]).parents[1].name
     return Health(state, stubs)
 
 
 def _how(pid: int) -> str:
     """`, killed by SIGKILL`, if the process is still a zombie that tells its exit status."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        number = int(fields[-1]) & 0x7F
-        return f", killed by {signal.Signals(number).name}" if number else ""
-    except (OSError, ValueError):
-        return ""
+    fields = process_fields(pid)
+    number = int(fields[-1]) & 0x7F if fields else 0
+    return f", killed by {signal.Signals(number).name}" if number else ""

@@ -48,8 +48,9 @@ class Launched:
         hint = f"Its log: {self.log}"
         if status == 0:
             raise ServerError("The Triton server was stopped by another process.", hint=hint)
-        if status > 128:
-            killer = signal.Signals(status - 128).name
+        number = -status if status < 0 else status - 128  # negative: the guard itself was killed
+        if number in set(signal.Signals):
+            killer = signal.Signals(number).name
             raise ServerError(f"The Triton server was killed by {killer}.", hint=hint)
         reason = triton_log.failure(self.log) or f"exit status {status}, no message"
         kind = PortTaken if triton_log.port_was_taken(self.log) else ServerError
@@ -136,7 +137,7 @@ def _server_of(process: subprocess.Popen[bytes], log: Path) -> Identity:
         try:
             for child in psutil.Process(process.pid).children():
                 return identify(child.pid)
-        except psutil.NoSuchProcess:
+        except (psutil.NoSuchProcess, ProcessLookupError):
             pass
         time.sleep(0.01)
     reason = triton_log.failure(log) or "no message"

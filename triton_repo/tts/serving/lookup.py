@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -63,7 +64,8 @@ def stop_server(deployment: Deployment) -> bool:
         return False
     try:
         if state.guard and (process := state.guard.process()):
-            process.terminate()
+            with suppress(psutil.NoSuchProcess):
+                process.terminate()
         deadline = time.monotonic() + guard.GRACE_S + guard.REAP_S + 1.0
         # not psutil's wait: a guard that its parent has not reaped yet would never be gone
         while state.guard and state.guard.process() and time.monotonic() < deadline:

@@ -12,12 +12,10 @@ import psutil
 from tts.build.errors import ServerError
 from tts.build.spec import Port, ServerSpec
 
-_ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-
 
 @dataclass(frozen=True)
 class Addresses:
-    """The host a server binds and its three ports."""
+    """The host a server binds and its three ports; 0 is a port that is not known."""
 
     host: str
     grpc_port: int
@@ -45,8 +43,7 @@ class Addresses:
 
 def address(host: str, port: int) -> str:
     """`host:port` for a client on this machine, which cannot connect to "all interfaces"."""
-    host = _ANY.get(host, host)
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return f"{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
 
 
 def choose_addresses(spec: ServerSpec) -> Addresses:
@@ -70,18 +67,15 @@ def choose_addresses(spec: ServerSpec) -> Addresses:
 
 
 def _bind(host: str, field: str, port: Port) -> socket.socket:
-    try:
-        family, kind, protocol, _, _ = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
-    except OSError as error:
-        raise _no_address(host, error) from error
-    bound = socket.socket(family, kind, protocol)
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)  # Triton's servers know no IPv6
     try:
         if port != "auto":  # a port whose last connections are fading is free, as Triton sees it
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, 0 if port == "auto" else port))
     except OSError as error:
         bound.close()
-        if error.errno == errno.EADDRNOTAVAIL or port == "auto":
+        no_address = isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
+        if no_address or port == "auto":
             raise _no_address(host, error) from error
         raise _cannot_open(field, port, error) from error
     return bound
@@ -89,7 +83,7 @@ def _bind(host: str, field: str, port: Port) -> socket.socket:
 
 def _no_address(host: str, error: OSError) -> ServerError:
     return ServerError(
-        f"server.host is {host!r}, which is not an address of this machine ({error.strerror}).",
+        f"server.host is {host!r}, which is not an IPv4 address of this machine: {error.strerror}.",
         hint="Use 127.0.0.1, which only this machine can reach.",
     )
 

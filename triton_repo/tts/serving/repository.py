@@ -122,11 +122,11 @@ def parse_config(file: Path) -> Any:
 
 def _model_folders(deployment: Deployment) -> list[Path]:
     """The folder of each model: those of every target, and those of this one."""
-    roots = (paths.templates_dir() / "common", paths.templates_dir() / deployment.target)
-    folders = sorted(file.parent for root in roots for file in root.glob(f"*/{TEMPLATE}"))
-    if not folders:
-        raise ServerError(f"There are no model templates for {deployment.target} in {roots[1]}.")
-    return folders
+    root = paths.templates_dir()
+    common, own = ((root / part).glob(f"*/{TEMPLATE}") for part in ("common", deployment.target))
+    if not (engines := sorted(file.parent for file in own)):
+        raise ServerError(f"There are no model templates for {deployment.target} in {root}.")
+    return [*engines, *sorted(file.parent for file in common)]
 
 
 def _render(template: Path, file: Path, values: dict[str, Any]) -> None:

@@ -29,7 +29,7 @@ READY_TIMEOUT_S = 600.0
 """Default deadline of a start; loading a large engine takes minutes."""
 _ATTEMPTS = 3
 _POLL_S = 0.05
-_LOOPBACK = ("127.", "::1", "localhost")
+_LOOPBACK = ("127.", "localhost")
 
 
 class RunningServer:

@@ -1,7 +1,7 @@
 """What is known of a running server, and the file that tells other processes.
 
 `server.json` lies in the deployment's server folder while a server of ours runs. A pid alone proves
-nothing (it is reused), so the process's creation time is kept with it.
+nothing (it is reused), so the start of the process is kept with it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from .ports import Addresses
 
 STATE = "server.json"
 LOG = "triton.log"
+_STARTED = 19  # index of field 22 of /proc/PID/stat, see proc_pid_stat(5)
 
 
 @dataclass(frozen=True)
@@ -27,17 +28,17 @@ class Identity:
     """One process, told apart from a later one with the same pid."""
 
     pid: int
-    created: float
-    """Creation time as psutil gives it, in seconds since the epoch."""
+    started_ticks: int
+    """When it started, in the kernel's ticks since boot: unlike a time, no clock can change it."""
 
     def process(self) -> psutil.Process | None:
         """The process, or None if it is gone (a zombie is gone)."""
-        try:
-            process = psutil.Process(self.pid)
-            alive = process.create_time() == self.created
-            return process if alive and process.status() != psutil.STATUS_ZOMBIE else None
-        except psutil.NoSuchProcess:
+        fields = process_fields(self.pid)
+        if not fields or fields[0] in "ZX" or int(fields[_STARTED]) != self.started_ticks:
             return None
+        with suppress(psutil.NoSuchProcess):
+            return psutil.Process(self.pid)
+        return None
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,20 @@ class ServerState:
 
 
 def identify(pid: int) -> Identity:
-    """The identity of a running process; raises psutil.NoSuchProcess."""
-    return Identity(pid, psutil.Process(pid).create_time())
+    """The identity of a running process; raises ProcessLookupError."""
+    fields = process_fields(pid)
+    if not fields:
+        raise ProcessLookupError(f"process {pid} is gone")
+    return Identity(pid, int(fields[_STARTED]))
+
+
+def process_fields(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat from the state letter on; empty if there is no such process."""
+    try:
+        # the name before them may hold spaces and brackets
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except (OSError, UnicodeDecodeError):
+        return []
 
 
 def now() -> str:

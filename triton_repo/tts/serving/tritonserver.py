@@ -36,6 +36,8 @@ class TritonServer:
     """The Python stub to add to a bundled server's backends; None if `backends` is complete."""
     libraries: tuple[Path, ...]
     """Folders that its LD_LIBRARY_PATH must start with."""
+    shares_python: bool
+    """Whether its Python stub is for this interpreter's version, so that models can import ours."""
     source: str
     """Its version and where it comes from, for people."""
 
@@ -59,7 +61,7 @@ def find_tritonserver(target: Target = "openvino") -> TritonServer:
             hint="Run inside NVIDIA's container tritonserver:<version>-trtllm-python-py3.",
         )
     # our models import packages of this interpreter, so the stub must be of the same version
-    if installed and _stub_fits(installed.backends / "python" / STUB):
+    if installed and installed.shares_python:
         return installed
     return _bundled()
 
@@ -73,11 +75,13 @@ def _installed() -> TritonServer | None:
         if backends.is_dir():
             file = root / "TRITON_VERSION"
             version = file.read_text().strip() if file.is_file() else "of unknown version"
-            return TritonServer(Path(binary), backends, None, (), f"{version} on PATH")
+            shares_python = _is_for_this_python(backends / "python" / STUB)
+            source = f"{version} on PATH"
+            return TritonServer(Path(binary), backends, None, (), shares_python, source)
     return None
 
 
-def _stub_fits(stub: Path) -> bool:
+def _is_for_this_python(stub: Path) -> bool:
     return stub.is_file() and f"libpython{PYTHON}.so".encode() in stub.read_bytes()
 
 
@@ -119,7 +123,8 @@ def _bundled() -> TritonServer:
         )
     libraries = (package.parent / "nvidia_pytriton.libs", *_python_library())
     version = PACKAGE_VERSIONS.get(release, "of unknown version")
-    return TritonServer(binary, backends, stub, libraries, f"{version} in {PACKAGE} {release}")
+    source = f"{version} in {PACKAGE} {release}"
+    return TritonServer(binary, backends, stub, libraries, True, source)
 
 
 def _python_library() -> tuple[Path, ...]:

@@ -1,0 +1,180 @@
+"""A tiny random pair, exported once: it runs every path of the engine host in milliseconds."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tokenizers
+from safetensors.numpy import save_file
+
+from tts.build import paths
+from tts.build.builder import build_engines
+from tts.build.checkpoint import expected_tensors
+from tts.build.manifest import EngineConfig, read_engine_config
+from tts.build.model_config import read_model_config
+from tts.build.spec import Deployment
+from tts.engines.openvino_host import EngineHost
+from tts.engines.requests import GenerateRequest, Limits
+from tts.engines.responses import Response
+
+VOCABULARY = 128
+LABELS = (3, 4)
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "intermediate_size": 96,
+    "vocab_size": VOCABULARY,
+    "max_position_embeddings": 512,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 10000.0,
+    "hidden_act": "silu",
+    "tie_word_embeddings": False,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+
+
+def write_checkpoint(folder: Path, seed: int) -> None:
+    """A Llama checkpoint of random weights, large enough to make varied text."""
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    random = np.random.default_rng(seed)
+    shapes = expected_tensors(read_model_config(folder))
+    weights = {
+        name: (random.standard_normal(shape) * 0.15 + (len(shape) == 1)).astype(np.float32)
+        for name, shape in shapes.items()
+    }
+    save_file(weights, folder / "model.safetensors")
+    words = ["<unk>", "<bos>", "<eos>", "+", "-"] + [f"w{n}" for n in range(5, VOCABULARY)]
+    model = tokenizers.models.WordLevel({w: n for n, w in enumerate(words)}, unk_token="<unk>")
+    tokenizers.Tokenizer(model).save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text("{}")
+
+
+@pytest.fixture(scope="session")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """A deployment of the tiny pair with its engines built; TTS_HOME points at them."""
+    root = tmp_path_factory.mktemp("pair")
+    engine = {"precision": "fp32", "max_num_tokens": 128, "kv_cache": {"tokens": 2048}}
+    for seed, role in enumerate(("generator", "verifier")):
+        write_checkpoint(root / role, seed)
+    deployment = Deployment.model_validate(
+        {
+            "name": "tiny",
+            "target": "openvino",
+            "generator": {
+                **engine,
+                "checkpoint": root / "generator",
+                "max_batch_size": 8,
+                "max_seq_len": 256,
+                "in_flight_requests": 8,
+            },
+            "verifier": {
+                **engine,
+                "checkpoint": root / "verifier",
+                "max_batch_size": 8,
+                "max_seq_len": 256,
+                "in_flight_tokens": 1024,
+            },
+        }
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TTS_HOME", str(root / "home"))
+        build_engines(deployment, verify=False, say=lambda line: None)
+        yield deployment
+
+
+class Runner:
+    """An EngineHost with a blocking way to run requests."""
+
+    def __init__(self, host: EngineHost) -> None:
+        self.host = host
+
+    def run(self, *requests: GenerateRequest) -> list[Response]:
+        """Submit all at once; the final responses, in order."""
+        return [replies[-1] for replies in self.replies(*requests)]
+
+    def replies(self, *requests: GenerateRequest) -> list[list[Response]]:
+        """Submit all at once; every response of each."""
+        done = threading.Semaphore(0)
+        collected: list[list[Response]] = [[] for _ in requests]
+
+        def collect(index: int) -> Callable[[Response], None]:
+            def on_response(response: Response) -> None:
+                collected[index].append(response)
+                if response.final:
+                    done.release()
+
+            return on_response
+
+        for index, request in enumerate(requests):
+            self.host.submit(request, collect(index))
+        for _ in requests:
+            assert done.acquire(timeout=30), "no final response"
+        return collected
+
+    def at_rest(self) -> bool:
+        """Whether the engine comes to show, within a second, that it holds nothing."""
+        deadline = time.monotonic() + 1
+        while time.monotonic() < deadline:
+            now = self.host.statistics()
+            if now.active == now.scheduled == now.blocks_used == now.blocks_reserved == 0:
+                return True
+            time.sleep(0.01)
+        return False
+
+
+Open = Callable[..., Runner]
+
+
+@pytest.fixture(scope="session")
+def open_host(pair: Deployment) -> Iterator[Open]:
+    """Open an engine of the pair: open_host("generator", blocks=..., ...)."""
+    hosts: list[EngineHost] = []
+
+    def make(role: str = "generator", *, iteration_log: Path | None = None, **limits) -> Runner:
+        folder = paths.engine_dir(pair.name, role)
+        config: EngineConfig = read_engine_config(folder)
+        spec = getattr(pair, role)
+        base = {
+            "vocab_size": config.vocab_size,
+            "max_seq_len": spec.max_seq_len,
+            "max_num_tokens": spec.max_num_tokens,
+            "block_size": 32,
+            "blocks": spec.kv_cache.blocks,
+            "max_active": spec.max_batch_size,
+            "labels": len(config.label_token_ids or ()),
+        }
+        host = EngineHost(
+            folder,
+            config,
+            Limits(**{**base, **limits}),
+            iteration_log=iteration_log,
+            cancel_check_s=0.0,
+            statistics_s=0.02,
+        )
+        hosts.append(host)
+        return Runner(host)
+
+    yield make
+    for host in hosts:
+        host.close()
+
+
+@pytest.fixture(scope="module")
+def generator(open_host: Open) -> Runner:
+    return open_host("generator")
+
+
+@pytest.fixture(scope="module")
+def verifier(open_host: Open) -> Runner:
+    return open_host("verifier")

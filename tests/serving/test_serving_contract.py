@@ -1,0 +1,76 @@
+"""The served models speak the wire contract: TensorRT-LLM's tensors, names and types."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tritonclient.grpc import model_config_pb2
+
+from tts.build import paths
+from tts.build.spec import Deployment
+from tts.serving import repository
+from tts.serving.repository import iteration_logs, parse_config, render_repository
+
+CONTRACT = Path(__file__).parents[2].parent / "shared" / "contract" / "triton-tensorrt_llm.json"
+PLACEHOLDERS = {"${logits_datatype}": "TYPE_FP32"}
+
+
+@pytest.fixture
+def configs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[..., Deployment], engines: Any
+) -> dict[str, Any]:
+    """The real repository's configurations, by model; the engines are not looked at."""
+    monkeypatch.setenv("TTS_HOME", str(tmp_path))
+    monkeypatch.setattr(repository, "require_current", lambda deployment: engines)
+    folder = render_repository(make(), iteration_log=True)
+    return {file.parent.name: parse_config(file) for file in folder.glob("*/config.pbtxt")}
+
+
+def tensors(side: Any) -> dict[str, tuple[str, list[int]]]:
+    return {t.name: (model_config_pb2.DataType.Name(t.data_type), list(t.dims)) for t in side}
+
+
+def test_the_models_of_the_repository(configs: dict[str, Any]):
+    assert set(configs) == {"generator", "prm_engine", "prm_score", "prm"}
+    assert all(config.name == name for name, config in configs.items())
+    assert configs["generator"].model_transaction_policy.decoupled
+    assert not configs["prm_engine"].model_transaction_policy.decoupled
+    assert configs["prm"].platform == "ensemble"
+    assert tensors(configs["prm"].output) == {
+        "score": ("TYPE_FP32", [1]),
+        "label_logits": ("TYPE_FP32", [2]),
+    }
+    assert configs["prm_score"].parameters["label_ids"].string_value == "0,1"
+
+
+@pytest.mark.parametrize("model", ["generator", "prm_engine"])
+def test_an_engine_has_the_tensors_of_the_contract(configs: dict[str, Any], model: str):
+    if not CONTRACT.is_file():
+        pytest.skip(f"the contract is not at {CONTRACT}")
+    contract = json.loads(CONTRACT.read_text())
+    for side in ("input", "output"):
+        allowed = {
+            t["name"]: (PLACEHOLDERS.get(t["data_type"], t["data_type"]), t["dims"])
+            for t in contract[f"{side}s"]
+        }
+        served = tensors(getattr(configs[model], side))
+        assert served.items() <= allowed.items()
+    required = {t["name"] for t in contract["inputs"] if not t["optional"]}
+    assert {t.name for t in configs[model].input if not t.optional} == required
+
+
+@pytest.mark.parametrize(
+    ("model", "role"), [("generator", "generator"), ("prm_engine", "verifier")]
+)
+def test_an_engine_gets_the_policies_of_the_deployment(
+    configs: dict[str, Any], make: Callable[..., Deployment], model: str, role: Any
+):
+    parameters = {key: value.string_value for key, value in configs[model].parameters.items()}
+    spec = make().engines()[role]
+    assert configs[model].max_batch_size == spec.max_batch_size
+    assert parameters["gpt_model_path"] == str(paths.engine_dir("echo", role))
+    assert parameters["max_tokens_in_paged_kv_cache"] == str(spec.kv_cache.tokens)
+    assert parameters["enable_kv_cache_reuse"] == "true"
+    assert parameters["iteration_log"] == str(iteration_logs(make())[role])
