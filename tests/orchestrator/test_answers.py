@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
-from tts.orchestrator.grading import Grader
 
 from tts.build.errors import ConfigError
 from tts.orchestrator.answers import judge, vote
+from tts.orchestrator.grading import Grader
 from tts.orchestrator.search import Completion, SearchResult
 from tts.orchestrator.strategies import STRATEGIES, find_strategy
 

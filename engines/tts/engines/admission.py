@@ -1,11 +1,14 @@
 """The books of the KV cache: which request may start, in what order. Pure: no engine, no clock.
 
 A request is admitted only when the blocks of its worst case are free (guaranteed_no_evict), so the
-pipeline never runs out of cache, and preempts nothing. Strictly first come, first served: a large
-request at the head of the queue is never overtaken by smaller ones, so it cannot starve.
+pipeline never runs out of cache, and preempts nothing. First come, first served: a large request at
+the head of the queue is never overtaken by smaller ones, so it cannot starve. Only a request that
+the caller holds back for a moment (see prefix_guard) lets others pass.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 
 class Admission:
@@ -48,12 +51,17 @@ class Admission:
             raise ValueError(f"ticket {ticket} is already in the books")
         self._waiting[ticket] = blocks
 
-    def admit(self) -> list[int]:
-        """Take every request off the queue that may start now, oldest first."""
+    def admit(self, may_enter: Callable[[int], bool] = lambda ticket: True) -> list[int]:
+        """Take every request off the queue that may start now, oldest first.
+
+        `may_enter` is asked last, and only for a ticket that starts if it says yes.
+        """
         admitted: list[int] = []
         for ticket, blocks in self._waiting.items():
             if self.active >= self.max_active or self._reserved + blocks > self.blocks:
                 break
+            if not may_enter(ticket):
+                continue
             self._active[ticket] = blocks
             self._reserved += blocks
             admitted.append(ticket)

@@ -42,12 +42,18 @@ class Generation:
         "_tokens",
         "_watched",
         "ended_early",
+        "generated",
+        "moved_on",
         "started",
     )
 
     def __init__(self, request: GenerateRequest, handle: Any, labels: tuple[int, ...]) -> None:
         self.started = False
         """Whether its prompt has been computed, so that it generates."""
+        self.moved_on = False
+        """Whether it has made a step since, so that its prompt is not the last it computed."""
+        self.generated: list[int] = []
+        """Every token that the pipeline gave, also those that the client does not get."""
         self.ended_early = False
         """Whether we ended it, so that it holds its blocks until `has_left`."""
         self._stopped = False
@@ -130,6 +136,7 @@ class Generation:
         handle = self._handle
         while handle.can_read():
             (output,) = handle.read().values()
+            self.generated += output.generated_ids
             self._tokens += output.generated_ids
             if self._request.return_log_probs or self._labels:
                 self._log_probs += output.generated_log_probs

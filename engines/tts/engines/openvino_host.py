@@ -27,6 +27,7 @@ from tts.build.manifest import EngineConfig
 from .admission import Admission
 from .generation import Generation
 from .pipeline import add_request, open_pipeline
+from .prefix_guard import PrefixGuard, end_hashes, prefix_hashes
 from .requests import GenerateRequest, Limits
 from .responses import Response
 from .statistics import Recorder, Statistics
@@ -42,6 +43,8 @@ class _Job:
     request: GenerateRequest
     on_response: OnResponse
     is_cancelled: Callable[[], bool]
+    hashes: list[int]
+    """Of its prompt's prefixes; empty without KV reuse."""
     generation: Generation | None = None  # none until it is in the pipeline
 
 
@@ -77,9 +80,10 @@ class EngineHost:
         self._books = Admission(
             blocks=limits.blocks, block_size=limits.block_size, max_active=limits.max_active
         )
+        self._guard = PrefixGuard(blocks=limits.blocks)
         self._waiting: dict[int, _Job] = {}
         self._active: dict[int, _Job] = {}
-        self._leaving: dict[int, Generation] = {}  # answered, but still holding their blocks
+        self._leaving: dict[int, _Job] = {}  # answered, but still holding their blocks
         self._tickets = count(1)
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._cancel_check_s = cancel_check_s
@@ -104,7 +108,8 @@ class EngineHost:
         """
         if self._closed:
             raise EngineError("The engine is closed.")
-        job = _Job(next(self._tickets), request, on_response, is_cancelled)
+        hashes = prefix_hashes(request.input_ids) if self.limits.kv_reuse else []
+        job = _Job(next(self._tickets), request, on_response, is_cancelled, hashes)
         self._inbox.put(partial(self._accept, job))
         return job.ticket
 
@@ -169,7 +174,7 @@ class EngineHost:
             self._waiting[job.ticket] = job
 
     def _admit(self) -> None:
-        for ticket in self._books.admit():
+        for ticket in self._books.admit(self._may_enter):
             job = self._active[ticket] = self._waiting.pop(ticket)
             try:
                 if self._pipeline is None:
@@ -177,15 +182,21 @@ class EngineHost:
                 log_probs = job.request.return_log_probs or bool(self._labels)
                 handle = add_request(self._pipeline, ticket, job.request, log_probs=log_probs)
             except Exception as error:
+                self._guard.left(ticket, ())
                 self._fail(job, f"the pipeline refused the request: {error}")
             else:
                 job.generation = Generation(job.request, handle, self._labels)
 
+    def _may_enter(self, ticket: int) -> bool:
+        hashes = self._waiting[ticket].hashes
+        return not hashes or self._guard.enter(ticket, hashes)
+
     def _step(self) -> None:
         self._pipeline.step()
-        for ticket in [t for t, generation in self._leaving.items() if generation.has_left()]:
-            del self._leaving[ticket]
-            self._books.release(ticket)
+        self._guard.stepped()
+        for job in [job for job in self._leaving.values() if _has_left(job)]:
+            del self._leaving[job.ticket]
+            self._release(job)
         generating = context_tokens = 0
         for job in list(self._active.values()):
             generation = job.generation
@@ -194,6 +205,9 @@ class EngineHost:
             response = generation.advance()
             if was_started:
                 generating += 1
+                if not generation.moved_on:
+                    generation.moved_on = True
+                    self._guard.moved_on(job.ticket)
             elif generation.started:
                 context_tokens += len(job.request.input_ids)
             if response is not None:
@@ -206,10 +220,17 @@ class EngineHost:
             self._recorder.count(requests=1, input_tokens=len(job.request.input_ids))
             self._active.pop(job.ticket, None) or self._waiting.pop(job.ticket)
             if job.generation is not None and job.generation.ended_early:
-                self._leaving[job.ticket] = job.generation
+                self._leaving[job.ticket] = job
             else:
-                self._books.release(job.ticket)
+                self._release(job)
         _guarded(job.on_response, response)
+
+    def _release(self, job: _Job) -> None:
+        """A request is out of the queue or the pipeline, with everything it held."""
+        self._books.release(job.ticket)
+        if job.hashes and job.generation is not None:
+            ends = end_hashes(job.hashes, job.generation.generated)
+            self._guard.left(job.ticket, ends)
 
     def _fail(self, job: _Job, reason: str) -> None:
         self._respond(job, Response([], error=reason))
@@ -235,6 +256,7 @@ class EngineHost:
         for ticket in self._leaving:
             self._books.release(ticket)
         self._leaving.clear()
+        self._guard = PrefixGuard(blocks=self.limits.blocks)
         for job in list(self._active.values()):
             job.generation = None  # gone with its pipeline
             self._fail(job, f"the engine failed: {error}")
@@ -266,6 +288,10 @@ class EngineHost:
 
     def _blocks_used(self) -> int:
         return round(float(self._pipeline.get_metrics().cache_usage) / 100 * self.limits.blocks)
+
+
+def _has_left(job: _Job) -> bool:
+    return job.generation is None or job.generation.has_left()
 
 
 def _guarded(function: Callable[..., None], *arguments: object) -> None:

@@ -39,6 +39,22 @@ def prefix_hashes(ids: npt.NDArray[np.int64]) -> list[Hash]:
     return hashes
 
 
+def end_hashes(prompt: Sequence[Hash], generated: Sequence[int]) -> list[Hash]:
+    """Hashes of what a sequence's last block may go by when it leaves.
+
+    That is its prompt and all generated tokens but the last, whose keys were never computed; one
+    token more or less is counted in, for a surplus content only makes somebody wait.
+    """
+    ids = np.asarray(generated, dtype=np.int64)
+    tail = np.zeros(len(prompt) + len(ids), dtype=np.int64)
+    tail[len(prompt) :] = ids
+    whole = prefix_hashes(tail)
+    # the zeros stand for the prompt, whose terms are in its own hash
+    offset = prompt[-1] - whole[len(prompt) - 1]
+    first = max(len(prompt), len(whole) - 2)
+    return [(whole[length - 1] + offset) % 2**64 for length in range(first, len(whole) + 1)]
+
+
 @dataclass(slots=True)
 class _Entry:
     prompt: Hash
@@ -83,17 +99,22 @@ class PrefixGuard:
         self._window += 1
 
     def moved_on(self, ticket: int) -> None:
-        """A request has decoded a token beyond its first; may be said again."""
-        entry = self._entries[ticket]
-        if not entry.moved_on:
+        """A request has decoded a token beyond its first. Unknown tickets are ignored."""
+        entry = self._entries.get(ticket)
+        if entry and not entry.moved_on:
             entry.moved_on = True
             self._settle(entry)
             for claim in entry.claims:
                 self._contents.pop(claim, None)
 
     def left(self, ticket: int, ends: Iterable[Hash]) -> None:
-        """A request is out of the pipeline; `ends` are hashes of what its last block may hold."""
-        entry = self._entries.pop(ticket)
+        """A request is out of the pipeline; `ends` are hashes of what its last block may hold.
+
+        Unknown tickets are ignored.
+        """
+        entry = self._entries.pop(ticket, None)
+        if entry is None:
+            return
         _subtract(self._prompts, entry.prompt)
         if not entry.moved_on:
             self._settle(entry)

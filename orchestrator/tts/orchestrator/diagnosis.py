@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Literal
 
 import psutil
-from tts.build.builder import require_current
-from tts.serving.tritonserver import find_tritonserver
 
 from tts.build import paths
+from tts.build.builder import require_current
 from tts.build.errors import TtsError
 from tts.build.spec import bundled_deployments, load_deployment
+from tts.serving.tritonserver import find_tritonserver
 
 MINIMUM_FREE_BYTES = 2 * 1024**3
 
