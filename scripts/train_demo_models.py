@@ -9,7 +9,8 @@ repeatable: thread counts and torch versions change the sums.
 
 Stages: tokenizer, generator, samples (of the trained generator, checked exactly), trunk (a
 language model of right solutions, the verifier's beginning), grow (more layers), detect (find
-wrong tokens and steps), judge (judge the generator's own solutions), export, evaluate.
+wrong tokens and steps), judge and refine (judge the generator's own solutions, two rounds), export,
+evaluate.
 
 Needs torch, safetensors, tokenizers and the installed project.
 """
@@ -47,6 +48,7 @@ GENERATOR_TOKENS = 3072
 TRUNK_SCHEDULE = Schedule(steps=1200, rate=2e-3, average=0.9)
 DETECT_SCHEDULE = Schedule(steps=500, rate=1e-3, floor=0.2, average=0.9)
 JUDGE_SCHEDULE = Schedule(steps=1400, rate=4e-4, average=0.95)
+REFINE_SCHEDULE = Schedule(steps=1000, rate=3e-4, average=0.95)
 VERIFIER_TOKENS = 4096
 SAMPLED_PROBLEMS, SAMPLES_EACH = 6000, 3
 TEST_PROBLEMS, TEST_SEED = 300, 20_000
@@ -287,22 +289,22 @@ def detect(run: Run) -> None:
     run.keep("detect", train("detect", judge, DETECT_SCHEDULE, losses, run.work / "detect.state"))
 
 
-def judge_samples(run: Run) -> None:
-    """Stage judge: the generator's own attempts, and made-up ones with structural flaws."""
+def judge_samples(run: Run, stage: str, before: str, schedule: Schedule) -> None:
+    """Stages judge and refine: the generator's own attempts, and made-up structural flaws."""
     codec, judge = run.codec(), make_judge()
-    run.load("detect", judge)
+    run.load(before, judge)
     by_length: dict[int, list[data.Trace]] = {}
     for trace in read_samples(run):
         by_length.setdefault(len(trace.chain.ops), []).append(trace)
 
     def losses(step: int) -> Losses:
-        rng = run.rng("judge", step)
+        rng = run.rng(stage, step)
         traces = _traces(rng, partial(synthetic, shares=(0.25, 0.25, 0.4, 0.1)))
         own = by_length[len(traces[0].chain.ops)]
         traces = [rng.choice(own) if rng.random() < 0.55 else trace for trace in traces]
         return judge.losses(codec, data.dialogue_batch(codec, traces), language=0.5)
 
-    run.keep("judge", train("judge", judge, JUDGE_SCHEDULE, losses, run.work / "judge.state"))
+    run.keep(stage, train(stage, judge, schedule, losses, run.work / f"{stage}.state"))
 
 
 # --- export and evaluation -----------------------------------------------------------------------
@@ -311,7 +313,7 @@ def judge_samples(run: Run) -> None:
 def export(run: Run) -> None:
     """Stage export: both checkpoints in the HF layout."""
     codec, judge = run.codec(), make_judge()
-    run.load("judge", judge)
+    run.load("refine", judge)
     for name, model in (("generator", trained_generator(run)), ("verifier", judge.llama)):
         folder = run.out / f"demo-{name}"
         folder.mkdir(parents=True, exist_ok=True)
@@ -339,7 +341,14 @@ STAGES: dict[str, tuple[str, Callable[[Run], None]]] = {
     "trunk": ("trunk.pt", make_trunk),
     "grow": ("grow.pt", grow),
     "detect": ("detect.pt", detect),
-    "judge": ("judge.pt", judge_samples),
+    "judge": (
+        "judge.pt",
+        partial(judge_samples, stage="judge", before="detect", schedule=JUDGE_SCHEDULE),
+    ),
+    "refine": (
+        "refine.pt",
+        partial(judge_samples, stage="refine", before="judge", schedule=REFINE_SCHEDULE),
+    ),
     "export": ("", export),
     "evaluate": ("", evaluate_pair),
 }

@@ -5,12 +5,16 @@ from __future__ import annotations
 import random
 import re
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
 from tts.orchestrator.datasets import demo
+
+CHECKPOINTS = Path(__file__).resolve().parents[1] / "engines" / "checkpoints"
 
 seeds = st.integers(min_value=0, max_value=2**32)
 operation_counts = st.sampled_from(sorted(n for counts in demo.LEVELS.values() for n in counts))
@@ -224,3 +228,66 @@ def test_bad_arguments() -> None:
         demo.demo_problems(1, seed=0, levels=())
     with pytest.raises(ValueError, match="not a whole number"):
         demo.apply("/", 7, 2)
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.from_file(str(CHECKPOINTS / "demo-generator" / "tokenizer.json"))
+
+
+def encode(tokenizer: Tokenizer, text: str) -> list[int]:
+    return list(tokenizer.encode(text, add_special_tokens=False).ids)
+
+
+def test_the_pair_shares_its_tokenizer() -> None:
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        one, two = (CHECKPOINTS / f"demo-{m}" / name for m in ("generator", "verifier"))
+        assert one.read_bytes() == two.read_bytes()
+
+
+@pytest.mark.parametrize("text", ["\n\n", "+", "-", " ", "7", "ки", "<|eot_id|>", "<|assistant|>"])
+def test_single_tokens(tokenizer: Tokenizer, text: str) -> None:
+    assert len(encode(tokenizer, text)) == 1
+
+
+def test_only_one_token_holds_the_delimiter(tokenizer: Tokenizer) -> None:
+    holding = [i for i in range(tokenizer.get_vocab_size()) if "\n\n" in tokenizer.decode([i])]
+    assert holding == encode(tokenizer, demo.STEP_DELIMITER)
+
+
+@given(chains(), st.randoms(use_true_random=False))
+def test_texts_encode_alike_in_one_go_and_in_pieces(
+    tokenizer: Tokenizer, chain: demo.Chain, rng: random.Random
+) -> None:
+    question = demo.question_of(chain)
+    steps = demo.solution_steps(chain, rng.choices(demo.STEP_FORMS, k=len(chain.ops)))
+    space, delimiter = encode(tokenizer, " "), encode(tokenizer, demo.STEP_DELIMITER)
+    for step in (steps[0], steps[-1]):
+        whole = encode(tokenizer, f"{question} {step}")
+        assert whole == encode(tokenizer, question) + space + encode(tokenizer, step)
+    pieces = encode(tokenizer, steps[0])
+    for step in steps[1:]:
+        pieces += delimiter + encode(tokenizer, step)
+    assert pieces == encode(tokenizer, demo.STEP_DELIMITER.join(steps))
+    assert tokenizer.decode(pieces) == demo.STEP_DELIMITER.join(steps)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
+def test_any_text_encodes(tokenizer: Tokenizer, text: str) -> None:
+    assert tokenizer.decode(encode(tokenizer, text), skip_special_tokens=False) == text
+
+
+@given(chains())
+def test_dialogues_fit(tokenizer: Tokenizer, chain: demo.Chain) -> None:
+    """Each step costs its tokens and five more: <eot>, <assistant>, +, <eot>, <user>."""
+    question = encode(tokenizer, demo.question_of(chain))
+    steps = [encode(tokenizer, step) for step in demo.solution_steps(chain)]
+    assert len(question) + 5 <= 80
+    assert sum(map(len, steps)) + len(steps) <= 160
+    assert len(question) + 3 + sum(map(len, steps)) + 5 * len(steps) <= 512
+
+
+@pytest.mark.parametrize("model", ["generator", "verifier"])
+def test_checkpoints_are_small(model: str) -> None:
+    files = list((CHECKPOINTS / f"demo-{model}").iterdir())
+    assert sum(file.stat().st_size for file in files) < 20e6

@@ -76,6 +76,7 @@ def train(
         print(f"{name}: goes on from step {first}", flush=True)
     started = kept = time.monotonic()
     shown: dict[str, float] = {}
+    count = 0  # steps in the sums of ``shown``
     for step in range(first, schedule.steps):
         for opt, base in zip(opts, rates, strict=True):
             for group, rate in zip(opt.param_groups, base, strict=True):
@@ -91,18 +92,19 @@ def train(
         for key, value in model.state_dict().items():
             average[key].lerp_(value, 1 - decay)
         for key, value in found.items():
-            shown[key] = shown.get(key, 0.0) + value.item() / 50
+            shown[key] = shown.get(key, 0.0) + value.item()
         done = step + 1
+        count += 1
         elapsed = time.monotonic() - started
         if done % 50 == 0:
-            text = ", ".join(f"{key} {value:.4f}" for key, value in shown.items())
+            text = ", ".join(f"{key} {value / count:.4f}" for key, value in shown.items())
             left = (schedule.steps - done) * elapsed / (done - first)
             print(
                 f"{name}: step {done}/{schedule.steps}, {text}, "
                 f"{spent + elapsed:.0f} s, at most {left:.0f} s to go",
                 flush=True,
             )
-            shown = {}
+            shown, count = {}, 0
         if time.monotonic() - kept > 60:
             _save(state, model, average, opts, done, spent + elapsed)
             kept = time.monotonic()
