@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -249,13 +250,26 @@ def test_a_run_folder_without_permission(tts, tmp_path):
     assert "cannot be written: Permission denied" in err
 
 
-def test_a_full_disk_ends_the_run_with_a_sentence(tts, tmp_path):
-    folder = tmp_path / "run"
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 64 KiB, where one may be mounted."""
+    folder = tmp_path / "disk"
     folder.mkdir()
-    (folder / "events.jsonl").symlink_to("/dev/full")
-    code, _, err = tts.run("bench", "demo", "--limit", 4, "--out", folder)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("no file system may be mounted here")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_ends_the_run_with_what_is_saved(tts, small_disk):
+    folder = small_disk / "run"
+    code, _, err = tts.run("bench", "demo", *LONG, "--out", folder)
     assert code == 1
     assert "cannot be written: No space left on device" in err
+    assert "problems are solved and saved in" in err
+    assert f"tts bench --resume {folder}" in err
+    assert len(_whole(folder)) > 20
     assert tts.leftovers() == []
 
 
