@@ -54,6 +54,8 @@ def make_model() -> Callable[..., Any]:
     import torch
     import transformers
 
+    torch.set_num_threads(1)  # models this small lose more to waking threads than they gain
+
     def make(architecture: str = "LlamaForCausalLM", seed: int = 0, **config: Any) -> Any:
         torch.manual_seed(seed)
         kind = getattr(transformers, architecture)

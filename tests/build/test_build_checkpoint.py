@@ -96,7 +96,7 @@ def test_missing_folder(tmp_path: Path) -> None:
         open_checkpoint(tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "\udcff", None])
+@pytest.mark.parametrize("text", ["{", "[]", "\udcff", "[" * 100_000, None], ids=range(5))
 def test_damaged_config(llama: Path, text: str | None) -> None:
     file = llama / "config.json"
     if text is None:
@@ -123,7 +123,18 @@ def empty(file: Path) -> None:
     file.write_bytes(b"")
 
 
-@pytest.mark.parametrize("damage", [cut, write_zeros, write_text, empty])
+def write_header(header: str) -> Callable[[Path], None]:
+    def damage(file: Path) -> None:
+        file.write_bytes(len(header).to_bytes(8, "little") + header.encode())
+
+    return damage
+
+
+HUGE = '{"x": {"dtype": "F32", "shape": [99999999999999999999], "data_offsets": [0, 4]}}'
+HEADERS = [write_header(text) for text in ("[]", "[" * 100_000, '{"x": 1}', '{"x": {}}', HUGE)]
+
+
+@pytest.mark.parametrize("damage", [cut, write_zeros, write_text, empty, *HEADERS])
 def test_damaged_weights(llama: Path, damage: Callable[[Path], None]) -> None:
     damage(llama / "model.safetensors")
     with pytest.raises(CheckpointError, match=r"model\.safetensors is not a readable") as caught:

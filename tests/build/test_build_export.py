@@ -9,7 +9,7 @@ import pytest
 
 from tts.build import verify
 from tts.build.checkpoint import open_checkpoint
-from tts.build.errors import BuildError, CheckpointError
+from tts.build.errors import BuildError, CheckpointError, ConfigError
 from tts.build.openvino_export import export_model, save_model
 from tts.build.openvino_runtime import plugin_properties
 from tts.build.openvino_weights import quantise_rows
@@ -137,6 +137,25 @@ def test_a_wrong_rope_scaling_is_noticed(make_checkpoint: Any, tmp_path: Path) -
     save_model(export_model(open_checkpoint(plain), "fp32"), engine)
     with pytest.raises(BuildError, match="does not compute"):
         verify_engine(engine, open_checkpoint(scaled), "fp32")
+
+
+def test_an_engine_that_does_not_load(llama: Path, tmp_path: Path) -> None:
+    (tmp_path / "openvino_model.xml").write_text("<net>")
+    with pytest.raises(BuildError, match="OpenVINO cannot load the engine in fp32"):
+        verify_engine(tmp_path, open_checkpoint(llama), "fp32")
+
+
+def test_a_checkpoint_that_transformers_cannot_load(llama: Path, tmp_path: Path) -> None:
+    checkpoint = open_checkpoint(llama)
+    (llama / "config.json").write_text("{")
+    with pytest.raises(BuildError, match=r"transformers could not load .*llama") as caught:
+        verify_engine(tmp_path, checkpoint, "fp32")
+    assert "--no-verify" in str(caught.value.hint)
+
+
+def test_unknown_precision_has_no_properties() -> None:
+    with pytest.raises(ConfigError, match="'fp8' is not one of target openvino: fp32, bf16, int8"):
+        plugin_properties("fp8")
 
 
 def test_tied_by_config_but_not_by_weights(edit_config: Any) -> None:

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from tts.build.builder import build_engines
+from tts.build.manifest import read_engine_config
 from tts.build.openvino_runtime import plugin_properties
+from tts.build.spec import Deployment, Role
 
 
 def pipeline(folder: Path) -> Any:
@@ -15,7 +17,8 @@ def pipeline(folder: Path) -> Any:
 
     scheduler = genai.SchedulerConfig()
     scheduler.num_kv_blocks = 32
-    return genai.ContinuousBatchingPipeline(folder, scheduler, "CPU", plugin_properties("fp32"), {})
+    properties = plugin_properties(read_engine_config(folder).precision)
+    return genai.ContinuousBatchingPipeline(folder, scheduler, "CPU", properties, {})
 
 
 def generate(engine: Any, prompt: list[int], tokens: int) -> Any:
@@ -31,26 +34,38 @@ def generate(engine: Any, prompt: list[int], tokens: int) -> Any:
     return handle.read_all()[0]
 
 
-@pytest.fixture
-def engines(deployment: Any) -> dict[str, Path]:
-    reports = build_engines(deployment(), verify=False, say=print)
-    return {report.role: report.folder for report in reports}
+def build(deployment: Deployment, role: Role) -> Path:
+    (report,) = build_engines(deployment, roles=[role], verify=False, say=print)
+    return report.folder
 
 
-def test_greedy_tokens_are_those_of_transformers(engines: dict[str, Path], make_model: Any) -> None:
+@pytest.mark.parametrize(
+    ("architecture", "options"),
+    [
+        ("LlamaForCausalLM", {}),
+        ("Qwen2ForCausalLM", {"tie_word_embeddings": True}),
+        ("Qwen3ForCausalLM", {}),
+    ],
+)
+def test_greedy_tokens_are_those_of_transformers(
+    deployment: Any, make_checkpoint: Any, make_model: Any, architecture: str, options: Any
+) -> None:
     import torch
 
     prompt = [1, 17, 90, 45, 6]
-    model, expected = make_model(), list(prompt)
+    model, expected = make_model(architecture, **options), list(prompt)
     with torch.no_grad():
         while len(expected) < len(prompt) + 24 and expected[-1] != 2:
             expected.append(int(model(torch.tensor([expected])).logits[0, -1].argmax()))
-    result = generate(pipeline(engines["generator"]), prompt, 24)
+    checkpoint = make_checkpoint(architecture, **options)
+    folder = build(deployment(checkpoint=checkpoint), "generator")
+    result = generate(pipeline(folder), prompt, 24)
     assert list(result.generated_ids) == expected[len(prompt) :]
 
 
+@pytest.mark.parametrize(("precision", "limit"), [("fp32", 1e-5), ("bf16", 0.05), ("int8", 0.05)])
 def test_verifier_probability_is_that_of_transformers(
-    engines: dict[str, Path], make_model: Any
+    deployment: Any, make_model: Any, precision: str, limit: float
 ) -> None:
     import torch
 
@@ -58,7 +73,8 @@ def test_verifier_probability_is_that_of_transformers(
     with torch.no_grad():
         labels = make_model()(torch.tensor([prompt])).logits[0, -1, [3, 4]]
     expected = float(torch.softmax(labels, -1)[0])
-    result = generate(pipeline(engines["verifier"]), prompt, 1)
+    folder = build(deployment(precision=precision), "verifier")
+    result = generate(pipeline(folder), prompt, 1)
     likely = float(np.exp(result.generated_log_probs[0]))
     positive = likely if result.generated_ids[0] == 0 else 1 - likely
-    assert abs(positive - expected) < 1e-5
+    assert abs(positive - expected) < limit

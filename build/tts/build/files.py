@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ def read_json_object(file: Path) -> dict[str, Any]:
             f"{file.parent} has no {file.name}.",
             hint="The checkpoint is incomplete: download or save it again.",
         ) from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(
             f"{file} cannot be read: {error}",
             hint="The file is damaged: download or save the checkpoint again.",
@@ -29,9 +30,11 @@ def read_json_object(file: Path) -> dict[str, Any]:
 
 
 def require_checkpoint_folder(checkpoint: Path) -> None:
-    """Raises CheckpointError when there is no such folder."""
+    """Raises CheckpointError when there is no such folder, or it cannot be read."""
     if not checkpoint.is_dir():
         raise CheckpointError(
             f"There is no checkpoint folder {checkpoint}.",
             hint="Set `checkpoint` in the deployment file to a Hugging Face checkpoint folder.",
         )
+    if not os.access(checkpoint, os.R_OK | os.X_OK):
+        raise CheckpointError(f"There is no permission to read the checkpoint {checkpoint}.")

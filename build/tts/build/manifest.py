@@ -9,7 +9,7 @@ import datetime
 import importlib.metadata
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -22,7 +22,6 @@ from .verify import Verification
 
 CONFIG_FILE = "config.json"
 MANIFEST_FILE = "manifest.json"
-SCHEMA_VERSION = 1
 
 
 class _Record(BaseModel):
@@ -32,7 +31,7 @@ class _Record(BaseModel):
 class EngineConfig(_Record):
     """What an engine host needs to know of an engine (`config.json` in its folder)."""
 
-    schema_version: int = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     target: Target
     role: Role
     architecture: str
@@ -72,7 +71,7 @@ class Settings(_Record):
 class Manifest(_Record):
     """What an engine was made from, and how well it agreed with transformers."""
 
-    schema_version: int = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     created: str
     """UTC, ISO 8601."""
     checkpoint: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,7 +63,7 @@ class Weights:
         """The tensor as stored (fp32, fp16 or bf16), mapped copy-on-write: pages load on use."""
         entry = self._entries[name]
         mapped = np.memmap(entry.file, dtype=np.uint8, mode="c")
-        size = int(np.prod(entry.shape, dtype=np.int64)) * entry.dtype.itemsize
+        size = math.prod(entry.shape) * entry.dtype.itemsize
         data = mapped[entry.offset : entry.offset + size]
         return np.asarray(data).view(entry.dtype).reshape(entry.shape)
 
@@ -122,7 +123,7 @@ def _read_header(file: Path) -> dict[str, _Entry]:
             for name, item in header.items()
             if name != "__metadata__"
         }
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise CheckpointError(
             f"{file} is not a readable safetensors file: {error}", hint=_DAMAGED
         ) from error
@@ -132,7 +133,7 @@ def _entry(file: Path, name: str, item: Any, *, start: int, end: int) -> _Entry:
     dtype = _dtype(str(item["dtype"]), name)
     shape = tuple(int(n) for n in item["shape"])
     first, last = (int(n) for n in item["data_offsets"])
-    expected = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    expected = math.prod(shape) * dtype.itemsize
     if not 0 <= first <= last or last - first != expected or start + last > end:
         raise ValueError(f"tensor {name!r} lies outside the file")
     return _Entry(file, dtype, shape, start + first)
