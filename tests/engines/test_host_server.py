@@ -306,3 +306,22 @@ def test_the_metrics_have_the_names_of_tensorrt_llm(client):
     assert gauges["nv_trt_llm_request_metrics/max"] == 8
     assert gauges["nv_trt_llm_kv_cache_block_metrics/max"] == 64
     assert gauges["nv_trt_llm_general_metrics/iteration_counter"] > 0
+
+
+def test_the_token_lengths_are_counted(client):
+    def counted(name: str, part: str) -> float:
+        with urllib.request.urlopen(client.metrics_url, timeout=5) as answer:
+            lines = answer.read().decode().splitlines()
+        mine = [ln for ln in lines if ln.startswith(f"{name}_{part}{{") and '"generator"' in ln]
+        return float(mine[0].rsplit(" ", 1)[1])
+
+    names = ("nv_llm_input_token_len", "nv_llm_output_token_len")
+    before = {(n, p): counted(n, p) for n in names for p in ("count", "sum")}
+    client.generate(**sampled(output=8))
+    client.generate(**sampled(output=0))  # refused: not counted
+    deadline = time.monotonic() + 2
+    while counted(names[1], "count") == before[names[1], "count"] and time.monotonic() < deadline:
+        time.sleep(0.02)
+    after = {(n, p): counted(n, p) - value for (n, p), value in before.items()}
+    assert [after[names[0], part] for part in ("count", "sum")] == [1, len(PROMPT)]
+    assert [after[names[1], part] for part in ("count", "sum")] == [1, 8]

@@ -20,6 +20,13 @@ FAMILIES: dict[str, tuple[str, str]] = {
 }
 """Metric family -> the label that tells its gauges apart, and its description."""
 
+TOKEN_BUCKETS = (10, 50, 100, 500, 1000)
+HISTOGRAMS: dict[str, tuple[str, str]] = {
+    "nv_llm_input_token_len": ("total_input_tokens", "Prompt tokens per answered request"),
+    "nv_llm_output_token_len": ("total_output_tokens", "Generated tokens per answered request"),
+}
+"""Histogram -> the value of its label `response_metric_type`, and its description."""
+
 Gauge = tuple[str, str]
 """A family and the value of its label."""
 

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -246,7 +246,9 @@ class EngineHost:
         if now < self._next_cancel_check:
             return
         self._next_cancel_check = now + self._cancel_check_s
-        for job in [*self._active.values(), *self._waiting.values()]:
+        # each poll may be a round trip to the server: of a long queue, only the head is asked
+        head = islice(self._waiting.values(), self.limits.max_active)
+        for job in [*self._active.values(), *head]:
             if job.is_cancelled():
                 self._cancel(job.ticket)
 

@@ -20,7 +20,7 @@ import triton_python_backend_utils as pb_utils
 from tts.build.errors import RequestError
 from tts.build.manifest import read_engine_config
 
-from .metrics import FAMILIES, Gauge, gauges
+from .metrics import FAMILIES, HISTOGRAMS, TOKEN_BUCKETS, Gauge, gauges
 from .openvino_host import EngineHost
 from .requests import GenerateRequest, Limits, Tensors, is_stop, parse_request
 from .responses import Response, response_tensors
@@ -60,7 +60,7 @@ class TritonPythonModel:
             exclude_input=settings["exclude_input_in_output"] == "true",
         )
         self._running: dict[str, int] = {}  # request id -> ticket; the engine thread's alone
-        self._metrics = _Gauges({"model": args["model_name"], "version": args["model_version"]})
+        self._metrics = _Metrics({"model": args["model_name"], "version": args["model_version"]})
         log = settings["iteration_log"]
         self._host = EngineHost(
             engine_dir,
@@ -115,10 +115,17 @@ class TritonPythonModel:
     def _start(
         self, request: GenerateRequest, outputs: set[str], request_id: str, sender: Any
     ) -> None:
+        generated = 0
+
         def on_response(response: Response) -> None:
-            if response.final and self._running.get(request_id) == ticket:
-                del self._running[request_id]
+            nonlocal generated
+            generated += len(response.token_ids)
             _send(sender, request, response, outputs)
+            if response.final:
+                if self._running.get(request_id) == ticket:
+                    del self._running[request_id]
+                if response.error is None:
+                    self._metrics.observe(len(request.input_ids), generated)
 
         ticket = self._host.submit(request, on_response, sender.is_cancelled)
         if request_id:
@@ -156,8 +163,8 @@ def _send_error(sender: Any, message: str, code: Any = None) -> None:
     sender.send(pb_utils.InferenceResponse(output_tensors=[], error=error), flags=FINAL)
 
 
-class _Gauges:
-    """Triton gauges; setting one costs a round trip to the server, so only changes are sent."""
+class _Metrics:
+    """Metrics in Triton. Each change costs a round trip to the server, so only changes are sent."""
 
     def __init__(self, labels: dict[str, str]) -> None:
         self._labels = labels
@@ -169,6 +176,7 @@ class _Gauges:
         }
         self._gauges: dict[Gauge, Any] = {}
         self._values: dict[Gauge, float] = {}
+        self._token_lengths = [self._histogram(name) for name in HISTOGRAMS]
 
     def set(self, values: dict[Gauge, float]) -> None:
         """Bring every gauge to its value."""
@@ -181,3 +189,16 @@ class _Gauges:
                 labels = {**self._labels, FAMILIES[family][0]: kind}
                 self._gauges[gauge] = self._families[family].Metric(labels=labels)
             self._gauges[gauge].set(value)
+
+    def observe(self, *token_lengths: int) -> None:
+        """Count one answered request: its input and output tokens."""
+        for histogram, value in zip(self._token_lengths, token_lengths, strict=True):
+            histogram.observe(value)
+
+    def _histogram(self, name: str) -> Any:
+        label, description = HISTOGRAMS[name]
+        self._families[name] = pb_utils.MetricFamily(
+            name=name, description=description, kind=pb_utils.MetricFamily.HISTOGRAM
+        )
+        labels = {**self._labels, "response_metric_type": label}
+        return self._families[name].Metric(labels=labels, buckets=list(TOKEN_BUCKETS))
