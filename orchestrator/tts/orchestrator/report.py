@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .runlog import Event
+from .saved import load_saved
 
 
 def comparison(summaries: Sequence[Event]) -> RenderableType:
@@ -66,11 +68,57 @@ def details(summary: Event) -> RenderableType:
     return table
 
 
+def paired_difference(
+    one: Mapping[str, bool | None], other: Mapping[str, bool | None]
+) -> tuple[float, float, int]:
+    """Mean of one minus other over the problems both have, its standard error, and their number.
+
+    Both count as 1 where right, else 0. The error is that of the paired differences, which is
+    smaller than that of two independent runs because easy problems cancel.
+    """
+    differences = [bool(one[name]) - bool(other[name]) for name in one.keys() & other.keys()]
+    count = len(differences)
+    if not count:
+        return 0.0, 0.0, 0
+    mean = sum(differences) / count
+    variance = sum((value - mean) ** 2 for value in differences) / max(count - 1, 1)
+    return mean, math.sqrt(variance / count), count
+
+
+def paired(
+    summaries: Sequence[Event], right: Sequence[Mapping[str, bool | None]]
+) -> RenderableType | None:
+    """Each run against the next one down in accuracy, on the problems that both solved.
+
+    `right` says of each run's problems whether its answer is right. Runs of the same search are
+    taken once; None if fewer than two remain.
+    """
+    distinct = {_same_search(s): (s, r) for s, r in zip(summaries, right, strict=True)}
+    ranked = sorted(distinct.values(), key=lambda item: item[0]["accuracy"] or 0.0, reverse=True)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("better", "than"):
+        table.add_column(heading)
+    table.add_column("by (paired, standard error)", justify="right")
+    for (better, ours), (worse, theirs) in itertools.pairwise(ranked):
+        mean, error, count = paired_difference(ours, theirs)
+        if count:
+            points = f"{100 * mean:+.1f} points ±{100 * error:.1f} on {count} problems"
+            table.add_row(better["strategy"], worse["strategy"], points)
+    return table if table.row_count else None
+
+
 def print_report(console: Console, folders: Sequence[Path], summaries: Sequence[Event]) -> None:
     """Print runs side by side, or one run with its details, and where they are kept."""
     console.print(comparison(summaries))
     if len(summaries) == 1:
         console.print(details(summaries[0]))
+    else:
+        right = [
+            load_saved(folder, summary["vote"]).solved
+            for folder, summary in zip(folders, summaries, strict=True)
+        ]
+        if table := paired(summaries, right):
+            console.print(table)
     for folder in folders:
         console.print(f"run folder: {folder}", style="dim", highlight=False, soft_wrap=True)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,13 @@ from tts.build.spec import Deployment
 from .answers import Judged, judge
 from .clients.triton import TritonConnection, TritonGenerator, TritonVerifier
 from .context import Context, Models
-from .driver import Driver, Replayed, Solved
+from .driver import Driver, Solved
 from .grading import Grader
 from .problem import Problem
 from .runlog import RunLog, create_run, read_config, read_events, write_summary
+from .saved import load_saved
 from .scheduling import Policy, Schedule
-from .search import Search, Stop, Thought, node_seed
+from .search import Search, node_seed
 from .strategies import Config, Strategy, new_search
 from .summary import summarise
 
@@ -74,14 +75,6 @@ class Progress:
         if correct is not None:
             self.judged += 1
             self.right += correct
-
-
-@dataclass
-class Saved:
-    """What the log of an interrupted run holds: solved problems, and pieces of the others."""
-
-    solved: dict[str, bool | None] = field(default_factory=dict)
-    replayed: dict[str, Replayed] = field(default_factory=dict)
 
 
 async def execute(
@@ -152,28 +145,6 @@ async def execute(
     summary = summarise(config, read_events(folder))
     write_summary(folder, summary)
     return summary
-
-
-def load_saved(folder: Path, vote: str) -> Saved:
-    """Read back what a run's earlier sessions did."""
-    saved = Saved()
-    for event in read_events(folder):
-        if "problem" not in event:
-            continue
-        problem: str = event["problem"]
-        if event["event"] == "problem_solved":
-            saved.solved[problem] = event["correct"] and event["correct"].get(vote)
-            saved.replayed.pop(problem, None)
-        elif event["event"] in ("generated", "scored"):
-            pieces = saved.replayed.setdefault(problem, Replayed())
-            node = tuple(event["node"])
-            if event["event"] == "scored":
-                pieces.scores[node] = event["score"]
-            else:
-                pieces.thoughts[node] = tuple(
-                    Thought(tuple(t["ids"]), t["text"], Stop(t["stop"])) for t in event["thoughts"]
-                )
-    return saved
 
 
 def _solved_event(outcome: Solved, judged: Judged) -> dict[str, Any]:
