@@ -86,9 +86,6 @@ class Run:
         model.load_state_dict(torch.load(self.weights(stage), weights_only=True))
 
 
-# --- tokenizer and generator ---------------------------------------------------------------------
-
-
 def make_tokenizer(run: Run) -> None:
     """Stage tokenizer."""
     text.train_tokenizer(run.seed).save(str(run.work / "tokenizer.json"))
@@ -168,9 +165,6 @@ def read_samples(run: Run) -> list[data.Trace]:
         chain = demo.Chain(row["start"], tuple((op, b) for op, b in row["ops"]))
         traces.append(data.checked_trace(chain, row["q"], row["steps"]))
     return traces
-
-
-# --- verifier ------------------------------------------------------------------------------------
 
 
 class Judge(nn.Module):
@@ -305,9 +299,6 @@ def judge_samples(run: Run, stage: str, before: str, schedule: Schedule) -> None
         return judge.losses(codec, data.dialogue_batch(codec, traces), language=0.5)
 
     run.keep(stage, train(stage, judge, schedule, losses, run.work / f"{stage}.state"))
-
-
-# --- export and evaluation -----------------------------------------------------------------------
 
 
 def export(run: Run) -> None:

@@ -52,9 +52,6 @@ def checked_trace(chain: Chain, question: str, steps: Sequence[str]) -> Trace:
     return Trace(chain, question, steps, tuple(expected))
 
 
-# --- wrong steps ---------------------------------------------------------------------------------
-
-
 def wrong_number(rng: random.Random, value: int) -> int:
     """A number that could be taken for ``value``: off by a little, or one digit changed."""
     while True:
@@ -171,9 +168,6 @@ def structural_trace(rng: random.Random, chain: Chain) -> Trace:
         v = result
     steps.append(demo.render_final(v))
     return checked_trace(chain, random_question(rng, chain), steps)
-
-
-# --- dialogues -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -131,8 +131,6 @@ class EngineHost:
         self._inbox.put(None)
         self._thread.join()
 
-    # ---- the engine thread -------------------------------------------------------------------
-
     def _run(self) -> None:
         while self._drain():
             self._admit()

@@ -110,8 +110,6 @@ class TritonPythonModel:
         if not request_id:
             raise RequestError("stop needs the request id of the request to stop")
 
-    # ---- in the engine thread ----------------------------------------------------------------
-
     def _start(
         self, request: GenerateRequest, outputs: set[str], request_id: str, sender: Any
     ) -> None:

@@ -20,8 +20,8 @@ from .saved import load_saved
 def comparison(summaries: Sequence[Event]) -> RenderableType:
     """Runs side by side, a row each; speed-up is against the lockstep run of the same search."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("strategy")
-    table.add_column("schedule")
+    table.add_column("strategy", no_wrap=True)
+    table.add_column("schedule", no_wrap=True)
     for heading in (
         "n",
         "accuracy (95%)",

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -39,22 +40,23 @@ class _Display(Protocol):
     def update(self) -> None: ...
 
 
-def run_bench(
-    deployment: str,
-    *,
-    dataset: str,
-    limit: int | None,
-    seed: int,
-    strategy: str,
-    schedule: Schedule,
-    parameters: dict[str, Any],
-    out: Path | None,
-) -> Path:
+@dataclass(frozen=True)
+class Wanted:
+    """What the user asks a run to be, in the user's words. `dataset` is a name or a file."""
+
+    deployment: str
+    dataset: str
+    limit: int | None
+    seed: int
+    strategy: str
+    schedule: Schedule
+    parameters: dict[str, Any]
+
+
+def run_bench(wanted: Wanted, out: Path | None) -> Path:
     """Plan a benchmark run, check everything that can be checked, and run it; its folder."""
-    spec = load_deployment(deployment)
-    problems = load_problems(dataset, limit=limit, seed=seed)
-    source = dataset if dataset == "demo" else str(Path(dataset).expanduser().resolve())
-    plan = _plan(deployment, spec, problems, source, limit, seed, strategy, schedule, parameters)
+    problems = load_problems(wanted.dataset, limit=wanted.limit, seed=wanted.seed)
+    plan = _plan(wanted, problems)
     folder = (out or _new_folder(plan)).resolve()
     _bench(plan, folder, resume=False)
     return folder
@@ -63,42 +65,27 @@ def run_bench(
 def resume_bench(folder: Path, deployment: str | None) -> Path:
     """Continue the run in `folder` with what it was started with; its folder."""
     config = read_config(folder)
-    parameters = dict(config["parameters"])
-    named = deployment or config["deployment_source"]
-    plan = _plan(
-        named,
-        load_deployment(named),
-        load_problems(config["dataset"], limit=config["limit"], seed=config["seed"]),
+    wanted = Wanted(
+        deployment or config["deployment_source"],
         config["dataset"],
         config["limit"],
         config["seed"],
         config["strategy"],
         config["schedule"],
-        parameters,
+        config["parameters"],
     )
+    problems = load_problems(wanted.dataset, limit=wanted.limit, seed=wanted.seed)
     folder = folder.resolve()
-    _bench(plan, folder, resume=True)
+    _bench(_plan(wanted, problems), folder, resume=True)
     return folder
 
 
-def run_solve(
-    question: str,
-    deployment: str,
-    *,
-    seed: int,
-    strategy: str,
-    parameters: dict[str, Any],
-    out: Path | None,
-) -> None:
+def run_solve(question: str, wanted: Wanted, out: Path | None) -> None:
     """Solve one problem, drawing its tree, and print the answer."""
-    spec = load_deployment(deployment)
-    problem = Problem("solve", question)
-    plan = _plan(
-        deployment, spec, [problem], "solve", None, seed, strategy, "decoupled", parameters
-    )
+    plan = _plan(wanted, [Problem("solve", question)])
     folder = (out or _new_folder(plan)).resolve()
     tree = LiveTree(question)
-    with _serving(spec) as (address, check), tree.shown():
+    with _serving(plan.deployment) as (address, check), tree.shown():
         running = execute(
             plan,
             folder,
@@ -111,35 +98,32 @@ def run_solve(
     say(f"run folder: {folder}")
 
 
-def _plan(
-    named: str,
-    spec: Deployment,
-    problems: list[Problem],
-    dataset: str,
-    limit: int | None,
-    seed: int,
-    strategy: str,
-    schedule: Schedule,
-    parameters: dict[str, Any],
-) -> Plan:
+def _plan(wanted: Wanted, problems: list[Problem]) -> Plan:
     """Check the strategy, the engines and every problem's length before anything starts."""
-    chosen = find_strategy(strategy)
-    configured = chosen.configure(parameters)
+    strategy = find_strategy(wanted.strategy)
+    parameters = strategy.configure(wanted.parameters)
+    spec = load_deployment(wanted.deployment)
     require_current(spec)
     models = Models.load(spec)
     return Plan(
-        source=named if Path(named).suffix == "" else str(Path(named).resolve()),
+        source=_findable(wanted.deployment),
         deployment=spec,
         deployment_digest=deployment_digest(spec),
-        dataset=dataset,
+        dataset=_findable(wanted.dataset),
         models=models,
         problems=tuple(Context.of(models, problem) for problem in problems),
-        limit=limit,
-        seed=seed,
-        strategy=chosen,
-        parameters=configured,
-        schedule=schedule,
+        limit=wanted.limit,
+        seed=wanted.seed,
+        strategy=strategy,
+        parameters=parameters,
+        schedule=wanted.schedule,
     )
+
+
+def _findable(name_or_file: str) -> str:
+    """A name as it is, a file by its absolute path: found again from any folder."""
+    file = Path(name_or_file).expanduser()
+    return str(file.resolve()) if file.is_file() else name_or_file
 
 
 def _new_folder(plan: Plan) -> Path:

@@ -65,26 +65,24 @@ def bench(
 ) -> None:
     """Solve the problems of a dataset; without a running server, one is started for the run."""
     from ..runlog import read_summary
-    from .execution import resume_bench, run_bench
+    from .execution import Wanted, resume_bench, run_bench
     from .show import report_run
 
     if resume is not None:
         folder = resume_bench(resume, deployment)
+    elif deployment is None:
+        raise typer.BadParameter("name one, or --resume a run", param_hint="DEPLOYMENT")
     else:
-        if deployment is None:
-            raise typer.BadParameter(
-                "name a deployment, or --resume a run", param_hint="DEPLOYMENT"
-            )
-        folder = run_bench(
+        wanted = Wanted(
             deployment,
-            dataset=dataset,
-            limit=limit,
-            seed=seed,
-            strategy=strategy,
-            schedule=schedule.value,
-            parameters=_parameters(n, parameters),
-            out=out,
+            dataset,
+            limit,
+            seed,
+            strategy,
+            schedule.value,
+            _parameters(n, parameters),
         )
+        folder = run_bench(wanted, out)
     report_run([folder], [read_summary(folder)])
 
 
@@ -100,16 +98,10 @@ def solve(
     out: _Out = None,
 ) -> None:
     """Solve one problem and watch its tree grow."""
-    from .execution import run_solve
+    from .execution import Wanted, run_solve
 
-    run_solve(
-        question,
-        deployment,
-        seed=seed,
-        strategy=strategy,
-        parameters=_parameters(n, parameters),
-        out=out,
-    )
+    chosen = _parameters(n, parameters)
+    run_solve(question, Wanted(deployment, "solve", None, seed, strategy, "decoupled", chosen), out)
 
 
 def report(

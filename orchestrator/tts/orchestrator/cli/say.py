@@ -9,7 +9,7 @@ def consoles() -> tuple[Console, Console]:
     """The console for results (stdout) and the one for everything else (stderr)."""
     out = Console(highlight=False)
     if not out.is_terminal:
-        out.width = 120  # a pipe has no width; a table must not be squeezed into 80 columns
+        out.width = 140  # a pipe has no width; a table must not be squeezed into 80 columns
     return out, Console(stderr=True, highlight=False)
 
 
