@@ -1,6 +1,7 @@
 """The shape of the project: the namespace stays a namespace, and dependencies point down."""
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -124,3 +125,13 @@ def test_help_does_not_import_anything_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
+
+
+def test_openvino_does_not_report_usage(tmp_path):
+    code = "import tts.build, openvino, openvino_genai"
+    subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        env={**os.environ, "HOME": str(tmp_path)},
+        check=True,
+    )
+    assert list(tmp_path.iterdir()) == []
