@@ -16,7 +16,8 @@ def doctor() -> None:
     findings = diagnose()
     marks = {"ok": "[green]ok     [/]", "note": "[yellow]note   [/]", "missing": "[red]missing[/]"}
     for finding in findings:
-        out.print(f"{marks[finding.state]}  [bold]{finding.what}[/]: {escape(finding.found)}")
+        found = escape(" ".join(finding.found.split()))
+        out.print(f"{marks[finding.state]}  [bold]{finding.what}[/]: {found}", soft_wrap=True)
         if finding.advice:
             out.print(f"         {escape(finding.advice)}", style="dim", soft_wrap=True)
     if any(finding.state == "missing" for finding in findings):
