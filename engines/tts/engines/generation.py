@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from .pipeline import FINISHED, RUNNING, label_logits, single_stops
@@ -115,7 +116,8 @@ class Generation:
     def _finish(self) -> Response:
         if self._handle.get_status().value != FINISHED:
             return Response([], error="the pipeline dropped the request; its KV cache was full")
-        self._read()
+        if self._handle.can_read():
+            self._take(self._handle.read_all())
         last = self._tokens[-1]
         if last == self._request.end_id:
             self._tokens.pop()
@@ -133,13 +135,15 @@ class Generation:
             self._stopped = True
 
     def _read(self) -> None:
-        handle = self._handle
-        while handle.can_read():
-            (output,) = handle.read().values()
-            self.generated += output.generated_ids
-            self._tokens += output.generated_ids
-            if self._request.return_log_probs or self._labels:
-                self._log_probs += output.generated_log_probs
+        while self._handle.can_read():
+            self._take(self._handle.read().values())
+
+    def _take(self, outputs: Iterable[Any]) -> None:
+        (output,) = outputs  # one sequence per request
+        self.generated += output.generated_ids
+        self._tokens += output.generated_ids
+        if self._request.return_log_probs or self._labels:
+            self._log_probs += output.generated_log_probs
 
     def _response(self, reason: FinishReason | None) -> Response:
         new = self._tokens[self._sent :]
