@@ -40,7 +40,7 @@ class Pipeline:
     """The requests in flight, as the guard's caller would drive them."""
 
     def __init__(self):
-        self.guard = PrefixGuard(blocks=1000)
+        self.guard = PrefixGuard(blocks=1000, block_size=4)
         self.waiting, self.live, self.age = {}, {}, {}
 
     def enter(self):
@@ -58,7 +58,8 @@ class Pipeline:
             if leave(self.age[ticket]):
                 tokens = self.live.pop(ticket)
                 generated = [9] * self.age.pop(ticket)
-                self.guard.left(ticket, end_hashes(hashes(tokens), generated))
+                ends = end_hashes(hashes(tokens), generated)
+                self.guard.left(ticket, ends, len(tokens) + len(generated))
 
 
 @settings(max_examples=300, deadline=None)
@@ -109,11 +110,11 @@ def test_requests_without_a_common_prefix_never_wait():
 
 
 def test_the_books_stay_small():
-    guard = PrefixGuard(blocks=2)
+    guard = PrefixGuard(blocks=2, block_size=4)
     for ticket in range(100):
         assert guard.enter(ticket, hashes([ticket]))
         guard.stepped()
-        guard.left(ticket, end_hashes(hashes([ticket]), [1]))
+        guard.left(ticket, end_hashes(hashes([ticket]), [1]), 2)
     assert len(guard._contents) <= 8
 
 

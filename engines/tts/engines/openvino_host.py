@@ -80,7 +80,7 @@ class EngineHost:
         self._books = Admission(
             blocks=limits.blocks, block_size=limits.block_size, max_active=limits.max_active
         )
-        self._guard = PrefixGuard(blocks=limits.blocks)
+        self._guard = PrefixGuard(blocks=limits.blocks, block_size=limits.block_size)
         self._waiting: dict[int, _Job] = {}
         self._active: dict[int, _Job] = {}
         self._leaving: dict[int, _Job] = {}  # answered, but still holding their blocks
@@ -227,8 +227,9 @@ class EngineHost:
         """A request is out of the queue or the pipeline, with everything it held."""
         self._books.release(job.ticket)
         if job.hashes and job.generation is not None:
-            ends = end_hashes(job.hashes, job.generation.generated)
-            self._guard.left(job.ticket, ends)
+            generated = job.generation.generated
+            ends = end_hashes(job.hashes, generated)
+            self._guard.left(job.ticket, ends, len(job.hashes) + len(generated))
 
     def _fail(self, job: _Job, reason: str) -> None:
         self._respond(job, Response([], error=reason))
@@ -256,7 +257,7 @@ class EngineHost:
         for ticket in self._leaving:
             self._books.release(ticket)
         self._leaving.clear()
-        self._guard = PrefixGuard(blocks=self.limits.blocks)
+        self._guard = PrefixGuard(blocks=self.limits.blocks, block_size=self.limits.block_size)
         for job in list(self._active.values()):
             job.generation = None  # gone with its pipeline
             self._fail(job, f"the engine failed: {error}")

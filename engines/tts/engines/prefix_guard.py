@@ -17,7 +17,7 @@ Requests without a common prefix never wait. Pure: no engine, no clock.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,6 +58,7 @@ def end_hashes(prompt: Sequence[Hash], generated: Sequence[int]) -> list[Hash]:
 @dataclass(slots=True)
 class _Entry:
     prompt: Hash
+    length: int
     claims: frozenset[Hash]
     entered: int
     moved_on: bool = False
@@ -66,9 +67,10 @@ class _Entry:
 class PrefixGuard:
     """Books of what the prefix cache may hold, and of who may hold a part of it."""
 
-    def __init__(self, *, blocks: int) -> None:
+    def __init__(self, *, blocks: int, block_size: int) -> None:
         """`blocks` is the size of the pool: at most so many contents can be kept in it."""
-        self._contents: OrderedDict[Hash, None] = OrderedDict()
+        self._block_size = block_size
+        self._contents: OrderedDict[Hash, int] = OrderedDict()  # hash -> length in tokens
         self._most_contents = 4 * blocks
         self._entries: dict[int, _Entry] = {}
         self._prompts: Counter[Hash] = Counter()
@@ -88,7 +90,7 @@ class PrefixGuard:
             self._contents.move_to_end(claim)
         self._claimed.update(claims)
         self._prompts[prompt] += 1
-        self._entries[ticket] = _Entry(prompt, frozenset(claims), self._window)
+        self._entries[ticket] = _Entry(prompt, len(hashes), frozenset(claims), self._window)
         return True
 
     def stepped(self) -> None:
@@ -107,10 +109,11 @@ class PrefixGuard:
             for claim in entry.claims:
                 self._contents.pop(claim, None)
 
-    def left(self, ticket: int, ends: Iterable[Hash]) -> None:
+    def left(self, ticket: int, ends: Sequence[Hash], length: int = 0) -> None:
         """A request is out of the pipeline; `ends` are hashes of what its last block may hold.
 
-        Unknown tickets are ignored.
+        `length` is the number of tokens that the last of them stands for. Unknown tickets are
+        ignored.
         """
         entry = self._entries.pop(ticket, None)
         if entry is None:
@@ -118,11 +121,19 @@ class PrefixGuard:
         _subtract(self._prompts, entry.prompt)
         if not entry.moved_on:
             self._settle(entry)
-        for end in ends:
-            self._contents[end] = None
+            for claim in entry.claims:
+                self._forget_if_filled(claim, entry.length)
+        for tokens, end in enumerate(ends, start=length - len(ends) + 1):
+            self._contents[end] = tokens
             self._contents.move_to_end(end)
         while len(self._contents) > self._most_contents:
             self._contents.popitem(last=False)
+
+    def _forget_if_filled(self, claim: Hash, length: int) -> None:
+        """A block that a prompt of `length` tokens has filled goes by the full block's hash now."""
+        held = self._contents.get(claim)
+        if held is not None and (held - 1) // self._block_size < (length - 1) // self._block_size:
+            del self._contents[claim]
 
     def _settle(self, entry: _Entry) -> None:
         """It no longer holds a block that others could take over."""

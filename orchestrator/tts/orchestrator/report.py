@@ -146,7 +146,7 @@ def _same_search(summary: Event) -> tuple[Any, ...]:
 def _speed_up(summary: Event, summaries: Sequence[Event]) -> str:
     for other in summaries:
         if (
-            other is not summary
+            summary["schedule"] != "lockstep"
             and other["schedule"] == "lockstep"
             and _same_search(other) == _same_search(summary)
         ):
