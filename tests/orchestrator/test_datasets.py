@@ -1,6 +1,7 @@
 """Dataset files: what is read, and what is refused with file and line."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -72,3 +73,14 @@ def test_demo_problems_follow_the_seed():
     assert load_problems("demo", limit=10, seed=1) == load_problems("demo", limit=10, seed=1)
     assert load_problems("demo", limit=10, seed=1) != load_problems("demo", limit=10, seed=2)
     assert {problem.level for problem in load_problems("demo", limit=10)} == {1, 2, 3, 4, 5}
+
+
+@pytest.mark.parametrize(("name", "count"), [("math500_dev", 100), ("gsm8k_test", 1319)])
+def test_public_datasets_are_read_as_they_are(name, count):
+    file = Path(__file__).resolve().parents[3] / "shared" / "data" / f"{name}.jsonl"
+    if not file.is_file():
+        pytest.skip(f"{file} is not here")
+    problems = load_problems(str(file))
+    assert len(problems) == count
+    assert all(problem.answer and problem.question for problem in problems)
+    assert len({problem.id for problem in problems}) == count

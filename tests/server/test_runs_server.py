@@ -1,5 +1,6 @@
 """Whole runs of the demo pair on a real server, through the command line, and what can go wrong."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -7,12 +8,21 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 
 from tts.build import paths
+from tts.build.errors import RequestRefused
+from tts.build.spec import load_deployment
+from tts.orchestrator.clients.triton import TritonConnection, TritonGenerator, TritonVerifier
+from tts.orchestrator.context import Context, Models
+from tts.orchestrator.endpoints import GenerateCall
+from tts.orchestrator.problem import Problem
+from tts.serving.server import start_server
 
 pytestmark = [
     pytest.mark.server,
@@ -291,3 +301,45 @@ def test_a_port_in_use_is_named(tts, tmp_path):
     assert code == 1
     assert str(port) in err
     assert "in use" in err
+
+
+def test_the_client_generates_scores_is_refused_and_cancels(tts, monkeypatch):
+    monkeypatch.setenv("TTS_HOME", str(tts.home))
+    deployment = load_deployment("demo")
+    models = Models.load(deployment)
+    context = Context.of(models, Problem("p", "Compute (37 + 58) - 20."))
+
+    async def go(address):
+        async with TritonConnection(address) as connection:
+            generator = TritonGenerator(
+                connection, end_id=models.end_id, step_stop_words=models.step_stop_words
+            )
+            verifier = TritonVerifier(connection)
+            step = GenerateCall(context.prompt, 50, 7, 0.8, 1.0, stop_at_step=True)
+            first = await generator.generate(step)
+            assert first == await generator.generate(step)
+            assert models.generator.decode(first).endswith("\n\n")
+            whole = await generator.generate(replace(step, stop_at_step=False))
+            assert whole[: len(first)] == first
+            greedy = replace(step, temperature=0.0)
+            assert await generator.generate(greedy) == await generator.generate(
+                replace(greedy, seed=8)
+            )
+            right = models.verifier.first("Compute (37 + 58) - 20.", "## Step 1: 37 + 58 = 95")
+            wrong = models.verifier.first("Compute (37 + 58) - 20.", "## Step 1: 37 + 58 = 94")
+            assert await verifier.score(right) > 0.9
+            assert await verifier.score(wrong) < 0.1
+            strange = np.asarray([10**6], dtype=np.int32)
+            with pytest.raises(RequestRefused, match="vocabulary"):
+                await generator.generate(replace(step, input_ids=strange))
+            with pytest.raises(RequestRefused, match="vocabulary"):
+                await verifier.score(strange)
+            running = [asyncio.ensure_future(generator.generate(step)) for _ in range(20)]
+            await asyncio.sleep(0)
+            for task in running:
+                task.cancel()
+            await asyncio.wait(running)
+            assert first == await generator.generate(step)
+
+    with start_server(deployment) as server:
+        asyncio.run(go(server.addresses.grpc))

@@ -234,7 +234,12 @@ def _translate(model: str, address: str, error: grpc.aio.AioRpcError) -> Endpoin
     return _refused(model, details)
 
 
+# What a refusal says when the engine or its process broke under the request; sending it again may
+# help. A stream carries no status code, so the words are all there is.
+_BROKEN = ("Stub process", "the engine failed", "the engine is shutting down")
+
+
 def _refused(model: str, message: str) -> EndpointError:
-    if "Stub process" in message:  # Triton's words when the Python backend's process has died
-        return EndpointUnavailable(f"Model {model} has lost its process: {message}")
+    if any(words in message for words in _BROKEN):
+        return EndpointUnavailable(f"Model {model} broke under a request: {message}")
     return RequestRefused(f"Model {model} refused a request: {message}")
