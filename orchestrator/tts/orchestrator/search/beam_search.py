@@ -20,17 +20,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from .config import SearchConfig
 from .tree import Node, Tree
 from .types import (
-    Aggregation,
     Completion,
     Expand,
     Fate,
     Generated,
     NodePath,
-    Sampling,
     Score,
     Scored,
     SearchResult,
@@ -39,22 +38,13 @@ from .types import (
 )
 
 
-class BeamSearchConfig(BaseModel):
-    """Parameters of beam search, named and defaulted as in search-and-learn."""
+class BeamSearchConfig(SearchConfig):
+    """Parameters of beam search. `n` is also the number of thoughts per iteration."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    n: int = Field(16, ge=1)
-    """Completions that come out; also the thoughts generated per iteration."""
     beam_width: int = Field(4, ge=1)
     """Children of a kept beam; n/beam_width beams are kept."""
     num_iterations: int = Field(40, ge=1)
     """Steps of a chain at most; at this depth what the chain has is its answer."""
-    temperature: float = Field(0.8, ge=0, le=10)
-    top_p: float = Field(1.0, gt=0, le=1)
-    max_tokens: int = Field(2048, ge=1)
-    """Tokens of one step at most."""
-    agg_strategy: Aggregation = "last"
     filter_duplicates: bool = False
     """Keep only one of the active beams that have the same text."""
     sort_completed: bool = False
@@ -67,16 +57,6 @@ class BeamSearchConfig(BaseModel):
                 f"n is {self.n}, which is not a multiple of beam_width ({self.beam_width})"
             )
         return self
-
-    @property
-    def needs_verifier(self) -> bool:
-        """Whether the verifier is asked at all."""
-        return True
-
-    @property
-    def sampling(self) -> Sampling:
-        """How every thought is sampled."""
-        return Sampling(self.temperature, self.top_p, self.max_tokens)
 
 
 class BeamSearch:

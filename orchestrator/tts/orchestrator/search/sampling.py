@@ -11,17 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pydantic import BaseModel, ConfigDict, Field
-
+from .config import SearchConfig
 from .tree import Tree
 from .types import (
-    Aggregation,
     Completion,
     Expand,
     Fate,
     Generated,
     NodePath,
-    Sampling,
     Score,
     Scored,
     SearchResult,
@@ -29,29 +26,11 @@ from .types import (
 )
 
 
-class SampleSearchConfig(BaseModel):
+class SampleSearchConfig(SearchConfig):
     """Parameters of the sampling strategies."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    n: int = Field(16, ge=1)
-    temperature: float = Field(0.8, ge=0, le=10)
-    top_p: float = Field(1.0, gt=0, le=1)
-    max_tokens: int = Field(2048, ge=1)
-    """Tokens of one whole chain at most."""
     scored: bool = True
     """Whether the verifier scores the chains."""
-    agg_strategy: Aggregation = "last"
-
-    @property
-    def needs_verifier(self) -> bool:
-        """Whether the verifier is asked at all."""
-        return self.scored
-
-    @property
-    def sampling(self) -> Sampling:
-        """How every chain is sampled."""
-        return Sampling(self.temperature, self.top_p, self.max_tokens)
 
 
 class SampleSearch:
