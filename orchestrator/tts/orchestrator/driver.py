@@ -91,11 +91,6 @@ class Driver:
         """Requests in flight now: generator, verifier."""
         return self._scheduler.in_flight
 
-    @property
-    def running(self) -> int:
-        """Problems that have been started and have no result yet."""
-        return len(self._running)
-
     async def run(self, problems: Iterable[Context]) -> None:
         """Solve all problems, oldest first.
 

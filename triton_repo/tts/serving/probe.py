@@ -11,17 +11,16 @@ from contextlib import contextmanager
 from typing import Any
 
 import grpc
-import numpy as np
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tts.build.errors import ServerError
+from tts.engines import wire
 
 DIGEST = "deployment_digest"
 """Name of the config parameter that tells which deployment a server serves."""
-SERVED = ("generator", "prm")
+SERVED = (wire.GENERATOR, wire.PRM)
 """The models that clients talk to."""
 
-_TYPES = {"TYPE_INT32": ("INT32", "<i4"), "TYPE_BOOL": ("BOOL", "?")}
 # one token in, one token out
 _REQUEST = {
     "input_ids": 0,
@@ -96,12 +95,11 @@ def _config(channel: grpc.Channel, model: str, timeout_s: float) -> Any:
 
 def _request(config: Any) -> Any:
     request = service_pb2.ModelInferRequest(model_name=config.name)
-    kind = type(config.input[0]).DESCRIPTOR.fields_by_name["data_type"].enum_type
     for tensor in config.input:
         # optional ones stay out: a generator's engine may not be able to return its logits
         if tensor.name in _REQUEST and (tensor.name == "input_ids" or not tensor.optional):
-            wire, dtype = _TYPES[kind.values_by_number[tensor.data_type].name]
-            request.inputs.add(name=tensor.name, datatype=wire, shape=[1, 1])
-            value = np.array([[_REQUEST[tensor.name]]], dtype=dtype)
+            value = wire.scalar(tensor.name, _REQUEST[tensor.name])
+            datatype = wire.INPUTS[tensor.name]
+            request.inputs.add(name=tensor.name, datatype=datatype, shape=value.shape)
             request.raw_input_contents.append(value.tobytes())
     return request

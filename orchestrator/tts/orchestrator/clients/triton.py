@@ -144,11 +144,11 @@ class TritonVerifier:
 
     def __init__(self, connection: TritonConnection) -> None:
         self._connection = connection
-        self._template = service_pb2.ModelInferRequest(model_name="prm")
-        _add_input(self._template, "input_ids", "INT32", [1, 0])
-        _add_input(self._template, "input_lengths", "INT32", [1, 1])
-        _add_input(self._template, "request_output_len", "INT32", [1, 1])
-        _add_input(self._template, "return_generation_logits", "BOOL", [1, 1])
+        self._template = service_pb2.ModelInferRequest(model_name=wire.PRM)
+        _add_input(self._template, "input_ids", [1, 0])
+        _add_input(self._template, "input_lengths")
+        _add_input(self._template, "request_output_len")
+        _add_input(self._template, "return_generation_logits")
         self._template.outputs.add(name="score")
         self._fixed = [_int32(1), b"\x01"]
 
@@ -174,28 +174,28 @@ def _generate_template(
     The varying inputs come first: ids, length, output length and, unless greedy (no top_k and no
     top_p means greedy on the wire), temperature, top_p and seed.
     """
-    request = service_pb2.ModelInferRequest(model_name="generator")
-    _add_input(request, "input_ids", "INT32", [1, 0])
-    _add_input(request, "input_lengths", "INT32", [1, 1])
-    _add_input(request, "request_output_len", "INT32", [1, 1])
+    request = service_pb2.ModelInferRequest(model_name=wire.GENERATOR)
+    _add_input(request, "input_ids", [1, 0])
+    _add_input(request, "input_lengths")
+    _add_input(request, "request_output_len")
     if not greedy:
-        _add_input(request, "temperature", "FP32", [1, 1])
-        _add_input(request, "runtime_top_p", "FP32", [1, 1])
-        _add_input(request, "seed", "UINT64", [1, 1])
-    _add_input(request, "end_id", "INT32", [1, 1])
-    _add_input(request, "exclude_input_in_output", "BOOL", [1, 1])
+        _add_input(request, "temperature")
+        _add_input(request, "runtime_top_p")
+        _add_input(request, "seed")
+    _add_input(request, "end_id")
+    _add_input(request, "exclude_input_in_output")
     fixed = [_int32(end_id), b"\x01"]
     if stop_words:
         layout = wire.encode_stop_words(stop_words)
-        _add_input(request, "stop_words_list", "INT32", [1, *layout.shape])
+        _add_input(request, "stop_words_list", [1, *layout.shape])
         fixed.append(layout.tobytes())
     request.outputs.add(name="output_ids")
     request.outputs.add(name="sequence_length")
     return request, fixed
 
 
-def _add_input(request: Any, name: str, datatype: str, shape: Sequence[int]) -> None:
-    request.inputs.add(name=name, datatype=datatype, shape=shape)
+def _add_input(request: Any, name: str, shape: Sequence[int] = (1, 1)) -> None:
+    request.inputs.add(name=name, datatype=wire.INPUTS[name], shape=shape)
 
 
 def _int32(value: int) -> bytes:
