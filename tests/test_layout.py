@@ -31,6 +31,7 @@ ORCHESTRATOR = {
     "driver": {"context", "endpoints", "problem", "scheduling", "search"},
 }
 CORE_MAY_IMPORT = {
+    "abc",
     "__future__",
     "collections",
     "dataclasses",

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from tts.build.errors import ConfigError
-from tts.orchestrator.answers import judge, vote
+from tts.orchestrator.answers import answer_form, judge, vote
 from tts.orchestrator.grading import Grader
-from tts.orchestrator.search import Completion, SearchResult
+from tts.orchestrator.search import AnswerForm, Completion, SearchResult
 from tts.orchestrator.strategies import STRATEGIES, find_strategy
 
 
@@ -55,14 +55,30 @@ def test_equal_answers_are_grouped_before_the_vote():
 
 def test_every_strategy_configures_by_default_and_names_what_is_wrong():
     for strategy in STRATEGIES.values():
-        strategy.configure({})
-    assert find_strategy("cot").configure({}).n == 1
+        strategy.configure({}, context=4096)
+    assert find_strategy("cot").configure({}, context=4096).n == 1
     with pytest.raises(ConfigError, match="no strategy 'bean'") as caught:
         find_strategy("bean")
     assert "beam-search" in str(caught.value)
     with pytest.raises(ConfigError, match="n is 4, but strategy cot has it fixed at 1"):
-        find_strategy("cot").configure({"n": 4})
+        find_strategy("cot").configure({"n": 4}, context=4096)
     with pytest.raises(ConfigError, match="no parameter 'beam_width'; it has n, temperature"):
-        find_strategy("self-consistency").configure({"beam_width": 4})
+        find_strategy("self-consistency").configure({"beam_width": 4}, context=4096)
     with pytest.raises(ConfigError, match="n is 10, which is not a multiple of beam_width"):
-        find_strategy("beam-search").configure({"n": 10})
+        find_strategy("beam-search").configure({"n": 10}, context=4096)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
+def test_a_budget_beyond_the_context_is_refused_and_the_default_adapts(strategy):
+    assert strategy.configure({}, context=4096).max_tokens == 2048
+    assert strategy.configure({}, context=320).max_tokens == 320
+    assert strategy.configure({"max_tokens": 320}, context=320).max_tokens == 320
+    with pytest.raises(ConfigError, match=r"max_tokens is 321, but .* 320 .*max_seq_len"):
+        strategy.configure({"max_tokens": 321}, context=320)
+
+
+def test_answer_forms_are_exact_only_for_integers():
+    assert answer_form(r"so \boxed{1,000}.") == AnswerForm("1000", True)
+    assert answer_form(r"so \boxed{\dfrac12}.") == AnswerForm(r"\frac12", False)
+    assert answer_form(r"so \boxed{0.5}.") == AnswerForm("0.5", False)
+    assert answer_form("so 5.") is None

@@ -15,25 +15,37 @@ from tts.orchestrator.driver import Driver, Replayed
 from tts.orchestrator.problem import Problem
 from tts.orchestrator.scheduling import Policy
 from tts.orchestrator.search import (
-    BeamSearch,
     BeamSearchConfig,
-    SampleSearch,
+    DvtsConfig,
+    ParticleConfig,
+    RebaseConfig,
     SampleSearchConfig,
     Stop,
     Thought,
     node_seed,
 )
+from tts.orchestrator.strategies import new_search
 
 PROBLEMS = [Problem(f"p{i}", f"Compute {i} + {i}.", str(2 * i)) for i in range(4)]
 WORDS = ("1", "22", "a", " + ", "")
 
 
 @pytest.fixture(scope="module")
-def words(tokenizer_folder):
+def tokenizer(tokenizer_folder):
     from tts.build.tokenizer import Tokenizer
 
-    tokenizer = Tokenizer(tokenizer_folder)
+    return Tokenizer(tokenizer_folder)
+
+
+@pytest.fixture(scope="module")
+def words(tokenizer):
     return [tokenizer.encode(word) for word in WORDS], tokenizer.encode("\n\n")
+
+
+@pytest.fixture(scope="module")
+def agreeing(tokenizer):
+    """All chains give one answer."""
+    return [tokenizer.encode(r"\boxed{5}")], tokenizer.encode("\n\n")
 
 
 class Run:
@@ -54,8 +66,7 @@ class Run:
         self.replayed = replayed
 
     def new_search(self, problem):
-        kind = BeamSearch if isinstance(self.config, BeamSearchConfig) else SampleSearch
-        return kind(self.config, lambda node: node_seed(1, problem.id, node))
+        return new_search(self.config, lambda node: node_seed(1, problem.id, node))
 
     async def solved(self, outcome):
         self.searches[outcome.problem.id] = outcome.search
@@ -92,12 +103,20 @@ CONFIGS = [
     BeamSearchConfig(n=4, beam_width=2, num_iterations=4, agg_strategy="prod"),
     SampleSearchConfig(n=4, agg_strategy="min", max_tokens=60),
     SampleSearchConfig(n=1, temperature=0.0, scored=False, max_tokens=60),
+    DvtsConfig(n=6, beam_width=2, num_iterations=4, lookahead=1),
+    RebaseConfig(n=6, num_iterations=4, granularity=2, finish="eos", max_tokens=60),
+    ParticleConfig(n=6, num_iterations=4, ess_threshold=1.0),
+]
+STOPPING = [
+    SampleSearchConfig(n=8, scored=False, early_stop=True, max_tokens=60),
+    SampleSearchConfig(n=8, early_stop=True, max_tokens=60),
+    DvtsConfig(n=8, beam_width=2, num_iterations=4, early_stop=True),
 ]
 
 
 @pytest.mark.parametrize("config", CONFIGS)
 @settings(
-    max_examples=15,
+    max_examples=10,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
@@ -110,6 +129,31 @@ def test_schedules_and_timing_do_not_change_the_trees(tiny_deployment, words, co
         assert other.scores == plain.scores
         assert Counter(other.calls.generated) == Counter(plain.calls.generated)
         assert Counter(other.calls.scored) == Counter(plain.calls.scored)
+
+
+@pytest.mark.parametrize("config", STOPPING)
+@settings(
+    max_examples=10,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(jitter=st.integers(0, 10**6))
+def test_an_early_stop_is_the_same_in_any_order(tiny_deployment, agreeing, config, jitter):
+    plain = Run(tiny_deployment, agreeing, config, "lockstep").go()
+    run = Run(tiny_deployment, agreeing, config, "decoupled", jitter=jitter).go()
+    assert run.digests == plain.digests
+    assert run.scores == plain.scores
+    assert run.driver.in_flight == (0, 0)
+
+
+def test_an_early_stop_cancels_what_is_in_flight_and_pending(tiny_deployment, agreeing):
+    config = SampleSearchConfig(n=40, scored=False, early_stop=True, max_tokens=60)
+    run = Run(tiny_deployment, agreeing, config, "decoupled", jitter=1).go()
+    assert {len(s.result().completions) for s in run.searches.values()} == {21}
+    cancelled = [event for event in run.events if event["event"] == "cancelled"]
+    assert {event["work"] for event in cancelled} == {"expand"}
+    assert len(run.calls.generated) < len(PROBLEMS) * 40, "pending chains were sent all the same"
+    assert run.driver.in_flight == (0, 0)
 
 
 def test_identical_steps_share_one_verifier_call(tiny_deployment, words):

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .grading import Grader, extract_answer, group_answers
-from .search import Completion, SearchResult
+from .grading import Grader, canonical, extract_answer, group_answers, is_integer
+from .search import AnswerForm, Completion, SearchResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +91,19 @@ def vote(
     best = max(range(len(completions)), key=lambda i: (scores[i], -i))
     best_group = members.get(groups[best])
     return Answers(extracted[best_group[0]] if best_group else None, speaker(scores), majority)
+
+
+def answer_form(text: str) -> AnswerForm | None:
+    """Normal form of the answer in a completion's text, or None; pure and fast.
+
+    For a search that stops early. Two plain integers that differ are different answers; any other
+    two forms may yet turn out equal.
+    """
+    answer = extract_answer(text)
+    if answer is None:
+        return None
+    form = canonical(answer)
+    return AnswerForm(form, is_integer(form))
 
 
 def _scored(completions: Sequence[Completion]) -> bool:

@@ -53,6 +53,7 @@ class _Running:
     """Locked scores by the verifier ids they were computed from."""
     awaited: dict[bytes, list[NodePath]] = field(default_factory=dict)
     """Ids whose score is pending, with the further nodes that wait for it."""
+    in_flight: dict[Job, asyncio.Task[None]] = field(default_factory=dict)
 
 
 class Driver:
@@ -107,7 +108,8 @@ class Driver:
         """Send what the scheduler allows; start problems while it wants them."""
         while True:
             for job in self._scheduler.take():
-                self._group.create_task(self._send(self._running[job.problem], job))
+                running = self._running[job.problem]
+                running.in_flight[job] = self._group.create_task(self._send(running, job))
             if not self._queued or not self._scheduler.wants_problem():
                 return
             self._start(self._queued.popleft())
@@ -135,8 +137,15 @@ class Driver:
             self._on_node(running.context.problem, search)
         if search.done and running.place in self._running:
             del self._running[running.place]
-            self._scheduler.problem_done()
+            self._drop_work(running)
             self._group.create_task(self._on_solved(Solved(running.context.problem, search)))
+
+    def _drop_work(self, running: _Running) -> None:
+        """Cancel what a finished search no longer needs (it may stop early)."""
+        self._scheduler.problem_done(running.place)
+        for job, task in list(running.in_flight.items()):
+            self._ended(running, job)
+            task.cancel()
 
     def _ask_expand(self, running: _Running, work: Expand, kind: Kind) -> None:
         if thoughts := running.replayed.thoughts.get(work.node):
@@ -172,32 +181,41 @@ class Driver:
         self._scheduler.add(Job(running.place, work, tokens, kind))
 
     async def _send(self, running: _Running, job: Job) -> None:
-        in_flight = self._scheduler.in_flight
-        sent = time.monotonic()
-        event: dict[str, Any]
-        try:
-            if isinstance(job.work, Expand):
-                thoughts, event = await self._generate(running, job.work)
-            else:
-                score, event = await self._score(running, job.work)
-        finally:
-            self._scheduler.ended(job)
-        event |= {
+        event: dict[str, Any] = {
             "problem": running.context.problem.id,
             "node": job.work.node,
             "kind": job.kind.name.lower(),
-            "sent": sent,
-            "done": time.monotonic(),
             "prompt_tokens": job.tokens,
-            "in_flight": in_flight,
+            "in_flight": self._scheduler.in_flight,
+            "sent": time.monotonic(),
         }
-        self._record(event)
+        try:
+            if isinstance(job.work, Expand):
+                thoughts, outcome = await self._generate(running, job.work)
+            else:
+                score, outcome = await self._score(running, job.work)
+        except BaseException as failure:
+            wanted = self._ended(running, job)
+            if wanted or not isinstance(failure, (asyncio.CancelledError, TtsError)):
+                raise
+            outcome = {"event": "cancelled", "work": type(job.work).__name__.lower()}
+            self._record(outcome | event | {"done": time.monotonic()})
+            return
+        self._ended(running, job)
+        self._record(outcome | event | {"done": time.monotonic()})
         if isinstance(job.work, Expand):
             self._tell_generated(running, job.work.node, thoughts)
         else:
             self._share_score(running, job.work.node, score)
         self._advance(running)
         self._pump()
+
+    def _ended(self, running: _Running, job: Job) -> bool:
+        """Give back a job's budget; False if that was done when its search ended without it."""
+        if running.in_flight.pop(job, None) is None:
+            return False
+        self._scheduler.ended(job)
+        return True
 
     async def _generate(
         self, running: _Running, work: Expand

@@ -11,10 +11,17 @@ from pydantic import ValidationError
 from tts.build.errors import ConfigError
 from tts.build.spec import explain
 
+from .answers import answer_form
 from .search import (
     BeamSearch,
     BeamSearchConfig,
+    DvtsConfig,
+    DvtsSearch,
     NodePath,
+    ParticleConfig,
+    ParticleSearch,
+    RebaseConfig,
+    RebaseSearch,
     SampleSearch,
     SampleSearchConfig,
     Search,
@@ -23,7 +30,7 @@ from .search import (
 Vote = Literal["best", "weighted", "majority"]
 """How one answer is chosen from n completions."""
 
-Config = BeamSearchConfig | SampleSearchConfig
+Config = BeamSearchConfig | DvtsConfig | ParticleConfig | RebaseConfig | SampleSearchConfig
 
 
 @dataclass(frozen=True)
@@ -37,8 +44,11 @@ class Strategy:
     defaults: dict[str, Any] = field(default_factory=dict)
     fixed: dict[str, Any] = field(default_factory=dict)
 
-    def configure(self, given: dict[str, Any]) -> Config:
-        """Validate parameters; raises ConfigError naming the parameter and what is allowed."""
+    def configure(self, given: dict[str, Any], *, context: int) -> Config:
+        """Validate parameters; raises ConfigError naming the parameter and what is allowed.
+
+        `context` is the generator's max_seq_len in tokens, which `max_tokens` must not exceed.
+        """
         for name, value in given.items():
             if name in self.fixed and value != self.fixed[name]:
                 raise ConfigError(
@@ -50,12 +60,21 @@ class Strategy:
                 raise ConfigError(
                     f"Strategy {self.name} has no parameter {name!r}; it has {allowed}."
                 )
+        default = min(self.config.model_fields["max_tokens"].default, context)
+        values = {"max_tokens": default, **self.defaults, **given, **self.fixed}
         try:
-            return self.config.model_validate({**self.defaults, **given, **self.fixed})
+            config = self.config.model_validate(values)
         except ValidationError as error:
             raise ConfigError(
                 f"Parameters of strategy {self.name} are not valid:\n{explain(error)}"
             ) from error
+        if config.max_tokens > context:
+            raise ConfigError(
+                f"max_tokens is {config.max_tokens}, but the generator's context holds {context} "
+                "tokens, prompt and output together (generator.max_seq_len).",
+                hint="Lower max_tokens, or raise generator.max_seq_len in the deployment.",
+            )
+        return config
 
 
 _ALL = (
@@ -65,7 +84,7 @@ _ALL = (
         SampleSearchConfig,
         "majority",
         defaults={"temperature": 0.0},
-        fixed={"n": 1, "scored": False},
+        fixed={"n": 1, "scored": False, "early_stop": False},
     ),
     Strategy(
         "self-consistency",
@@ -79,7 +98,7 @@ _ALL = (
         "n chains, the answer of the best-scored one",
         SampleSearchConfig,
         "best",
-        fixed={"scored": True},
+        fixed={"scored": True, "early_stop": False},
     ),
     Strategy(
         "weighted-best-of-n",
@@ -92,6 +111,24 @@ _ALL = (
         "beam-search",
         "n beams step by step, the best n/beam_width kept, weighted vote",
         BeamSearchConfig,
+        "weighted",
+    ),
+    Strategy(
+        "dvts",
+        "n/beam_width independent subtrees, greedy inside each, weighted vote",
+        DvtsConfig,
+        "weighted",
+    ),
+    Strategy(
+        "rebase",
+        "children shared out by a softmax of the scores, weighted vote",
+        RebaseConfig,
+        "weighted",
+    ),
+    Strategy(
+        "particle-filtering",
+        "n particles, drawn anew by score, weighted vote",
+        ParticleConfig,
         "weighted",
     ),
 )
@@ -109,6 +146,14 @@ def find_strategy(name: str) -> Strategy:
 
 def new_search(config: Config, seed: Callable[[NodePath], int]) -> Search:
     """A fresh search of one problem."""
-    if isinstance(config, BeamSearchConfig):
-        return BeamSearch(config, seed)
-    return SampleSearch(config, seed)
+    match config:
+        case BeamSearchConfig():
+            return BeamSearch(config, seed, answer_form)
+        case DvtsConfig():
+            return DvtsSearch(config, seed, answer_form)
+        case RebaseConfig():
+            return RebaseSearch(config, seed, answer_form)
+        case ParticleConfig():
+            return ParticleSearch(config, seed)
+        case SampleSearchConfig():
+            return SampleSearch(config, seed, answer_form)

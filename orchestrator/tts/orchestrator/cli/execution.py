@@ -101,8 +101,8 @@ def run_solve(question: str, wanted: Wanted, out: Path | None) -> None:
 def _plan(wanted: Wanted, problems: list[Problem]) -> Plan:
     """Check the strategy, the engines and every problem's length before anything starts."""
     strategy = find_strategy(wanted.strategy)
-    parameters = strategy.configure(wanted.parameters)
     spec = load_deployment(wanted.deployment)
+    parameters = strategy.configure(wanted.parameters, context=spec.generator.max_seq_len)
     require_current(spec)
     models = Models.load(spec)
     return Plan(

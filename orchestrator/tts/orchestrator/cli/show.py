@@ -29,6 +29,7 @@ FATE_STYLE = {
     Fate.PRUNED: "dim strike",
     Fate.COMPLETED: "green",
     Fate.SURPLUS: "dim green",
+    Fate.LOOKAHEAD: "dim italic",
 }
 
 

@@ -17,7 +17,7 @@
 Model output is hostile input: no text may hang, kill or bloat the run.
 """
 
-from .canonical import canonical
+from .canonical import canonical, is_integer
 from .extract import extract_answer, extract_gsm8k_answer
 from .grader import Grader
 from .grouping import group_answers
@@ -34,4 +34,5 @@ __all__ = [
     "extract_answer",
     "extract_gsm8k_answer",
     "group_answers",
+    "is_integer",
 ]

@@ -83,6 +83,12 @@ class _Queue:
         self.jobs += 1
         return job
 
+    def drop(self, problem: int) -> None:
+        """Forget the pending jobs of one problem."""
+        self.pending_cost -= sum(entry[3] for entry in self._heap if entry[1] == problem)
+        self._heap = [entry for entry in self._heap if entry[1] != problem]
+        heapq.heapify(self._heap)
+
     def release(self, cost: int) -> None:
         self.used -= cost
         self.jobs -= 1
@@ -146,9 +152,11 @@ class Scheduler:
         """A queued problem has become a running one."""
         self._running += 1
 
-    def problem_done(self) -> None:
-        """A running problem has its result."""
+    def problem_done(self, problem: int) -> None:
+        """A running problem has its result; what it still had pending is dropped."""
         self._running -= 1
+        self._generator.drop(problem)
+        self._verifier.drop(problem)
 
     def _queue(self, job: Job) -> _Queue:
         return self._generator if isinstance(job.work, Expand) else self._verifier

@@ -1,8 +1,14 @@
 """The search core: pure state machines. No IO, no clock, no asyncio, no engine."""
 
 from .beam_search import BeamSearch, BeamSearchConfig
+from .config import SearchConfig
+from .dvts import DvtsConfig, DvtsSearch
+from .early_stop import AnswerForm, AnswerOf
+from .particle_filtering import ParticleConfig, ParticleSearch
+from .rebase import RebaseConfig, RebaseSearch
 from .sampling import SampleSearch, SampleSearchConfig
 from .seeds import node_seed
+from .step_search import StepConfig
 from .tree import Node, NodePath, Tree
 from .types import (
     Aggregation,
@@ -23,21 +29,31 @@ from .types import (
 
 __all__ = [
     "Aggregation",
+    "AnswerForm",
+    "AnswerOf",
     "BeamSearch",
     "BeamSearchConfig",
     "Completion",
+    "DvtsConfig",
+    "DvtsSearch",
     "Expand",
     "Fate",
     "Generated",
     "Node",
     "NodePath",
+    "ParticleConfig",
+    "ParticleSearch",
+    "RebaseConfig",
+    "RebaseSearch",
     "SampleSearch",
     "SampleSearchConfig",
     "Sampling",
     "Score",
     "Scored",
     "Search",
+    "SearchConfig",
     "SearchResult",
+    "StepConfig",
     "Stop",
     "Thought",
     "Tree",

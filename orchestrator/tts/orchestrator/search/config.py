@@ -26,3 +26,9 @@ class SearchConfig(BaseModel):
     def sampling(self) -> Sampling:
         """How every request is sampled."""
         return Sampling(self.temperature, self.top_p, self.max_tokens)
+
+
+def check_width(n: int, beam_width: int) -> None:
+    """Raise ValueError unless n beams split into groups of `beam_width`."""
+    if n % beam_width:
+        raise ValueError(f"n is {n}, which is not a multiple of beam_width ({beam_width})")

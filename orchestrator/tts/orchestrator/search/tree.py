@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from .types import Aggregation, Fate, NodePath, Thought, aggregate, quantise
@@ -50,6 +50,10 @@ class Tree:
         node = self._nodes[path] = Node(path)
         return node
 
+    def drop(self, unwanted: Callable[[NodePath], bool]) -> None:
+        """Forget the nodes that are `unwanted`, which must include their descendants."""
+        self._nodes = {path: node for path, node in self._nodes.items() if not unwanted(path)}
+
     def chain(self, path: NodePath) -> list[Node]:
         """The nodes from the first step to `path`."""
         return [self._nodes[path[:depth]] for depth in range(1, len(path) + 1)]
@@ -59,9 +63,10 @@ class Tree:
         return "".join(node.thought.text for node in self.chain(path) if node.thought)
 
     def path_score(self, path: NodePath, how: Aggregation) -> float:
-        """Aggregate of the scores along `path`; unscored steps are left out (there is one score
-        at least: the last).
-        """
+        """Aggregate of the scores along `path`; unscored steps are left out. The last is scored."""
+        score = self._nodes[path].score
+        if how == "last" and score is not None:
+            return score
         scores = [node.score for node in self.chain(path) if node.score is not None]
         return aggregate(scores, how)
 

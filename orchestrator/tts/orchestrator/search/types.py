@@ -51,6 +51,8 @@ class Fate(StrEnum):
     """The end of one of the n completions."""
     SURPLUS = "surplus"
     """A complete chain beyond the n that come out."""
+    LOOKAHEAD = "lookahead"
+    """A greedy step that only helps to score the one before; not part of any completion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class Expand:
     """Generate below the parent of `node`: one thought, or with `whole` the rest of the chain.
 
     The first thought becomes `node`; with `whole` each further one becomes child 0 of the one
-    before it.
+    before it. A node whose last index is -1 is a look-ahead.
     """
 
     node: NodePath
@@ -124,7 +126,7 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What a finished search gives: exactly n completions, in the order in which they rank."""
+    """What a finished search gives: n completions (fewer after an early stop) in rank order."""
 
     completions: tuple[Completion, ...]
 

@@ -1,0 +1,92 @@
+"""Diverse verifier tree search: independent subtrees, greedy inside each.
+
+n/beam_width subtrees that never wait for one another. Each grows beam_width candidates and goes on
+from the best; the candidates of its last iteration are its completions.
+
+    root ─┬─ 0  ✗              n=4, beam_width=2
+          └─ 1 ──┬─ 1.0 ✓      completions of the first subtree: 1.0 and 1.1
+                 └─ 1.1 ✓
+    root ─┬─ 2 ──┬─ 2.0 ✗
+          │      └─ 2.1 ─ ...
+          └─ 3  ✗
+
+After Beeching et al., "Scaling test-time compute" (2024) and search-and-learn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from .config import check_width
+from .early_stop import AnswerOf, EarlyStop
+from .step_search import Pool, StepConfig, StepSearch
+from .tree import Node
+from .types import Fate, NodePath
+
+ANSWERED = "boxed{"
+"""A chain that holds this has its answer; its subtree ends (search-and-learn's rule)."""
+
+
+class DvtsConfig(StepConfig):
+    """Parameters of diverse verifier tree search."""
+
+    beam_width: int = Field(4, ge=1)
+    """Candidates per iteration of a subtree; there are n/beam_width subtrees."""
+    early_stop: bool = False
+    """End once the missing completions cannot change the weighted vote."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        check_width(self.n, self.beam_width)
+        return self
+
+
+class DvtsSearch(StepSearch[DvtsConfig]):
+    """The state machine; see `types.Search` for the contract."""
+
+    def __init__(
+        self,
+        config: DvtsConfig,
+        seed: Callable[[NodePath], int],
+        answer_of: AnswerOf | None = None,
+    ) -> None:
+        """`seed` maps a node to the seed of its sample; `answer_of` is for `early_stop` only."""
+        super().__init__(config, seed)
+        self._stop = EarlyStop.wanted(config.early_stop, config.n, answer_of)
+        self._finished: dict[int, list[Node]] = {}
+        """Completions by subtree."""
+        self._counted = 0
+        """Subtrees from the first on that early stop has counted."""
+        width = config.beam_width
+        for subtree in range(config.n // width):
+            first = subtree * width
+            self._open(((child,) for child in range(first, first + width)), key=subtree)
+
+    def _decide(self, pool: Pool) -> None:
+        best = min(pool.ends, key=self._rank)
+        if self._active(pool, best) and ANSWERED not in self.tree.text(best.path):
+            for node in pool.ends:
+                node.fate = Fate.PRUNED
+            best.fate = Fate.EXPANDED
+            self._open(((*best.path, c) for c in range(self.config.beam_width)), after=pool)
+            return
+        for node in pool.ends:
+            node.fate = Fate.COMPLETED
+        self._finished[pool.key] = pool.ends
+        subtrees = self.config.n // self.config.beam_width
+        if self._stop and self._decided_by(self._stop):
+            self.tree.drop(lambda path: path[0] >= self._counted * self.config.beam_width)
+            subtrees = self._counted
+        if all(subtree in self._finished for subtree in range(subtrees)):
+            self._finish([node for subtree in range(subtrees) for node in self._finished[subtree]])
+
+    def _decided_by(self, stop: EarlyStop) -> bool:
+        """Count the finished subtrees in their order, so that timing cannot move the stop."""
+        while not stop.decided and self._counted in self._finished:
+            for node in self._finished[self._counted]:
+                stop.add(self.tree.text(node.path), self._path_score(node))
+            self._counted += 1
+        return stop.decided

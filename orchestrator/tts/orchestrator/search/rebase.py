@@ -1,0 +1,87 @@
+"""REBASE, reward-balanced search: children shared out by a softmax of the scores.
+
+    root ─┬─ 0 0.9 ──┬─ 0.0      n=4: the scores of an iteration share out the next n candidates
+          ├─ 1 0.2 ✗ ├─ 0.1
+          ├─ 2 0.7 ─ 2.0
+          └─ 3 0.1 ✗ └─ 0.2
+
+After Wu et al., "Inference scaling laws" (arXiv 2408.00724) and the authors' code.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from pydantic import Field
+
+from .early_stop import AnswerOf, EarlyStop
+from .step_search import Pool, StepConfig, StepSearch
+from .tree import Node
+from .types import Fate, NodePath
+
+
+class RebaseConfig(StepConfig):
+    """Parameters of REBASE. Completed and active chains are always n together."""
+
+    softmax_temperature: float = Field(0.2, ge=1e-3, le=1e3)
+    """Towards 0 all children go to the best, large values share evenly."""
+    early_stop: bool = False
+    """End once the missing completions cannot change the weighted vote."""
+
+
+class RebaseSearch(StepSearch[RebaseConfig]):
+    """The state machine; see `types.Search` for the contract."""
+
+    def __init__(
+        self,
+        config: RebaseConfig,
+        seed: Callable[[NodePath], int],
+        answer_of: AnswerOf | None = None,
+    ) -> None:
+        """`seed` maps a node to the seed of its sample; `answer_of` is for `early_stop` only."""
+        super().__init__(config, seed)
+        self._stop = EarlyStop.wanted(config.early_stop, config.n, answer_of)
+        self._completed: list[Node] = []
+        self._open((child,) for child in range(config.n))
+
+    def _decide(self, pool: Pool) -> None:
+        ranked = sorted(pool.ends, key=self._rank)
+        active = [node for node in ranked if self._active(pool, node)]
+        for node in ranked:
+            if not self._active(pool, node):
+                self._completed.append(node)
+                if self._stop:
+                    self._stop.add(self.tree.text(node.path), self._path_score(node))
+        budget = self.config.n - len(self._completed)
+        if self._stop and self._stop.decided:
+            budget = 0
+        scores = [self._path_score(node) for node in active]
+        shares = share_out(scores, budget, self.config.softmax_temperature)
+        for node, share in zip(active, shares, strict=True):
+            node.fate = Fate.EXPANDED if share else Fate.PRUNED
+        if not any(shares):
+            self._finish(self._completed)
+            return
+        children = [
+            (*node.path, child)
+            for node, share in zip(active, shares, strict=True)
+            for child in range(share)
+        ]
+        self._open(children, after=pool)
+
+
+def share_out(scores: Sequence[float], budget: int, temperature: float) -> list[int]:
+    """Children per score, adding up to `budget`; `scores` are in rank order.
+
+    Each gets its softmax share, rounded up, of what those before it left.
+    """
+    best = max(scores, default=0.0)
+    weights = [math.exp((score - best) / temperature) for score in scores]
+    shares = []
+    for rank, weight in enumerate(weights):
+        # rounded first: float noise must not turn a whole number of children into one more
+        share = math.ceil(round(budget * weight / math.fsum(weights[rank:]), 9)) if budget else 0
+        shares.append(share)
+        budget -= share
+    return shares
