@@ -1,19 +1,17 @@
 """The driver over scripted engines: every schedule and every timing gives the same trees."""
 
-import asyncio
 import random
 from collections import Counter
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.orchestrator.scripted_run import PROBLEMS, Run
 
 from tts.build.errors import DatasetError, EndpointUnavailable
-from tts.orchestrator.clients.scripted import Calls, ScriptedGenerator, ScriptedVerifier
 from tts.orchestrator.context import Context, Models
-from tts.orchestrator.driver import Driver, Replayed
+from tts.orchestrator.driver import Replayed
 from tts.orchestrator.problem import Problem
-from tts.orchestrator.scheduling import Policy
 from tts.orchestrator.search import (
     BeamSearchConfig,
     DvtsConfig,
@@ -22,11 +20,8 @@ from tts.orchestrator.search import (
     SampleSearchConfig,
     Stop,
     Thought,
-    node_seed,
 )
-from tts.orchestrator.strategies import new_search
 
-PROBLEMS = [Problem(f"p{i}", f"Compute {i} + {i}.", str(2 * i)) for i in range(4)]
 WORDS = ("1", "22", "a", " + ", "")
 
 
@@ -46,56 +41,6 @@ def words(tokenizer):
 def agreeing(tokenizer):
     """All chains give one answer."""
     return [tokenizer.encode(r"\boxed{5}")], tokenizer.encode("\n\n")
-
-
-class Run:
-    """One run and everything that can be seen of it."""
-
-    def __init__(self, deployment, words, config, schedule, *, jitter=None, replayed=None):
-        self.models = Models.load(deployment)
-        self.config, self.words = config, words
-        self.calls = Calls()
-        self.events, self.searches = [], {}
-        self.jitter = random.Random(jitter) if jitter is not None else None
-        spec = deployment
-        self.policy = Policy(
-            schedule, spec.generator.in_flight_requests, spec.verifier.in_flight_tokens
-        )
-        self.generator = ScriptedGenerator(*words, jitter=self.jitter, calls=self.calls)
-        self.verifier = ScriptedVerifier(jitter=self.jitter, calls=self.calls)
-        self.replayed = replayed
-
-    def new_search(self, problem):
-        return new_search(self.config, lambda node: node_seed(1, problem.id, node))
-
-    async def solved(self, outcome):
-        self.searches[outcome.problem.id] = outcome.search
-
-    def go(self, problems=PROBLEMS):
-        self.driver = Driver(
-            self.models,
-            self.new_search,
-            self.generator,
-            self.verifier,
-            self.policy,
-            record=self.events.append,
-            on_solved=self.solved,
-            replayed=self.replayed,
-        )
-        asyncio.run(self.driver.run([Context.of(self.models, p) for p in problems]))
-        return self
-
-    @property
-    def digests(self):
-        return {name: search.tree.digest() for name, search in self.searches.items()}
-
-    @property
-    def scores(self):
-        return {
-            (name, node.path): node.score
-            for name, search in self.searches.items()
-            for node in search.tree
-        }
 
 
 CONFIGS = [

@@ -174,8 +174,10 @@ class StepSearch(ABC, Generic[Config]):
 
     def _grow(self, candidate: _Candidate, result: Generated) -> None:
         """Take in new steps and ask for what the candidate needs next."""
+        whole = self._to_the_end(candidate.pool)
         path = result.node
-        for thought in result.thoughts:
+        # an engine that ran on beyond the delimiter must not lengthen or end the chain
+        for thought in result.thoughts if whole else result.thoughts[:1]:
             node = self.tree.get(path) or self.tree.add(path)
             node.thought = thought
             if path[-1] >= 0:  # not a look-ahead
@@ -184,7 +186,6 @@ class StepSearch(ABC, Generic[Config]):
                 candidate.end = node
             candidate.tip = node
             path = (*path, 0)
-        whole = self._to_the_end(candidate.pool)
         if not whole and _goes_on(candidate.tip.thought):
             end, tip = candidate.end.path, candidate.tip.path
             if len(end) - candidate.start + 1 < self.config.granularity:

@@ -160,7 +160,12 @@ def quantise(score: float) -> float:
 
 
 def aggregate(scores: Sequence[float], how: Aggregation) -> float:
-    """Score of a path from its step scores, rounded far below SCORE_UNIT (search-and-learn)."""
+    """Score of a path from its step scores, rounded far below SCORE_UNIT (search-and-learn).
+
+    Raises ValueError where there is no score: a missing one must never count as a good one.
+    """
+    if not scores:
+        raise ValueError("a path without a score has no aggregate")
     if how == "last":
         return scores[-1]
     if how == "min":
