@@ -111,11 +111,43 @@ def test_every_mistake_is_listed(load: Load) -> None:
     assert len(caught.value.message.splitlines()) == 4
 
 
-def test_threads_are_of_openvino_alone(load: Load) -> None:
-    bf16 = {"target": "tensorrt", "generator.precision": "bf16", "verifier.precision": "bf16"}
-    assert load(bf16).target == "tensorrt"
-    with pytest.raises(ConfigError, match=r"generator\.threads applies to target openvino only"):
-        load(bf16 | {"generator.threads": 2})
+TENSORRT: dict[str, Any] = {
+    "target": "tensorrt",
+    "generator.precision": "bf16",
+    "verifier.precision": "fp8",
+    "tensorrt": {"gpu": "h100"},
+}
+
+
+def test_target_tensorrt(load: Load) -> None:
+    deployment = load(
+        TENSORRT | {"generator.tensorrt": {"tensor_parallel": 2, "gpus": [[0, 1], [2, 3]]}}
+    )
+    assert deployment.generator.placement.replicas == ((0, 1), (2, 3))
+    assert deployment.verifier.placement.replicas == ((0,),)
+    assert deployment.tensorrt is not None
+    assert deployment.tensorrt.container == "26.07"
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"generator.threads": 2}, ["generator.threads applies to target openvino only"]),
+        ({"tensorrt": None}, ["target tensorrt needs the block tensorrt"]),
+        ({"tensorrt": {"gpu": "v100"}}, ["tensorrt.gpu = 'v100': allowed: a100-40g"]),
+        ({"tensorrt": {"gpu": "h100", "container": "26.03"}}, ["container = '26.03': allowed"]),
+        ({"generator.tensorrt": {"tensor_parallel": 2, "gpus": [[0]]}}, ["must name 2 different"]),
+        ({"generator.tensorrt": {"tensor_parallel": 2, "gpus": [[1, 1]]}}, ["2 different"]),
+        ({"generator.tensorrt": {"expert_parallel": 2}}, ["expert_parallel is 2; it must divide"]),
+        ({"generator.tensorrt": {"kv_precision": "fp8"}}, ["KV reuse", "precision 'bf16'"]),
+        ({"target": "openvino", "verifier.precision": "bf16"}, ["remove it"]),
+    ],
+)
+def test_mistakes_of_target_tensorrt(load: Load, fields: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(TENSORRT | fields)
+    for word in words:
+        assert word in caught.value.message
 
 
 @pytest.mark.parametrize(

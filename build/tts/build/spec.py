@@ -21,8 +21,10 @@ from .errors import ConfigError
 
 Target = Literal["openvino", "tensorrt"]
 Role = Literal["generator", "verifier"]
-Precision = Literal["fp32", "fp16", "bf16", "fp8", "int8"]
+Precision = Literal["fp32", "fp16", "bf16", "fp8", "int8", "int4_awq"]
+Gpu = Literal["a100-40g", "a100-80g", "l40s", "h100", "h200", "b200", "rtx4090"]
 Count = Annotated[int, Field(strict=True, ge=1)]
+Device = Annotated[int, Field(strict=True, ge=0)]
 
 
 def _port(value: object) -> object:
@@ -36,7 +38,7 @@ Port = Annotated[int | Literal["auto"], BeforeValidator(_port)]
 
 PRECISIONS: dict[Target, tuple[Precision, ...]] = {
     "openvino": ("fp32", "bf16", "int8"),
-    "tensorrt": ("fp16", "bf16", "fp8"),
+    "tensorrt": ("fp16", "bf16", "fp8", "int8", "int4_awq"),  # the last two: weights only
 }
 OPENVINO_BLOCK_SIZE = 32  # the CPU plug-in's paged attention knows no other
 
@@ -67,6 +69,57 @@ class KvCache(_Model):
         return self
 
 
+class Calibration(_Model):
+    """What a quantisation that needs activation scales (fp8, int4_awq) is calibrated on."""
+
+    dataset: Annotated[str, Field(min_length=1)] = "cnn_dailymail"
+    """A set that TensorRT-LLM's quantiser knows by name, or a local folder."""
+    samples: Count = 512
+    max_length: Count = 512
+    """Tokens of a sample at most."""
+
+
+class TensorRTEngine(_Model):
+    """What only a TensorRT-LLM engine has (target tensorrt)."""
+
+    tensor_parallel: Count = 1
+    pipeline_parallel: Count = 1
+    expert_parallel: Count = 1
+    """Of the tensor-parallel ranks, how many ways experts are split (MoE checkpoints only)."""
+    gpus: tuple[tuple[Device, ...], ...] = ()
+    """Devices of each replica, one per rank; none given: one replica on devices 0, 1, ..."""
+    kv_precision: Literal["auto", "fp8"] = "auto"
+    """auto: 16 bits, as the activations. fp8 needs fp8 weights, or KV reuse would be lost."""
+    kv_host_gib: Annotated[float, Field(ge=0)] = 0.0
+    """Host memory to which KV blocks are offloaded, GiB."""
+    calibration: Calibration = Calibration()
+
+    @property
+    def ranks(self) -> int:
+        """GPUs of one replica."""
+        return self.tensor_parallel * self.pipeline_parallel
+
+    @property
+    def replicas(self) -> tuple[tuple[int, ...], ...]:
+        """Devices of every replica, in rank order."""
+        return self.gpus or (tuple(range(self.ranks)),)
+
+    @model_validator(mode="after")
+    def _placed(self) -> Self:
+        if self.tensor_parallel % self.expert_parallel:
+            raise ValueError(
+                f"expert_parallel is {self.expert_parallel}; it must divide tensor_parallel "
+                f"({self.tensor_parallel})"
+            )
+        for devices in self.gpus:
+            if len(devices) != self.ranks or len(set(devices)) != len(devices):
+                raise ValueError(
+                    f"gpus names {list(devices)} for a replica; it must name {self.ranks} "
+                    "different devices (tensor_parallel x pipeline_parallel)"
+                )
+        return self
+
+
 class EngineSpec(_Model):
     """What both engines have in common. Field names are TensorRT-LLM's where it has one."""
 
@@ -85,6 +138,13 @@ class EngineSpec(_Model):
     """Let a long prompt be computed over several steps (enable_chunked_context)."""
     threads: Count | None = None
     """CPU threads of the engine (target openvino only; default 1)."""
+    tensorrt: TensorRTEngine | None = None
+    """Parallelism, placement and quantisation (target tensorrt only)."""
+
+    @property
+    def placement(self) -> TensorRTEngine:
+        """The block tensorrt, or its defaults where there is none."""
+        return self.tensorrt or TensorRTEngine()
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -142,6 +202,15 @@ class VerifierSpec(EngineSpec):
         return self
 
 
+class TensorRTSpec(_Model):
+    """Where TensorRT-LLM engines are built and served (target tensorrt)."""
+
+    gpu: Gpu
+    """The kind of GPU; engines are built on the kind that serves them."""
+    container: Literal["26.04", "26.05", "26.06", "26.07"] = "26.07"
+    """Tag of nvcr.io/nvidia/tritonserver:TAG-trtllm-python-py3; these hold TensorRT-LLM 1.2.1."""
+
+
 class ServerSpec(_Model):
     """Addresses of the Triton server."""
 
@@ -166,6 +235,8 @@ class Deployment(_Model):
     generator: GeneratorSpec
     verifier: VerifierSpec
     server: ServerSpec = ServerSpec()
+    tensorrt: TensorRTSpec | None = None
+    """GPU and container (target tensorrt only, which requires it)."""
 
     @model_validator(mode="after")
     def _fits_target(self) -> Self:
@@ -178,12 +249,29 @@ class Deployment(_Model):
                 )
             if self.target == "openvino":
                 self._fits_openvino(role, engine)
-            elif engine.threads is not None:
-                raise ValueError(f"{role}.threads applies to target openvino only; remove it")
+            else:
+                self._fits_tensorrt(role, engine)
+        if self.target == "tensorrt" and self.tensorrt is None:
+            raise ValueError("target tensorrt needs the block tensorrt, with the gpu to build for")
+        if self.target == "openvino" and self.tensorrt is not None:
+            raise ValueError("the block tensorrt applies to target tensorrt only; remove it")
         return self
 
     @staticmethod
+    def _fits_tensorrt(role: Role, engine: EngineSpec) -> None:
+        if engine.threads is not None:
+            raise ValueError(f"{role}.threads applies to target openvino only; remove it")
+        if engine.tensorrt and engine.tensorrt.kv_precision == "fp8" and engine.precision != "fp8":
+            raise ValueError(
+                f"{role}.tensorrt.kv_precision is 'fp8' with precision {engine.precision!r}; "
+                "TensorRT-LLM then turns paged context attention off, and with it KV reuse: "
+                "use precision fp8, or leave kv_precision at auto"
+            )
+
+    @staticmethod
     def _fits_openvino(role: Role, engine: EngineSpec) -> None:
+        if engine.tensorrt is not None:
+            raise ValueError(f"{role}.tensorrt applies to target tensorrt only; remove it")
         if engine.kv_cache.block_size != OPENVINO_BLOCK_SIZE:
             raise ValueError(
                 f"{role}.kv_cache.block_size is {engine.kv_cache.block_size}; "
