@@ -26,7 +26,7 @@ ORCHESTRATOR = {
     "endpoints": set(),
     "prompts": set(),
     "steps": {"search"},
-    "clients": {"endpoints", "prompts"},
+    "clients": {"endpoints"},
     "context": {"prompts", "problem", "search", "steps"},
     "driver": {"context", "endpoints", "problem", "scheduling", "search"},
 }

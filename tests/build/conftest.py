@@ -12,6 +12,7 @@ import tokenizers
 from tts.build.spec import Deployment
 
 VOCABULARY = 128
+CHAT_TEMPLATE = "{% for m in messages %}{{ m.content }} {% endfor %}"
 SHAPE = {
     "hidden_size": 64,
     "num_hidden_layers": 2,
@@ -38,7 +39,8 @@ def write_tokenizer(folder: Path, size: int = VOCABULARY) -> None:
     tokenizer = tokenizers.Tokenizer(model)
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
     tokenizer.save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<eos>"}))
+    config = {"eos_token": "<eos>", "chat_template": CHAT_TEMPLATE}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
 
 
 @pytest.fixture(autouse=True)

@@ -144,6 +144,29 @@ def test_settings_of_the_host_alone_do_not_build_again(deployment: Deploy) -> No
     assert [report.status for report in build(other)] == ["unchanged", "unchanged"]
 
 
+def test_another_format_of_the_verifier_does_not_build_again(deployment: Deploy) -> None:
+    build(deployment())
+    data = deployment().model_dump()
+    data["verifier"] |= {"format": "math-shepherd", "step_tag": "w9"}
+    changed = Deployment.model_validate(data)
+    assert require_current(changed)
+    assert [report.status for report in build(changed)] == ["unchanged", "unchanged"]
+
+
+def test_a_format_that_cannot_be_made_stops_building_and_serving(
+    deployment: Deploy, home: Path
+) -> None:
+    data = deployment().model_dump()
+    data["verifier"] |= {"format": "math-shepherd", "step_tag": "w7 w8"}
+    wrong = Deployment.model_validate(data)
+    with pytest.raises(CheckpointError, match=r"verifier\.step_tag: 'w7 w8' is 2 tokens"):
+        build(wrong)
+    assert not (home / "built" / "test" / "generator").exists()
+    build(deployment())
+    with pytest.raises(CheckpointError, match=r"verifier\.step_tag: 'w7 w8' is 2 tokens"):
+        require_current(wrong)
+
+
 def test_missing_engines_are_named(deployment: Deploy) -> None:
     with pytest.raises(BuildError, match="generator engine of 'test' is not ready: it has not"):
         require_current(deployment())
@@ -286,9 +309,9 @@ def test_nothing_is_built_when_one_checkpoint_is_wrong(
 def test_label_that_is_not_one_token(deployment: Deploy) -> None:
     data = deployment().model_dump()
     data["verifier"]["labels"] = {"positive": "w7 w8", "negative": "-"}
-    with pytest.raises(CheckpointError, match="'w7 w8' is 2 tokens") as caught:
+    with pytest.raises(CheckpointError, match=r"labels\.positive: 'w7 w8' is 2 tokens") as caught:
         build(Deployment.model_validate(data))
-    assert "verifier.labels" in str(caught.value.hint)
+    assert "Set verifier.labels.positive in the deployment file" in str(caught.value.hint)
 
 
 def test_labels_that_are_the_same_token(deployment: Deploy) -> None:

@@ -58,6 +58,15 @@ def test_unknown_name_lists_the_bundled_ones() -> None:
     assert "demo" in str(caught.value.hint)
 
 
+TEMPLATE = {"head": "{question} ", "answer": " ки", "turn": "\n"}
+
+
+def custom(**changes: Any) -> dict[str, Any]:
+    """A verifier of format custom whose template is changed; ... removes."""
+    template = {name: text for name, text in (TEMPLATE | changes).items() if text is not ...}
+    return {"verifier.format": "custom", "verifier.template": template}
+
+
 WRONG: list[tuple[dict[str, Any], list[str]]] = [
     # unknown, missing and mistyped fields
     ({"generator.max_batch": 3}, ["generator.max_batch = 3: unknown", "max_batch_size, max_num"]),
@@ -78,7 +87,7 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     # choices
     ({"target": "gpu"}, ["target = 'gpu': allowed: openvino, tensorrt"]),
     ({"generator.precision": "int4"}, ["precision = 'int4': allowed: fp32, fp16, bf16"]),
-    ({"verifier.format": "chat"}, ["verifier.format = 'chat': allowed: rlhflow"]),
+    ({"verifier.format": "chat"}, ["format = 'chat': allowed: rlhflow, math-shepherd, custom"]),
     ({"server.grpc_port": "any"}, ["server.grpc_port = 'any': must be auto or a port number"]),
     ({"server.http_port": 70000}, ["server.http_port = 70000: must be auto or a port number"]),
     # what contradicts something else
@@ -91,8 +100,40 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({"generator.scheduling_policy": "max_utilization"}, ["allows guaranteed_no_evict"]),
     ({"verifier.in_flight_tokens": 100}, ["in_flight_tokens is 100 but max_seq_len is 512"]),
     ({"verifier.labels": {"positive": "-"}}, ["verifier.labels: positive and negative are both"]),
+    # what a verifier's format asks for
+    ({"verifier.step_tag": "ки"}, ["verifier: step_tag is 'ки', but format is rlhflow"]),
+    ({**custom(), "verifier.step_tag": "ки"}, ["step_tag is 'ки', but format is custom"]),
+    (
+        {"verifier.format": "math-shepherd", "verifier.step_tag": ""},
+        ["verifier.step_tag = '': must not be empty"],
+    ),
+    ({"verifier.step_tag": 5}, ["verifier.step_tag = 5: must be a text"]),
+    ({"verifier.template": TEMPLATE}, ["verifier: template is given, but format is rlhflow"]),
+    ({"verifier.format": "custom"}, ["verifier: format is custom, so template is required: head"]),
+    ({**custom(), "verifier.template": "x"}, ["verifier.template = 'x': must be a mapping"]),
+    (custom(answer=...), ["verifier.template.answer: this field is required"]),
+    (custom(tail="x"), ["verifier.template.tail = 'x': unknown", "here: head, answer, turn"]),
+    (custom(head="Q: "), ["verifier.template.head = 'Q: ': must hold {question} exactly once"]),
+    (custom(head="{question}{question}"), ["template.head = ", "exactly once"]),
+    (custom(head="{question} {step}"), ["template.head = ", "must not hold {step}"]),
+    (custom(answer="{label}"), ["template.answer = '{label}': must not hold {label}"]),
+    (custom(turn="{question}"), ["template.turn = '{question}': must not hold {question}"]),
+    (
+        custom(turn="\n{label}"),
+        ["template.turn = ", "may hold {label} once, at its very beginning"],
+    ),
     ({"server.grpc_port": 8001, "server.http_port": 8001}, ["server: grpc_port, http_port and"]),
 ]
+
+
+def test_every_format_loads(load: Load) -> None:
+    assert load({}).verifier.format == "rlhflow"
+    assert load({"verifier.format": "math-shepherd"}).verifier.step_tag is None
+    tag = {"verifier.format": "math-shepherd", "verifier.step_tag": "<step>"}
+    assert load(tag).verifier.step_tag == "<step>"
+    template = load(custom(turn="{label}\n")).verifier.template
+    assert template is not None
+    assert (template.head, template.turn) == ("{question} ", "{label}\n")
 
 
 @pytest.mark.parametrize(("fields", "words"), WRONG, ids=lambda value: str(value)[:50])

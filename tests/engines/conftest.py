@@ -57,7 +57,8 @@ def write_checkpoint(folder: Path, seed: int) -> None:
     words = ["<unk>", "<bos>", "<eos>", "+", "-"] + [f"w{n}" for n in range(5, VOCABULARY)]
     model = tokenizers.models.WordLevel({w: n for n, w in enumerate(words)}, unk_token="<unk>")
     tokenizers.Tokenizer(model).save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text("{}")
+    config = {"chat_template": "{% for m in messages %}{{ m.content }} {% endfor %}"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
 
 
 @pytest.fixture(scope="session")

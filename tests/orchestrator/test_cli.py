@@ -75,6 +75,31 @@ def test_missing_checkpoint(tmp_path):
     assert "/no/such/folder" in err
 
 
+@pytest.mark.parametrize("command", ["build-engines", "deploy"])
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"labels": {"positive": "good"}}, "verifier.labels.positive: 'good' is "),
+        ({"labels": {"negative": "bad"}}, "verifier.labels.negative: 'bad' is "),
+        ({"format": "math-shepherd", "step_tag": "done"}, "verifier.step_tag: 'done' is "),
+        (
+            {
+                "format": "custom",
+                "template": {"head": "{question}", "answer": "## ", "turn": "Step "},
+            },
+            "verifier.template: no score can be read between '## ' and ",
+        ),
+    ],
+)
+def test_a_verifier_that_cannot_be_asked_is_refused(tmp_path, command, changes, complaint):
+    file = deployment(tmp_path, **{f"verifier__{name}": value for name, value in changes.items()})
+    code, out, err = tts(command, file, home=tmp_path / "home")
+    assert (code, out) == (2, "")
+    assert complaint in err
+    home = tmp_path / "home"
+    assert not any(path.is_file() and path.name != ".build.lock" for path in home.rglob("*"))
+
+
 def test_bench_without_engines_says_how_to_build_them(tmp_path):
     code, _, err = tts("bench", "demo", "--limit", "1", home=tmp_path)
     assert code == 1

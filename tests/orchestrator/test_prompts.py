@@ -1,15 +1,12 @@
-"""Token ids of prompts, dialogues and steps."""
-
-import json
+"""Token ids of prompts and steps."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tts.build.errors import CheckpointError
-from tts.build.spec import GeneratorSpec, Labels, VerifierSpec
+from tts.build.spec import GeneratorSpec
 from tts.build.tokenizer import Tokenizer
-from tts.orchestrator.prompts import generator_prompt, rlhflow_format
+from tts.orchestrator.prompts import generator_prompt
 from tts.orchestrator.search import Stop
 from tts.orchestrator.steps import delimiter_stop_words, first_step, split_steps
 
@@ -17,48 +14,6 @@ from tts.orchestrator.steps import delimiter_stop_words, first_step, split_steps
 @pytest.fixture(scope="module")
 def tokenizer(tokenizer_folder):
     return Tokenizer(tokenizer_folder)
-
-
-step_texts = st.text(st.characters(codec="utf-8", exclude_characters="<|>"), min_size=1).filter(
-    lambda text: text == text.strip() and "\n\n" not in text
-)
-
-
-@settings(max_examples=100, deadline=None)
-@given(question=step_texts, steps=st.lists(step_texts, min_size=1, max_size=5))
-def test_a_longer_dialogue_extends_a_shorter_one(tokenizer, question, steps):
-    form = rlhflow_format(tokenizer, VerifierSpec.model_construct(labels=Labels()))
-    ids = form.first(question, steps[0])
-    messages = [{"role": "user", "content": f"{question} {steps[0]}"}]
-    for step in steps[1:]:
-        longer = form.extend(ids, step)
-        assert longer[: len(ids)].tolist() == ids.tolist()
-        ids = longer
-        messages += [{"role": "assistant", "content": "+"}, {"role": "user", "content": step}]
-    whole = tokenizer.encode(tokenizer.chat(messages, generation_prompt=True))
-    assert ids.tolist() == whole, "the pieces differ from the template's own rendering"
-
-
-def test_an_empty_step_is_scored_as_its_parent(tokenizer):
-    form = rlhflow_format(tokenizer, VerifierSpec.model_construct(labels=Labels()))
-    ids = form.first("1 + 1?", "2")
-    assert form.extend(ids, "") is ids
-
-
-def test_labels_must_be_one_token(tokenizer):
-    labels = Labels(positive="good", negative="-")
-    with pytest.raises(CheckpointError, match="'good' is 4 tokens"):
-        rlhflow_format(tokenizer, VerifierSpec.model_construct(labels=labels))
-
-
-def test_a_template_that_rewrites_messages_is_refused(tokenizer_folder, tmp_path):
-    for file in tokenizer_folder.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
-    config["chat_template"] = "{% for m in messages %}{{ m['content'] | upper }}{% endfor %}"
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
-    with pytest.raises(CheckpointError, match="verbatim"):
-        rlhflow_format(Tokenizer(tmp_path), VerifierSpec.model_construct(labels=Labels()))
 
 
 def test_the_generator_prompt_is_the_chat_template(tokenizer):

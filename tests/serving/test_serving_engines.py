@@ -35,6 +35,7 @@ def test_engines_that_were_built_are_served(
 
 
 VOCABULARY, HIDDEN, LAYERS, HEADS, INNER = 128, 64, 2, 4, 96
+CHAT_TEMPLATE = "{% for m in messages %}{{ m.content }} {% endfor %}"
 
 
 def write_checkpoint(folder: Path) -> Path:
@@ -76,5 +77,6 @@ def write_checkpoint(folder: Path) -> Path:
     tokenizer = tokenizers.Tokenizer(model)
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
     tokenizer.save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<eos>"}))
+    config = {"eos_token": "<eos>", "chat_template": CHAT_TEMPLATE}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
     return folder

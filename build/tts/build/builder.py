@@ -25,8 +25,10 @@ from .manifest import (
 )
 from .openvino_export import export_model, save_model
 from .plan import Plan, check_length, plan_engine
-from .spec import Deployment, Precision, Role
+from .spec import Deployment, Precision, Role, VerifierSpec
 from .staging import build_lock, disk_errors, recover, staged
+from .tokenizer import Tokenizer
+from .verifier_format import verifier_format
 from .verify import Verification, missing_packages, verify_engine
 
 VERIFY_BY_DEFAULT_BELOW = 200_000_000
@@ -82,7 +84,8 @@ def require_current(deployment: Deployment) -> dict[Role, EngineConfig]:
 
     Quick: an untouched checkpoint is recognised by the sizes and times of its files. Raises
     BuildError naming each engine that is missing or stale and why, ConfigError when an engine
-    cannot serve the deployment's lengths, CheckpointError when a checkpoint is gone.
+    cannot serve the deployment's lengths, CheckpointError when a checkpoint is gone or
+    the verifier's tokenizer cannot make its labels or dialogue.
     """
     _require_target(deployment)
     configs: dict[Role, EngineConfig] = {}
@@ -90,6 +93,8 @@ def require_current(deployment: Deployment) -> dict[Role, EngineConfig]:
     for role, spec in deployment.engines().items():
         folder = paths.engine_dir(deployment.name, role)
         state = inspect_engine(folder, spec.checkpoint, settings_for(deployment, role))
+        if isinstance(spec, VerifierSpec):
+            verifier_format(Tokenizer(spec.checkpoint), spec)
         if state.reasons:
             problems.append(
                 f"The {role} engine of {deployment.name!r} is not ready: "

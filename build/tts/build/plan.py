@@ -9,8 +9,9 @@ from . import paths
 from .checkpoint import Checkpoint, open_checkpoint
 from .errors import CheckpointError, ConfigError
 from .manifest import EngineConfig, Settings, settings_for
-from .spec import Deployment, Role
+from .spec import Deployment, Role, VerifierSpec
 from .tokenizer import Tokenizer
+from .verifier_format import label_ids, verifier_format
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,10 @@ def plan_engine(deployment: Deployment, role: Role) -> Plan:
                 f"{spec.checkpoint}: eos_token_id {token} is outside the vocabulary of "
                 f"{model.vocab_size} tokens."
             )
-    settings = settings_for(deployment, role)
-    labels = _label_ids(tokenizer, settings.labels) if settings.labels else None
+    labels = None
+    if isinstance(spec, VerifierSpec):
+        verifier_format(tokenizer, spec)  # refused here, not after minutes of building
+        labels = label_ids(tokenizer, spec.labels)
     config = EngineConfig(
         target=deployment.target,
         role=role,
@@ -61,7 +64,8 @@ def plan_engine(deployment: Deployment, role: Role) -> Plan:
         num_kv_heads=model.num_kv_heads,
         head_dim=model.head_dim,
     )
-    return Plan(role, paths.engine_dir(deployment.name, role), checkpoint, settings, config)
+    folder = paths.engine_dir(deployment.name, role)
+    return Plan(role, folder, checkpoint, settings_for(deployment, role), config)
 
 
 def check_length(deployment: Deployment, role: Role, max_position_embeddings: int) -> None:
@@ -73,19 +77,3 @@ def check_length(deployment: Deployment, role: Role, max_position_embeddings: in
             f"{spec.checkpoint} has max_position_embeddings {max_position_embeddings}.",
             hint=f"Set {role}.max_seq_len to at most {max_position_embeddings}.",
         )
-
-
-def _label_ids(tokenizer: Tokenizer, labels: tuple[str, ...]) -> tuple[int, ...]:
-    try:
-        ids = tuple(tokenizer.token_id(label) for label in labels)
-    except CheckpointError as error:
-        raise CheckpointError(
-            error.message,
-            hint="Set verifier.labels in the deployment file to the labels of this verifier.",
-        ) from error
-    if len(set(ids)) != len(ids):
-        raise CheckpointError(
-            f"The labels {', '.join(map(repr, labels))} are the same token {ids[0]} in the "
-            f"tokenizer of {tokenizer.checkpoint}; they must differ."
-        )
-    return ids

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeGuard, get_args
 
 import yaml
 from pydantic import (
@@ -13,6 +13,8 @@ from pydantic import (
     Field,
     StrictBool,
     ValidationError,
+    ValidationInfo,
+    field_validator,
     model_validator,
 )
 
@@ -184,13 +186,66 @@ class Labels(_Model):
         return self
 
 
+class Template(_Model):
+    """The dialogue of a verifier of format custom; the texts are sent as they stand here.
+
+    It reads: head, first step, answer, turn, second step, answer, ... ; a step's score is read
+    right after its `answer`.
+    """
+
+    head: str
+    """Everything before the first step; {question} stands for the question."""
+    answer: str
+    """What follows a step, up to where its score is read."""
+    turn: str
+    """What leads from there to the next step; {label} in front stands for the positive label."""
+
+    @field_validator("head")
+    @classmethod
+    def _asks(cls, head: str) -> str:
+        if head.count("{question}") != 1:
+            raise ValueError("must hold {question} exactly once")
+        return head
+
+    @field_validator("head", "answer", "turn")
+    @classmethod
+    def _places(cls, text: str, info: ValidationInfo) -> str:
+        allowed = {"head": "{question}", "turn": "{label}"}.get(info.field_name or "")
+        for place in {"{question}", "{label}", "{step}"} - {allowed}:
+            if place in text:
+                raise ValueError(f"must not hold {place}")
+        if "{label}" in text.removeprefix("{label}"):
+            raise ValueError("may hold {label} once, at its very beginning")
+        return text
+
+
 class VerifierSpec(EngineSpec):
     """The process reward model that scores steps."""
 
     in_flight_tokens: Count
     """Prompt tokens that the orchestrator keeps in flight at most (N_PRM)."""
-    format: Literal["rlhflow"] = "rlhflow"
+    format: Literal["rlhflow", "math-shepherd", "custom"] = "rlhflow"
+    """How questions and steps are put to it (docs/verifiers.md)."""
+    step_tag: Annotated[str, Field(min_length=1)] | None = None
+    """The token after which a step's score is read (format math-shepherd only; default "ки")."""
+    template: Template | None = None
+    """The dialogue of format custom."""
     labels: Labels = Labels()
+
+    @model_validator(mode="after")
+    def _fields_of_its_format(self) -> Self:
+        if self.step_tag is not None and self.format != "math-shepherd":
+            raise ValueError(
+                f"step_tag is {self.step_tag!r}, but format is {self.format}; only format "
+                "math-shepherd has a step tag"
+            )
+        if self.template is not None and self.format != "custom":
+            raise ValueError(
+                f"template is given, but format is {self.format}; only format custom has one"
+            )
+        if self.template is None and self.format == "custom":
+            raise ValueError("format is custom, so template is required: head, answer and turn")
+        return self
 
     @model_validator(mode="after")
     def _budget(self) -> Self:
@@ -369,10 +424,15 @@ def _fields_at(detail: Any) -> str:
     model: type[BaseModel] = Deployment
     for part in detail["loc"][:-1]:
         annotation = model.model_fields[str(part)].annotation
-        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+        models = (a for a in (annotation, *get_args(annotation)) if _is_model(a))
+        if (found := next(models, None)) is None:
             return "nothing"
-        model = annotation
+        model = found
     return ", ".join(model.model_fields)
+
+
+def _is_model(annotation: Any) -> TypeGuard[type[BaseModel]]:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
 def _find(name_or_file: str) -> Path:

@@ -13,12 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+import numpy as np
+import numpy.typing as npt
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer as _Tokenizer
 
 from .errors import CheckpointError
 
 Message = Mapping[str, str]
+Ids = npt.NDArray[np.int32]
 
 
 class Tokenizer:
@@ -48,19 +51,19 @@ class Tokenizer:
         """Token ids of `text`; special tokens written in it are recognised, none are added."""
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
+    def encode_after(self, before: str, text: str) -> list[int]:
+        """Token ids of `text` as it is encoded where it follows `before`.
+
+        Alone it may get other ids: SentencePiece puts a space in front of any text it is given. So
+        both are encoded together and the ids of `before` taken off. Where the two run into one
+        token there are no such ids, and `text` is encoded alone.
+        """
+        first, both = self.encode(before), self.encode(before + text)
+        return both[len(first) :] if both[: len(first)] == first else self.encode(text)
+
     def decode(self, ids: Sequence[int]) -> str:
         """Text of `ids` without special tokens."""
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
-
-    def token_id(self, text: str) -> int:
-        """The id of a text that must be one single token; raises CheckpointError if it is not."""
-        ids = self.encode(text)
-        if len(ids) != 1:
-            raise CheckpointError(
-                f"{text!r} is {len(ids)} tokens ({ids}) in the tokenizer of {self.checkpoint}; "
-                "a label must be exactly one token."
-            )
-        return ids[0]
 
     @cached_property
     def token_texts(self) -> list[str]:
@@ -76,11 +79,14 @@ class Tokenizer:
                 return (value,)
             if isinstance(value, list) and value:
                 return tuple(int(item) for item in value)
-        text = self.special("eos_token")
-        token = self._tokenizer.token_to_id(text) if text else None
-        if token is None:
+        if not (ids := self.special_ids("eos_token")):
             raise CheckpointError(f"{self.checkpoint} names no end-of-sequence token.")
-        return (int(token),)
+        return ids
+
+    def special_ids(self, name: str) -> tuple[int, ...]:
+        """The one id of a named special token such as "bos_token"; empty if there is none."""
+        token = self._tokenizer.token_to_id(self.special(name))
+        return () if token is None else (int(token),)
 
     def special(self, name: str) -> str:
         """Text of a named special token such as "bos_token"; empty if there is none."""

@@ -9,10 +9,11 @@ import numpy as np
 
 from tts.build.errors import DatasetError
 from tts.build.spec import Deployment
-from tts.build.tokenizer import Tokenizer
+from tts.build.tokenizer import Ids, Tokenizer
+from tts.build.verifier_format import VerifierFormat, verifier_format
 
 from .problem import Problem
-from .prompts import Ids, VerifierFormat, generator_prompt, rlhflow_format
+from .prompts import generator_prompt
 from .search import NodePath, Thought
 from .steps import StopWord, delimiter_stop_words, first_step, split_steps
 
@@ -38,7 +39,7 @@ class Models:
         end_id, *more_ends = generator.eos_ids
         return cls(
             generator,
-            rlhflow_format(verifier, deployment.verifier),
+            verifier_format(verifier, deployment.verifier),
             deployment,
             end_id,
             tuple(words),

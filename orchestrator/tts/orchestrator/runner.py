@@ -23,6 +23,12 @@ from .search import Search, node_seed
 from .strategies import Config, Strategy, new_search
 from .summary import summarise
 
+# what decides the engines' answers but is not served, and so is not in the deployment's digest
+_PROMPTING: dict[str, set[str]] = {
+    "generator": {"system_prompt", "step_delimiter"},
+    "verifier": {"format", "step_tag", "template"},
+}
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -46,6 +52,7 @@ class Plan:
             "deployment": self.deployment.name,
             "deployment_source": self.source,
             "deployment_digest": self.deployment_digest,
+            "prompting": self.deployment.model_dump(mode="json", include=_PROMPTING),
             "dataset": self.dataset,
             "limit": self.limit,
             "seed": self.seed,

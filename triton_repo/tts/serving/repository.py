@@ -28,7 +28,7 @@ _SKIPPED = shutil.ignore_patterns(TEMPLATE, "__pycache__", "*.pyc", "*.md", ".*"
 _NOT_SERVED: dict[str, Any] = {
     "server": True,
     "generator": {"checkpoint", "in_flight_requests", "system_prompt", "step_delimiter"},
-    "verifier": {"checkpoint", "in_flight_tokens", "format"},
+    "verifier": {"checkpoint", "in_flight_tokens", "format", "step_tag", "template"},
 }
 # what decides the numbers of an engine; not when, where or how well verified it was built
 _ENGINE = {"checkpoint_sha256", "settings", "engine_files"}

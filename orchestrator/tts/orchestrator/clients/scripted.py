@@ -13,8 +13,9 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tts.build.tokenizer import Ids
+
 from ..endpoints import GenerateCall
-from ..prompts import Ids
 
 
 @dataclass

@@ -17,10 +17,10 @@ import numpy as np
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tts.build.errors import EndpointError, EndpointTimeout, EndpointUnavailable, RequestRefused
+from tts.build.tokenizer import Ids
 from tts.engines import wire
 
 from ..endpoints import GenerateCall
-from ..prompts import Ids
 
 REQUEST_TIMEOUT_S = 120.0
 RETRIES = 3

@@ -1,0 +1,305 @@
+"""The verifier's dialogue: ids of the running text, and a longer path extends a shorter one."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tokenizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
+
+from tts.build import paths
+from tts.build.errors import CheckpointError
+from tts.build.spec import Labels, Template, VerifierSpec
+from tts.build.tokenizer import Ids, Tokenizer
+from tts.build.verifier_format import VerifierFormat, label_ids, verifier_format
+
+KINDS = ("demo-generator", "demo-verifier", "tiny", "gpt", "sentencepiece", "sentencepiece-legacy")
+CHAT = (
+    "{{ bos_token }}{% for m in messages %}{{ '<' + m['role'] + '>' + m['content'] + '</s>' }}"
+    "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+SPECIALS = ["<unk>", "<s>", "</s>", "<user>", "<assistant>"]
+CORPUS = [
+    "## Step 1: 37 + 58 = 95. ки",
+    "So we have 12 - 3 = 9 left, and 9 + 4 = 13. ки",
+    "What is (3 - 4) * 5? So the answer is: -5 ки",
+    "a + b - c + d - e",
+] * 20
+LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
+    r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+def gpt() -> tokenizers.Tokenizer:
+    """Byte-level BPE behind a regular expression, as Llama 3's and Qwen's."""
+    tokenizer = tokenizers.Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(LLAMA3), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=400,
+        special_tokens=SPECIALS,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator([*CORPUS, ".\n\n", "\n\n"] * 10, trainer)
+    return tokenizer
+
+
+def sentencepiece(*, legacy: bool) -> tokenizers.Tokenizer:
+    """BPE over characters with "▁" for spaces and bytes for the rest, as Llama 2's and Mistral's.
+
+    `legacy` puts "▁" in front with a normalizer: of the text, and of all that follows a special
+    token.
+    """
+    trained = tokenizers.Tokenizer(models.BPE(unk_token="<unk>"))
+    trained.pre_tokenizer = pre_tokenizers.Metaspace()
+    trained.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=300, show_progress=False))
+    model = json.loads(trained.to_str())["model"]
+    words = [*SPECIALS, *(f"<0x{byte:02X}>" for byte in range(256)), *model["vocab"]]
+    vocabulary = {word: index for index, word in enumerate(words)}
+    merges = [tuple(merge) for merge in model["merges"]]
+    tokenizer = tokenizers.Tokenizer(
+        models.BPE(vocabulary, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True)
+    )
+    if legacy:
+        tokenizer.normalizer = normalizers.Sequence(
+            [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+        )
+    else:
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    )
+    tokenizer.add_special_tokens([AddedToken(s, special=True, normalized=False) for s in SPECIALS])
+    return tokenizer
+
+
+@pytest.fixture(scope="session")
+def load(
+    tokenizer_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Tokenizer]:
+    """The tokenizer of a kind, by its name."""
+    made = {"tiny": Tokenizer(tokenizer_folder)}
+    for name in ("demo-generator", "demo-verifier"):
+        made[name] = Tokenizer(paths.deployments_dir().parent / "checkpoints" / name)
+    for name, tokenizer in {
+        "gpt": gpt(),
+        "sentencepiece": sentencepiece(legacy=False),
+        "sentencepiece-legacy": sentencepiece(legacy=True),
+    }.items():
+        folder = tmp_path_factory.mktemp(name)
+        tokenizer.save(str(folder / "tokenizer.json"))
+        config = {"bos_token": "<s>", "eos_token": "</s>", "chat_template": CHAT}
+        (folder / "tokenizer_config.json").write_text(json.dumps(config))
+        made[name] = Tokenizer(folder)
+    return made.__getitem__
+
+
+@pytest.fixture(scope="session", params=KINDS)
+def tokenizer(request: pytest.FixtureRequest, load: Callable[[str], Tokenizer]) -> Tokenizer:
+    return load(request.param)
+
+
+def spec(**fields: Any) -> VerifierSpec:
+    """A verifier's format, without an engine."""
+    return VerifierSpec.model_construct(
+        **({"labels": Labels(), "step_tag": None, "template": None} | fields)
+    )
+
+
+def rlhflow(tokenizer: Tokenizer) -> VerifierFormat:
+    return verifier_format(tokenizer, spec(format="rlhflow"))
+
+
+def math_shepherd(tokenizer: Tokenizer) -> VerifierFormat:
+    return verifier_format(tokenizer, spec(format="math-shepherd", step_tag=tag_of(tokenizer)))
+
+
+def tag_of(tokenizer: Tokenizer) -> str:
+    """The default tag, or a special token where the tokenizer has no such word."""
+    return "ки" if len(tokenizer.encode_after("1", " ки")) <= 2 else "<|pad|>"
+
+
+def custom(tokenizer: Tokenizer, head: str, answer: str, turn: str) -> VerifierFormat:
+    template = Template(head=head, answer=answer, turn=turn)
+    return verifier_format(tokenizer, spec(format="custom", template=template))
+
+
+def instructions(tokenizer: Tokenizer) -> VerifierFormat:
+    """A custom dialogue with text around each step and no label in it."""
+    return custom(tokenizer, "Question: {question}\nStep: ", "\nRight?", "\nStep: ")
+
+
+FORMATS = [rlhflow, math_shepherd, instructions]
+
+
+def dialogue(form: VerifierFormat, question: str, steps: list[str]) -> Ids:
+    ids = form.first(question, steps[0])
+    for step in steps[1:]:
+        ids = form.extend(ids, step)
+    return ids
+
+
+def plain(text: str) -> bool:
+    """What a step's text is, as the search hands it over, without special tokens spelled in it."""
+    return text == text.strip() != "" and not set(text) & set("<|>▁") and "ки" not in text
+
+
+texts = st.one_of(
+    st.lists(st.sampled_from([*"37+-=. ", "Step", "So", "\n", " = ", "$x_{1}$", "é"]), min_size=1)
+    .map("".join)
+    .filter(plain),
+    st.text(st.characters(codec="utf-8"), min_size=1).filter(plain),
+)
+
+
+@pytest.mark.parametrize("make", FORMATS)
+@settings(max_examples=60, deadline=None)
+@given(question=texts, steps=st.lists(texts, min_size=1, max_size=4))
+def test_a_longer_path_extends_a_shorter_one(
+    tokenizer: Tokenizer, make: Any, question: str, steps: list[str]
+) -> None:
+    form = make(tokenizer)
+    ids = form.first(question, steps[0])
+    assert ids.dtype == np.int32
+    for step in steps[1:]:
+        longer = form.extend(ids, step)
+        assert longer[: len(ids)].tolist() == ids.tolist()
+        assert len(longer) > len(ids)
+        ids = longer
+    assert form.extend(ids, "") is ids, "a step without text is scored as its parent"
+
+
+@settings(max_examples=60, deadline=None)
+@given(question=texts, steps=st.lists(texts, min_size=1, max_size=4))
+def test_rlhflow_is_the_chat_template(
+    load: Callable[[str], Tokenizer], question: str, steps: list[str]
+) -> None:
+    for kind in ("demo-verifier", "tiny", "gpt"):
+        tokenizer = load(kind)
+        messages = [{"role": "user", "content": f"{question} {steps[0]}"}]
+        for step in steps[1:]:
+            messages += [{"role": "assistant", "content": "+"}, {"role": "user", "content": step}]
+        whole = tokenizer.encode(tokenizer.chat(messages, generation_prompt=True))
+        assert dialogue(rlhflow(tokenizer), question, steps).tolist() == whole
+
+
+@settings(max_examples=60, deadline=None)
+@given(question=texts, steps=st.lists(texts, min_size=1, max_size=4))
+def test_math_shepherd_is_one_text_with_tags(
+    tokenizer: Tokenizer, question: str, steps: list[str]
+) -> None:
+    tag = tag_of(tokenizer)
+    ids = dialogue(math_shepherd(tokenizer), question, steps).tolist()
+    bos = tokenizer.special_ids("bos_token")
+    assert len(bos) == 1
+    text = f"{question} " + "\n".join(f"{step} {tag}" for step in steps)
+    assert ids == [*bos, *tokenizer.encode(text)]
+    tag_id = tokenizer.encode_after("1", f" {tag}")[-1]
+    assert ids[-1] == tag_id, "the score is read at the tag"
+    assert ids.count(tag_id) == len(steps)
+
+
+@settings(max_examples=60, deadline=None)
+@given(question=texts, steps=st.lists(texts, min_size=1, max_size=4))
+def test_a_custom_dialogue_is_one_text(
+    tokenizer: Tokenizer, question: str, steps: list[str]
+) -> None:
+    ids = dialogue(instructions(tokenizer), question, steps).tolist()
+    asked = "".join(f"\nStep: {step}\nRight?" for step in steps)
+    assert ids == tokenizer.encode(f"Question: {question}{asked}")
+
+
+@settings(max_examples=60, deadline=None)
+@given(question=texts, steps=st.lists(texts | st.just(""), min_size=1, max_size=4))
+def test_a_custom_dialogue_may_spell_out_a_chat_template(
+    tokenizer: Tokenizer, question: str, steps: list[str]
+) -> None:
+    spelled = rlhflow(tokenizer)
+    form = custom(tokenizer, spelled.head + "{question} ", spelled.answer, "{label}" + spelled.turn)
+    assert form == spelled
+    ours, theirs = (dialogue(f, question, steps).tolist() for f in (form, spelled))
+    assert ours == theirs
+
+
+def test_the_demo_verifier_spelled_out(load: Callable[[str], Tokenizer]) -> None:
+    tokenizer = load("demo-verifier")
+    form = custom(
+        tokenizer,
+        "<|begin_of_text|><|user|>{question} ",
+        "<|eot_id|><|assistant|>",
+        "{label}<|eot_id|><|user|>",
+    )
+    assert form == rlhflow(tokenizer)
+
+
+@pytest.mark.parametrize("kind", ["sentencepiece", "sentencepiece-legacy"])
+def test_sentencepiece_encodes_a_piece_alone_otherwise(
+    load: Callable[[str], Tokenizer], kind: str
+) -> None:
+    tokenizer = load(kind)
+    alone, within = tokenizer.encode("Step"), tokenizer.encode_after("ки", "\nStep")
+    assert tokenizer.encode("ки\nStep") == [*tokenizer.encode("ки"), *within]
+    assert within[-len(alone) :] != alone, "alone it begins with a space"
+    assert tokenizer.encode_after("St", "ep") == tokenizer.encode("ep"), "one token: no such ids"
+
+
+@pytest.mark.parametrize("kind", ["gpt", "sentencepiece", "sentencepiece-legacy"])
+def test_a_score_is_not_read_inside_a_token(load: Callable[[str], Tokenizer], kind: str) -> None:
+    for answer, turn in (("\nRight? ", ""), ("\nRight? ", "{label}\n")):
+        with pytest.raises(CheckpointError, match=r"verifier\.template: no score can be read"):
+            custom(load(kind), "{question}\n", answer, turn)
+        assert custom(load(kind), "{question}\n", answer.rstrip(), turn or "\n")
+
+
+@pytest.mark.parametrize("form", ["rlhflow", "math-shepherd", "custom"])
+@pytest.mark.parametrize("name", ["positive", "negative"])
+def test_labels_are_one_token_each(load: Callable[[str], Tokenizer], form: str, name: str) -> None:
+    labels = Labels.model_validate({name: "good"})
+    template = Template(head="{question} ", answer=" ки", turn="\n")
+    with pytest.raises(CheckpointError, match=rf"verifier\.labels\.{name}: 'good' is \d tokens"):
+        verifier_format(load("gpt"), spec(format=form, labels=labels, template=template))
+
+
+def test_label_ids(load: Callable[[str], Tokenizer]) -> None:
+    tokenizer = load("sentencepiece")
+    ids = label_ids(tokenizer, Labels())
+    assert [tokenizer.token_texts[token] for token in ids] == [" +", " -"]
+
+
+def test_a_step_tag_is_one_token(load: Callable[[str], Tokenizer]) -> None:
+    for kind in ("gpt", "sentencepiece"):
+        with pytest.raises(CheckpointError, match=r"verifier\.step_tag: '<step>' is \d+ tokens"):
+            verifier_format(load(kind), spec(format="math-shepherd", step_tag="<step>"))
+
+
+@pytest.mark.parametrize(
+    ("template", "problem"),
+    [
+        (None, "no chat template. Verifier format rlhflow"),
+        ("{% for m in messages %}{{ m['content'] | upper }}{% endfor %}", "verbatim"),
+        ("{% for m in messages %}{{ m.content }}{{ '' if loop.last else '|' }}{% endfor %}", "end"),
+        ("{{ raise_exception('no') }}", "failed: no"),
+    ],
+)
+def test_a_chat_template_that_rlhflow_cannot_use(
+    tokenizer_folder: Path, tmp_path: Path, template: str | None, problem: str
+) -> None:
+    (tmp_path / "tokenizer.json").symlink_to(tokenizer_folder / "tokenizer.json")
+    config = {"chat_template": template} if template else {}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match=problem) as caught:
+        rlhflow(Tokenizer(tmp_path))
+    assert "custom" in str(caught.value.hint)
