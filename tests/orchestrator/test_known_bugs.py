@@ -11,12 +11,12 @@ import pytest
 from rich.console import Console
 from tests.orchestrator.scripted_run import PROBLEMS, Run
 
-from tts.build.spec import Labels, VerifierSpec
+from tts.build.spec import VerifierSpec
 from tts.build.tokenizer import Tokenizer
+from tts.build.verifier_format import verifier_format
 from tts.orchestrator.answers import judge
 from tts.orchestrator.clients.scripted import ScriptedVerifier
 from tts.orchestrator.grading import Grader
-from tts.orchestrator.prompts import rlhflow_format
 from tts.orchestrator.report import comparison
 from tts.orchestrator.search import (
     BeamSearch,
@@ -256,7 +256,7 @@ def test_a_missing_score_is_an_error_and_not_a_default(how):
 
 def test_the_delimiter_leaves_no_empty_turn(tokenizer):
     r"""search-and-learn splits "a\n\n" into "a" and "", and its verifier scores the empty turn."""
-    form = rlhflow_format(tokenizer, VerifierSpec.model_construct(labels=Labels()))
+    form = verifier_format(tokenizer, VerifierSpec.model_construct())
     first = form.first("1 + 1?", "a")
     assert form.extend(first, "".strip()) is first
 
