@@ -87,7 +87,12 @@ def read_model_config(checkpoint: Path) -> ModelConfig:
     """
     require_checkpoint_folder(checkpoint)
     file = checkpoint / "config.json"
-    fields = _Fields(file, read_json_object(file))
+    return parse_model_config(file, read_json_object(file))
+
+
+def parse_model_config(file: Path, data: Mapping[str, Any]) -> ModelConfig:
+    """The shape that the fields of a config.json describe; `file` is named in complaints."""
+    fields = _Fields(file, data)
     architecture = _architecture(fields)
     _refuse_unsupported(fields, architecture)
     family = ARCHITECTURES[architecture]
