@@ -9,6 +9,7 @@ import yaml
 
 from tts.build import paths
 from tts.build.errors import ConfigError
+from tts.build.manifest import settings_for
 from tts.build.spec import Deployment, bundled_deployments, load_deployment
 
 Load = Callable[..., Deployment]
@@ -207,3 +208,27 @@ def test_files_that_are_no_deployment(tmp_path: Path, text: str | bytes, problem
     with pytest.raises(ConfigError, match=problem) as caught:
         load_deployment(file)
     assert "wrong.yaml" in caught.value.message
+
+
+def test_parameters_of_strategies_are_scalars_and_no_business_of_the_engines(load: Load) -> None:
+    block = {"anything": {"n": 8, "temperature": 0.5, "how": "min", "early": True}}
+    with_block = load({"strategies": block})
+    assert with_block.strategies == block
+    assert type(with_block.strategies["anything"]["early"]) is bool
+    for role in ("generator", "verifier"):
+        assert settings_for(with_block, role) == settings_for(load({}), role)
+
+
+@pytest.mark.parametrize(
+    ("block", "complaint"),
+    [
+        ({"beam-search": {"n": [1]}}, "strategies.beam-search.n = [1]: must be a number, a text"),
+        ({"beam-search": {"n": None}}, "strategies.beam-search.n = None: must be a number"),
+        ({"beam-search": 4}, "strategies.beam-search = 4: must be a mapping of fields"),
+        (["beam-search"], "strategies = ['beam-search']: must be a mapping of fields"),
+    ],
+)
+def test_a_parameter_that_is_no_scalar_is_named(load: Load, block: Any, complaint: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load({"strategies": block})
+    assert complaint in str(caught.value)

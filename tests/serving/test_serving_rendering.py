@@ -75,6 +75,7 @@ def test_the_digest_is_about_what_is_served(echo: Echo, templates: Path):
         echo(grpc_port=9001),
         changed("generator", in_flight_requests=99, system_prompt="Be brief."),
         changed("verifier", in_flight_tokens=999),
+        deployment.model_copy(update={"strategies": {"beam-search": {"n": 4}}}),
     ):
         assert deployment_digest(same) == digest
     assert deployment_digest(changed("generator", max_num_tokens=63)) != digest

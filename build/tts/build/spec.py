@@ -38,6 +38,16 @@ def _port(value: object) -> object:
 # One validator instead of a union's two, whose errors would name types that no user wrote.
 Port = Annotated[int | Literal["auto"], BeforeValidator(_port)]
 
+
+def _scalar(value: object) -> object:
+    if not isinstance(value, (bool, int, float, str)):
+        raise ValueError("must be a number, a text, true or false")
+    return value
+
+
+Parameter = Annotated[Any, BeforeValidator(_scalar)]
+"""A strategy's parameter. What it may be is the orchestrator's business."""
+
 PRECISIONS: dict[Target, tuple[Precision, ...]] = {
     "openvino": ("fp32", "bf16", "int8"),
     "tensorrt": ("fp16", "bf16", "fp8", "int8", "int4_awq"),  # the last two: weights only
@@ -292,6 +302,8 @@ class Deployment(_Model):
     server: ServerSpec = ServerSpec()
     tensorrt: TensorRTSpec | None = None
     """GPU and container (target tensorrt only, which requires it)."""
+    strategies: dict[str, dict[str, Parameter]] = {}
+    """Strategy -> parameter -> value: defaults of searches on this deployment, not of engines."""
 
     @model_validator(mode="after")
     def _fits_target(self) -> Self:
@@ -386,9 +398,9 @@ def bundled_deployments() -> list[str]:
     return sorted(file.stem for file in paths.deployments_dir().glob("*.yaml"))
 
 
-def explain(error: ValidationError) -> str:
-    """One line per problem: the field's path, its value, and what is allowed."""
-    return "\n".join(f"  {_explain_one(detail)}" for detail in error.errors())
+def explain(error: ValidationError, within: str = "") -> str:
+    """One line per problem: the field's path (below `within`), its value, and what is allowed."""
+    return "\n".join(f"  {_explain_one(detail, within)}" for detail in error.errors())
 
 
 _REASONS = {
@@ -401,13 +413,14 @@ _REASONS = {
     "string_pattern_mismatch": "must match {pattern}",
     "path_type": "must be a path",
     "model_type": "must be a mapping of fields",
+    "dict_type": "must be a mapping of fields",
     "missing": "this field is required",
     "value_error": "{error}",
 }
 
 
-def _explain_one(detail: Any) -> str:
-    where = ".".join(str(part) for part in detail["loc"])
+def _explain_one(detail: Any, within: str) -> str:
+    where = ".".join([within] * bool(within) + [str(part) for part in detail["loc"]])
     value, kind = detail["input"], str(detail["type"])
     if kind == "extra_forbidden":
         return f"{where} = {value!r}: unknown field; allowed here: {_fields_at(detail)}"

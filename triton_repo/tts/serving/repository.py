@@ -27,6 +27,7 @@ _SKIPPED = shutil.ignore_patterns(TEMPLATE, "__pycache__", "*.pyc", "*.md", ".*"
 # what only the orchestrator uses, or where things lie: no reason to take a server for another one
 _NOT_SERVED: dict[str, Any] = {
     "server": True,
+    "strategies": True,
     "generator": {"checkpoint", "in_flight_requests", "system_prompt", "step_delimiter"},
     "verifier": {"checkpoint", "in_flight_tokens", "format", "step_tag", "template"},
 }
