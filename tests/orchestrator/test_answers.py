@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tts.build.errors import ConfigError
-from tts.orchestrator.answers import answer_form, judge, vote
+from tts.orchestrator.answers import Group, answer_form, judge, right_by_rule, vote
 from tts.orchestrator.grading import Grader
 from tts.orchestrator.search import AnswerForm, Completion, SearchResult
 from tts.orchestrator.strategies import STRATEGIES, find_strategy
@@ -51,6 +51,35 @@ def test_equal_answers_are_grouped_before_the_vote():
     assert judged.correct == {"best": False, "weighted": True, "majority": True}
     assert judged.any_correct
     assert unreferenced.correct is None
+    assert judged.groups == (Group(r"\frac{1}{2}", True), Group("3", False))
+    assert judged.group_of == (0, 0, 1, -1)
+    assert [group.correct for group in unreferenced.groups] == [None, None]
+
+
+def test_groups_are_in_the_order_of_completions_and_a_chain_may_come_twice():
+    done = [Completion((1,), r"\boxed{2}", 0.9), Completion((0,), r"\boxed{3}", 0.5)]
+
+    async def go():
+        async with Grader() as grader:
+            return await judge(SearchResult((done[0], done[0], done[1])), "2", grader)
+
+    judged = asyncio.run(go())
+    assert [group.answer for group in judged.groups] == ["3", "2"]  # in path order
+    assert judged.group_of == (1, 1, 0)
+    assert judged.correct == {"best": True, "weighted": True, "majority": True}
+
+
+def test_a_subset_votes_as_if_it_were_all():
+    groups = [Group("3", False), Group("2", True)]
+    everything = completions(0.9, 0.2, 0.2)
+    assert right_by_rule(everything, [0, 1, 1], groups) == {
+        "best": False,
+        "weighted": False,
+        "majority": True,
+    }
+    assert right_by_rule(everything[1:], [1, 1], groups)["best"]
+    assert right_by_rule(completions(None), [1], groups) == {"majority": True}
+    assert right_by_rule(completions(0.5), [-1], groups)["best"] is False
 
 
 def test_every_strategy_configures_by_default_and_names_what_is_wrong():

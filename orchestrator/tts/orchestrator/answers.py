@@ -20,21 +20,34 @@ class Answers:
 
 
 @dataclass(frozen=True, slots=True)
+class Group:
+    """Equal answers: the first of them in path order, and whether it is right (None: unknown)."""
+
+    answer: str
+    correct: bool | None
+
+
+@dataclass(frozen=True, slots=True)
 class Judged:
     """Answers and whether each is right; `correct` is None where there is no reference.
 
     `any_correct` says whether any completion is right (pass@n); `undecided` counts comparisons
-    with the reference that ended without a verdict (they count as wrong).
+    with the reference that ended without a verdict (they count as wrong). `group_of` has for each
+    completion, in the search's order, its place in `groups`, or -1 if it has no answer.
     """
 
     answers: Answers
     correct: dict[str, bool] | None
     any_correct: bool | None
     undecided: int
+    groups: tuple[Group, ...]
+    group_of: tuple[int, ...]
 
     def to_event(self) -> dict[str, Any]:
-        """As plain JSON data."""
-        return asdict(self)
+        """As plain JSON data, without what belongs to single completions."""
+        event = asdict(self)
+        del event["group_of"]
+        return event
 
 
 async def judge(result: SearchResult, reference: str | None, grader: Grader) -> Judged:
@@ -44,24 +57,43 @@ async def judge(result: SearchResult, reference: str | None, grader: Grader) -> 
     """
     completions = sorted(result.completions, key=lambda done: done.node)
     extracted = [extract_answer(done.text) for done in completions]
-    groups = await group_answers(extracted, grader)
-    answers = vote(completions, extracted, groups)
-    if reference is None:
-        return Judged(answers, None, None, 0)
-    right: dict[str, bool] = {}
+    group_of = await group_answers(extracted, grader)
+    groups: list[Group] = []
     undecided = 0
-    representatives = {group: extracted[groups.index(group)] for group in set(groups) - {-1}}
-    for answer in sorted({*representatives.values(), answers.best}, key=str):
-        if answer is not None:
-            verdict = await grader.equal(answer, reference)
-            right[answer] = verdict.equal
-            undecided += verdict.undecided
-    correct = {
-        rule: answer is not None and right[answer]
+    for answer, group in zip(extracted, group_of, strict=True):
+        if answer is not None and group == len(groups):  # the first of its group
+            correct = None
+            if reference is not None:
+                verdict = await grader.equal(answer, reference)
+                correct = verdict.equal
+                undecided += verdict.undecided
+            groups.append(Group(answer, correct))
+    answers = vote(completions, extracted, group_of)
+    by_node = dict(zip((done.node for done in completions), group_of, strict=True))
+    return Judged(
+        answers,
+        right_by_rule(completions, group_of, groups) if reference is not None else None,
+        any(group.correct for group in groups) if reference is not None else None,
+        undecided,
+        tuple(groups),
+        tuple(by_node[done.node] for done in result.completions),
+    )
+
+
+def right_by_rule(
+    completions: Sequence[Completion], group_of: Sequence[int], groups: Sequence[Group]
+) -> dict[str, bool]:
+    """Whether what each rule chooses is right; unscored completions have the majority rule only.
+
+    The completions may be some of those that were grouped; they are in path order, as for `vote`.
+    """
+    answers = vote(completions, [groups[g].answer if g >= 0 else None for g in group_of], group_of)
+    right = {group.answer for group in groups if group.correct}
+    return {
+        rule: answer in right
         for rule, answer in asdict(answers).items()
-        if answer is not None or rule == "majority" or _scored(completions)
+        if rule == "majority" or _scored(completions)
     }
-    return Judged(answers, correct, any(right.values()), undecided)
 
 
 def vote(

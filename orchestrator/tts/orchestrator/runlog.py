@@ -4,6 +4,8 @@ A run folder holds `run.json` (what was asked for, written once), `events.jsonl`
 `summary.json` (derived, at the end). Times are seconds since the session began (monotonic); a
 resumed run has several sessions, each opened by a `session` event with the wall-clock time.
 docs/run-log.md lists the events.
+
+A folder with `group.json` holds several runs, a folder each (`group`).
 """
 
 from __future__ import annotations
@@ -24,31 +26,37 @@ Event = dict[str, Any]
 EVENTS = "events.jsonl"
 CONFIG = "run.json"
 SUMMARY = "summary.json"
+GROUP = "group.json"
 
 
 def create_run(folder: Path, config: Event) -> None:
     """Make a run folder for `config`; it must not hold a run yet. Raises RunError."""
-    if (folder / CONFIG).exists():
+    create_folder(folder, CONFIG, config)
+
+
+def create_folder(folder: Path, name: str, config: Event) -> None:
+    """Make a folder that holds `config` as `name`, and no run or group before. Raises RunError."""
+    if (folder / CONFIG).exists() or (folder / GROUP).exists():
         raise RunError(
             f"{folder} already holds a run.",
             hint=f"Continue it with --resume {folder}, or name another folder with --out.",
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _write_json(folder / CONFIG, config)
+        write_json(folder / name, config)
     except OSError as error:
-        raise _cannot_write(folder, error) from error
+        raise cannot_write(folder, error) from error
 
 
 def read_config(folder: Path) -> Event:
     """What a run was asked to do; raises RunError if the folder holds no run."""
-    return _read_json(folder / CONFIG, f"{folder} holds no run")
+    return read_json(folder / CONFIG, f"{folder} holds no run")
 
 
 def read_summary(folder: Path) -> Event:
     """The summary of a finished run; raises RunError if it has not finished."""
     read_config(folder)
-    return _read_json(
+    return read_json(
         folder / SUMMARY,
         f"The run in {folder} has not finished; continue it with --resume {folder}",
     )
@@ -57,12 +65,13 @@ def read_summary(folder: Path) -> Event:
 def write_summary(folder: Path, summary: Event) -> None:
     """Keep a finished run's summary; raises RunError."""
     try:
-        _write_json(folder / SUMMARY, summary)
+        write_json(folder / SUMMARY, summary)
     except OSError as error:
-        raise _cannot_write(folder, error) from error
+        raise cannot_write(folder, error) from error
 
 
-def _read_json(file: Path, otherwise: str) -> Event:
+def read_json(file: Path, otherwise: str) -> Event:
+    """The object in a JSON file; raises RunError, with `otherwise` if there is no such file."""
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -74,7 +83,7 @@ def _read_json(file: Path, otherwise: str) -> Event:
     return data
 
 
-def _write_json(file: Path, data: Event) -> None:
+def write_json(file: Path, data: Event) -> None:
     """Write a JSON file so that a reader sees the old or the new content, never half."""
     temporary = file.with_name(f".{file.name}.{os.getpid()}")
     temporary.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -118,7 +127,7 @@ class RunLog:
             _cut_half_line(folder / EVENTS)
             self._file = (folder / EVENTS).open("a", encoding="ascii")
         except OSError as error:
-            raise _cannot_write(folder, error) from error
+            raise cannot_write(folder, error) from error
         self.write({"event": "session", "time": datetime.now(UTC).isoformat()})
 
     def __enter__(self) -> Self:
@@ -144,21 +153,21 @@ class RunLog:
             if now - self._flushed > self.FLUSH_S:
                 self._flush(now)
         except OSError as error:
-            raise _cannot_write(self.folder, error) from error
+            raise cannot_write(self.folder, error) from error
 
     def flush(self) -> None:
         """Hand everything written so far to the operating system."""
         try:
             self._flush(time.monotonic())
         except OSError as error:
-            raise _cannot_write(self.folder, error) from error
+            raise cannot_write(self.folder, error) from error
 
     def close(self) -> None:
         """Flush and close; a disk that is full by now has been reported before."""
         try:
             self._file.close()
         except OSError as error:
-            raise _cannot_write(self.folder, error) from error
+            raise cannot_write(self.folder, error) from error
 
     def _flush(self, now: float) -> None:
         self._file.flush()
@@ -183,7 +192,8 @@ def _cut_half_line(file: Path) -> None:
             log.truncate(position)
 
 
-def _cannot_write(folder: Path, error: OSError) -> RunError:
+def cannot_write(folder: Path, error: OSError) -> RunError:
+    """What to tell the user when a run folder refuses to be written."""
     return RunError(
         f"The run folder {folder} cannot be written: {error.strerror or error}.",
         hint="Free some space or fix the permissions. What was saved stays; if the run had begun, "

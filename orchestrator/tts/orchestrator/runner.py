@@ -103,7 +103,7 @@ async def execute(
     progress = progress or Progress(len(plan.problems))
     config = plan.to_config()
     if resume:
-        _check_same(config, read_config(folder), folder)
+        check_same(config, read_config(folder), folder)
     else:
         create_run(folder, config)
     rule = plan.strategy.vote
@@ -163,14 +163,16 @@ def _solved_event(outcome: Solved, judged: Judged) -> dict[str, Any]:
         "reference": problem.answer,
         **judged.to_event(),
         "completions": [
-            {"node": done.node, "score": done.score} for done in search.result().completions
+            {"node": done.node, "score": done.score, "group": group}
+            for done, group in zip(search.result().completions, judged.group_of, strict=True)
         ],
         "nodes": len(search.tree),
         "tree_digest": search.tree.digest(),
     }
 
 
-def _check_same(now: dict[str, Any], before: dict[str, Any], folder: Path) -> None:
+def check_same(now: dict[str, Any], before: dict[str, Any], folder: Path) -> None:
+    """Refuse to continue what is no longer the same; raises RunError naming what has changed."""
     for name, value in before.items():
         if now.get(name) != value:
             raise RunError(

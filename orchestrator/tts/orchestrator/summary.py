@@ -48,7 +48,7 @@ def summarise(config: Event, events: Iterable[Event]) -> Event:
         "dataset": config["dataset"],
         "accuracy_by_rule": _by_rule(judged),
         "pass_at_n": _share(event["any_correct"] for event in judged),
-        "accuracy_by_level": _by_level(judged, rule),
+        "accuracy_by_level": accuracy_by_level(judged, rule),
         "undecided": sum(event["undecided"] for event in judged),
         "sessions": tally.sessions,
         "tree_digest": _digest(solved),
@@ -102,7 +102,8 @@ def _by_rule(judged: list[Event]) -> dict[str, float | None]:
     return {rule: _share(event["correct"].get(rule) for event in judged) for rule in sorted(rules)}
 
 
-def _by_level(judged: list[Event], rule: str) -> dict[str, dict[str, Any]]:
+def accuracy_by_level(judged: list[Event], rule: str) -> dict[str, dict[str, Any]]:
+    """Problems and accuracy of each level, from `problem_solved` events that have a reference."""
     levels: dict[str, list[Event]] = {}
     for event in judged:
         if event["level"] is not None:
