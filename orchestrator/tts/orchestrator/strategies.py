@@ -30,6 +30,11 @@ from .search import (
 Vote = Literal["best", "weighted", "majority"]
 """How one answer is chosen from n completions."""
 
+Independent = Literal["chains", "subtrees"]
+"""Parts of a search that know nothing of one another, each a search of its own with a smaller n:
+its chains, or its subtrees of beam_width completions (those whose first path index // beam_width
+is the same)."""
+
 Config = BeamSearchConfig | DvtsConfig | ParticleConfig | RebaseConfig | SampleSearchConfig
 
 
@@ -43,6 +48,7 @@ class Strategy:
     vote: Vote
     defaults: dict[str, Any] = field(default_factory=dict)
     fixed: dict[str, Any] = field(default_factory=dict)
+    independent: Independent | None = None
 
     def configure(self, given: dict[str, Any], *, context: int) -> Config:
         """Validate parameters; raises ConfigError naming the parameter and what is allowed.
@@ -92,6 +98,7 @@ _ALL = (
         SampleSearchConfig,
         "majority",
         fixed={"scored": False},
+        independent="chains",
     ),
     Strategy(
         "best-of-n",
@@ -99,6 +106,7 @@ _ALL = (
         SampleSearchConfig,
         "best",
         fixed={"scored": True, "early_stop": False},
+        independent="chains",
     ),
     Strategy(
         "weighted-best-of-n",
@@ -106,6 +114,7 @@ _ALL = (
         SampleSearchConfig,
         "weighted",
         fixed={"scored": True},
+        independent="chains",
     ),
     Strategy(
         "beam-search",
@@ -118,6 +127,7 @@ _ALL = (
         "n/beam_width independent subtrees, greedy inside each, weighted vote",
         DvtsConfig,
         "weighted",
+        independent="subtrees",
     ),
     Strategy(
         "rebase",
