@@ -10,6 +10,8 @@ import pytest
 import yaml
 
 from tts.build import paths
+from tts.orchestrator.cli.runs import ALL, STRATEGY_NAMES
+from tts.orchestrator.strategies import STRATEGIES
 
 BUNDLED = paths.deployments_dir() / "demo.yaml"
 
@@ -119,6 +121,8 @@ def test_bench_without_engines_says_how_to_build_them(tmp_path):
         (("--schedule", "random"), "'random'"),
         (("--dataset", "/no/file.jsonl"), "no dataset '/no/file.jsonl'"),
         (("--limit", "0"), "at least 1"),
+        (("--strategy", "all", "--n", "10"), "beam-search are not valid: n is 10"),
+        (("--strategy", "all", "--set", "width=3"), "No strategy has a parameter 'width'"),
     ],
 )
 def test_bad_parameters_are_refused_before_any_work(tmp_path, arguments, complaint):
@@ -126,6 +130,24 @@ def test_bad_parameters_are_refused_before_any_work(tmp_path, arguments, complai
     assert code == 2
     assert complaint in " ".join(err.replace("│", " ").split())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_help_lists_the_strategies_there_are():
+    assert list(STRATEGY_NAMES) == list(STRATEGIES)
+    assert ALL not in STRATEGIES
+
+
+def test_the_strategies_block_of_a_deployment_is_checked_whatever_runs(tmp_path):
+    file = deployment(tmp_path, strategies={"beam-search": {"beam_wdth": 2}})
+    for command in (
+        ("bench", file),
+        ("bench", file, "--strategy", "all"),
+        ("solve", "1", "-d", file),
+    ):
+        code, _, err = tts(*command, home=tmp_path / "home")
+        assert code == 2
+        assert "strategies.beam-search.beam_wdth = 2: not a parameter" in err
+    assert not (tmp_path / "home").exists()
 
 
 def test_report_of_what_is_no_run(tmp_path):

@@ -22,6 +22,7 @@ from tts.orchestrator.clients.triton import TritonConnection, TritonGenerator, T
 from tts.orchestrator.context import Context, Models
 from tts.orchestrator.endpoints import GenerateCall
 from tts.orchestrator.problem import Problem
+from tts.orchestrator.strategies import STRATEGIES
 from tts.serving.server import start_server
 
 pytestmark = [
@@ -243,6 +244,62 @@ def test_a_running_server_is_used_and_left_alone(tts, plain, tmp_path):
         server.kill()
         server.communicate()
     assert tts.leftovers() == []
+
+
+def test_a_comparison_of_all_strategies_is_stopped_continued_and_reported(tts, tmp_path):
+    folder = tmp_path / "group"
+    server = tts.start("serve", "demo")
+    try:
+        for line in server.stderr:
+            if "Press Ctrl-C" in line:
+                break
+        arguments = ("--strategy", "all", "--limit", 4, "--n", 4, "--out", folder)
+        process = tts.start("bench", "demo", *arguments)
+        wait_for_events(process, folder / "self-consistency", "generated", 1)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 130, err
+        assert f"tts bench --resume {folder}\n" in err
+        assert " runs are finished" in err
+        code, out, _ = tts.run("report", folder)
+        assert code == 0
+        assert "not finished: " in out
+        done = {run: (run / "events.jsonl").read_bytes() for run in finished_runs(folder)}
+        assert done
+        code, out, err = tts.run("bench", "--resume", folder)
+        assert code == 0, err
+        assert "Traceback" not in err
+    finally:
+        server.send_signal(signal.SIGINT)
+        server.communicate(timeout=20)
+    for run, log in done.items():
+        assert (run / "events.jsonl").read_bytes() == log, "a finished run was touched"
+    rows = json.loads((folder / "comparison.json").read_text())["rows"]
+    assert [row["strategy"] for row in rows] == list(STRATEGIES)
+    for row in rows:
+        run = summary(folder / row["run"])
+        assert row["accuracy"] == run["accuracy_by_rule"][row["vote"]]
+        assert row["pass_at_n"] == run["pass_at_n"]
+        assert (row["n"], row["samples"]) == (run["n"], run["generator_calls"])
+        assert row["n"] == (1 if row["strategy"] == "cot" else 4)
+        assert row["curve"][-1]["accuracy"] == row["accuracy"]
+        start = [row["strategy"], str(row["n"])]
+        line = next(line for line in out.splitlines() if line.split()[:2] == start)
+        assert f"{row['generated_tokens']:,}" in line
+        assert f"{100 * row['accuracy']:.1f}%" in line
+    by_name = {row["strategy"]: row for row in rows}
+    assert by_name["best-of-n"]["run"] == by_name["weighted-best-of-n"]["run"]
+    assert [point["n"] for point in by_name["best-of-n"]["curve"]] == [1, 2, 4]
+    code, again, _ = tts.run("report", folder)
+    assert code == 0
+    assert again == out
+    code, out, _ = tts.run("report", folder / "best-of-n")
+    assert code == 0
+    assert "best score (the answer)" in out
+
+
+def finished_runs(folder):
+    return [file.parent for file in folder.glob("*/summary.json")]
 
 
 def test_a_problem_too_long_for_the_engine_is_refused_before_any_work(tts, tmp_path):

@@ -13,6 +13,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from .intervals import half_width
 from .runlog import Event
 from .saved import load_saved
 
@@ -85,25 +86,24 @@ def paired_difference(
     return mean, math.sqrt(variance / count), count
 
 
-def paired(
-    summaries: Sequence[Event], right: Sequence[Mapping[str, bool | None]]
-) -> RenderableType | None:
-    """Each run against the next one down in accuracy, on the problems that both solved.
+def paired_table(
+    entries: Sequence[tuple[str, float | None, Mapping[str, bool | None]]],
+) -> Table | None:
+    """Each entry against the next one down in accuracy, on the problems that both solved.
 
-    `right` says of each run's problems whether its answer is right. Runs of the same search are
-    taken once; None if fewer than two remain.
+    An entry is a name, an accuracy, and of each problem whether its answer is right. None if
+    there is nothing to compare.
     """
-    distinct = {_same_search(s): (s, r) for s, r in zip(summaries, right, strict=True)}
-    ranked = sorted(distinct.values(), key=lambda item: item[0]["accuracy"] or 0.0, reverse=True)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    ranked = sorted(entries, key=lambda entry: entry[1] or 0.0, reverse=True)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for heading in ("better", "than"):
         table.add_column(heading)
     table.add_column("by (paired, standard error)", justify="right")
-    for (better, ours), (worse, theirs) in itertools.pairwise(ranked):
+    for (better, _, ours), (worse, _, theirs) in itertools.pairwise(ranked):
         mean, error, count = paired_difference(ours, theirs)
         if count:
             points = f"{100 * mean:+.1f} points ±{100 * error:.1f} on {count} problems"
-            table.add_row(better["strategy"], worse["strategy"], points)
+            table.add_row(Text(better), Text(worse), points)
     return table if table.row_count else None
 
 
@@ -113,11 +113,12 @@ def print_report(console: Console, folders: Sequence[Path], summaries: Sequence[
     if len(summaries) == 1:
         console.print(details(summaries[0]))
     else:
-        right = [
-            load_saved(folder, summary["vote"]).solved
-            for folder, summary in zip(folders, summaries, strict=True)
+        distinct = {_same_search(s): (f, s) for f, s in zip(folders, summaries, strict=True)}
+        entries = [
+            (summary["strategy"], summary["accuracy"], load_saved(folder, summary["vote"]).solved)
+            for folder, summary in distinct.values()
         ]
-        if table := paired(summaries, right):
+        if table := paired_table(entries):
             console.print(table)
     for folder in folders:
         console.print(f"run folder: {folder}", style="dim", highlight=False, soft_wrap=True)
@@ -127,13 +128,7 @@ def accuracy_cell(share: float | None, problems: int) -> str:
     """`82.5% ±5.4`: the Wilson 95% interval's half width, which is sane at 0 and 1 too."""
     if share is None or not problems:
         return "-"
-    z = 1.96
-    half = (
-        z
-        / (1 + z * z / problems)
-        * math.sqrt(share * (1 - share) / problems + z * z / (4 * problems * problems))
-    )
-    return f"{100 * share:.1f}% ±{100 * half:.1f}"
+    return f"{100 * share:.1f}% ±{100 * half_width(share, problems):.1f}"
 
 
 def _same_search(summary: Event) -> tuple[Any, ...]:

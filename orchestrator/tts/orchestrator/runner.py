@@ -59,6 +59,7 @@ class Plan:
             "strategy": self.strategy.name,
             "vote": self.strategy.vote,
             "parameters": self.parameters.model_dump(mode="json"),
+            "context": self.deployment.generator.max_seq_len,
             "schedule": self.schedule,
             "problem_ids": [context.problem.id for context in self.problems],
         }

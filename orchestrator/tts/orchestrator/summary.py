@@ -44,6 +44,7 @@ def summarise(config: Event, events: Iterable[Event]) -> Event:
         "n": config["parameters"]["n"],
         "vote": rule,
         "parameters": config["parameters"],
+        "context": config.get("context"),
         "deployment": config["deployment"],
         "dataset": config["dataset"],
         "accuracy_by_rule": _by_rule(judged),

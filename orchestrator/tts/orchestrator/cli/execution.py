@@ -2,42 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import signal
-from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from tts.build import paths
 from tts.build.builder import require_current
-from tts.build.errors import EndpointError, Interrupted, TtsError
+from tts.build.errors import TtsError
 from tts.build.spec import Deployment, load_deployment
-from tts.serving.health import observe
-from tts.serving.lookup import find_server
 from tts.serving.repository import deployment_digest
-from tts.serving.server import start_server
 
 from ..context import Context, Models
 from ..datasets.load import load_problems
+from ..parameters import check_blocks, configure
 from ..problem import Problem
 from ..runlog import read_config
 from ..runner import Plan, Progress, execute
 from ..scheduling import Schedule
-from ..strategies import find_strategy
+from ..strategies import Config, Strategy, find_strategy
+from .running import interruptible, run_plan, serving, watched
 from .say import say
-from .show import LiveTree, ProgressBar
-
-TICK_S = 0.1  # how often progress is drawn
-HEALTH_CHECK_S = 1.0
-
-T = TypeVar("T")
-
-
-class _Display(Protocol):
-    def update(self) -> None: ...
+from .show import LiveTree
 
 
 @dataclass(frozen=True)
@@ -57,7 +43,7 @@ def run_bench(wanted: Wanted, out: Path | None) -> Path:
     """Plan a benchmark run, check everything that can be checked, and run it; its folder."""
     problems = load_problems(wanted.dataset, limit=wanted.limit, seed=wanted.seed)
     plan = _plan(wanted, problems)
-    folder = (out or _new_folder(plan)).resolve()
+    folder = (out or new_folder(plan, plan.strategy.name)).resolve()
     _bench(plan, folder, resume=False)
     return folder
 
@@ -65,27 +51,34 @@ def run_bench(wanted: Wanted, out: Path | None) -> Path:
 def resume_bench(folder: Path, deployment: str | None) -> Path:
     """Continue the run in `folder` with what it was started with; its folder."""
     config = read_config(folder)
-    wanted = Wanted(
-        deployment or config["deployment_source"],
-        config["dataset"],
-        config["limit"],
-        config["seed"],
-        config["strategy"],
-        config["schedule"],
-        config["parameters"],
-    )
+    wanted = as_wanted(config, deployment, config["strategy"], config["parameters"])
     problems = load_problems(wanted.dataset, limit=wanted.limit, seed=wanted.seed)
     folder = folder.resolve()
     _bench(_plan(wanted, problems), folder, resume=True)
     return folder
 
 
+def as_wanted(
+    config: dict[str, Any], deployment: str | None, strategy: str, parameters: dict[str, Any]
+) -> Wanted:
+    """What was asked for when `config` was written, on another deployment file if one is named."""
+    return Wanted(
+        deployment or config["deployment_source"],
+        config["dataset"],
+        config["limit"],
+        config["seed"],
+        strategy,
+        config["schedule"],
+        parameters,
+    )
+
+
 def run_solve(question: str, wanted: Wanted, out: Path | None) -> None:
     """Solve one problem, drawing its tree, and print the answer."""
     plan = _plan(wanted, [Problem("solve", question)])
-    folder = (out or _new_folder(plan)).resolve()
+    folder = (out or new_folder(plan, plan.strategy.name)).resolve()
     tree = LiveTree(question)
-    with _serving(plan.deployment) as (address, check), tree.shown():
+    with serving(plan.deployment) as (address, check), tree.shown():
         running = execute(
             plan,
             folder,
@@ -93,7 +86,7 @@ def run_solve(question: str, wanted: Wanted, out: Path | None) -> None:
             on_node=lambda _, search: tree.node(search),
             on_judged=lambda solved, judged: tree.keep(solved.search, judged),
         )
-        _interruptible(_watched(running, tree, check))
+        interruptible(watched(running, tree, check))
     tree.print_answer(plan.strategy.vote)
     say(f"run folder: {folder}")
 
@@ -101,8 +94,26 @@ def run_solve(question: str, wanted: Wanted, out: Path | None) -> None:
 def _plan(wanted: Wanted, problems: list[Problem]) -> Plan:
     """Check the strategy, the engines and every problem's length before anything starts."""
     strategy = find_strategy(wanted.strategy)
-    spec = load_deployment(wanted.deployment)
-    parameters = strategy.configure(wanted.parameters, context=spec.generator.max_seq_len)
+    spec = load_checked(wanted.deployment)
+    parameters = configure(strategy, spec, wanted.parameters)
+    return plan_with(wanted, problems, spec, strategy, parameters)
+
+
+def load_checked(deployment: str) -> Deployment:
+    """A deployment whose strategies' parameters are valid too; raises ConfigError."""
+    spec = load_deployment(deployment)
+    check_blocks(spec)
+    return spec
+
+
+def plan_with(
+    wanted: Wanted,
+    problems: list[Problem],
+    spec: Deployment,
+    strategy: Strategy,
+    parameters: Config,
+) -> Plan:
+    """A plan with these parameters; checks the engines and every problem's length."""
     require_current(spec)
     models = Models.load(spec)
     return Plan(
@@ -126,8 +137,9 @@ def _findable(name_or_file: str) -> str:
     return str(file.resolve()) if file.is_file() else name_or_file
 
 
-def _new_folder(plan: Plan) -> Path:
-    name = f"{datetime.now():%Y%m%d-%H%M%S}-{plan.deployment.name}-{plan.strategy.name}"
+def new_folder(plan: Plan, what: str) -> Path:
+    """A folder under runs/ that is not there yet, named for what will be in it."""
+    name = f"{datetime.now():%Y%m%d-%H%M%S}-{plan.deployment.name}-{what}"
     folder = paths.runs_dir() / f"{name}-{plan.schedule}"
     taken = 1
     while folder.exists():
@@ -138,88 +150,18 @@ def _new_folder(plan: Plan) -> Path:
 
 def _bench(plan: Plan, folder: Path, *, resume: bool) -> None:
     progress = Progress(len(plan.problems))
-    bar = ProgressBar(progress)
     try:
-        with _serving(plan.deployment) as (address, check), bar.shown():
-            running = execute(plan, folder, address, resume=resume, progress=progress)
-            _interruptible(_watched(running, bar, check))
+        run_plan(plan, folder, progress, resume=resume)
     except TtsError as error:
-        raise _with_way_on(error, folder, progress) from error
+        if progress.began:
+            solved = f"{progress.done} of {progress.total} problems are solved"
+            raise with_way_on(error, solved, folder) from error
+        raise
 
 
-def _with_way_on(error: TtsError, folder: Path, progress: Progress) -> TtsError:
-    """Add what is saved and how to continue, if the run had begun."""
-    if not progress.began:
-        return error
-    saved = f"{progress.done} of {progress.total} problems are solved and saved in {folder}."
+def with_way_on(error: TtsError, done: str, folder: Path) -> TtsError:
+    """Add to an error's hint what is done and saved, and how to continue."""
+    saved = f"{done} and saved in {folder}."
     way_on = f"Continue with: tts bench --resume {folder}"
     error.hint = "\n".join(part for part in (saved, error.hint, way_on) if part)
     return error
-
-
-@contextlib.contextmanager
-def _serving(deployment: Deployment) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Address and health check of the deployment's server: the one that answers, or a new one.
-
-    A new one is stopped at the end of the block, whatever happens.
-    """
-    if found := find_server(deployment):
-        say(f"Using {found}")
-        yield found.addresses.grpc, observe(found).check
-        return
-    with start_server(deployment, say=say) as server:
-        yield server.addresses.grpc, server.check
-
-
-async def _watched(
-    running: Coroutine[Any, Any, T], display: _Display, check: Callable[[], None]
-) -> T:
-    """Run to the end, drawing progress and checking the server's health on the way."""
-    run = asyncio.ensure_future(running)
-    checked_at = asyncio.get_running_loop().time()
-    try:
-        while not run.done():
-            await asyncio.wait({run}, timeout=TICK_S)
-            display.update()
-            now = asyncio.get_running_loop().time()
-            if now - checked_at > HEALTH_CHECK_S:
-                checked_at = now
-                check()
-        return run.result()
-    except EndpointError:
-        check()  # says which process died, if one did; else the request's own error stands
-        raise
-    finally:
-        run.cancel()
-        await asyncio.wait({run})
-
-
-def _interruptible(running: Coroutine[Any, Any, T]) -> T:
-    """`asyncio.run` that turns the first Ctrl-C (or SIGTERM) into an orderly stop.
-
-    Further ones are ignored: what remains is bounded (cancel requests, close the log, stop the
-    server), and a cut-short clean-up would leave a server behind.
-    """
-    interrupted = False
-
-    async def run() -> T:
-        loop = asyncio.get_running_loop()
-        task = asyncio.ensure_future(running)
-
-        def interrupt() -> None:
-            nonlocal interrupted
-            if not interrupted:
-                interrupted = True
-                say("stopping ...")
-                task.cancel()
-
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, interrupt)
-        return await task
-
-    try:
-        return asyncio.run(run())
-    except asyncio.CancelledError:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
-        raise Interrupted("Interrupted.") from None

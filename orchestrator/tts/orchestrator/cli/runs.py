@@ -14,13 +14,20 @@ class _Schedule(StrEnum):
     decoupled = "decoupled"
 
 
-_Strategy = Annotated[
-    str,
-    typer.Option(
-        "--strategy",
-        help="cot, self-consistency, best-of-n, weighted-best-of-n or beam-search.",
-    ),
-]
+# The registry's names, which are here because importing it takes too long for a help text.
+STRATEGY_NAMES = (
+    "cot",
+    "self-consistency",
+    "best-of-n",
+    "weighted-best-of-n",
+    "beam-search",
+    "dvts",
+    "rebase",
+    "particle-filtering",
+)
+ALL = "all"
+
+_NAMES = ", ".join(STRATEGY_NAMES)
 _N = Annotated[
     int | None, typer.Option("--n", help="Completions per problem.", show_default="16; cot: 1")
 ]
@@ -33,7 +40,8 @@ _Set = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="Another parameter of the strategy, such as temperature=0.7 or beam_width=2.",
+        help="Another parameter of the strategy, such as temperature=0.7 or beam_width=2; with "
+        "all, of every strategy that has it.",
     ),
 ]
 
@@ -51,7 +59,12 @@ def bench(
         typer.Option("--limit", help="Problems to solve.", show_default="all; demo: 100"),
     ] = None,
     seed: _Seed = 0,
-    strategy: _Strategy = "beam-search",
+    strategy: Annotated[
+        str,
+        typer.Option(
+            "--strategy", help=f"{_NAMES}; or {ALL}: each in turn, compared side by side."
+        ),
+    ] = "beam-search",
     schedule: Annotated[
         _Schedule, typer.Option("--schedule", help="In which order work is sent.")
     ] = _Schedule.decoupled,
@@ -60,16 +73,18 @@ def bench(
     out: _Out = None,
     resume: Annotated[
         Path | None,
-        typer.Option("--resume", metavar="DIR", help="Continue the run in this folder."),
+        typer.Option("--resume", metavar="DIR", help="Continue the run or comparison there."),
     ] = None,
 ) -> None:
     """Solve the problems of a dataset; without a running server, one is started for the run."""
+    from ..group import is_group
     from ..runlog import read_summary
+    from .comparing import resume_group, run_all
     from .execution import Wanted, resume_bench, run_bench
-    from .show import report_run
+    from .show import report_comparison, report_run
 
     if resume is not None:
-        folder = resume_bench(resume, deployment)
+        folder = (resume_group if is_group(resume) else resume_bench)(resume, deployment)
     elif deployment is None:
         raise typer.BadParameter("name one, or --resume a run", param_hint="DEPLOYMENT")
     else:
@@ -82,8 +97,11 @@ def bench(
             schedule.value,
             _parameters(n, parameters),
         )
-        folder = run_bench(wanted, out)
-    report_run([folder], [read_summary(folder)])
+        folder = (run_all if strategy == ALL else run_bench)(wanted, out)
+    if is_group(folder):
+        report_comparison([folder])
+    else:
+        report_run([folder], [read_summary(folder)])
 
 
 def solve(
@@ -92,7 +110,7 @@ def solve(
         str, typer.Option("--deployment", "-d", help="A deployment file or a bundled name.")
     ] = "demo",
     seed: _Seed = 0,
-    strategy: _Strategy = "beam-search",
+    strategy: Annotated[str, typer.Option("--strategy", help=f"{_NAMES}.")] = "beam-search",
     n: _N = None,
     parameters: _Set = None,
     out: _Out = None,
@@ -105,13 +123,20 @@ def solve(
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of finished runs.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Folders of finished runs, or of whole comparisons."),
+    ],
 ) -> None:
-    """Print the table of a finished run again, or several side by side."""
+    """Print the tables of a run again, or of several side by side."""
+    from ..group import is_group
     from ..runlog import read_summary
-    from .show import report_run
+    from .show import report_comparison, report_run
 
-    report_run(runs, [read_summary(run) for run in runs])
+    if any(is_group(run) for run in runs):
+        report_comparison(runs)
+    else:
+        report_run(runs, [read_summary(run) for run in runs])
 
 
 def _parameters(n: int | None, assignments: list[str] | None) -> dict[str, Any]:

@@ -16,9 +16,12 @@ from rich.text import Text
 from rich.tree import Tree as RichTree
 
 from ..answers import Judged
+from ..comparison import in_order, read_rows
+from ..group import is_group
 from ..report import print_report
 from ..runner import Progress as RunProgress
 from ..search import Fate, NodePath, Search
+from ..tables import comparison_tables
 from .say import consoles, say
 
 PLAIN_INTERVAL_S = 10.0  # how often progress is said where there is no terminal
@@ -39,11 +42,27 @@ def report_run(folders: Sequence[Path], summaries: Sequence[dict[str, Any]]) -> 
     print_report(out, folders, summaries)
 
 
+def report_comparison(folders: Sequence[Path]) -> None:
+    """Print the tables of groups, and of single runs beside them; keep each group's numbers."""
+    out, _ = consoles()
+    read = [read_rows(folder) for folder in folders]
+    if rows := in_order([row for found, _ in read for row in found]):
+        out.print(comparison_tables(rows))
+    for folder, (_, unfinished) in zip(folders, read, strict=True):
+        kind = "group folder" if is_group(folder) else "run folder"
+        out.print(f"{kind}: {folder}", style="dim", highlight=False, soft_wrap=True)
+        if unfinished:
+            way_on = f"not finished: {', '.join(unfinished)}; tts bench --resume {folder}"
+            out.print(way_on, style="yellow", markup=False, soft_wrap=True)
+
+
 class ProgressBar:
     """Problems done, accuracy so far and both engines' load; one line now and then in a pipe."""
 
-    def __init__(self, progress: RunProgress) -> None:
+    def __init__(self, progress: RunProgress, title: str) -> None:
+        """`title` says what is running."""
         self._progress = progress
+        self._title = title
         _, self._console = consoles()
         self._bar = Progress(
             TextColumn("{task.description}"),
@@ -54,7 +73,7 @@ class ProgressBar:
             console=self._console,
             transient=True,
         )
-        self._task = self._bar.add_task("problems", total=progress.total, state="")
+        self._task = self._bar.add_task(title, total=progress.total, state="")
         self._said = time.monotonic()
 
     @contextmanager
@@ -77,7 +96,7 @@ class ProgressBar:
             self._bar.update(self._task, completed=progress.done, state=state)
         elif time.monotonic() - self._said > PLAIN_INTERVAL_S:
             self._said = time.monotonic()
-            say(f"{progress.done}/{progress.total} problems  {state}")
+            say(f"{self._title}: {progress.done}/{progress.total}  {state}")
 
 
 class LiveTree:
