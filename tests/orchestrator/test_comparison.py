@@ -100,6 +100,13 @@ def test_a_row_has_its_own_vote_interval_and_levels(tiny_deployment):
     assert "right" not in data
 
 
+def test_a_strategy_of_subtrees_has_a_curve_that_starts_at_one(tiny_deployment, monkeypatch):
+    trees = dataclasses.replace(STRATEGIES["beam-search"], independent="subtrees")
+    monkeypatch.setitem(STRATEGIES, "beam-search", trees)
+    points = row("beam-search", tiny_deployment, beam_width=2).curve
+    assert [(p.n, p.accuracy, p.blocks) for p in points] == [(2, 0.5, 2), (4, 0.0, 1)]
+
+
 def test_what_has_no_curve_shows_its_own_n_and_says_why(tiny_deployment):
     beam = row("beam-search", tiny_deployment)
     old = row("best-of-n", tiny_deployment, old=True)
@@ -188,7 +195,7 @@ def test_a_group_is_read_from_its_folders_and_says_what_is_unfinished(tmp_path, 
     rows, unfinished = read_rows(tmp_path)
     assert [found.strategy for found in rows] == ["best-of-n", "weighted-best-of-n"]
     assert unfinished == ["beam-search"]
-    assert "best-of-n and weighted-best-of-n are one run under two votes." in printed(rows)
+    assert "best-of-n and weighted-best-of-n are one run under 2 votes." in printed(rows)
     (single,), nothing = read_rows(tmp_path / "best-of-n")
     assert (single.strategy, nothing) == ("best-of-n", [])
 

@@ -40,7 +40,10 @@ Config = BeamSearchConfig | DvtsConfig | ParticleConfig | RebaseConfig | SampleS
 
 @dataclass(frozen=True)
 class Strategy:
-    """`defaults` and `fixed` overlay the parameters of `config`; `fixed` ones cannot be changed."""
+    """`defaults` and `fixed` overlay the parameters of `config`; `fixed` ones cannot be changed.
+
+    `independent` says of which parts a run consists, if parts of it are runs with a smaller n.
+    """
 
     name: str
     summary: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -33,24 +34,27 @@ def comparison_tables(rows: Sequence[Row]) -> RenderableType:
     """All tables of a comparison; at least one row."""
     also = varying(rows)
     names = [label(row, also) for row in rows]
-    runs: dict[str, list[int]] = {}  # strategies that share a run share its passes and rules
-    for index, row in enumerate(rows):
-        runs.setdefault(row.run, []).append(index)
+    by_run: dict[str, list[Row]] = {}
+    for row in rows:
+        by_run.setdefault(row.run, []).append(row)
+    runs = list(by_run.values())  # strategies that share a run share its passes and rules
+    run_names = [_together(sharing, also) for sharing in runs]
     parts = [
         _header(rows),
         Text(),
         _costs(rows, names),
-        *(Text(line, style="dim") for line in _shared(rows, runs)),
+        *(Text(line, style="dim") for line in _shared(runs)),
         *_levels(rows, names),
-        _rules(rows, names, runs),
-        *_curves(rows, names, runs),
+        _rules(runs, run_names),
+        *_curves(rows, names, runs, run_names),
     ]
-    entries = [
-        (name, row.accuracy, row.right)
-        for name, row in zip(_distinct(names, rows), rows, strict=True)
-    ]
-    if table := paired_table(entries):
-        parts += [_title("differences, problem by problem"), table]
+    if not {"dataset", "seed", "problems"} & set(also):  # else ids may name other problems
+        entries = [
+            (name, row.accuracy, row.right)
+            for name, row in zip(_distinct(names, rows), rows, strict=True)
+        ]
+        if table := paired_table(entries):
+            parts += [_title("differences, problem by problem"), table]
     return Group(*parts, Text())
 
 
@@ -86,14 +90,13 @@ def _costs(rows: Sequence[Row], names: Sequence[str]) -> Table:
     return table
 
 
-def _shared(rows: Sequence[Row], runs: dict[str, list[int]]) -> list[str]:
-    return [
-        f"{' and '.join(rows[i].strategy for i in sharing)} are one run under two votes."
-        if len(sharing) == 2
-        else f"{', '.join(rows[i].strategy for i in sharing)} are one run under several votes."
-        for sharing in runs.values()
+def _shared(runs: Sequence[Sequence[Row]]) -> list[str]:
+    lines = [
+        f"{' and '.join(row.strategy for row in sharing)} are one run under {len(sharing)} votes."
+        for sharing in runs
         if len(sharing) > 1
     ]
+    return list(dict.fromkeys(lines))
 
 
 def _levels(rows: Sequence[Row], names: Sequence[str]) -> list[RenderableType]:
@@ -117,34 +120,34 @@ def _levels(rows: Sequence[Row], names: Sequence[str]) -> list[RenderableType]:
     ]
 
 
-def _rules(rows: Sequence[Row], names: Sequence[str], runs: dict[str, list[int]]) -> RenderableType:
+def _rules(runs: Sequence[Sequence[Row]], names: Sequence[str]) -> RenderableType:
     table = _table("n", *_RULES.values())
-    for sharing in runs.values():
-        row = rows[sharing[0]]
-        own = {rows[i].vote for i in sharing}
+    for name, sharing in zip(names, runs, strict=True):
+        row = sharing[0]
+        own = {each.vote for each in sharing}
         cells = [
             accuracy_cell(row.accuracy_by_rule.get(rule), row.problems)
             + (" *" if rule in own else "  ")
             for rule in _RULES
         ]
-        table.add_row(Text(_together(names, sharing)), str(row.n), *cells)
+        table.add_row(Text(name), str(row.n), *cells)
     return Group(
         _title("accuracy by rule (95%)"), table, Text("* the strategy's own rule", style="dim")
     )
 
 
 def _curves(
-    rows: Sequence[Row], names: Sequence[str], runs: dict[str, list[int]]
+    rows: Sequence[Row],
+    names: Sequence[str],
+    runs: Sequence[Sequence[Row]],
+    run_names: Sequence[str],
 ) -> list[RenderableType]:
     accuracy = joined_curves(names, rows)
     sizes = sorted({size for points in accuracy.values() for size in points})
     if not sizes:
         return []
     headings = {size: str(size) for size in sizes}
-    passes = joined_curves(
-        [_together(names, sharing) for sharing in runs.values()],
-        [rows[sharing[0]] for sharing in runs.values()],
-    )
+    passes = joined_curves(run_names, [sharing[0] for sharing in runs])
     return [
         _title("accuracy over n"),
         *_percentages(
@@ -158,20 +161,19 @@ def _curves(
             list(passes),
             [{n: p.pass_at_n for n, p in points.items()} for points in passes.values()],
         ),
-        *(Text(line, style="dim") for line in _curve_notes(rows, names)),
+        *(Text(line, style="dim") for line in _curve_notes(rows)),
     ]
 
 
-def _curve_notes(rows: Sequence[Row], names: Sequence[str]) -> list[str]:
+def _curve_notes(rows: Sequence[Row]) -> list[str]:
     widest = max(half_width(p.accuracy, row.problems) for row in rows for p in row.curve)
     notes = [f"95% intervals: at most ±{100 * widest:.1f} points (Wilson, by problems)."]
     if any(len(row.curve) > 1 for row in rows):
         notes.append(
             "Below a run's own n: the average over its disjoint blocks of n consecutive chains."
         )
-    named = list(zip(names, rows, strict=True))
     for reason, why in _WHY_NO_CURVE.items():
-        having = [name for name, row in named if row.no_curve == reason and row.n > 1]
+        having = [row.strategy for row in rows if row.no_curve == reason and row.n > 1]
         if having:
             notes.append(f"{', '.join(dict.fromkeys(having))}: {why}.")
     return notes
@@ -216,8 +218,10 @@ def _title(text: str) -> Text:
     return Text(f"\n{text}\n", style="bold")
 
 
-def _together(names: Sequence[str], indices: Sequence[int]) -> str:
-    return ", ".join(names[index] for index in indices)
+def _together(sharing: Sequence[Row], also: Sequence[str]) -> str:
+    """The name of strategies that share a run, and thus what is special about them."""
+    strategies = ", ".join(row.strategy for row in sharing)
+    return label(replace(sharing[0], strategy=strategies), also)
 
 
 def _percent(share: float | None) -> str:

@@ -52,7 +52,8 @@ def report_comparison(folders: Sequence[Path]) -> None:
         kind = "group folder" if is_group(folder) else "run folder"
         out.print(f"{kind}: {folder}", style="dim", highlight=False, soft_wrap=True)
         if unfinished:
-            way_on = f"not finished: {', '.join(unfinished)}; tts bench --resume {folder}"
+            left = ", ".join(unfinished)
+            way_on = f"not finished: {left}. Continue with: tts bench --resume {folder}"
             out.print(way_on, style="yellow", markup=False, soft_wrap=True)
 
 
