@@ -170,7 +170,7 @@ def _curve_notes(rows: Sequence[Row]) -> list[str]:
     notes = [f"95% intervals: at most ±{100 * widest:.1f} points (Wilson, by problems)."]
     if any(len(row.curve) > 1 for row in rows):
         notes.append(
-            "Below a run's own n: the average over its disjoint blocks of n consecutive chains."
+            "Below a run's own n: averages over its disjoint blocks of chains or whole subtrees."
         )
     for reason, why in _WHY_NO_CURVE.items():
         having = [row.strategy for row in rows if row.no_curve == reason and row.n > 1]
