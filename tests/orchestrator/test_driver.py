@@ -152,12 +152,12 @@ def test_lockstep_solves_one_problem_at_a_time(tiny_deployment, words):
     assert order == sorted(order)
 
 
-def test_what_a_log_holds_is_not_computed_again(tiny_deployment, words):
-    whole = Run(tiny_deployment, words, CONFIGS[0], "decoupled", jitter=1).go()
-    cut = random.Random(2)
+def part_of(events, seed):
+    """What a log holds of a run that was cut off: some of its thoughts and scores."""
+    cut = random.Random(seed)
     replayed: dict[str, Replayed] = {}
-    for event in whole.events:
-        if event["event"] == "problem_started" or cut.random() < 0.4:
+    for event in events:
+        if event["event"] not in ("generated", "scored") or cut.random() < 0.4:
             continue
         pieces = replayed.setdefault(event["problem"], Replayed())
         if event["event"] == "scored":
@@ -166,9 +166,24 @@ def test_what_a_log_holds_is_not_computed_again(tiny_deployment, words):
             pieces.thoughts[event["node"]] = tuple(
                 Thought(t["ids"], t["text"], Stop(t["stop"])) for t in event["thoughts"]
             )
+    return replayed
+
+
+@pytest.mark.parametrize("config", CONFIGS + STOPPING)
+def test_a_run_goes_on_from_any_part_of_its_log(tiny_deployment, words, config):
+    whole = Run(tiny_deployment, words, config, "decoupled", jitter=1).go()
+    for seed in range(5):
+        replayed = part_of(whole.events, seed)
+        again = Run(tiny_deployment, words, config, "decoupled", replayed=replayed).go()
+        assert again.digests == whole.digests
+        assert again.scores == whole.scores
+
+
+def test_what_a_log_holds_is_not_computed_again(tiny_deployment, words):
+    whole = Run(tiny_deployment, words, CONFIGS[0], "decoupled", jitter=1).go()
+    replayed = part_of(whole.events, 2)
     again = Run(tiny_deployment, words, CONFIGS[0], "decoupled", replayed=replayed).go()
     assert again.digests == whole.digests
-    assert again.scores == whole.scores
     kept = sum(len(pieces.thoughts) for pieces in replayed.values())
     assert len(again.calls.generated) == len(whole.calls.generated) - kept
 
