@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from typing import get_args
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,6 +13,7 @@ from tts.build.errors import DatasetError, EndpointUnavailable
 from tts.orchestrator.context import Context, Models
 from tts.orchestrator.driver import Replayed
 from tts.orchestrator.problem import Problem
+from tts.orchestrator.scheduling import ScheduleName
 from tts.orchestrator.search import (
     BeamSearchConfig,
     DvtsConfig,
@@ -43,6 +45,7 @@ def agreeing(tokenizer):
     return [tokenizer.encode(r"\boxed{5}")], tokenizer.encode("\n\n")
 
 
+SCHEDULES = get_args(ScheduleName)
 CONFIGS = [
     BeamSearchConfig(n=8, beam_width=4, num_iterations=5),
     BeamSearchConfig(n=4, beam_width=2, num_iterations=4, agg_strategy="prod"),
@@ -68,7 +71,7 @@ STOPPING = [
 @given(jitter=st.integers(0, 10**6))
 def test_schedules_and_timing_do_not_change_the_trees(tiny_deployment, words, config, jitter):
     plain = Run(tiny_deployment, words, config, "lockstep").go()
-    for schedule in ("lockstep", "decoupled"):
+    for schedule in SCHEDULES:
         other = Run(tiny_deployment, words, config, schedule, jitter=jitter).go()
         assert other.digests == plain.digests
         assert other.scores == plain.scores
@@ -85,10 +88,11 @@ def test_schedules_and_timing_do_not_change_the_trees(tiny_deployment, words, co
 @given(jitter=st.integers(0, 10**6))
 def test_an_early_stop_is_the_same_in_any_order(tiny_deployment, agreeing, config, jitter):
     plain = Run(tiny_deployment, agreeing, config, "lockstep").go()
-    run = Run(tiny_deployment, agreeing, config, "decoupled", jitter=jitter).go()
-    assert run.digests == plain.digests
-    assert run.scores == plain.scores
-    assert run.driver.in_flight == (0, 0)
+    for schedule in SCHEDULES:
+        run = Run(tiny_deployment, agreeing, config, schedule, jitter=jitter).go()
+        assert run.digests == plain.digests
+        assert run.scores == plain.scores
+        assert run.driver.in_flight == (0, 0)
 
 
 def test_an_early_stop_cancels_what_is_in_flight_and_pending(tiny_deployment, agreeing):
@@ -133,7 +137,7 @@ class _Peaks:
             state[self.name] -= cost
 
 
-@pytest.mark.parametrize("schedule", ["lockstep", "decoupled"])
+@pytest.mark.parametrize("schedule", SCHEDULES)
 def test_budgets_hold_and_only_decoupled_keeps_both_engines_busy(tiny_deployment, words, schedule):
     run = Run(tiny_deployment, words, CONFIGS[0], schedule, jitter=5)
     state = Counter()

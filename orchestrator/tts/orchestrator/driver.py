@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from tts.build.errors import TtsError
@@ -103,16 +104,23 @@ class Driver:
                 self._pump()
         except BaseExceptionGroup as failures:
             raise _most_telling(failures) from failures
+        if self._running or self._queued:  # else a run would end early and look complete
+            left = len(self._running) + len(self._queued)
+            raise RuntimeError(f"nothing is in flight, but {left} problems are not solved")
 
     def _pump(self) -> None:
         """Send what the scheduler allows; start problems while it wants them."""
         while True:
-            for job in self._scheduler.take():
-                running = self._running[job.problem]
-                running.in_flight[job] = self._group.create_task(self._send(running, job))
-            if not self._queued or not self._scheduler.wants_problem():
+            while self._queued and self._scheduler.wants_problem():
+                self._start(self._queued.popleft())
+            jobs = self._scheduler.take()
+            if not jobs:
                 return
-            self._start(self._queued.popleft())
+            for job in jobs:
+                running = self._running[job.problem]
+                task = self._group.create_task(self._send(running, job))
+                running.in_flight[job] = task
+                task.add_done_callback(partial(self._left, running, job))
 
     def _start(self, context: Context) -> None:
         search = self._new_search(context.problem)
@@ -209,6 +217,10 @@ class Driver:
             self._share_score(running, job.work.node, score)
         self._advance(running)
         self._pump()
+
+    def _left(self, running: _Running, job: Job, _: asyncio.Task[None]) -> None:
+        """A job's task is over, perhaps cancelled before it began."""
+        self._ended(running, job)
 
     def _ended(self, running: _Running, job: Job) -> bool:
         """Give back a job's budget; False if that was done when its search ended without it."""

@@ -18,7 +18,7 @@ from .grading import Grader
 from .problem import Problem
 from .runlog import RunLog, create_run, read_config, read_events, write_summary
 from .saved import load_saved
-from .scheduling import Policy, Schedule
+from .scheduling import Policy, ScheduleName
 from .search import Search, node_seed
 from .strategies import Config, Strategy, new_search
 from .summary import summarise
@@ -44,7 +44,7 @@ class Plan:
     seed: int
     strategy: Strategy
     parameters: Config
-    schedule: Schedule
+    schedule: ScheduleName
 
     def to_config(self) -> dict[str, Any]:
         """What `run.json` keeps, enough to resume."""

@@ -19,7 +19,7 @@ from ..parameters import check_blocks, configure
 from ..problem import Problem
 from ..runlog import read_config
 from ..runner import Plan, Progress, execute
-from ..scheduling import Schedule
+from ..scheduling import ScheduleName
 from ..strategies import Config, Strategy, find_strategy
 from .running import interruptible, run_plan, serving, watched
 from .say import say
@@ -35,7 +35,7 @@ class Wanted:
     limit: int | None
     seed: int
     strategy: str
-    schedule: Schedule
+    schedule: ScheduleName
     parameters: dict[str, Any]
 
 

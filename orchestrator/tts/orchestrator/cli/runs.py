@@ -11,6 +11,8 @@ import typer
 
 class _Schedule(StrEnum):
     lockstep = "lockstep"
+    batched = "batched"
+    alternating = "alternating"
     decoupled = "decoupled"
 
 

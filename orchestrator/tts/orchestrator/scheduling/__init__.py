@@ -1,5 +1,7 @@
 """Which work goes to which engine next. Pure: no IO, no clock."""
 
-from .scheduler import Job, Kind, Policy, Schedule, Scheduler
+from .jobs import Job, Kind
+from .scheduler import Policy, Scheduler
+from .schedules import ScheduleName
 
-__all__ = ["Job", "Kind", "Policy", "Schedule", "Scheduler"]
+__all__ = ["Job", "Kind", "Policy", "ScheduleName", "Scheduler"]

@@ -1,0 +1,163 @@
+"""The schedules over random work: budgets, turns, and that none of them ever gets stuck."""
+
+import random
+from typing import get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tts.orchestrator.scheduling import Job, Kind, Policy, ScheduleName, Scheduler
+from tts.orchestrator.search import Expand, Sampling, Score
+
+SCHEDULES = get_args(ScheduleName)
+SAMPLING = Sampling(0.8, 1.0, 10)
+
+
+def generate(problem, child, kind=Kind.MAIN, tokens=5):
+    return Job(problem, Expand((child,), child, SAMPLING), tokens, kind)
+
+
+def score(problem, child, tokens):
+    return Job(problem, Score((child,)), tokens, Kind.MAIN)
+
+
+class World:
+    """Problems of some rounds, each of which generates a few thoughts and then scores them."""
+
+    def __init__(self, schedule, seed, *, requests=6, tokens=40, problems=6):
+        self.rng = random.Random(seed)
+        self.scheduler = Scheduler(Policy(schedule, requests, tokens))
+        self.queued = list(range(problems))
+        self.left = {}
+        self.open = {}
+        self.batches = []
+        self.flying = []
+        self.child = 0
+        self.max_tokens = tokens
+
+    def new_round(self, problem, kind):
+        for _ in range(self.rng.randint(1, 5)):
+            self.child += 1
+            self.open[problem] = self.open.get(problem, 0) + 1
+            self.scheduler.add(generate(problem, self.child, kind))
+
+    def run(self, check):
+        while True:
+            while self.queued and self.scheduler.wants_problem():
+                problem = self.queued.pop(0)
+                self.left[problem] = self.rng.randint(1, 4)
+                self.scheduler.problem_started()
+                self.new_round(problem, Kind.EAGER)
+            jobs = self.scheduler.take()
+            self.flying += jobs
+            if jobs:
+                self.batches.append(jobs)
+                check(self, jobs)
+                continue
+            if not self.flying:
+                break
+            self.end(self.flying.pop(self.rng.randrange(len(self.flying))))
+        assert not self.queued
+        assert not self.left, "stuck: nothing is in flight, and problems are unfinished"
+
+    def end(self, job):
+        self.scheduler.ended(job)
+        if isinstance(job.work, Expand):
+            tokens = self.rng.choice([3, 10, 30, 50])  # the last is more than the budget
+            self.scheduler.add(score(job.problem, job.work.node[0], tokens))
+            return
+        self.open[job.problem] -= 1
+        if not self.open[job.problem]:
+            self.left[job.problem] -= 1
+            if self.left[job.problem]:
+                self.new_round(job.problem, Kind.MAIN)
+            else:
+                del self.left[job.problem]
+                self.scheduler.problem_done(job.problem)
+
+
+def of_generator(jobs):
+    return [job for job in jobs if isinstance(job.work, Expand)]
+
+
+def of_verifier(jobs):
+    return [job for job in jobs if isinstance(job.work, Score)]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@settings(max_examples=200, deadline=None)
+@given(seed=st.integers(0, 10**9), requests=st.integers(1, 9), tokens=st.integers(1, 80))
+def test_all_work_is_done_within_the_budgets(schedule, seed, requests, tokens):
+    def check(world, jobs):
+        generating, scoring = of_generator(world.flying), of_verifier(world.flying)
+        assert len(generating) <= requests
+        assert len(scoring) <= 1 or sum(job.tokens for job in scoring) <= tokens
+        assert world.scheduler.in_flight == (len(generating), len(scoring))
+        if schedule != "decoupled":
+            assert not (generating and scoring), "both models at once"
+        if schedule == "lockstep":
+            assert len({job.problem for job in world.flying}) == 1
+        if schedule == "alternating":
+            assert len(world.flying) == len(jobs), "a turn began before the last one was over"
+
+    World(schedule, seed, requests=requests, tokens=tokens).run(check)
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 10**9))
+def test_batched_fills_the_generators_batch_while_problems_are_queued(seed):
+    def check(world, jobs):
+        begins = of_generator(jobs) and len(world.flying) == len(jobs)
+        if begins and world.queued:
+            assert len(jobs) == 6
+
+    World("batched", seed, problems=20).run(check)
+
+
+def test_alternating_gives_the_models_turns_of_one_batch():
+    scheduler = Scheduler(Policy("alternating", 2, 10))
+
+    def turn():
+        jobs = scheduler.take()
+        assert scheduler.take() == [], "one batch a turn"
+        for job in jobs:
+            scheduler.ended(job)
+        return [job.work.node[0] for job in jobs]
+
+    for child in range(5):
+        scheduler.add(generate(0, child))
+    assert turn() == [0, 1]
+    assert turn() == [2, 3], "the verifier passes: it has nothing to do"
+    for child in (10, 11, 12):
+        scheduler.add(score(0, child, 4))
+    assert turn() == [10, 11]
+    assert turn() == [4]
+    assert turn() == [12]
+    assert turn() == []
+
+
+def test_main_work_goes_before_eager_before_speculative_and_old_before_young():
+    scheduler = Scheduler(Policy("decoupled", 10, 10))
+    jobs = [
+        generate(0, 1, Kind.SPECULATIVE),
+        generate(1, 2, Kind.EAGER),
+        generate(2, 3, Kind.MAIN),
+        generate(1, 4, Kind.MAIN),
+        generate(1, 5, Kind.MAIN),
+    ]
+    for job in jobs:
+        scheduler.add(job)
+    assert [job.work.node[0] for job in scheduler.take()] == [4, 5, 3, 2, 1]
+
+
+def test_a_finished_problem_leaves_nothing_behind():
+    scheduler = Scheduler(Policy("decoupled", 1, 10))
+    scheduler.problem_started()
+    for child in range(3):
+        scheduler.add(generate(0, child))
+    scheduler.add(generate(1, 9))
+    (first,) = scheduler.take()
+    scheduler.ended(first)
+    scheduler.problem_done(0)
+    assert [job.problem for job in scheduler.take()] == [1]
