@@ -148,7 +148,8 @@ def test_a_label_names_what_is_special(tiny_deployment):
 def test_rows_of_several_groups_are_in_order_and_join_their_curves(tiny_deployment):
     wide, narrow = (row("beam-search", tiny_deployment, n=n) for n in (8, 4))
     chains = row("best-of-n", tiny_deployment)
-    rows = in_order([wide, narrow, chains])
+    rows = in_order([wide, narrow, chains, chains])
+    assert len(rows) == 3, "one search is one row, however many groups ran it"
     assert [(r.strategy, r.n) for r in rows] == [
         ("best-of-n", 4),
         ("beam-search", 4),

@@ -10,6 +10,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import psutil
@@ -18,10 +19,15 @@ import pytest
 from tts.build import paths
 from tts.build.errors import RequestRefused
 from tts.build.spec import load_deployment
+from tts.orchestrator.cli.execution import Wanted, plan_with
 from tts.orchestrator.clients.triton import TritonConnection, TritonGenerator, TritonVerifier
 from tts.orchestrator.context import Context, Models
+from tts.orchestrator.datasets.load import load_problems
 from tts.orchestrator.endpoints import GenerateCall
+from tts.orchestrator.parameters import configure
 from tts.orchestrator.problem import Problem
+from tts.orchestrator.runner import execute
+from tts.orchestrator.scheduling import ScheduleName
 from tts.orchestrator.strategies import STRATEGIES
 from tts.serving.server import start_server
 
@@ -137,6 +143,36 @@ def test_both_schedules_grow_the_same_trees(tts, plain, tmp_path):
     code, out, _ = tts.run("report", plain, folder)
     assert code == 0
     assert "trees identical (beam-search: lockstep and decoupled): yes" in out
+
+
+VARIANTS = {
+    "cot": {},
+    "weighted-best-of-n": {"n": 4, "agg_strategy": "min", "early_stop": True},
+    "beam-search": {"n": 4, "beam_width": 2, "agg_strategy": "prod"},
+    "dvts": {"n": 4, "beam_width": 2, "lookahead": 1},
+    "rebase": {"n": 4, "granularity": 2, "finish": "eos", "num_iterations": 4},
+    "particle-filtering": {"n": 4, "ess_threshold": 1},
+}
+
+
+def test_every_strategy_grows_the_same_trees_under_every_schedule(tts, tmp_path, monkeypatch):
+    """All on one server, so that later runs meet the caches that earlier ones have warmed."""
+    monkeypatch.setenv("TTS_HOME", str(tts.home))
+    spec = load_deployment("demo")
+    problems = load_problems("demo", limit=3)
+    with start_server(spec) as server:
+        for name, parameters in VARIANTS.items():
+            strategy = STRATEGIES[name]
+            config = configure(strategy, spec, parameters)
+            digests = set()
+            for schedule in get_args(ScheduleName):
+                wanted = Wanted("demo", "demo", 3, 0, name, schedule, parameters)
+                plan = plan_with(wanted, problems, spec, strategy, config)
+                folder = tmp_path / f"{name}-{schedule}"
+                outcome = asyncio.run(execute(plan, folder, server.addresses.grpc))
+                assert outcome["problems"] == 3
+                digests.add(outcome["tree_digest"])
+            assert len(digests) == 1, name
 
 
 def test_a_killed_run_is_continued_without_solving_anything_twice(tts, plain, tmp_path):

@@ -84,10 +84,17 @@ def read_rows(folder: Path) -> tuple[list[Row], list[str]]:
 
 
 def in_order(rows: Sequence[Row]) -> list[Row]:
-    """Rows of several groups: by strategy as they are listed, then by n."""
+    """Rows of several groups: by strategy as they are listed, then by n.
+
+    Each group has its own run of cot, whose n is fixed: the same search is taken once.
+    """
     place = {name: index for index, name in enumerate(STRATEGIES)}
+    once: dict[tuple[object, ...], Row] = {}
+    for row in rows:
+        circumstances = tuple(getattr(row, name) for name in _MAY_DIFFER)
+        once.setdefault((label(row, ()), row.n, circumstances), row)
     return sorted(
-        rows, key=lambda row: (place.get(row.strategy, len(place)), label(row, ()), row.n)
+        once.values(), key=lambda row: (place.get(row.strategy, len(place)), label(row, ()), row.n)
     )
 
 

@@ -161,6 +161,7 @@ def _curves(
             list(passes),
             [{n: p.pass_at_n for n, p in points.items()} for points in passes.values()],
         ),
+        Text(),
         *(Text(line, style="dim") for line in _curve_notes(rows)),
     ]
 
