@@ -295,6 +295,19 @@ def test_without_reuse_the_verifier_needs_less_of_the_memory() -> None:
     assert without.seconds > 2 * with_reuse.seconds
 
 
+def test_smaller_precisions_leave_more_for_the_caches() -> None:
+    left = [
+        sum(plan_memory(deployment("h100", {}, {"precision": precision})).gpus[0].kv.values())
+        for precision in ("bf16", "int8", "fp8", "int4_awq")
+    ]
+    assert left == sorted(left)
+
+
+def test_fp8_begins_with_compute_capability_8_9() -> None:
+    for facts in GPUS.values():
+        assert (facts.fp8_flops is not None) == (facts.capability >= (8, 9))
+
+
 def test_engines_on_gpus_of_their_own_do_not_divide() -> None:
     plan = plan_memory(deployment("h100", {}, {"tensorrt": {"gpus": [[1]]}}))
     assert not plan.shared

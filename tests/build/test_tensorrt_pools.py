@@ -59,10 +59,11 @@ def test_a_shared_alias_can_hold_one_value_only() -> None:
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     file = tmp_path / "own.yaml"
-    file.write_text(BUNDLED.read_text())
+    file.write_bytes(BUNDLED.read_bytes().replace(b"\n", b"\r\n"))
     file.chmod(0o640)
     write_pools(file, {"generator": 640, "verifier": 1024})
     assert load_deployment(file).generator.kv_cache.tokens == 640
+    assert file.read_bytes().count(b"\r\n") == BUNDLED.read_bytes().count(b"\n")
     assert file.stat().st_mode & 0o777 == 0o640
     before = file.read_bytes()
     with pytest.raises(ConfigError, match="at least one full sequence"):

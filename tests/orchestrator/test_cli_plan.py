@@ -1,5 +1,8 @@
 """`tts plan`, in a process of its own."""
 
+import re
+from pathlib import Path
+
 import pytest
 from tests.orchestrator.test_cli import tts
 
@@ -37,7 +40,11 @@ def test_a_plan_explains_itself(tmp_path):
         "kv_cache.tokens in the file: as planned.",
     ):
         assert words in out
+    assert re.search(r"^[WAXGV.]{72}$", out, re.MULTILINE)
     assert list(tmp_path.iterdir()) == []
+    page = Path(__file__).resolve().parents[2] / "docs" / "memory-plan.md"
+    shown = "\n".join(line.rstrip() for line in out.strip().splitlines())
+    assert f"```\n{shown}\n```" in page.read_text(), "the page shows what an older plan said"
 
 
 def test_a_plan_is_written_only_when_asked(tmp_path, own):

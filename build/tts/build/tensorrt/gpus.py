@@ -54,7 +54,7 @@ GPUS: Mapping[Gpu, GpuFacts] = {
     ),
     "l40s": GpuFacts(
         "NVIDIA L40S",
-        memory=int(44.34 * GIB),
+        memory=int(44.39 * GIB),
         bandwidth=0.864e12,
         flops=362e12,
         fp8_flops=733e12,
@@ -91,7 +91,7 @@ GPUS: Mapping[Gpu, GpuFacts] = {
     ),
     "rtx4090": GpuFacts(
         "NVIDIA GeForce RTX 4090",
-        memory=int(23.50 * GIB),
+        memory=int(23.64 * GIB),
         bandwidth=1.008e12,
         flops=165.2e12,
         fp8_flops=330.3e12,

@@ -23,7 +23,8 @@ def write_pools(file: Path, tokens: Mapping[Role, int]) -> None:
         )
     new = file.with_name(f".{file.name}.new")  # beside it, so that the paths in it mean the same
     try:
-        new.write_text(with_pools(file.read_text(encoding="utf-8"), tokens), encoding="utf-8")
+        # bytes, so that line ends stay what they are
+        new.write_bytes(with_pools(file.read_bytes().decode(), tokens).encode())
         load_deployment(new)
         shutil.copymode(file, new)
         new.replace(file)
