@@ -527,6 +527,7 @@ def side(shape: ModelConfig, **fields: Any) -> Side:
 @given(
     tokens=st.integers(0, 10**6), shared=st.integers(0, 400), block=st.sampled_from([16, 32, 64])
 )
+@settings(deadline=None)
 def test_a_pool_holds_what_it_was_sized_for(tokens: int, shared: int, block: int) -> None:
     some = side(shape_of(ONE_B), shared=shared, block=block)
     held = some.holds(tokens)

@@ -29,7 +29,6 @@ from .roofline import OVERHEAD_S, Roofline
 
 BEAMS_PER_PROBLEM = 16
 
-
 GENERATOR, VERIFIER = 0, 1  # places in pairs
 
 
@@ -110,7 +109,7 @@ def search_split(sides: tuple[Side, Side], limits: Sequence[Limit]) -> Pools | N
     """The cheapest pools within all limits; None if the smallest ones do not fit."""
     generator, verifier = sides
     best: tuple[float, int, tuple[int, int]] | None = None
-    enough = generator.pool(min(generator.beams, generator.max_batch_size))
+    enough = generator.pool(generator.beams)
     for held in _candidates(verifier.beams):
         second = max(verifier.minimum, verifier.pool(held))
         room = _room(GENERATOR, second, sides, limits)
