@@ -31,6 +31,12 @@ ARCHITECTURES: Mapping[str, _Family] = {
     "Qwen3ForCausalLM": _Family(qkv_bias=None, output_bias=None, qk_norm=True, head_dim=128),
     "MistralForCausalLM": _Family(qkv_bias=False, output_bias=False),
 }
+MIXTURES: Mapping[str, _Family] = {
+    "MixtralForCausalLM": _Family(qkv_bias=False, output_bias=False),
+    "Qwen2MoeForCausalLM": _Family(qkv_bias=True, output_bias=False),
+    "Qwen3MoeForCausalLM": _Family(qkv_bias=None, output_bias=None, qk_norm=True),
+}
+"""Mixtures of experts, which only target tensorrt knows."""
 _EXPERT_FIELDS = (
     "num_experts",
     "num_local_experts",
@@ -56,6 +62,19 @@ class Llama3Scaling:
 
 
 @dataclass(frozen=True)
+class Experts:
+    """The mixture of experts that stands for the MLP in every layer."""
+
+    count: int
+    per_token: int
+    """Experts that one token passes through."""
+    intermediate_size: int
+    """Of one expert."""
+    shared_intermediate_size: int
+    """Of the expert that every token passes through; 0: there is none."""
+
+
+@dataclass(frozen=True)
 class ModelConfig:
     """The shape of a decoder-only transformer of one of the supported architectures."""
 
@@ -78,24 +97,30 @@ class ModelConfig:
     max_position_embeddings: int
     dtype: str
     """The type of the stored weights as config.json names it; empty if it does not."""
+    experts: Experts | None = None
+    """None: a dense model."""
 
 
-def read_model_config(checkpoint: Path) -> ModelConfig:
+def read_model_config(
+    checkpoint: Path, architectures: Mapping[str, _Family] = ARCHITECTURES
+) -> ModelConfig:
     """Read config.json of a Hugging Face checkpoint folder.
 
     Raises CheckpointError naming the file, the field, its value and what is supported.
     """
     require_checkpoint_folder(checkpoint)
     file = checkpoint / "config.json"
-    return parse_model_config(file, read_json_object(file))
+    return parse_model_config(file, read_json_object(file), architectures)
 
 
-def parse_model_config(file: Path, data: Mapping[str, Any]) -> ModelConfig:
+def parse_model_config(
+    file: Path, data: Mapping[str, Any], architectures: Mapping[str, _Family] = ARCHITECTURES
+) -> ModelConfig:
     """The shape that the fields of a config.json describe; `file` is named in complaints."""
     fields = _Fields(file, data)
-    architecture = _architecture(fields)
+    architecture = _architecture(fields, architectures)
     _refuse_unsupported(fields, architecture)
-    family = ARCHITECTURES[architecture]
+    family = architectures[architecture]
     attention_bias = fields.flag("attention_bias", False)
     hidden, heads = fields.count("hidden_size"), fields.count("num_attention_heads")
     kv_heads = fields.count("num_key_value_heads", heads)
@@ -124,6 +149,7 @@ def parse_model_config(file: Path, data: Mapping[str, Any]) -> ModelConfig:
         mlp_bias=fields.flag("mlp_bias", False) if family.mlp_bias is None else family.mlp_bias,
         max_position_embeddings=fields.count("max_position_embeddings"),
         dtype=str(fields.get("dtype") or fields.get("torch_dtype") or ""),
+        experts=_experts(fields) if architecture in MIXTURES else None,
     )
 
 
@@ -168,16 +194,39 @@ class _Fields:
         return value
 
 
-def _architecture(fields: _Fields) -> str:
+def _architecture(fields: _Fields, architectures: Mapping[str, _Family]) -> str:
     named = fields.get("architectures", [])
-    for architecture in ARCHITECTURES:
+    for architecture in architectures:
         if named == [architecture]:
             return architecture
-    fields.refuse("architectures", named, ", ".join(ARCHITECTURES))
+    fields.refuse("architectures", named, ", ".join(architectures))
+
+
+def _experts(fields: _Fields) -> Experts:
+    every_layer = "an expert mixture in every layer"
+    if fields.get("decoder_sparse_step", 1) != 1:
+        fields.refuse(
+            "decoder_sparse_step", fields.get("decoder_sparse_step"), f"1 ({every_layer})"
+        )
+    if fields.get("mlp_only_layers"):
+        fields.refuse("mlp_only_layers", fields.get("mlp_only_layers"), f"[] ({every_layer})")
+    # transformers 5 saves Qwen3's num_experts as num_local_experts, as Mixtral always had it
+    counted = "num_local_experts" if fields.get("num_local_experts") else "num_experts"
+    count, per_token = fields.count(counted), fields.count("num_experts_per_tok")
+    if per_token > count:
+        fields.refuse("num_experts_per_tok", per_token, f"at most {counted} ({count})")
+    sized = "moe_intermediate_size"
+    shared = "shared_expert_intermediate_size"
+    return Experts(
+        count=count,
+        per_token=per_token,
+        intermediate_size=fields.count(sized if fields.get(sized) else "intermediate_size"),
+        shared_intermediate_size=fields.count(shared) if fields.get(shared) else 0,
+    )
 
 
 def _refuse_unsupported(fields: _Fields, architecture: str) -> None:
-    for field in _EXPERT_FIELDS:
+    for field in _EXPERT_FIELDS if architecture not in MIXTURES else ():
         if fields.get(field):
             fields.refuse(field, fields.get(field), "dense models only, no mixture of experts")
     if fields.get("quantization_config"):

@@ -28,6 +28,11 @@ def deployments_dir() -> Path:
     return _CHECKOUT / "engines" / "deployments" if _IN_CHECKOUT else _BUNDLED / "deployments"
 
 
+def is_installed(file: Path) -> bool:
+    """Whether a file came with an installed wheel: not the user's to change."""
+    return not _IN_CHECKOUT and file.resolve().is_relative_to(_BUNDLED)
+
+
 def templates_dir() -> Path:
     """Folder of the Triton model-repository templates."""
     return _CHECKOUT / "triton_repo" / "templates" if _IN_CHECKOUT else _BUNDLED / "templates"

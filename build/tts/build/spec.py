@@ -375,7 +375,7 @@ def load_deployment(name_or_file: str | Path) -> Deployment:
     Checkpoint paths come back absolute. Raises ConfigError naming the field's path, its value and
     what is allowed.
     """
-    file = _find(str(name_or_file))
+    file = deployment_file(name_or_file)
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -391,6 +391,20 @@ def load_deployment(name_or_file: str | Path) -> Deployment:
     except ValidationError as error:
         raise ConfigError(f"{file} is not a valid deployment:\n{explain(error)}") from error
     return _with_absolute_checkpoints(deployment, file.parent)
+
+
+def deployment_file(name_or_file: str | Path) -> Path:
+    """The file of a deployment, given itself or by a bundled name; raises ConfigError if none."""
+    file = Path(name_or_file).expanduser()
+    if file.is_file():
+        return file.resolve()
+    bundled = paths.deployments_dir() / f"{name_or_file}.yaml"
+    if file.name == str(name_or_file) and bundled.is_file():
+        return bundled
+    raise ConfigError(
+        f"There is no deployment {str(name_or_file)!r}: neither a file nor a bundled name.",
+        hint=f"Bundled deployments: {', '.join(bundled_deployments()) or 'none'}.",
+    )
 
 
 def bundled_deployments() -> list[str]:
@@ -446,19 +460,6 @@ def _fields_at(detail: Any) -> str:
 
 def _is_model(annotation: Any) -> TypeGuard[type[BaseModel]]:
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
-
-
-def _find(name_or_file: str) -> Path:
-    file = Path(name_or_file).expanduser()
-    if file.is_file():
-        return file.resolve()
-    bundled = paths.deployments_dir() / f"{name_or_file}.yaml"
-    if file.name == name_or_file and bundled.is_file():
-        return bundled
-    raise ConfigError(
-        f"There is no deployment {name_or_file!r}: neither a file nor a bundled name.",
-        hint=f"Bundled deployments: {', '.join(bundled_deployments()) or 'none'}.",
-    )
 
 
 def _with_absolute_checkpoints(deployment: Deployment, base: Path) -> Deployment:

@@ -120,14 +120,23 @@ def _storage() -> Iterator[Finding]:
 
 
 def _deployments() -> Iterator[Finding]:
+    without_gpu = shutil.which("nvidia-smi") is None
+    for_gpus = []
     for name in bundled_deployments():
         what = f"deployment {name}"
         try:
-            require_current(load_deployment(name))
+            deployment = load_deployment(name)
+            if deployment.target == "tensorrt" and without_gpu:
+                for_gpus.append(name)
+                continue
+            require_current(deployment)
         except TtsError as error:
             yield Finding(what, "note", error.message, error.hint or "")
         else:
             yield Finding(what, "ok", "both engines are built and current")
+    if for_gpus:
+        advice = "`tts plan NAME` shows, without a GPU, what fits on which."
+        yield Finding("deployments for NVIDIA GPUs", "note", ", ".join(for_gpus), advice)
 
 
 def _gpu() -> Finding:

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from . import doctor, engines, runs, server
+from . import doctor, engines, plan, runs, server
 
 app = typer.Typer(
     name="tts",
@@ -17,6 +17,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
+app.command("plan", rich_help_panel="Build and serve")(plan.plan)
 app.command("build-engines", rich_help_panel="Build and serve")(engines.build_engines)
 app.command("deploy", rich_help_panel="Build and serve")(engines.deploy)
 app.command("serve", rich_help_panel="Build and serve")(server.serve)

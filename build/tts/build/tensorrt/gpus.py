@@ -1,0 +1,101 @@
+"""What the planner knows about the GPUs that a deployment may name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..spec import Gpu
+
+GIB = 1024**3
+FP8_CAPABILITY = (8, 9)
+"""The first compute capability with fp8 tensor cores."""
+BLACKWELL = (10, 0)
+"""From here on TensorRT-LLM refuses to build int8 and int4 weight-only engines."""
+
+
+@dataclass(frozen=True)
+class GpuFacts:
+    """One kind of GPU. Rates are the data sheet's dense ones (those with sparsity are twice)."""
+
+    name: str
+    memory: int
+    """Bytes that CUDA reports as the device's total: less than the card is sold with, since ECC
+    and the driver take their part. The smallest total seen in public logs of PyTorch
+    ("has a total capacity of ...") and TensorRT-LLM ("total: 79.10 GiB")."""
+    bandwidth: float
+    """Bytes/s of device memory."""
+    flops: float
+    """FLOP/s of the tensor cores in fp16 and bf16, accumulated in fp32."""
+    fp8_flops: float | None
+    """FLOP/s in fp8; None: the GPU has no fp8."""
+    capability: tuple[int, int]
+    source: str
+
+
+GPUS: Mapping[Gpu, GpuFacts] = {
+    "a100-40g": GpuFacts(
+        "NVIDIA A100 40 GB",
+        memory=int(39.38 * GIB),
+        bandwidth=1.555e12,
+        flops=312e12,
+        fp8_flops=None,
+        capability=(8, 0),
+        source="https://www.nvidia.com/en-us/data-center/a100/",
+    ),
+    "a100-80g": GpuFacts(
+        "NVIDIA A100 80 GB",
+        memory=int(79.10 * GIB),
+        bandwidth=2.039e12,
+        flops=312e12,
+        fp8_flops=None,
+        capability=(8, 0),
+        source="https://www.nvidia.com/en-us/data-center/a100/",
+    ),
+    "l40s": GpuFacts(
+        "NVIDIA L40S",
+        memory=int(44.39 * GIB),
+        bandwidth=0.864e12,
+        flops=362e12,
+        fp8_flops=733e12,
+        capability=(8, 9),
+        source="https://www.nvidia.com/en-us/data-center/l40s/",
+    ),
+    "h100": GpuFacts(
+        "NVIDIA H100 SXM 80 GB",
+        memory=int(79.10 * GIB),
+        bandwidth=3.35e12,
+        flops=989e12,
+        fp8_flops=1979e12,
+        capability=(9, 0),
+        source="https://www.nvidia.com/en-us/data-center/h100/",
+    ),
+    "h200": GpuFacts(
+        "NVIDIA H200",
+        memory=int(139.72 * GIB),
+        bandwidth=4.8e12,
+        flops=989e12,
+        fp8_flops=1979e12,
+        capability=(9, 0),
+        source="https://www.nvidia.com/en-us/data-center/h200/",
+    ),
+    "b200": GpuFacts(
+        "NVIDIA B200",
+        memory=int(178.35 * GIB),
+        bandwidth=7.67e12,  # of the 7680-bit bus that the driver reports; sold as 8 TB/s
+        flops=2250e12,
+        fp8_flops=4500e12,
+        capability=(10, 0),
+        source="https://www.nvidia.com/en-us/data-center/dgx-b200/ and "
+        "https://github.com/pytorch/ao/pull/4002",
+    ),
+    "rtx4090": GpuFacts(
+        "NVIDIA GeForce RTX 4090",
+        memory=int(23.64 * GIB),
+        bandwidth=1.008e12,
+        flops=165.2e12,
+        fp8_flops=330.3e12,
+        capability=(8, 9),
+        source="NVIDIA Ada GPU architecture whitepaper, appendix A",
+    ),
+}

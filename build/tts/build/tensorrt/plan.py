@@ -1,0 +1,378 @@
+"""The memory plan of a deployment for target tensorrt: what lies on which GPU, and both KV pools.
+
+Pure: it reads config.json of both checkpoints (or what is published about them) and nothing else.
+Every limit is absolute (max_tokens_in_paged_kv_cache), for a fraction of the memory that happens
+to be free depends on which model loads first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..errors import ConfigError
+from ..model_config import ModelConfig
+from ..spec import Deployment, EngineSpec, GeneratorSpec, Role, TensorRTSpec
+from .gpus import BLACKWELL, FP8_CAPABILITY, GIB, GPUS, GpuFacts
+from .known_models import shape_of
+from .memory import Parameters, RankMemory, parameters, ranks_of
+from .roofline import roofline
+from .split import Limit, Pools, Side, plain_split, search_split
+
+SAFETY = 0.05
+"""Share of every GPU that is left free: fragmentation, and what the estimates miss."""
+PLAIN_FRACTION = 0.5
+"""The generator's share in the fixed division that the search is compared with."""
+
+# A MATH problem in the middle of its search, in tokens: mean steps there are 50 to 100 tokens.
+QUESTION = 150
+STEP = 60
+STEPS = 10
+TEMPLATE = 5
+"""What the verifier's dialogue adds to a step."""
+CHARACTERS_PER_TOKEN = 4
+
+
+@dataclass(frozen=True)
+class RankPlace:
+    """One rank of one replica, on its GPU."""
+
+    role: Role
+    replica: int
+    rank: int
+    memory: RankMemory
+
+
+@dataclass(frozen=True)
+class GpuPlan:
+    """One GPU and everything on it, in bytes."""
+
+    device: int
+    total: int
+    ranks: tuple[RankPlace, ...]
+    kv: Mapping[Role, int]
+    """KV caches of all ranks of an engine."""
+
+    @property
+    def fixed(self) -> int:
+        """Everything but KV caches."""
+        return sum(place.memory.fixed for place in self.ranks)
+
+    @property
+    def free(self) -> int:
+        """What nobody is given: the safety margin and what more KV cache could not use."""
+        return self.total - self.fixed - sum(self.kv.values())
+
+
+@dataclass(frozen=True)
+class EnginePlan:
+    """One engine of the plan."""
+
+    role: Role
+    spec: EngineSpec
+    parameters: Parameters
+    ranks: tuple[RankMemory, ...]
+    tokens: int
+    """The pool: max_tokens_in_paged_kv_cache, whole blocks."""
+    beams: int
+    """Beams in the middle of their search that the pool holds at a time."""
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the pool."""
+        return self.tokens // self.spec.kv_cache.block_size
+
+    @property
+    def full_sequences(self) -> int:
+        """Sequences of max_seq_len tokens that the pool holds."""
+        return self.tokens // _whole_blocks(self.spec)
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """A plan that fits."""
+
+    deployment: str
+    gpu: GpuFacts
+    engines: Mapping[Role, EnginePlan]
+    gpus: tuple[GpuPlan, ...]
+    beams: int
+    """Beams that the search for the pools assumed in flight."""
+    searched: Pools
+    plain: Pools
+    """The fixed division that the search is compared with. It may hold less than one sequence."""
+    shared: bool
+    """Whether the two engines meet on a GPU at all."""
+
+    @property
+    def least_fraction(self) -> float:
+        """The least kv_cache_free_gpu_mem_fraction that never binds, whoever loads last."""
+        needed = [
+            kv / (kv + gpu.free) for gpu in self.gpus for kv in gpu.kv.values() if kv
+        ]  # the last to load finds its own cache's memory and what is left free
+        return math.ceil(max(needed) * 100) / 100
+
+    def excess(self, tokens: Mapping[Role, int]) -> dict[int, int]:
+        """Bytes by which pools of other sizes would overrun GPUs, the safety margin kept free."""
+        over = {}
+        for gpu in self.gpus:
+            used = gpu.fixed + sum(
+                tokens[place.role] * place.memory.kv_bytes_per_token for place in gpu.ranks
+            )
+            if used > (usable := _usable(self.gpu)):
+                over[gpu.device] = used - usable
+        return over
+
+
+def plan_memory(deployment: Deployment) -> MemoryPlan:
+    """Place both engines on their GPUs and divide what is left between their KV caches.
+
+    Raises ConfigError naming the field, its value and what to do: another target, a precision that
+    the GPU lacks, a parallelism that does not divide the model, weights or pools that do not fit.
+    """
+    target = _require_tensorrt(deployment)
+    gpu = GPUS[target.gpu]
+    specs = deployment.engines()
+    shapes = {role: shape_of(spec.checkpoint) for role, spec in specs.items()}
+    for role, spec in specs.items():
+        _check_precision(deployment, role, spec, target, gpu)
+        _check_parallelism(deployment, role, spec, shapes[role])
+    ranks = {role: ranks_of(shapes[role], spec) for role, spec in specs.items()}
+    places = _places(specs, ranks)
+    for device, here in places.items():
+        _check_fixed(deployment, gpu, device, here)
+    limits = [_limit(gpu, here) for here in places.values()]
+    generator, verifier = (_side(deployment, role, shapes[role], gpu) for role in specs)
+    sides = (generator, verifier)
+    pools = search_split(sides, limits)
+    if pools is None:
+        raise _too_small(deployment, gpu, places)
+    tokens: dict[Role, int] = {"generator": pools.generator, "verifier": pools.verifier}
+    return MemoryPlan(
+        deployment=deployment.name,
+        gpu=gpu,
+        engines={
+            role: EnginePlan(
+                role=role,
+                spec=spec,
+                parameters=parameters(shapes[role]),
+                ranks=ranks[role],
+                tokens=tokens[role],
+                beams=side.holds(tokens[role]),
+            )
+            for (role, spec), side in zip(specs.items(), sides, strict=True)
+        },
+        gpus=tuple(
+            GpuPlan(device, gpu.memory, tuple(here), _kv(here, tokens))
+            for device, here in sorted(places.items())
+        ),
+        beams=deployment.generator.in_flight_requests,
+        searched=pools,
+        plain=plain_split(sides, limits, PLAIN_FRACTION),
+        shared=any(all(limit.per_token) for limit in limits),
+    )
+
+
+def check_pools(deployment: Deployment) -> None:
+    """Refuse a deployment whose own kv_cache.tokens do not fit; raises ConfigError."""
+    plan = plan_memory(deployment)
+    over = plan.excess({role: spec.kv_cache.tokens for role, spec in deployment.engines().items()})
+    if over:
+        device, excess = max(over.items(), key=lambda item: item[1])
+        sizes = " and ".join(
+            f"{role}.kv_cache.tokens = {spec.kv_cache.tokens}"
+            for role, spec in deployment.engines().items()
+        )
+        raise ConfigError(
+            f"Deployment {deployment.name!r}: {sizes} take {_gib(excess)} more than GPU {device} "
+            f"({plan.gpu.name}) has left.",
+            hint=f"`tts plan {deployment.name} --write` sets both to what fits.",
+        )
+
+
+def _require_tensorrt(deployment: Deployment) -> TensorRTSpec:
+    if deployment.tensorrt is None:
+        raise ConfigError(
+            f"Deployment {deployment.name!r}: target is {deployment.target!r}; a memory plan is "
+            "made for target tensorrt only.",
+            hint="On a CPU kv_cache.tokens is bounded by the machine's memory: set it by hand.",
+        )
+    return deployment.tensorrt
+
+
+def _check_precision(
+    deployment: Deployment, role: Role, spec: EngineSpec, target: TensorRTSpec, gpu: GpuFacts
+) -> None:
+    sm = ".".join(map(str, gpu.capability))
+    where = f"Deployment {deployment.name!r}: {role}.precision is {spec.precision!r}"
+    if spec.precision == "fp8" and gpu.capability < FP8_CAPABILITY:
+        able = ", ".join(name for name, facts in GPUS.items() if facts.fp8_flops)
+        raise ConfigError(
+            f"{where}, but tensorrt.gpu is {target.gpu!r}: compute capability {sm} has no fp8, "
+            "which begins with 8.9.",
+            hint=f"Set {role}.precision to bf16, int8 or int4_awq, or tensorrt.gpu to one of "
+            f"{able}.",
+        )
+    if spec.precision in ("int8", "int4_awq") and gpu.capability >= BLACKWELL:
+        raise ConfigError(
+            f"{where}, but tensorrt.gpu is {target.gpu!r}: TensorRT-LLM builds no weight-only "
+            f"engines for compute capability {sm}.",
+            hint=f"Set {role}.precision to bf16, fp16 or fp8.",
+        )
+
+
+def _check_parallelism(
+    deployment: Deployment, role: Role, spec: EngineSpec, shape: ModelConfig
+) -> None:
+    placement = spec.placement
+    tp, pp, ep = (
+        placement.tensor_parallel,
+        placement.pipeline_parallel,
+        placement.expert_parallel,
+    )
+
+    def refuse(field: str, value: int, why: str) -> None:
+        raise ConfigError(
+            f"Deployment {deployment.name!r}: {role}.tensorrt.{field} is {value}, but {why} in "
+            f"{spec.checkpoint}.",
+            hint=f"Choose a {field} that fits the model.",
+        )
+
+    if shape.num_heads % tp:
+        refuse("tensor_parallel", tp, f"num_attention_heads is {shape.num_heads}")
+    if shape.num_kv_heads % tp and tp % shape.num_kv_heads:
+        refuse("tensor_parallel", tp, f"num_key_value_heads is {shape.num_kv_heads}")
+    inner = shape.experts.intermediate_size if shape.experts else shape.intermediate_size
+    if inner % (tp // ep):
+        refuse("tensor_parallel", tp, f"the MLP is {inner} wide")
+    if pp > shape.num_layers:
+        refuse("pipeline_parallel", pp, f"there are {shape.num_layers} layers")
+    if ep > 1 and (shape.experts is None or shape.experts.count % ep):
+        count = shape.experts.count if shape.experts else 0
+        refuse("expert_parallel", ep, f"there are {count} experts")
+
+
+def _places(
+    specs: Mapping[Role, EngineSpec], ranks: Mapping[Role, tuple[RankMemory, ...]]
+) -> dict[int, list[RankPlace]]:
+    places: dict[int, list[RankPlace]] = {}
+    for role, spec in specs.items():
+        for replica, devices in enumerate(spec.placement.replicas):
+            for rank, device in enumerate(devices):
+                place = RankPlace(role, replica, rank, ranks[role][rank])
+                places.setdefault(device, []).append(place)
+    return places
+
+
+def _check_fixed(deployment: Deployment, gpu: GpuFacts, device: int, here: list[RankPlace]) -> None:
+    if sum(place.memory.fixed for place in here) < _usable(gpu):
+        return
+    parts = "; ".join(
+        f"{place.role}: weights {_gib(place.memory.weights)}, activations "
+        f"{_gib(place.memory.activations)}, logits {_gib(place.memory.logits)}, workspaces "
+        f"{_gib(place.memory.workspaces)}"
+        for place in here
+    )
+    roles = " and ".join(sorted({place.role for place in here}))
+    raise ConfigError(
+        f"Deployment {deployment.name!r}: {roles} do not fit GPU {device} ({gpu.name}, "
+        f"{_gib(_usable(gpu))} usable) even without a KV cache: {parts}.",
+        hint=_remedies(here),
+    )
+
+
+def _too_small(
+    deployment: Deployment, gpu: GpuFacts, places: Mapping[int, list[RankPlace]]
+) -> ConfigError:
+    """The refusal of a plan whose pools would not hold one sequence each."""
+    specs = deployment.engines()
+
+    def lacking(item: tuple[int, list[RankPlace]]) -> int:
+        least = sum(
+            _whole_blocks(specs[place.role]) * place.memory.kv_bytes_per_token for place in item[1]
+        )
+        return least - _limit(gpu, item[1]).capacity
+
+    device, here = max(places.items(), key=lacking)
+    wanted = " and ".join(
+        f"{_gib(_whole_blocks(specs[role]) * each)} for {role}.max_seq_len = "
+        f"{specs[role].max_seq_len}"
+        for role, each in _per_token(here).items()
+        if each
+    )
+    return ConfigError(
+        f"Deployment {deployment.name!r}: {_gib(_limit(gpu, here).capacity)} are left for KV "
+        f"caches on GPU {device} ({gpu.name}), but one sequence of full length takes {wanted}.",
+        hint=_remedies(here) + " Or lower max_seq_len.",
+    )
+
+
+def _remedies(here: list[RankPlace]) -> str:
+    roles = sorted({place.role for place in here})
+    apart = "Put the engines on different GPUs (tensorrt.gpus), " if len(roles) > 1 else ""
+    more = "set" if apart else "Set"
+    return (
+        f"{apart}{more} a smaller precision, lower max_batch_size and max_num_tokens, split a "
+        "model (tensorrt.tensor_parallel), or choose a larger tensorrt.gpu."
+    )
+
+
+def _usable(gpu: GpuFacts) -> int:
+    return int(gpu.memory * (1 - SAFETY))
+
+
+def _limit(gpu: GpuFacts, here: list[RankPlace]) -> Limit:
+    each = _per_token(here)
+    fixed = sum(place.memory.fixed for place in here)
+    return Limit(_usable(gpu) - fixed, (each["generator"], each["verifier"]))
+
+
+def _per_token(here: list[RankPlace]) -> dict[Role, int]:
+    """Bytes that one more token of each pool takes on a GPU: replicas have equal pools."""
+    each: dict[Role, int] = {"generator": 0, "verifier": 0}
+    for place in here:
+        each[place.role] += place.memory.kv_bytes_per_token
+    return each
+
+
+def _kv(here: list[RankPlace], tokens: Mapping[Role, int]) -> dict[Role, int]:
+    return {role: tokens[role] * each for role, each in _per_token(here).items()}
+
+
+def _side(deployment: Deployment, role: Role, shape: ModelConfig, gpu: GpuFacts) -> Side:
+    spec = deployment.engines()[role]
+    beams = math.ceil(deployment.generator.in_flight_requests / len(spec.placement.replicas))
+    if isinstance(spec, GeneratorSpec):
+        prompt = QUESTION + len(spec.system_prompt or "") // CHARACTERS_PER_TOKEN
+        own, new, decoded = STEPS // 2 * STEP, 1, STEP
+    else:
+        prompt, new, decoded = QUESTION, STEP + TEMPLATE, 0
+        own = STEPS // 2 * new
+    # sequences as short as the demo pair's scale all lengths down
+    scale = min(1.0, spec.max_seq_len / (prompt + own + decoded))
+    return Side(
+        roofline=roofline(shape, spec, gpu),
+        beams=beams,
+        block=spec.kv_cache.block_size,
+        reuse=spec.kv_cache.reuse,
+        shared=int(prompt * scale),
+        own=int(own * scale),
+        new=math.ceil(new * scale),
+        decoded=int(decoded * scale),
+        max_batch_size=spec.max_batch_size,
+        max_num_tokens=spec.max_num_tokens,
+        minimum=_whole_blocks(spec),
+        # every beam in flight at full length, and as many that wait for the other engine
+        useful=2 * beams * _whole_blocks(spec),
+    )
+
+
+def _whole_blocks(spec: EngineSpec) -> int:
+    """Tokens of the blocks that hold one sequence of max_seq_len."""
+    size = spec.kv_cache.block_size
+    return math.ceil(spec.max_seq_len / size) * size
+
+
+def _gib(size: int) -> str:
+    return f"{size / GIB:.2f} GiB"
