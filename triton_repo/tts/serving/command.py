@@ -63,11 +63,15 @@ def command(runtime: Runtime, deployment: Deployment, addresses: Addresses) -> C
     return Command([str(runtime.binary), *served], {}, shm_prefix)
 
 
-def arguments(repository: Path, addresses: Addresses, shm_prefix: str, key: str) -> list[str]:
+def arguments(
+    repository: Path, addresses: Addresses, shm_prefix: str, key: str | None
+) -> list[str]:
     """The arguments of tritonserver for any target.
 
-    `key` closes what could change or read the server from outside: nobody is told it.
+    `key`, if any, closes what could change or read the server from outside: nobody is told it.
     """
+    grpc, http = "--grpc-restricted-protocol", "--http-restricted-api"
+    closed = [f"{flag}={_CLOSED_APIS}:tts-key={key}" for flag in (grpc, http)] if key else []
     return [
         f"--model-repository={repository}",
         "--model-control-mode=none",
@@ -75,10 +79,9 @@ def arguments(repository: Path, addresses: Addresses, shm_prefix: str, key: str)
         f"--backend-config=python,shm-region-prefix-name={shm_prefix}",
         f"--grpc-address={addresses.host}",
         f"--grpc-port={addresses.grpc_port}",
-        f"--grpc-restricted-protocol={_CLOSED_APIS}:tts-key={key}",
         f"--http-address={addresses.host}",
         f"--http-port={addresses.http_port}",
-        f"--http-restricted-api={_CLOSED_APIS}:tts-key={key}",
+        *closed,
         f"--metrics-address={addresses.host}",
         f"--metrics-port={addresses.metrics_port}",
         f"--exit-timeout-secs={EXIT_TIMEOUT_S}",

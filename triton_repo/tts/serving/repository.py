@@ -64,7 +64,7 @@ def render_models(deployment: Deployment, values: dict[str, Any], target: Path) 
     """Render every model of a deployment into a new folder and parse it back."""
     for folder in _model_folders(deployment):
         shutil.copytree(folder, target / folder.name, ignore=_SKIPPED)
-        _render(folder / TEMPLATE, target / folder.name / CONFIG, values)
+        render_template(folder / TEMPLATE, target / folder.name / CONFIG, values)
     for config in sorted(target.glob(f"*/{CONFIG}")):
         stamp = f'key: "{DIGEST}" value {{ string_value: "{values[DIGEST]}" }}'
         with config.open("a", encoding="utf-8") as file:
@@ -152,7 +152,8 @@ def _model_folders(deployment: Deployment) -> list[Path]:
     return [*engines, *sorted(file.parent for file in common)]
 
 
-def _render(template: Path, file: Path, values: dict[str, Any]) -> None:
+def render_template(template: Path, file: Path, values: dict[str, Any]) -> None:
+    """Render one template of the templates folder; raises ServerError naming it and the line."""
     root = paths.templates_dir()
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(root),
@@ -160,6 +161,7 @@ def _render(template: Path, file: Path, values: dict[str, Any]) -> None:
         finalize=_booleans,
         trim_blocks=True,
         lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
     name = template.relative_to(root).as_posix()
     try:

@@ -16,7 +16,8 @@ from tts.build.errors import ConfigError, ServerError
 from tts.build.spec import Deployment
 
 from . import environment, probe
-from .command import command
+from .command import Command, command
+from .container import Docker, image
 from .health import observe, watch
 from .launch import Launched, PortTaken, launch
 from .lookup import find_server, state_file, stop_server
@@ -138,6 +139,20 @@ def start_server(
                 say(f"Ready: gRPC {addresses.grpc}, metrics http://{addresses.metrics}/metrics")
                 return server
     raise AssertionError("the last attempt returns or raises")
+
+
+def planned_command(deployment: Deployment) -> Command:
+    """The command with which a start would run the server now; on free ports of this machine.
+
+    On a machine that can run no server of target tensorrt it is the one for a machine that can.
+    """
+    try:
+        runtime = find_runtime(deployment)
+    except ServerError:
+        if deployment.target != "tensorrt":
+            raise
+        runtime = Docker(image(deployment))
+    return command(runtime, deployment, choose_addresses(deployment.server))
 
 
 @contextmanager
