@@ -20,7 +20,7 @@ class Failure:
 # The text of the error as docker, Triton or TensorRT-LLM writes it; named groups go into the words.
 _KNOWN: list[tuple[str, str, str]] = [
     (
-        r"Unable to find image '(?P<image>[^']+)'|No such image: (?P<name>\S+)",
+        r"Unable to find image '(?P<image>[^']+)'|No such image: (?P<name>\S+?)\.?\s",
         "The container image {image}{name} is not on this machine.",
         "Fetch it (about 14 GB): docker pull {image}{name}",
     ),
@@ -31,7 +31,7 @@ _KNOWN: list[tuple[str, str, str]] = [
         "Install the NVIDIA driver and the NVIDIA Container Toolkit, then restart docker.",
     ),
     (
-        r"Cannot connect to the Docker daemon",
+        r"Cannot connect to the Docker daemon|failed to connect to the docker API",
         "Docker is installed, but its daemon does not run.",
         "Start it: sudo systemctl start docker",
     ),
@@ -80,7 +80,7 @@ _KNOWN: list[tuple[str, str, str]] = [
 
 def explain(log: Path) -> Failure | None:
     """The first known error in a server's log, or None."""
-    text = "\n".join(triton_log.tail(log))
+    text = "\n".join([*triton_log.tail(log), ""])
     for pattern, message, hint in _KNOWN:
         if found := re.search(pattern, text):
             words = {key: value or "" for key, value in found.groupdict().items()}

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,5 +110,6 @@ def _why_stopped(status: int, log: Path) -> ServerError:
     if triton_log.port_was_taken(log):
         return PortTaken(f"The Triton server stopped: {reason}.", hint=hint)
     if known := failures.explain(log):
-        return ServerError(known.message, hint=f"{known.hint}\n{hint}")
+        said = textwrap.shorten(reason, 300, placeholder=" ...")
+        return ServerError(known.message, hint=f"{known.hint}\nIt says: {said}\n{hint}")
     return ServerError(f"The Triton server stopped: {reason}.", hint=hint)

@@ -63,6 +63,7 @@ def deploy(
     if missing := missing_engines(spec):
         say(f"Not built on this machine: {' and '.join(missing)}. The repository expects them in")
         say(f"{paths.built_dir(spec.name)}; build them with: tts build-engines {deployment}")
+        say("Then deploy again: clients know a server by the engines it was rendered for.")
 
 
 def _sentence(report: BuildReport) -> str:
