@@ -37,6 +37,42 @@ def make_deployment(
     )
 
 
+def make_tensorrt(
+    name: str = "pair",
+    *,
+    checkpoint: Path = Path("/models/Llama3.1-8B-PRM-Deepseek-Data"),
+    generator: dict[str, object] | None = None,
+    verifier: dict[str, object] | None = None,
+    **server: object,
+) -> Deployment:
+    """A deployment of target tensorrt: two engines on GPU 0 unless told otherwise."""
+    engine: dict[str, object] = {
+        "checkpoint": checkpoint,
+        "precision": "bf16",
+        "max_batch_size": 64,
+        "max_num_tokens": 2048,
+        "max_seq_len": 4096,
+        "kv_cache": {"tokens": 65536},
+    }
+    return Deployment.model_validate(
+        {
+            "name": name,
+            "target": "tensorrt",
+            "generator": {**engine, "in_flight_requests": 64, **(generator or {})},
+            "verifier": {**engine, "in_flight_tokens": 8192, **(verifier or {})},
+            "server": server,
+            "tensorrt": {"gpu": "h100"},
+        }
+    )
+
+
+@pytest.fixture
+def tensorrt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Deployment]:
+    """Makes deployments of target tensorrt, everything of which lies in the test's folder."""
+    monkeypatch.setenv("TTS_HOME", str(tmp_path / "home"))
+    return make_tensorrt
+
+
 @pytest.fixture
 def templates(tmp_path: Path) -> Path:
     """A copy of the echo templates that a test may change."""

@@ -1,6 +1,5 @@
 """The served models speak the wire contract: TensorRT-LLM's tensors, names and types."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,10 @@ from tritonclient.grpc import model_config_pb2
 from tts.build import paths
 from tts.build.spec import Deployment
 from tts.serving import repository
+from tts.serving.contract.facts import contract
 from tts.serving.repository import iteration_logs, parse_config, render_repository
 
-CONTRACT = Path(__file__).parents[2].parent / "shared" / "contract" / "triton-tensorrt_llm.json"
-PLACEHOLDERS = {"${logits_datatype}": "TYPE_FP32"}
+PLACEHOLDERS = {"logits": "TYPE_FP32"}
 
 
 @pytest.fixture
@@ -47,17 +46,11 @@ def test_the_models_of_the_repository(configs: dict[str, Any]):
 
 @pytest.mark.parametrize("model", ["generator", "prm_engine"])
 def test_an_engine_has_the_tensors_of_the_contract(configs: dict[str, Any], model: str):
-    if not CONTRACT.is_file():
-        pytest.skip(f"the contract is not at {CONTRACT}")
-    contract = json.loads(CONTRACT.read_text())
-    for side in ("input", "output"):
-        allowed = {
-            t["name"]: (PLACEHOLDERS.get(t["data_type"], t["data_type"]), t["dims"])
-            for t in contract[f"{side}s"]
-        }
+    for side, facts in (("input", contract().inputs), ("output", contract().outputs)):
+        allowed = {t.name: (PLACEHOLDERS.get(t.data_type, t.data_type), t.dims) for t in facts}
         served = tensors(getattr(configs[model], side))
         assert served.items() <= allowed.items()
-    required = {t["name"] for t in contract["inputs"] if not t["optional"]}
+    required = {t.name for t in contract().inputs if not t.optional}
     assert {t.name for t in configs[model].input if not t.optional} == required
 
 

@@ -1,6 +1,10 @@
 """The whole way: tiny engines, built and served as a user's would be."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +13,7 @@ import pytest
 import tokenizers
 from safetensors.numpy import save_file
 
+from tts.build import paths
 from tts.build.builder import build_engines
 from tts.build.errors import BuildError
 from tts.build.spec import Deployment
@@ -30,8 +35,18 @@ def test_engines_that_were_built_are_served(
     with start_server(deployment, iteration_log=True) as running:
         running.check()
         assert sorted(running.health.stubs.values()) == ["generator", "prm_engine", "prm_score"]
+        assert pod_probe(running.addresses.http_port) == ""
+        os.kill(next(iter(running.health.stubs)).pid, signal.SIGKILL)
+        assert "/v2/models/" in pod_probe(running.addresses.http_port)
     for file in iteration_logs(deployment).values():  # the request that proved it ready
         assert json.loads(file.read_text().splitlines()[0])["requests_total"] == 1
+
+
+def pod_probe(http_port: int) -> str:
+    """What the probe of the Kubernetes and compose manifests says of a server; nothing if well."""
+    probe = paths.templates_dir() / "deploy" / "probe.py"
+    command = [sys.executable, "-I", "-S", str(probe), str(http_port)]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stderr
 
 
 VOCABULARY, HIDDEN, LAYERS, HEADS, INNER = 128, 64, 2, 4, 96

@@ -14,6 +14,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tts.build import paths
+from tts.build.spec import Deployment
+
 from .tritonserver import PYTHON, STUB, TritonServer
 
 
@@ -27,21 +30,29 @@ class Surroundings:
     """The whole environment."""
 
 
+def folder(deployment: Deployment) -> Path:
+    """Where the surroundings of a deployment's server are made."""
+    return paths.server_dir(deployment.name) / "runtime"
+
+
+def backends(server: TritonServer, folder: Path) -> Path:
+    """The --backend-directory of a server whose surroundings are made in `folder`."""
+    return server.backends if server.stub is None else folder / "backends"
+
+
 def prepare(server: TritonServer, folder: Path) -> Surroundings:
     """Make the backend folder and the models' interpreter under `folder` (replaced if there)."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    backends = server.backends
     if server.stub is not None:
-        backends = folder / "backends"
-        _link_backend(server, backends / "python")
+        _link_backend(server, backends(server, folder) / "python")
     variables = dict(os.environ)
     if server.shares_python:  # another version would not find its standard library
         variables.pop("PYTHONHOME", None)
         variables["PATH"] = _prepend([_link_interpreter(folder / "python")], variables.get("PATH"))
     if server.libraries:
         variables["LD_LIBRARY_PATH"] = _prepend(server.libraries, variables.get("LD_LIBRARY_PATH"))
-    return Surroundings(backends, variables)
+    return Surroundings(backends(server, folder), variables)
 
 
 def _link_backend(server: TritonServer, folder: Path) -> None:

@@ -1,9 +1,10 @@
 """The guard: a tiny process between us and tritonserver that never leaves anything behind.
 
-Run as a script (`python -I -S guard.py PARENT_PID SHM_PREFIX COMMAND...`), it starts the server and
-waits. When the server exits, when the guard is asked to stop (SIGTERM), or when the process that
-started it is gone however it died (SIGKILL included), it stops the server, kills what is left of
-its process group (the Python stubs) and removes their shared memory.
+Run as a script (`python -I -S guard.py PARENT_PID SHM_PREFIX COMMAND... [--then LAST...]`), it
+starts the server and waits. When the server exits, when the guard is asked to stop (SIGTERM), or
+when the process that started it is gone however it died (SIGKILL included), it stops the server,
+kills what is left of it (Python stubs, ranks), removes their shared memory and runs LAST, which
+removes a container.
 
 Why a process: PR_SET_PDEATHSIG in the server itself would follow the death of the *thread* that
 started it, gives no time for an orderly stop, does not reach the stubs and leaves their shared
@@ -26,6 +27,11 @@ GRACE_S = 5.0
 """How long the server may take to stop before it is killed."""
 REAP_S = 2.0
 """How long the end of the killed stubs is awaited."""
+LAST_S = 20.0
+"""How long the last command may take."""
+LONGEST_STOP_S = GRACE_S + REAP_S + LAST_S + 1.0
+"""After so long an asked guard is gone, or stuck."""
+THEN = "--then"
 _POLL_S = 0.25
 _SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}
 _SHARED_MEMORY = Path("/dev/shm")
@@ -33,7 +39,7 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-def run(parent: int, shm_prefix: str, command: list[str]) -> int:
+def run(parent: int, shm_prefix: str, command: list[str], last: list[str]) -> int:
     """Run `command` until it ends or must end; its exit status, 128+n if signal n ended it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     # orphaned stubs become our children, so that we can wait for their end
@@ -56,8 +62,14 @@ def run(parent: int, shm_prefix: str, command: list[str]) -> int:
     # before the server is reaped: its process group id cannot belong to anyone else yet
     kill_group(server.pid)
     status = server.wait()
-    _reap_stubs()
+    _end_the_rest()
     remove_shared_memory(shm_prefix)
+    if last:
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            # its output would be taken for the server's
+            subprocess.run(
+                last, timeout=LAST_S, capture_output=True, preexec_fn=_unblock, check=False
+            )
     return status if status >= 0 else 128 - status
 
 
@@ -75,15 +87,31 @@ def remove_shared_memory(prefix: str) -> None:
 
 def _in_child() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    _unblock()
+
+
+def _unblock() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
 
-def _reap_stubs() -> None:
+def _end_the_rest() -> None:
+    """Kill and reap what outlived the server; orphans of other process groups included."""
     deadline = time.monotonic() + REAP_S
     with contextlib.suppress(ChildProcessError):  # none is left
         while time.monotonic() < deadline:
+            for child in _children():
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(child, signal.SIGKILL)
             if os.waitpid(-1, os.WNOHANG) == (0, 0):
                 time.sleep(0.01)
+
+
+def _children() -> list[int]:
+    try:
+        text = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii")
+    except OSError:
+        return []
+    return [int(word) for word in text.split()]
 
 
 def _has_exited(pid: int) -> bool:
@@ -91,4 +119,6 @@ def _has_exited(pid: int) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(run(int(sys.argv[1]), sys.argv[2], sys.argv[3:]))
+    words = sys.argv[3:]
+    split = words.index(THEN) if THEN in words else len(words)
+    sys.exit(run(int(sys.argv[1]), sys.argv[2], words[:split], words[split + 1 :]))

@@ -69,7 +69,7 @@ def observe(state: ServerState) -> Health:
     process = state.server and state.server.process()
     stubs: dict[Identity, str] = {}
     if process:
-        for child in process.children():
+        for child in process.children(recursive=True):  # under mpirun they are grandchildren
             with suppress(psutil.NoSuchProcess, ProcessLookupError):
                 words = child.cmdline()
                 # "<stub> <repository>/<model>/<version>/model.py ..."

@@ -66,7 +66,7 @@ def stop_server(deployment: Deployment) -> bool:
         if state.guard and (process := state.guard.process()):
             with suppress(psutil.NoSuchProcess):
                 process.terminate()
-        deadline = time.monotonic() + guard.GRACE_S + guard.REAP_S + 1.0
+        deadline = time.monotonic() + guard.LONGEST_STOP_S
         # not psutil's wait: a guard that its parent has not reaped yet would never be gone
         while state.guard and state.guard.process() and time.monotonic() < deadline:
             time.sleep(_POLL_S)

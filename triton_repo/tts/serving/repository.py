@@ -16,13 +16,15 @@ from tritonclient.grpc import model_config_pb2
 
 from tts.build import paths
 from tts.build.builder import require_current
-from tts.build.errors import ServerError
+from tts.build.errors import BuildError, ServerError
 from tts.build.manifest import read_manifest
 from tts.build.spec import Deployment, Role
 
+from .labels import label_columns
 from .probe import DIGEST
 
-TEMPLATE = "config.pbtxt.j2"
+CONFIG = "config.pbtxt"
+TEMPLATE = f"{CONFIG}.j2"
 _SKIPPED = shutil.ignore_patterns(TEMPLATE, "__pycache__", "*.pyc", "*.md", ".*")
 # what only the orchestrator uses, or where things lie: no reason to take a server for another one
 _NOT_SERVED: dict[str, Any] = {
@@ -39,28 +41,52 @@ def render_repository(deployment: Deployment, *, iteration_log: bool = False) ->
     """Render the model repository of a deployment and return its folder.
 
     Every configuration is parsed back before the repository takes the place of the last one; an
-    unchanged repository is kept as it is. Raises BuildError if an engine is missing or out of date,
-    ServerError naming the template and line if a configuration is not valid.
+    unchanged repository is kept as it is. Raises BuildError if an engine is out of date (or, for
+    target openvino, missing), ServerError naming the template and line if a configuration is not
+    valid.
     """
+    # TensorRT-LLM engines may be built on another machine than the one that renders
+    if deployment.target == "openvino" or not missing_engines(deployment):
+        require_current(deployment)
     values = template_values(deployment, iteration_log=iteration_log)
     target = paths.repository_dir(deployment.name)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".rendering-", dir=target.parent) as temporary:
         rendered = Path(temporary) / "new"
-        for folder in _model_folders(deployment):
-            shutil.copytree(folder, rendered / folder.name, ignore=_SKIPPED)
-            _render(folder / TEMPLATE, rendered / folder.name / "config.pbtxt", values)
-        for config in sorted(rendered.glob("*/config.pbtxt")):
-            stamp = f'key: "{DIGEST}" value {{ string_value: "{values[DIGEST]}" }}'
-            with config.open("a", encoding="utf-8") as file:
-                file.write(f"\nparameters {{ {stamp} }}\n")
-            parse_config(config)
-            (config.parent / "1").mkdir(exist_ok=True)  # Triton wants a version folder, even empty
+        render_models(deployment, values, rendered)
         if not _same(rendered, target):
             if target.exists():
                 target.rename(Path(temporary) / "old")
             rendered.rename(target)
     return target
+
+
+def render_models(deployment: Deployment, values: dict[str, Any], target: Path) -> None:
+    """Render every model of a deployment into a new folder and parse it back."""
+    for folder in _model_folders(deployment):
+        shutil.copytree(folder, target / folder.name, ignore=_SKIPPED)
+        render_template(folder / TEMPLATE, target / folder.name / CONFIG, values)
+    for config in sorted(target.glob(f"*/{CONFIG}")):
+        stamp = f'key: "{DIGEST}" value {{ string_value: "{values[DIGEST]}" }}'
+        with config.open("a", encoding="utf-8") as file:
+            file.write(f"\nparameters {{ {stamp} }}\n")
+        parse_config(config)
+        (config.parent / "1").mkdir(exist_ok=True)  # Triton wants a version folder, even empty
+
+
+def missing_engines(deployment: Deployment) -> list[Role]:
+    """The roles whose engines are not built on this machine."""
+    folders = {role: paths.engine_dir(deployment.name, role) for role in deployment.engines()}
+    return [role for role, folder in folders.items() if not (folder / "config.json").is_file()]
+
+
+def require_engines(deployment: Deployment) -> None:
+    """Raise BuildError naming the engines that are not built on this machine."""
+    if missing := missing_engines(deployment):
+        raise BuildError(
+            f"Not built on this machine: {' and '.join(missing)} of {deployment.name!r}.",
+            hint=f"Run: tts build-engines {deployment.name}",
+        )
 
 
 def deployment_digest(deployment: Deployment) -> str:
@@ -74,7 +100,7 @@ def deployment_digest(deployment: Deployment) -> str:
         manifest = read_manifest(paths.engine_dir(deployment.name, role))
         models[role] = manifest.model_dump(mode="json", include=_ENGINE) if manifest else {}
     digest = hashlib.sha256(json.dumps(models, sort_keys=True).encode())
-    shared = sorted(paths.templates_dir().glob("*.j2"))
+    shared = sorted((paths.templates_dir() / deployment.target).glob("*.j2"))
     for file in (*shared, *(f for m in _model_folders(deployment) for f in sorted(m.rglob("*")))):
         if file.suffix in (".py", ".j2"):
             digest.update(f"\0{file.parent.name}/{file.name}\0".encode() + file.read_bytes())
@@ -89,19 +115,16 @@ def iteration_logs(deployment: Deployment) -> dict[Role, Path]:
 
 def template_values(deployment: Deployment, *, iteration_log: bool) -> dict[str, Any]:
     """The variables of the templates (described in their README.md)."""
-    engines = require_current(deployment)
-    labels = engines["verifier"].label_token_ids or ()
-    # an OpenVINO verifier has one logit column per label; others have their whole vocabulary
-    label_ids = range(len(labels)) if deployment.target == "openvino" else labels
+    engines = {role: paths.engine_dir(deployment.name, role) for role in deployment.engines()}
     logs = iteration_logs(deployment)
     return {
         "generator": deployment.generator,
         "verifier": deployment.verifier,
-        "engine_dirs": {role: _quoted(paths.engine_dir(deployment.name, role)) for role in engines},
+        "engine_dirs": {role: _quoted(folder) for role, folder in engines.items()},
         "iteration_logs": {
             role: _quoted(file) if iteration_log else "" for role, file in logs.items()
         },
-        "label_ids": list(label_ids),
+        "label_ids": label_columns(deployment),
         DIGEST: deployment_digest(deployment),
     }
 
@@ -130,7 +153,8 @@ def _model_folders(deployment: Deployment) -> list[Path]:
     return [*engines, *sorted(file.parent for file in common)]
 
 
-def _render(template: Path, file: Path, values: dict[str, Any]) -> None:
+def render_template(template: Path, file: Path, values: dict[str, Any]) -> None:
+    """Render one template of the templates folder; raises ServerError naming it and the line."""
     root = paths.templates_dir()
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(root),
@@ -138,6 +162,7 @@ def _render(template: Path, file: Path, values: dict[str, Any]) -> None:
         finalize=_booleans,
         trim_blocks=True,
         lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
     name = template.relative_to(root).as_posix()
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,17 +12,19 @@ from types import TracebackType
 from typing import Self
 
 from tts.build import paths
-from tts.build.errors import ServerError
+from tts.build.errors import ConfigError, ServerError
 from tts.build.spec import Deployment
 
 from . import environment, probe
+from .command import Command, command
+from .container import Docker, image
 from .health import observe, watch
 from .launch import Launched, PortTaken, launch
 from .lookup import find_server, state_file, stop_server
 from .ports import Addresses, choose_addresses
-from .repository import deployment_digest, iteration_logs, render_repository
+from .repository import deployment_digest, iteration_logs, render_repository, require_engines
 from .state import LOG, ServerState, clean_up, identify, now, read_state, write_state
-from .tritonserver import find_tritonserver
+from .tritonserver import TritonServer, find_runtime
 
 __all__ = ["RunningServer", "find_server", "start_server", "stop_server"]
 
@@ -96,7 +99,12 @@ def start_server(
     `say` gets one line per stage. Raises ServerError (no tritonserver, port in use, a model that
     does not load, not ready in time, already running) or BuildError (an engine is missing or old).
     """
-    tritonserver = find_tritonserver(deployment.target)
+    if iteration_log and deployment.target == "tensorrt":
+        raise ConfigError(
+            "Only engines of target openvino write an iteration log.",
+            hint="For TensorRT-LLM read the metrics nv_trt_llm_* of the server instead.",
+        )
+    runtime = find_runtime(deployment)
     folder = paths.server_dir(deployment.name)
     folder.mkdir(parents=True, exist_ok=True)
     with _only_one_start(folder, deployment.name):
@@ -105,16 +113,22 @@ def start_server(
                 f"Deployment {deployment.name} is already served by {running}.",
                 hint=f"Use it, or stop it: tts serve {deployment.name} --stop",
             )
-        repository = render_repository(deployment, iteration_log=iteration_log)
-        surroundings = environment.prepare(tritonserver, folder / "runtime")
+        if deployment.target == "tensorrt":  # others cannot even be rendered without
+            require_engines(deployment)
+        render_repository(deployment, iteration_log=iteration_log)
+        variables = dict(os.environ)
+        if isinstance(runtime, TritonServer):
+            prepared = environment.prepare(runtime, environment.folder(deployment))
+            variables = prepared.variables
         for file in iteration_logs(deployment).values():
             file.unlink(missing_ok=True)  # the last server's; its iterations counted from 0, too
         if not deployment.server.host.startswith(_LOOPBACK):
             say(f"Listening on {deployment.server.host}: others can reach this server.")
-        say(f"Starting {tritonserver.describe()}")
+        say(f"Starting {runtime.describe()}")
         for attempts_left in reversed(range(_ATTEMPTS)):
             addresses = choose_addresses(deployment.server)
-            launched = launch(tritonserver, surroundings, repository, addresses, folder / LOG)
+            this = command(runtime, deployment, addresses)
+            launched = launch(this, variables, folder / LOG)
             try:
                 server = _when_ready(launched, addresses, deployment, ready_timeout_s)
             except BaseException as error:
@@ -125,6 +139,20 @@ def start_server(
                 say(f"Ready: gRPC {addresses.grpc}, metrics http://{addresses.metrics}/metrics")
                 return server
     raise AssertionError("the last attempt returns or raises")
+
+
+def planned_command(deployment: Deployment) -> Command:
+    """The command with which a start would run the server now; on free ports of this machine.
+
+    On a machine that can run no server of target tensorrt it is the one for a machine that can.
+    """
+    try:
+        runtime = find_runtime(deployment)
+    except ServerError:
+        if deployment.target != "tensorrt":
+            raise
+        runtime = Docker(image(deployment))
+    return command(runtime, deployment, choose_addresses(deployment.server))
 
 
 @contextmanager
@@ -165,7 +193,8 @@ def _when_ready(
         addresses=addresses,
         server=launched.server,
         guard=identify(launched.guard.pid),
-        shm_prefix=launched.shm_prefix,
+        shm_prefix=launched.command.shm_prefix,
+        container=launched.command.container,
         started=now(),
     )
     write_state(state_file(deployment), state)

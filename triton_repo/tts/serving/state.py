@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 
+from . import container
 from .guard import remove_shared_memory
 from .ports import Addresses
 
@@ -52,6 +53,8 @@ class ServerState:
     """The tritonserver process; None for a server that we did not start."""
     guard: Identity | None = None
     shm_prefix: str = ""
+    container: str = ""
+    """Name of the container that it runs in; `server` is then the docker command beside it."""
     started: str = ""
     """UTC, ISO 8601."""
 
@@ -109,7 +112,7 @@ def read_state(file: Path) -> ServerState | None:
 
 
 def clean_up(state: ServerState) -> None:
-    """Kill what still runs of a server and remove its shared memory."""
+    """Kill what still runs of a server; remove its shared memory and its container."""
     if not state.shm_prefix:
         return
     killed = []
@@ -123,6 +126,8 @@ def clean_up(state: ServerState) -> None:
                 process.kill()
                 killed.append(process)
     psutil.wait_procs(killed, timeout=1.0)
+    if state.container:
+        container.remove(state.container)
     remove_shared_memory(state.shm_prefix)
 
 

@@ -11,7 +11,10 @@ _STATUS = re.compile(r"^(Internal|Invalid argument|Unavailable|Not found|Unsuppo
 _ERROR = re.compile(r"^(?:E\d{4} \S+ \d+ \S+\] |error: )(?P<text>.*)$")
 _LOG_LINE = re.compile(r"^[IWE]\d{4} |^[+|]")
 _NOISE = re.compile(r"CudaDriverHelper|CUDA driver version is insufficient|NVML|DCGM")
-_PORT_TAKEN = re.compile(r"failed to start \w+ service: .*already in use")
+_PORT_TAKEN = re.compile(
+    r"failed to start \w+ service: .*already in use"  # Triton
+    r"|port is already allocated|failed to bind host port"  # docker
+)
 
 
 def failure(log: Path, *, lines: int = 3) -> str:

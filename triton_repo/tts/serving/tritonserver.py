@@ -8,16 +8,22 @@ from __future__ import annotations
 import ctypes.util
 import importlib.metadata
 import importlib.util
+import os
 import platform
 import shutil
 import sys
 import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 from tts.build.errors import ServerError
-from tts.build.spec import Target
+from tts.build.spec import Deployment, Target, TensorRTSpec
 
+from .container import Docker, image
+
+CONTAINERS = get_args(TensorRTSpec.model_fields["container"].annotation)
+"""Tags of NVIDIA's containers that hold the TensorRT-LLM which engines are built for."""
 PACKAGE = "nvidia-pytriton"
 PACKAGE_VERSIONS = {"0.7.0": "2.51.0"}
 """The tritonserver inside each known release of the package; its binary does not tell."""
@@ -64,6 +70,29 @@ def find_tritonserver(target: Target = "openvino") -> TritonServer:
     if installed and installed.shares_python:
         return installed
     return _bundled()
+
+
+def find_runtime(deployment: Deployment) -> TritonServer | Docker:
+    """What can run the server of a deployment: a tritonserver, or docker with NVIDIA's image.
+
+    Raises ServerError saying what is missing and what to do.
+    """
+    if deployment.target == "openvino":
+        return find_tritonserver("openvino")
+    tag = os.environ.get("NVIDIA_TRITON_SERVER_VERSION")  # set inside NVIDIA's containers only
+    if tag is not None and tag not in CONTAINERS:
+        raise ServerError(
+            f"This container is tritonserver {tag}, which holds another TensorRT-LLM than 1.2.1.",
+            hint=f"Use {image(deployment)}.",
+        )
+    try:
+        return find_tritonserver("tensorrt")
+    except ServerError as error:
+        if shutil.which("docker"):
+            return Docker(image(deployment))
+        raise ServerError(
+            error.message, hint=f"Install docker, or run inside the container {image(deployment)}."
+        ) from None
 
 
 def _installed() -> TritonServer | None:

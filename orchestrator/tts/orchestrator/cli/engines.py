@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -35,16 +36,34 @@ def build_engines(
         out.print(_sentence(report), markup=False, soft_wrap=True)
 
 
-def deploy(deployment: DeploymentArgument) -> None:
+def deploy(
+    deployment: DeploymentArgument,
+    manifests: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Also write manifests for docker compose and Kubernetes there (target tensorrt).",
+        ),
+    ] = None,
+) -> None:
     """Render the Triton model repository of a deployment."""
+    from tts.build import paths
     from tts.build.spec import load_deployment
-    from tts.serving.repository import render_repository
+    from tts.serving.manifests import render_manifests
+    from tts.serving.repository import missing_engines, render_repository
 
-    from .say import consoles
+    from .say import consoles, say
 
-    folder = render_repository(load_deployment(deployment))
+    spec = load_deployment(deployment)
+    folder = render_repository(spec)
     out, _ = consoles()
     out.print(f"model repository: {folder}", markup=False, soft_wrap=True)
+    for file in render_manifests(spec, manifests) if manifests else ():
+        out.print(f"manifest: {file}", markup=False, soft_wrap=True)
+    if missing := missing_engines(spec):
+        say(f"Not built on this machine: {' and '.join(missing)}. The repository expects them in")
+        say(f"{paths.built_dir(spec.name)}; build them with: tts build-engines {deployment}")
+        say("Then deploy again: clients know a server by the engines it was rendered for.")
 
 
 def _sentence(report: BuildReport) -> str:

@@ -20,17 +20,23 @@ def serve(
     iteration_log: Annotated[
         bool, typer.Option(help="Write one line per engine step beside the server's log.")
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the command that would run, and do nothing.")
+    ] = False,
 ) -> None:
     """Start the Triton server of a deployment, watch it, and stop it on Ctrl-C."""
     import signal
 
     from tts.build.spec import load_deployment
     from tts.serving.lookup import stop_server
-    from tts.serving.server import start_server
+    from tts.serving.server import planned_command, start_server
 
     from .say import say
 
     spec = load_deployment(deployment)
+    if dry_run:
+        print(planned_command(spec))  # noqa: T201 - to be pasted, so without line breaks
+        return
     if stop:
         say("Stopped." if stop_server(spec) else f"No server of {spec.name} is running.")
         return

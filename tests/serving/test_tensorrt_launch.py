@@ -1,0 +1,273 @@
+"""Launching a server with TensorRT-LLM engines, played by stand-ins: no engine runs here."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tts.build import paths
+from tts.build.errors import BuildError, ConfigError, ServerError
+from tts.build.spec import Deployment
+from tts.orchestrator.cli import app
+from tts.serving import guard, repository
+from tts.serving.lookup import find_server, stop_server
+from tts.serving.server import planned_command, start_server
+
+Make = Callable[..., Deployment]
+PLAY = Path(__file__).parent / "stand_ins" / "play.py"
+TWO_GPUS = {"tensorrt": {"tensor_parallel": 2}}
+
+
+class StandIns:
+    """A folder at the head of PATH with stand-in commands."""
+
+    def __init__(self, folder: Path) -> None:
+        self.bin = folder / "bin"
+        self.bin.mkdir(parents=True)
+        rules = files("tts.serving.contract") / "launch.json"
+        (self.bin / "launch.json").write_text(rules.read_text())
+        self.play("serve")
+
+    def install(self, *names: str) -> None:
+        for name in names:
+            command = self.bin / name
+            command.write_text(f"#!{sys.executable}\n" + PLAY.read_text())
+            command.chmod(0o755)
+
+    def play(self, scenario: str) -> None:
+        (self.bin / "scenario").write_text(scenario)
+
+    def calls(self) -> list[list[str]]:
+        record = self.bin / "calls.jsonl"
+        return [json.loads(line) for line in record.read_text().splitlines()]
+
+
+@pytest.fixture
+def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIns:
+    """No server and no docker but those that a test installs."""
+    made = StandIns(tmp_path / "stand-ins")
+    monkeypatch.setenv("PATH", os.pathsep.join([str(made.bin), "/usr/bin", "/bin"]))
+    monkeypatch.delenv("NVIDIA_TRITON_SERVER_VERSION", raising=False)
+    return made
+
+
+@pytest.fixture
+def built(tensorrt: Make, monkeypatch: pytest.MonkeyPatch) -> Make:
+    """Makes deployments whose engines are there, as far as anybody looks."""
+    monkeypatch.setattr(repository, "require_current", lambda deployment: {})
+
+    def make(**fields: object) -> Deployment:
+        deployment = tensorrt(**fields)
+        for role in deployment.engines():
+            folder = paths.engine_dir(deployment.name, role)
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "config.json").write_text("{}")
+        return deployment
+
+    return make
+
+
+@pytest.mark.parametrize("engine", [{}, TWO_GPUS], ids=["one GPU", "two GPUs"])
+def test_a_server_in_a_container_is_started_found_and_removed(
+    stand_ins: StandIns, built: Make, engine: dict[str, object]
+):
+    stand_ins.install("docker")
+    deployment = built(generator=engine)
+    lines: list[str] = []
+    with start_server(deployment, say=lines.append) as running:
+        running.check()
+        assert find_server(deployment) == running.state
+        name = running.state.container
+        assert name.startswith("tts-")
+        assert name.endswith("-pair")
+    assert lines[0] == (
+        "Starting tritonserver in the container nvcr.io/nvidia/tritonserver:26.07-trtllm-python-py3"
+    )
+    assert find_server(deployment) is None
+    first, *others = stand_ins.calls()
+    assert first[:2] == ["docker", "run"]
+    assert ("mpirun" in first) == bool(engine)
+    assert ["docker", "rm", "--force", name] in others
+
+
+def test_another_process_can_stop_it(stand_ins: StandIns, built: Make):
+    stand_ins.install("docker")
+    deployment = built()
+    with start_server(deployment) as running:
+        assert stop_server(deployment)
+        assert ["docker", "rm", "--force", running.state.container] in stand_ins.calls()
+        with pytest.raises(ServerError, match="stopped by another process"):
+            running.check()
+
+
+def test_a_container_whose_docker_command_was_killed_is_removed(stand_ins: StandIns, built: Make):
+    stand_ins.install("docker")
+    with start_server(built()) as running:
+        os.kill(running.state.server.pid, signal.SIGKILL)
+        deadline = time.monotonic() + 10
+        while len(stand_ins.calls()) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        with pytest.raises(ServerError, match=r"SIGKILL|died"):
+            running.check()
+        assert stand_ins.calls()[1] == ["docker", "rm", "--force", running.state.container]
+
+
+@pytest.mark.parametrize(
+    ("scenario", "message", "hint"),
+    [
+        (
+            "no image",
+            "The container image nvcr.io/.* is not on this machine.",
+            "docker pull nvcr.io",
+        ),
+        ("no gpus", "Docker cannot give a container the GPUs", "NVIDIA Container Toolkit"),
+        ("no daemon", "its daemon does not run", "systemctl start docker"),
+        ("other tensorrt", "built by another version of TensorRT", "build-engines"),
+        ("other gpu", "compute capability 9.0, and this one has 8.9", "kind of GPU that serves"),
+        ("no engine", "An engine folder is missing", "build-engines"),
+        ("out of memory", "too little memory", "kv_cache.tokens"),
+        ("unknown", "stopped: something that nobody has seen.", "Its log: .*triton.log"),
+    ],
+)
+def test_each_way_to_fail_is_one_sentence(
+    stand_ins: StandIns, built: Make, scenario: str, message: str, hint: str
+):
+    stand_ins.install("docker")
+    stand_ins.play(scenario)
+    deployment = built()
+    with pytest.raises(ServerError, match=message) as error:
+        start_server(deployment)
+    assert "\n" not in error.value.message
+    assert re.search(hint, error.value.hint or "")
+    assert "triton.log" in (error.value.hint or "")
+    assert find_server(deployment) is None
+
+
+def test_a_port_that_docker_cannot_publish_is_tried_again_then_told(
+    stand_ins: StandIns, built: Make
+):
+    stand_ins.install("docker")
+    stand_ins.play("port taken")
+    with pytest.raises(ServerError, match="port is already allocated"):
+        start_server(built())
+    assert [call[1] for call in stand_ins.calls()].count("run") == 3
+
+
+@pytest.mark.parametrize("engine", [{}, TWO_GPUS], ids=["one GPU", "two GPUs"])
+def test_inside_the_container_tritonserver_is_run_itself(
+    stand_ins: StandIns, built: Make, engine: dict[str, object]
+):
+    stand_ins.install("docker", "tritonserver", "mpirun")
+    for backend in ("python", "tensorrtllm"):
+        (stand_ins.bin.parent / "backends" / backend).mkdir(parents=True)
+    deployment = built(generator=engine)
+    with start_server(deployment) as running:
+        assert running.state.container == ""
+    assert [call[0] for call in stand_ins.calls()] == ["mpirun" if engine else "tritonserver"]
+    assert find_server(deployment) is None
+
+
+def test_another_container_is_refused(
+    stand_ins: StandIns, built: Make, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("NVIDIA_TRITON_SERVER_VERSION", "25.08")
+    with pytest.raises(ServerError, match=r"tritonserver 25\.08, which holds another TensorRT-LLM"):
+        start_server(built())
+
+
+def test_nothing_to_run_it_with_says_so(stand_ins: StandIns, built: Make):
+    with pytest.raises(ServerError, match=r"tensorrtllm backend \(none on PATH\)") as error:
+        start_server(built())
+    assert "Install docker" in str(error.value.hint)
+
+
+def test_missing_engines_are_named_with_the_command_that_builds_them(
+    stand_ins: StandIns, tensorrt: Make
+):
+    stand_ins.install("docker")
+    with pytest.raises(BuildError, match="generator and verifier of 'pair'") as error:
+        start_server(tensorrt())
+    assert error.value.hint == "Run: tts build-engines pair"
+    assert not (stand_ins.bin / "calls.jsonl").exists()
+
+
+def test_there_is_no_iteration_log(stand_ins: StandIns, tensorrt: Make):
+    with pytest.raises(ConfigError, match="target openvino"):
+        start_server(tensorrt(), iteration_log=True)
+
+
+def test_the_guard_ends_ranks_of_their_own_groups_and_then_runs_the_last_command(tmp_path: Path):
+    last, spawn = tmp_path / "last", f"setsid sleep 60 & echo $! > {tmp_path}/rank"
+    guarded = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), "tts-none-"]
+    done = subprocess.run([*guarded, "sh", "-c", spawn, guard.THEN, "touch", str(last)], timeout=20)
+    assert done.returncode == 0
+    assert last.exists()
+    assert not Path(f"/proc/{(tmp_path / 'rank').read_text().strip()}").exists()
+
+
+def test_replicas_and_other_gpus_are_placed_by_an_orchestrator(tensorrt: Make):
+    def words(**fields: object) -> list[str]:
+        return planned_command(tensorrt(**fields)).words
+
+    assert "mpirun" not in words()
+    for placed in ({"gpus": [[1]]}, {"gpus": [[0], [1]]}, {"pipeline_parallel": 2}):
+        run = words(verifier={"tensorrt": placed})
+        assert run[run.index("mpirun") :][:4] == ["mpirun", "--allow-run-as-root", "-n", "1"]
+        assert run[-2:] == ["--cuda-memory-pool-byte-size=0:0", "--cuda-memory-pool-byte-size=1:0"]
+
+
+FILE = """\
+name: pair
+target: tensorrt
+tensorrt: {{gpu: h100}}
+generator: {{{engine}, in_flight_requests: 4}}
+verifier: {{{engine}, in_flight_tokens: 4096}}
+"""
+ENGINE = (
+    "checkpoint: Llama3.1-8B-PRM-Deepseek-Data, precision: bf16, max_batch_size: 4, "
+    "max_num_tokens: 512, max_seq_len: 1024, kv_cache: {tokens: 4096}"
+)
+
+
+def test_dry_run_prints_the_command_and_deploy_the_missing_engines(
+    stand_ins: StandIns, tensorrt: Make, tmp_path: Path
+):
+    file = tmp_path / "pair.yaml"
+    file.write_text(FILE.format(engine=ENGINE))
+    done = CliRunner().invoke(app, ["serve", str(file), "--dry-run"])
+    assert done.exit_code == 0, done.output
+    words = shlex.split(done.stdout)
+    assert words[:2] == ["docker", "run"]
+    assert "nvcr.io/nvidia/tritonserver:26.07-trtllm-python-py3" in words
+    assert not paths.built_dir("pair").exists()
+    done = CliRunner().invoke(app, ["deploy", str(file)])
+    assert done.exit_code == 0, done.output
+    assert "model repository: " in done.stdout
+    assert f"generator and verifier. The repository expects them in\n{paths.built_dir('pair')}" in (
+        done.stderr
+    )
+    assert f"tts build-engines {file}" in done.stderr
+
+
+def test_a_deployment_that_changed_is_not_mistaken_for_the_one_served(
+    stand_ins: StandIns, built: Make
+):
+    stand_ins.install("docker")
+    with (
+        start_server(built()),
+        pytest.raises(ServerError, match="has changed since"),
+    ):
+        find_server(built(generator={"max_batch_size": 5}))
+    shutil.rmtree(paths.built_dir("pair"))

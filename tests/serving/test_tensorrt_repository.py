@@ -1,0 +1,445 @@
+"""The repository of target tensorrt: what the contract demands, and every corruption is noticed."""
+
+import ast
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf import text_format
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.conftest import write_tokenizer
+from tritonclient.grpc import model_config_pb2 as triton
+
+from tts.build import paths
+from tts.build.errors import BuildError, CheckpointError
+from tts.build.spec import Deployment
+from tts.serving import repository
+from tts.serving.contract import check_repository
+from tts.serving.contract.facts import contract
+from tts.serving.repository import parse_config, render_repository
+
+Make = Callable[..., Deployment]
+MUTATIONS = 200
+FILES = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow)
+
+
+def parameters(config: Any) -> dict[str, str]:
+    return {key: value.string_value for key, value in config.parameters.items()}
+
+
+def test_a_pair_on_one_gpu(tensorrt: Make):
+    deployment = tensorrt()
+    folder = render_repository(deployment)
+    assert check_repository(folder, deployment) == []
+    configs = {path.name: parse_config(path / "config.pbtxt") for path in folder.iterdir()}
+    assert set(configs) == {"generator", "prm_engine", "prm_score", "prm"}
+    generator, engine = configs["generator"], configs["prm_engine"]
+    assert generator.backend == engine.backend == "tensorrtllm"
+    assert generator.model_transaction_policy.decoupled
+    assert not engine.model_transaction_policy.decoupled
+    assert {t.name: triton.DataType.Name(t.data_type) for t in engine.output}[
+        "generation_logits"
+    ] == "TYPE_FP32"
+    values = parameters(engine)
+    assert values["gpt_model_path"] == str(paths.engine_dir("pair", "verifier"))
+    assert values["batch_scheduler_policy"] == "guaranteed_no_evict"
+    assert values["gpu_device_ids"] == "0"
+    assert {"tokenizer_dir", "guided_decoding_backend", "xgrammar_tokenizer_info_path"} <= set(
+        values
+    )
+    # nothing but the token ids of the published verifier: its checkpoint is not here
+    assert configs["prm_score"].parameters["label_ids"].string_value == "10,12"
+    assert list((folder / "generator" / "1").iterdir()) == []
+
+
+def test_replicas_policies_and_host_memory_come_from_the_deployment(tensorrt: Make):
+    deployment = tensorrt(
+        generator={
+            "scheduling_policy": "max_utilization",
+            "kv_cache": {"tokens": 4096, "reuse": False},
+            "tensorrt": {"tensor_parallel": 2, "gpus": [[0, 1], [2, 3]], "kv_host_gib": 1.5},
+        }
+    )
+    config = parse_config(render_repository(deployment) / "generator" / "config.pbtxt")
+    assert config.instance_group[0].count == 2
+    assert config.instance_group[0].kind == triton.ModelInstanceGroup.KIND_CPU
+    values = parameters(config)
+    assert values["gpu_device_ids"] == "0,1;2,3"
+    assert values["batch_scheduler_policy"] == "max_utilization"
+    assert values["kv_cache_host_memory_bytes"] == str(3 * 2**29)
+    assert values["max_tokens_in_paged_kv_cache"] == "4096"
+    assert values["enable_kv_cache_reuse"] == "false"
+
+
+def test_label_ids_are_those_of_the_tokenizer_if_there_is_one(tensorrt: Make, tmp_path: Path):
+    checkpoint = tmp_path / "Llama3.1-8B-PRM-Deepseek-Data"
+    write_tokenizer(checkpoint)
+    deployment = tensorrt(checkpoint=checkpoint)
+    folder = render_repository(deployment)
+    given_ids = parameters(parse_config(folder / "prm_score" / "config.pbtxt"))["label_ids"]
+    assert given_ids != "10,12"
+    assert check_repository(folder, deployment) == []
+
+
+def test_unknown_labels_are_an_error(tensorrt: Make):
+    with pytest.raises(CheckpointError, match=r"'\+' and '-' are not known: /models/mine has no"):
+        render_repository(tensorrt(checkpoint=Path("/models/mine")))
+    labels = {"labels": {"positive": "yes", "negative": "-"}}
+    with pytest.raises(CheckpointError, match=r"'yes' are not known.*published ones differ"):
+        render_repository(tensorrt(verifier=labels))
+
+
+def test_built_engines_must_be_current(tensorrt: Make, monkeypatch: pytest.MonkeyPatch):
+    def stale(deployment: Deployment) -> None:
+        raise BuildError("stale")
+
+    monkeypatch.setattr(repository, "require_current", stale)
+    deployment = tensorrt()
+    render_repository(deployment)
+    for role in deployment.engines():
+        folder = paths.engine_dir(deployment.name, role)
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text("{}")
+    with pytest.raises(BuildError, match="stale"):
+        render_repository(deployment)
+
+
+def test_prm_score_needs_nothing_that_the_container_lacks():
+    source = (paths.templates_dir() / "common" / "prm_score" / "1" / "model.py").read_text()
+    imported = {
+        alias.name.partition(".")[0]
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
+    assert imported == {"json", "numpy", "triton_python_backend_utils"}
+    assert not any(isinstance(node, ast.ImportFrom) for node in ast.walk(ast.parse(source)))
+
+
+def test_the_contract_names_no_key_twice():
+    keys = [item.key for item in contract().parameters] + contract().other_parameters
+    assert len(set(keys)) == len(keys)
+    assert [t.name for t in contract().inputs if not t.optional] == [
+        "input_lengths",
+        "request_output_len",
+    ]
+
+
+@st.composite
+def deployments(draw: st.DrawFn) -> Deployment:
+    def engine() -> dict[str, object]:
+        ranks = draw(st.sampled_from([(1, 1), (2, 1), (1, 2), (4, 1), (2, 2)]))
+        number = draw(st.integers(0, 3))
+        wide = ranks[0] * ranks[1]
+        gpus = [draw(st.permutations(range(8)))[:wide] for _ in range(number)]
+        chunked = draw(st.booleans())
+        max_seq_len = draw(st.integers(64, 8192))
+        fewest = 1 if chunked else max_seq_len
+        block = 2 ** draw(st.integers(3, 7))
+        return {
+            "precision": draw(st.sampled_from(["bf16", "fp16", "fp8", "int8", "int4_awq"])),
+            "max_batch_size": draw(st.integers(1, 512)),
+            "max_num_tokens": draw(st.integers(fewest, 3 * 8192)),
+            "max_seq_len": max_seq_len,
+            "chunked_context": chunked,
+            "scheduling_policy": draw(st.sampled_from(["guaranteed_no_evict", "max_utilization"])),
+            "kv_cache": {
+                "block_size": block,
+                "tokens": draw(st.integers(max_seq_len + block, 2_000_000)),
+                "reuse": draw(st.booleans()),
+            },
+            "tensorrt": {
+                "tensor_parallel": ranks[0],
+                "pipeline_parallel": ranks[1],
+                "gpus": gpus,
+                "kv_host_gib": draw(st.sampled_from([0, 0.5, 16, 1.1])),
+            },
+        }
+
+    from tests.serving.conftest import make_tensorrt
+
+    verifier = {**engine(), "in_flight_tokens": 8192}
+    return make_tensorrt(generator=engine(), verifier=verifier)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=FILES)
+@given(deployment=deployments())
+def test_every_valid_deployment_renders_and_checks_clean(tensorrt: Make, deployment: Deployment):
+    assert check_repository(render_repository(deployment), deployment) == []
+
+
+# --- single corruptions: each changes what is served, so each must be found
+
+
+def mutate(folder: Path, rng: random.Random) -> str:
+    """Corrupt a repository in one place and say how; the kinds are equally likely."""
+    return rng.choice(KINDS)(folder, rng)
+
+
+def edit(folder: Path, model: str, change: Callable[[Any], str]) -> str:
+    file = folder / model / "config.pbtxt"
+    config = parse_config(file)
+    what = change(config)
+    file.write_text(text_format.MessageToString(config))
+    return f"{model}: {what}"
+
+
+ENGINES = ["generator", "prm_engine"]
+MODELS = [*ENGINES, "prm_score", "prm"]
+
+
+def tensor(
+    folder: Path, rng: random.Random, change: Callable[[Any, Any, random.Random], str]
+) -> str:
+    model, side = rng.choice(MODELS), rng.choice(["input", "output"])
+
+    def apply(config: Any) -> str:
+        tensors = getattr(config, side)
+        return f"{side} {change(tensors, rng.choice(list(tensors)), rng)}"
+
+    return edit(folder, model, apply)
+
+
+def drop_tensor(tensors: Any, one: Any, rng: random.Random) -> str:
+    name = one.name
+    tensors.remove(one)
+    return f"{name} dropped"
+
+
+def rename_tensor(tensors: Any, one: Any, rng: random.Random) -> str:
+    one.name += "_"
+    return f"{one.name} renamed"
+
+
+def retype_tensor(tensors: Any, one: Any, rng: random.Random) -> str:
+    one.data_type = rng.choice([kind for kind in range(1, 15) if kind != one.data_type])
+    return f"{one.name} retyped"
+
+
+def reshape_tensor(tensors: Any, one: Any, rng: random.Random) -> str:
+    dims = list(one.dims)
+    other = rng.choice([[*dims, 1], [*dims[:-1], 7], [-1] * (len(dims) + 1)])
+    del one.dims[:]
+    one.dims.extend(other)
+    return f"{one.name} dims {dims} -> {other}"
+
+
+def flag_tensor(tensors: Any, one: Any, rng: random.Random) -> str:
+    flag = rng.choice(["reshape", "twice", "is_shape_tensor"])
+    if flag == "twice":
+        tensors.append(one)
+    elif flag == "is_shape_tensor":
+        one.is_shape_tensor = True
+    elif one.HasField("reshape"):
+        one.ClearField("reshape")
+    else:
+        one.reshape.SetInParent()
+    return f"{one.name} {flag}"
+
+
+def optional_tensor(folder: Path, rng: random.Random) -> str:
+    def apply(config: Any) -> str:
+        one = rng.choice(list(config.input))
+        field = rng.choice(["optional", "allow_ragged_batch"])
+        setattr(one, field, not getattr(one, field))
+        return f"{one.name} {field}"
+
+    return edit(folder, rng.choice(MODELS), apply)
+
+
+def drop_parameter(folder: Path, rng: random.Random) -> str:
+    def apply(config: Any) -> str:
+        key = rng.choice(sorted(config.parameters))
+        del config.parameters[key]
+        return f"parameter {key} dropped"
+
+    return edit(folder, rng.choice(MODELS), apply)
+
+
+def alter_parameter(folder: Path, rng: random.Random) -> str:
+    def apply(config: Any) -> str:
+        key = rng.choice(sorted(config.parameters))
+        old = config.parameters[key].string_value
+        others = {"true": "false", "false": "true", "0": "7"}
+        new = rng.choice([others.get(old, "1"), old + "1", f"${{{key}}}", "max_utilisation"])
+        config.parameters[key].string_value = new if new != old else "x"
+        return f"parameter {key} {old!r} -> {new!r}"
+
+    return edit(folder, rng.choice(MODELS), apply)
+
+
+def rename_parameter(folder: Path, rng: random.Random) -> str:
+    def apply(config: Any) -> str:
+        key = rng.choice(sorted(config.parameters))
+        value = config.parameters[key].string_value
+        del config.parameters[key]
+        config.parameters[key.upper() if key.upper() != key else "x"].string_value = value
+        return f"parameter {key} renamed"
+
+    return edit(folder, rng.choice(MODELS), apply)
+
+
+def add_parameter(folder: Path, rng: random.Random) -> str:
+    def apply(config: Any) -> str:
+        known = [*contract().other_parameters, "worker_path", "anything"]
+        key = rng.choice(known)
+        config.parameters[key].string_value = "1"
+        return f"parameter {key} added"
+
+    return edit(folder, rng.choice(MODELS), apply)
+
+
+def policy(folder: Path, rng: random.Random) -> str:
+    def apply(config: Any) -> str:
+        field = rng.choice(["decoupled", "count", "kind", "gpus", "batch", "delay", "queue"])
+        if field == "decoupled":
+            before = config.model_transaction_policy.decoupled
+            config.model_transaction_policy.decoupled = not before
+        elif field == "count":
+            config.instance_group[0].count += 1
+        elif field == "kind":
+            config.instance_group[0].kind = triton.ModelInstanceGroup.KIND_GPU
+        elif field == "gpus":
+            config.instance_group[0].gpus.append(0)
+        elif field == "batch":
+            config.max_batch_size = rng.choice([0, 1, config.max_batch_size + 1])
+        elif field == "delay":
+            config.dynamic_batching.max_queue_delay_microseconds = 500
+        else:
+            config.dynamic_batching.default_queue_policy.max_queue_size = 3
+        return field
+
+    return edit(folder, rng.choice(ENGINES), apply)
+
+
+def header(folder: Path, rng: random.Random) -> str:
+    def apply(config: Any) -> str:
+        field = rng.choice(["name", "backend", "platform", "version", "extra"])
+        if field == "version":
+            config.version_policy.latest.num_versions = 2
+        elif field == "extra":
+            config.response_cache.enable = True
+        else:
+            setattr(config, field, getattr(config, field) + "x")
+        return field
+
+    return edit(folder, rng.choice(MODELS), apply)
+
+
+def ensemble(folder: Path, rng: random.Random) -> str:
+    def apply(config: Any) -> str:
+        step = rng.choice(list(config.ensemble_scheduling.step))
+        kind = rng.choice(["model", "version", "drop", "key", "value", "step"])
+        side = rng.choice([step.input_map, step.output_map])
+        key = rng.choice(sorted(side))
+        if kind == "model":
+            step.model_name = rng.choice(["generator", "prm", step.model_name + "2"])
+        elif kind == "version":
+            step.model_version = 1
+        elif kind == "drop":
+            del side[key]
+        elif kind == "key":
+            side[key + "_"] = side[key]
+            del side[key]
+        elif kind == "value":
+            side[key] = rng.choice(["x", *(name for name in sorted(side) if name != key)])
+        else:
+            config.ensemble_scheduling.step.remove(step)
+        return f"ensemble {kind}"
+
+    return edit(folder, "prm", apply)
+
+
+def labels(folder: Path, rng: random.Random) -> str:
+    def apply(config: Any) -> str:
+        ids = config.parameters["label_ids"]
+        ids.string_value = rng.choice(["12,10", "10", "10,13", "0,1", "10,12,14", ""])
+        return f"label ids {ids.string_value!r}"
+
+    return edit(folder, "prm_score", apply)
+
+
+def files(folder: Path, rng: random.Random) -> str:
+    model = rng.choice(MODELS)
+    kind = rng.choice(["config", "version", "another version", "model", "code", "text", "garbage"])
+    config = folder / model / "config.pbtxt"
+    if kind == "config":
+        config.unlink()
+    elif kind == "version":
+        shutil.rmtree(folder / model / "1")
+    elif kind == "another version":
+        (folder / model / "2").mkdir()
+    elif kind == "model":
+        shutil.copytree(folder / model, folder / f"{model}_2")
+    elif kind == "code":
+        with (folder / "prm_score" / "1" / "model.py").open("a") as file:
+            file.write("# changed\n")
+    elif kind == "text":
+        config.write_text(config.read_text() + "\n# ${left_over}\n")
+    else:
+        config.write_text(config.read_text() + "\nmax_batch_size: ${triton_max_batch_size}\n")
+    return f"{model}: {kind}"
+
+
+def _tensor_kind(change: Callable[[Any, Any, random.Random], str]) -> Callable[..., str]:
+    return lambda folder, rng: tensor(folder, rng, change)
+
+
+KINDS: list[Callable[[Path, random.Random], str]] = [
+    *map(_tensor_kind, (drop_tensor, rename_tensor, retype_tensor, reshape_tensor, flag_tensor)),
+    optional_tensor,
+    drop_parameter,
+    alter_parameter,
+    rename_parameter,
+    add_parameter,
+    policy,
+    header,
+    ensemble,
+    labels,
+    files,
+]
+
+
+def mutants(folder: Path, scratch: Path) -> Iterator[tuple[str, Path]]:
+    for seed in range(MUTATIONS):
+        copy = scratch / str(seed)
+        shutil.copytree(folder, copy)
+        yield f"{seed}, {mutate(copy, random.Random(seed))}", copy
+
+
+def test_every_single_corruption_is_found(
+    tensorrt: Make, tmp_path: Path, record_property: Callable[[str, object], None]
+):
+    deployment = tensorrt(
+        generator={"tensorrt": {"tensor_parallel": 2, "gpus": [[0, 1], [2, 3]]}},
+        verifier={"tensorrt": {"gpus": [[4]]}},
+    )
+    folder = render_repository(deployment)
+    missed = [
+        what for what, copy in mutants(folder, tmp_path) if not check_repository(copy, deployment)
+    ]
+    score = f"{MUTATIONS - len(missed)} of {MUTATIONS} corruptions found"
+    record_property("mutation score", score)
+    print(score)
+    assert missed == []
+
+
+def test_a_finding_says_what_where_why_and_how_to_mend_it(tensorrt: Make):
+    deployment = tensorrt()
+    folder = render_repository(deployment)
+    file = folder / "prm_engine" / "config.pbtxt"
+    file.write_text(file.read_text().replace('"guaranteed_no_evict"', '"static_batch"'))
+    assert [str(finding) for finding in check_repository(folder, deployment)] == [
+        "prm_engine/config.pbtxt: parameters.batch_scheduler_policy: is 'static_batch': must be "
+        "one of: 'max_utilization', 'guaranteed_no_evict' (an unknown policy falls back to "
+        "guaranteed_no_evict with a warning). Render it again: tts deploy pair"
+    ]
+
+
+def test_an_absent_repository_is_findings_not_a_crash(tensorrt: Make, tmp_path: Path):
+    findings = check_repository(tmp_path / "nothing", tensorrt())
+    assert {finding.what for finding in findings} == {"is missing"}

@@ -1,0 +1,100 @@
+"""Running a server in NVIDIA's container, through docker.
+
+One rule about paths: what the container needs is mounted, read-only, at the path it has outside. So
+the same model repository serves on bare metal, in a container and in a pod.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tts.build import paths
+from tts.build.spec import Deployment
+
+from . import guard
+from .ports import Addresses
+
+TRITONSERVER = "/opt/tritonserver/bin/tritonserver"
+"""The server inside the container."""
+SHARED_MEMORY = "2g"
+STACK_BYTES = 67108864
+# any user may run the server; one without an account has neither a home nor a name
+HOME = {"HOME": "/tmp", "USER": "tts"}
+
+
+def image(deployment: Deployment) -> str:
+    """The container image of a deployment of target tensorrt."""
+    assert deployment.tensorrt is not None  # the spec requires it
+    return f"nvcr.io/nvidia/tritonserver:{deployment.tensorrt.container}-trtllm-python-py3"
+
+
+def folders(deployment: Deployment) -> list[Path]:
+    """What a container needs of this machine: the model repository and the engines."""
+    engines = [paths.engine_dir(deployment.name, role) for role in deployment.engines()]
+    return [paths.repository_dir(deployment.name), *engines]
+
+
+def inside(addresses: Addresses) -> Addresses:
+    """Where the server listens inside: everywhere, for only what is published can be reached."""
+    return replace(addresses, host="0.0.0.0")
+
+
+@dataclass(frozen=True)
+class Docker:
+    """The docker command on PATH, and the image it is to run."""
+
+    image: str
+
+    def describe(self) -> str:
+        """One line for people."""
+        return f"tritonserver in the container {self.image}"
+
+    def run(
+        self,
+        name: str,
+        addresses: Addresses,
+        folders: Sequence[Path],
+        variables: Mapping[str, str],
+        words: Sequence[str],
+    ) -> list[str]:
+        """The command that runs `words` in a container that is removed when they end.
+
+        All GPUs are visible, so that their numbers are the same inside; gpu_device_ids chooses.
+        """
+        ports = (addresses.grpc_port, addresses.http_port, addresses.metrics_port)
+        return [
+            *("docker", "run", "--rm", "--init", f"--name={name}"),
+            "--pull=never",  # 14 GB should not begin to arrive unasked
+            "--gpus=all",
+            f"--shm-size={SHARED_MEMORY}",
+            "--ulimit=memlock=-1",
+            f"--ulimit=stack={STACK_BYTES}",
+            f"--user={os.getuid()}:{os.getgid()}",
+            "--security-opt=no-new-privileges",
+            *(f"--publish={addresses.host}:{port}:{port}" for port in ports),
+            *(f"--mount=type=bind,src={path},dst={path},readonly" for path in folders),
+            *(f"--env={key}={value}" for key, value in {**HOME, **variables}.items()),
+            self.image,
+            *words,
+        ]
+
+
+def remove_command(name: str) -> list[str]:
+    """The command that removes a container, running or not."""
+    return ["docker", "rm", "--force", name]
+
+
+def remove(name: str) -> None:
+    """Remove a container of ours; it may be gone already."""
+    with suppress(OSError, subprocess.TimeoutExpired):
+        subprocess.run(
+            remove_command(name),
+            capture_output=True,
+            timeout=guard.LAST_S,
+            check=False,
+        )

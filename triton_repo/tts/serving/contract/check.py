@@ -1,0 +1,172 @@
+"""Checking a rendered model repository of target tensorrt against the contract, without a GPU."""
+
+from __future__ import annotations
+
+import filecmp
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import json_format
+
+from tts.build import paths
+from tts.build.errors import ServerError
+from tts.build.spec import Deployment
+from tts.engines import wire
+
+from ..repository import CONFIG, parse_config
+from .expected import expected_configs
+from .facts import contract
+
+_PLACEHOLDER = re.compile(r"\$\{\w*\}?|\{\{|\{%")
+_SCORE_MODEL = Path(wire.PRM_SCORE, "1", "model.py")
+_WHY = {
+    "name": "Triton refuses a model whose name is not its folder's, and clients ask for it by name",
+    "backend": "the backend decides what runs the model",
+    "platform": "an ensemble is told by its platform",
+    "max_batch_size": "tensors on the wire have a batch dimension, up to the engine's batch size",
+    "model_transaction_policy": "the client streams to the generator and calls prm once; each "
+    "kind of call is refused by a model of the other policy",
+    "dynamic_batching": "a wait or a limit in Triton's queue comes on top of the engine's own",
+    "instance_group": "there is one instance per replica, and one set of gpu_device_ids for each",
+    "input": "a tensor that is not the contract's is refused, or read as something else",
+    "output": "a tensor that is not the contract's is not answered, or read as something else",
+    "ensemble_scheduling": "scores pass from the engine to prm_score by these names",
+    "version_policy": "only version 1 is rendered",
+}
+_NOT_ASKED_FOR = "the deployment does not ask for it, and it may change how the model is served"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong."""
+
+    what: str
+    where: str
+    """File, and place in it."""
+    why: str
+    """Why it matters."""
+    mend: str
+    """What to do about it."""
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what} ({self.why}). {self.mend}"
+
+
+def check_repository(folder: Path, deployment: Deployment) -> list[Finding]:
+    """Everything in a model repository that is not as a deployment of target tensorrt needs it.
+
+    Reads files only. Raises CheckpointError if the ids of the verifier's labels cannot be known.
+    """
+    expected = expected_configs(deployment)
+    mend = f"Render it again: tts deploy {deployment.name}"
+    return [
+        Finding(what, where, why, mend)
+        for where, what, why in (
+            *_files(folder, set(expected)),
+            *(
+                found
+                for name, config in expected.items()
+                for found in _config(folder, name, _plain(config))
+            ),
+        )
+    ]
+
+
+Found = tuple[str, str, str]  # where, what, why
+
+
+def _files(folder: Path, models: set[str]) -> Iterator[Found]:
+    there = {path.relative_to(folder) for path in folder.rglob("*")} if folder.is_dir() else set()
+    there = {path for path in there if "__pycache__" not in path.parts}
+    files = {Path(model, CONFIG) for model in models} | {_SCORE_MODEL}
+    folders = {Path(model) for model in models} | {Path(model, "1") for model in models}
+    for path in sorted((files | folders) - there):
+        yield str(path), "is missing", "Triton does not load a model without it"
+    for path in sorted(there - files - folders):
+        yield str(path), "does not belong there", "Triton serves every model and version it finds"
+    ours = paths.templates_dir() / "common" / _SCORE_MODEL
+    if _SCORE_MODEL in there and not filecmp.cmp(ours, folder / _SCORE_MODEL, shallow=False):
+        yield str(_SCORE_MODEL), "is not the one that comes with the toolkit", "it makes the scores"
+
+
+def _config(folder: Path, model: str, expected: dict[str, Any]) -> Iterator[Found]:
+    file = folder / model / CONFIG
+    if not file.is_file():
+        return  # told already
+    where = f"{model}/{CONFIG}"
+    try:
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+            if left := _PLACEHOLDER.search(line):
+                why = "a placeholder reaches the backend as it is, which then takes a default"
+                yield f"{where}:{number}", f"{left[0]!r} was not filled in", why
+        found = _plain(parse_config(file))
+    except (ServerError, UnicodeDecodeError) as error:
+        what = error.message if isinstance(error, ServerError) else str(error)
+        yield where, what, "Triton cannot read it"
+        return
+    yield from _parameters(where, expected.pop("parameters"), found.pop("parameters", {}))
+    for path, wanted, is_there in _differences(expected, found, ()):
+        yield f"{where}: {'.'.join(path)}", _compared(wanted, is_there), _reason(path, wanted)
+
+
+def _parameters(where: str, expected: dict[str, str], found: dict[str, str]) -> Iterator[Found]:
+    for key in sorted(expected.keys() | found.keys()):
+        fact = contract().parameter(key)
+        why = fact.why if fact else _NOT_ASKED_FOR if key not in expected else "the models read it"
+        wanted, is_there = expected.get(key), found.get(key)
+        place = f"{where}: parameters.{key}"
+        if fact and wanted is not None and is_there is not None:
+            try:
+                wanted, is_there = (contract().canonical(fact, text) for text in (wanted, is_there))
+            except ValueError as error:
+                yield place, f"is {is_there!r}: {error}", why
+                continue
+        if wanted != is_there:
+            yield place, _compared(wanted, is_there), why
+
+
+def _plain(config: Any) -> dict[str, Any]:
+    """A configuration as plain data, with what has a name under its name."""
+    data = json_format.MessageToDict(config, preserving_proto_field_name=True)
+    parameters = {
+        key: value.get("string_value", "") for key, value in data.get("parameters", {}).items()
+    }
+    by_name: dict[str, Any] = _by_name(data)
+    return {**by_name, "parameters": parameters}
+
+
+def _by_name(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _by_name(item) for key, item in value.items()}
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        return value
+    named: dict[str, Any] = {}
+    for number, item in enumerate(value):
+        name = str(item.get("name") or item.get("model_name") or number)
+        named[f"{name} (again, {number})" if name in named else name] = _by_name(item)
+    return named
+
+
+def _differences(
+    expected: Any, found: Any, path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
+    if isinstance(expected, dict) and isinstance(found, dict):
+        for key in sorted(expected.keys() | found.keys()):
+            yield from _differences(expected.get(key), found.get(key), (*path, key))
+    elif expected != found:
+        yield path, expected, found
+
+
+def _compared(expected: Any, found: Any) -> str:
+    if found is None:
+        return "is missing" if isinstance(expected, dict) else f"is missing; must be {expected!r}"
+    if expected is None:
+        return "does not belong there"
+    return f"is {found!r}; must be {expected!r}"
+
+
+def _reason(path: tuple[str, ...], wanted: Any) -> str:
+    return _NOT_ASKED_FOR if wanted is None else _WHY.get(path[0], _NOT_ASKED_FOR)

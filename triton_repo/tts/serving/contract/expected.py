@@ -1,0 +1,138 @@
+"""The configurations that a deployment of target tensorrt must be served with.
+
+Put together from the contract's data and the deployment alone, not from the templates: the check is
+worth something because the two were written apart.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tritonclient.grpc import model_config_pb2 as triton
+
+from tts.build import paths
+from tts.build.spec import Deployment, EngineSpec
+from tts.engines import wire
+
+from ..labels import label_columns
+from ..probe import DIGEST
+from ..repository import deployment_digest
+from .facts import Tensor, contract
+
+LOGITS = "TYPE_FP32"
+"""The verifier's engine is built with float32 logits; another type fails at the first answer."""
+KV_FRACTION = "0.99"
+CANCELLATION_CHECK_MS = 5
+_ENSEMBLE_INPUTS = ("input_ids", "input_lengths", "request_output_len", "return_generation_logits")
+_PASSED_ON = ("output_ids", "sequence_length", "generation_logits")
+
+
+def expected_configs(deployment: Deployment) -> dict[str, triton.ModelConfig]:
+    """The ModelConfig of every model, by name."""
+    labels = label_columns(deployment)
+    configs = [
+        _engine(deployment, wire.GENERATOR, deployment.generator),
+        _engine(deployment, wire.PRM_ENGINE, deployment.verifier),
+        _score(deployment.verifier, labels),
+        _ensemble(deployment.verifier, labels),
+    ]
+    digest = deployment_digest(deployment)
+    for config in configs:
+        config.parameters[DIGEST].string_value = digest
+    return {config.name: config for config in configs}
+
+
+def _engine(deployment: Deployment, name: str, spec: EngineSpec) -> Any:
+    replicas = spec.placement.replicas
+    config = triton.ModelConfig(
+        name=name, backend="tensorrtllm", max_batch_size=spec.max_batch_size
+    )
+    config.model_transaction_policy.decoupled = name == wire.GENERATOR
+    config.dynamic_batching.preferred_batch_size.append(spec.max_batch_size)
+    config.dynamic_batching.default_queue_policy.max_queue_size = 0
+    config.instance_group.add(count=len(replicas), kind="KIND_CPU")
+    for tensor in contract().inputs:
+        _add(config.input, tensor)
+    for tensor in contract().outputs:
+        _add(config.output, tensor)
+    role = "generator" if name == wire.GENERATOR else "verifier"
+    values = {
+        "gpt_model_type": "inflight_fused_batching",
+        "gpt_model_path": paths.engine_dir(deployment.name, role),
+        "gpu_device_ids": ";".join(",".join(map(str, devices)) for devices in replicas),
+        "max_tokens_in_paged_kv_cache": spec.kv_cache.tokens,
+        "kv_cache_free_gpu_mem_fraction": KV_FRACTION,
+        "enable_kv_cache_reuse": spec.kv_cache.reuse,
+        "kv_cache_host_memory_bytes": int(spec.placement.kv_host_gib * 1024**3),
+        "kv_cache_onboard_blocks": True,
+        "batch_scheduler_policy": spec.scheduling_policy,
+        "enable_chunked_context": spec.chunked_context,
+        "max_beam_width": 1,
+        "decoding_mode": "top_k_top_p",
+        "cancellation_check_period_ms": CANCELLATION_CHECK_MS,
+        "stats_check_period_ms": 100,
+        "exclude_input_in_output": True,
+        "normalize_log_probs": True,
+        "FORCE_CPU_ONLY_INPUT_TENSORS": "no",
+    }
+    required = {item.key: "" for item in contract().parameters if item.required}
+    _set_parameters(config, required | values)
+    return config
+
+
+def _score(spec: EngineSpec, labels: list[int]) -> Any:
+    config = triton.ModelConfig(
+        name=wire.PRM_SCORE, backend="python", max_batch_size=spec.max_batch_size
+    )
+    config.dynamic_batching.max_queue_delay_microseconds = 0
+    config.instance_group.add(count=1, kind="KIND_CPU")
+    for tensor in contract().outputs:
+        if tensor.name in _PASSED_ON:
+            _add(config.input, tensor)
+    _add_scores(config, labels)
+    _set_parameters(config, {"label_ids": ",".join(map(str, labels))})
+    return config
+
+
+def _ensemble(spec: EngineSpec, labels: list[int]) -> Any:
+    config = triton.ModelConfig(
+        name=wire.PRM, platform="ensemble", max_batch_size=spec.max_batch_size
+    )
+    for tensor in contract().inputs:
+        if tensor.name in _ENSEMBLE_INPUTS:
+            # an ensemble's inputs are all given, and it leaves their reshaping to its steps
+            given = {"optional": False, "ragged": False, "scalar": False}
+            _add(config.input, tensor.model_copy(update=given))
+    _add_scores(config, labels)
+    steps = (
+        (wire.PRM_ENGINE, _ENSEMBLE_INPUTS, _PASSED_ON),
+        (wire.PRM_SCORE, _PASSED_ON, tuple(wire.SCORE_OUTPUTS)),
+    )
+    for model, inputs, outputs in steps:
+        step = config.ensemble_scheduling.step.add(model_name=model, model_version=-1)
+        for name in inputs:
+            step.input_map[name] = name
+        for name in outputs:
+            step.output_map[name] = name
+    return config
+
+
+def _add_scores(config: Any, labels: list[int]) -> None:
+    config.output.add(name="score", data_type="TYPE_FP32", dims=[1])
+    config.output.add(name="label_logits", data_type="TYPE_FP32", dims=[len(labels)])
+
+
+def _add(side: Any, tensor: Tensor) -> None:
+    data_type = LOGITS if tensor.data_type == "logits" else tensor.data_type
+    added = side.add(name=tensor.name, data_type=data_type, dims=tensor.dims)
+    if tensor.scalar:
+        added.reshape.SetInParent()
+    if tensor.optional:
+        added.optional = True
+    if tensor.ragged:
+        added.allow_ragged_batch = True
+
+
+def _set_parameters(config: Any, values: dict[str, Any]) -> None:
+    for key, value in values.items():
+        config.parameters[key].string_value = str(value)

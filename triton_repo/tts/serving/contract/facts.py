@@ -1,0 +1,98 @@
+"""The contract's data: tensors and parameters of TensorRT-LLM's Triton backend."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class _Fact(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Tensor(_Fact):
+    """One input or output of an engine model."""
+
+    name: str
+    data_type: str
+    """Name of Triton's data type, or `logits` for the engine's logits type."""
+    dims: list[int]
+    optional: bool = False
+    ragged: bool = False
+    scalar: bool = False
+    """Reshaped to no dimensions."""
+
+
+class Parameter(_Fact):
+    """One key that the backend reads."""
+
+    key: str
+    type: Literal["string", "int", "float", "bool"] = "string"
+    required: bool = False
+    """A model without the key does not load."""
+    forbidden: bool = False
+    allowed: list[str] | None = None
+    minimum: int | None = None
+    above: float | None = None
+    below: float | None = None
+    why: str
+
+
+class Contract(_Fact):
+    """All of it."""
+
+    meta: dict[str, Any] = Field(alias="_meta")
+    booleans: dict[str, list[str]]
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+    parameters: list[Parameter]
+    other_parameters: list[str]
+    """Keys that the backend knows and this toolkit leaves at their defaults."""
+
+    def parameter(self, key: str) -> Parameter | None:
+        """What is known of a key that the toolkit sets, or must not set."""
+        return next((item for item in self.parameters if item.key == key), None)
+
+    def canonical(self, parameter: Parameter, text: str) -> str:
+        """A value in one way of writing it; raises ValueError saying what it has to be."""
+        if parameter.allowed is not None and text not in parameter.allowed:
+            raise ValueError(f"must be one of: {', '.join(map(repr, parameter.allowed))}")
+        if parameter.type == "string":
+            return text
+        if parameter.type == "bool":
+            named = [name for name, texts in self.booleans.items() if text in texts]
+            if not named:
+                raise ValueError("must be true or false")
+            return named[0]
+        try:
+            value = int(text) if parameter.type == "int" else float(text)
+        except ValueError:
+            raise ValueError(f"must be a number ({parameter.type})") from None
+        if parameter.minimum is not None and value < parameter.minimum:
+            raise ValueError(f"must be at least {parameter.minimum}")
+        if parameter.above is not None and value <= parameter.above:
+            raise ValueError(f"must be above {parameter.above:g}")
+        if parameter.below is not None and value >= parameter.below:
+            raise ValueError(f"must be below {parameter.below:g}")
+        return str(value)
+
+
+@cache
+def contract() -> Contract:
+    """The contract, read once."""
+    return Contract.model_validate_json(_read("tensorrt_llm.json"))
+
+
+@cache
+def launch_rules() -> dict[str, Any]:
+    """What is known of launching a server with TensorRT-LLM engines."""
+    rules: dict[str, Any] = json.loads(_read("launch.json"))
+    return rules
+
+
+def _read(name: str) -> str:
+    return (files(__package__) / name).read_text(encoding="utf-8")

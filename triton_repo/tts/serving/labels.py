@@ -1,0 +1,41 @@
+"""Where the label logits stand in a row of the verifier's logits."""
+
+from __future__ import annotations
+
+from tts.build.errors import CheckpointError
+from tts.build.spec import Deployment, Labels, VerifierSpec
+from tts.build.tensorrt.known_models import known_model
+from tts.build.tokenizer import Tokenizer
+from tts.build.verifier_format import label_ids, verifier_format
+
+
+def label_columns(deployment: Deployment) -> list[int]:
+    """Columns of the label logits, the positive label first.
+
+    An OpenVINO verifier has one column per label; a TensorRT-LLM one has its whole vocabulary, so
+    the columns are token ids: those of its tokenizer, or, before the checkpoint is downloaded,
+    those of the published model of its name. Raises CheckpointError if it is neither, or if its
+    tokenizer cannot make the labels or the dialogue.
+    """
+    spec = deployment.verifier
+    if deployment.target == "openvino":
+        return [0, 1]
+    if (spec.checkpoint / "tokenizer.json").is_file():
+        tokenizer = Tokenizer(spec.checkpoint)
+        verifier_format(tokenizer, spec)
+        return list(label_ids(tokenizer, spec.labels))
+    return _published(spec, spec.labels)
+
+
+def _published(spec: VerifierSpec, labels: Labels) -> list[int]:
+    known = known_model(spec.checkpoint)
+    ids = (known and known.label_token_ids) or {}
+    missing = [label for label in (labels.positive, labels.negative) if label not in ids]
+    if missing:
+        raise CheckpointError(
+            f"The token ids of the labels {' and '.join(map(repr, missing))} are not known: "
+            f"{spec.checkpoint} has no tokenizer.json, and "
+            + ("no verifier of that name is known." if not ids else "its published ones differ."),
+            hint="Put the verifier's checkpoint (at least its tokenizer files) into that folder.",
+        )
+    return [ids[labels.positive], ids[labels.negative]]
