@@ -101,9 +101,9 @@ def is_calibrated(spec: EngineSpec) -> bool:
 def calibration_folder(spec: EngineSpec) -> Path | None:
     """The local calibration folder, or None when the set is one that is downloaded by name."""
     dataset = spec.placement.calibration.dataset
-    if any(name in dataset for name in contract.calibration_sets()) and "/" not in dataset:
-        return None
-    return Path(dataset).expanduser()
+    folder = Path(dataset).expanduser()
+    named = any(name in dataset for name in contract.calibration_sets())  # abisee/cnn_dailymail too
+    return None if named and not folder.is_absolute() else folder
 
 
 def build_values(role: Role, spec: EngineSpec, model: GpuModel) -> dict[str, str]:
@@ -115,8 +115,7 @@ def build_values(role: Role, spec: EngineSpec, model: GpuModel) -> dict[str, str
     """
     fp8 = spec.precision == "fp8"
     quantised, kv_quantised = quantisation(spec)
-    # The builder would clip it to what the batch can hold, and the engine would not be as asked.
-    max_num_tokens = min(spec.max_num_tokens, spec.max_batch_size * spec.max_seq_len)
+    max_num_tokens = _max_num_tokens(spec)
     decoding = role == "generator"
     values = {
         "--max_batch_size": str(spec.max_batch_size),
@@ -184,10 +183,11 @@ def check_engine(deployment: Deployment, role: Role, model: GpuModel) -> None:
             f"{where}: there is no conversion of {model.architecture} to TensorRT-LLM; known are "
             f"{', '.join(contract.model_classes())}."
         )
-    if spec.kv_cache.block_size > spec.max_num_tokens:
+    if _max_num_tokens(spec) < spec.kv_cache.block_size:
         raise ConfigError(
-            f"{where}.max_num_tokens is {spec.max_num_tokens}; it must be at least "
-            f"kv_cache.block_size ({spec.kv_cache.block_size})."
+            f"{where} computes at most {_max_num_tokens(spec)} tokens in a step, less than a KV "
+            f"block of {spec.kv_cache.block_size}; raise max_num_tokens, max_batch_size or "
+            "max_seq_len."
         )
     if model.config.num_layers < place.pipeline_parallel:
         raise ConfigError(
@@ -293,6 +293,11 @@ def _compilation(role: Role, spec: EngineSpec, model: GpuModel, work: Workspace)
         reads=(work.timing_cache.parent,),
         writes=(work.root,),
     )
+
+
+def _max_num_tokens(spec: EngineSpec) -> int:
+    """What the batch can hold at most; the builder clips to it, and would not build as asked."""
+    return min(spec.max_num_tokens, spec.max_batch_size * spec.max_seq_len)
 
 
 def _recorded(value: str) -> object:

@@ -52,10 +52,10 @@ def direct_command(step: Step, python: str = "python3") -> tuple[str, ...]:
 
 
 def shell_text(command: Sequence[str]) -> str:
-    """A command to paste into a shell: quoted, one option to a line."""
+    """A command to paste into a shell: quoted, one option or program to a line."""
     lines: list[list[str]] = [[]]
     for word in command:
-        if word.startswith("--") and lines[-1]:
+        if word.startswith(("--", "nvcr.io/")) and lines[-1]:
             lines.append([])
         lines[-1].append(shlex.quote(word))
     return " \\\n    ".join(" ".join(line) for line in lines)
