@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from typer.testing import CliRunner
 
 from tts.build import paths
 from tts.build.builder import BuildReport, build_engines, preview_build, require_current
@@ -25,6 +27,7 @@ from tts.build.tensorrt import contract
 from tts.build.tensorrt.commands import expected_engine
 from tts.build.tensorrt.engine_files import require_as_asked
 from tts.build.tensorrt.model import read_gpu_model
+from tts.orchestrator.cli import app
 
 STANDIN = Path(__file__).parent / "standin"
 TOOLS = ("docker", "nvidia-smi", "python3", "trtllm-build")
@@ -370,6 +373,19 @@ def test_a_conversion_from_something_else_is_not_reused(
     assert conversions(state) == 2
 
 
+def test_what_a_killed_build_left_is_not_trusted(
+    deploy: Deploy, misbehave: Misbehave, state: Path, home: Path
+) -> None:
+    work = home / "built" / "test" / ".generator.work"
+    for folder, name in (("checkpoint", "rank0.safetensors"), ("engine", "rank9.engine")):
+        (work / folder).mkdir(parents=True)
+        (work / folder / name).write_text("half")
+    report = build(deploy())
+    assert not (report.folder / "rank9.engine").exists()
+    assert conversions(state) == 1
+    assert not work.exists()
+
+
 def test_a_failed_rebuild_keeps_the_engine(deploy: Deploy, misbehave: Misbehave) -> None:
     folder = build(deploy()).folder
     before = (folder / "manifest.json").read_text()
@@ -518,6 +534,19 @@ def test_dry_run_needs_nothing(
     data["generator"]["checkpoint"] = tmp_path / "unknown"
     with pytest.raises(TtsError, match="unknown"):
         preview_build(Deployment.model_validate(data))
+
+
+def test_dry_run_on_the_command_line(
+    deploy: Deploy, state: Path, tmp_path: Path, home: Path
+) -> None:
+    file = tmp_path / "test.yaml"
+    file.write_text(yaml.safe_dump(deploy().model_dump(mode="json", exclude_none=True)))
+    done = CliRunner().invoke(app, ["build-engines", str(file), "--dry-run"])
+    assert done.exit_code == 0, done.output
+    assert done.output.count("docker run") == 6
+    assert not home.exists()
+    demo = CliRunner().invoke(app, ["build-engines", "demo", "--dry-run"])
+    assert "# generator: export" in demo.output
 
 
 def test_the_printed_commands_build_the_engine(deploy: Deploy, state: Path, tmp_path: Path) -> None:

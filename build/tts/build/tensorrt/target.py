@@ -134,8 +134,7 @@ def make_engine(
     converted = _record(work) == made_from
 
     def run(step: Step) -> None:
-        doing = {"convert": "converting", "quantise": "quantising", "compile": "compiling"}
-        say(f"{plan.role}: {doing.get(step.name, 'checking the container')} (log: {log})")
+        say(f"{plan.role}: {_DOING[step.name]} (log: {log})")
         run_step(toolchain, step, work, log=log, say=say, what=f"{plan.role}: building the engine")
 
     try:
@@ -190,6 +189,14 @@ _EXPLAINED = {
     "convert": "from the Hugging Face checkpoint to TensorRT-LLM's",
     "quantise": "calibrate, quantise and convert the Hugging Face checkpoint",
     "compile": "compile the engine",
+}
+
+
+_DOING = {
+    "check": "checking the container, which docker downloads the first time (14 GB)",
+    "convert": "converting the checkpoint",
+    "quantise": "calibrating and quantising the checkpoint",
+    "compile": "compiling the engine",
 }
 
 
