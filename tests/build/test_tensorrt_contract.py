@@ -159,8 +159,35 @@ def test_roles_are_tuned_for_decoding_and_for_prefill() -> None:
     deployment = make()
     generator = build_values("generator", deployment.generator, model())
     verifier = build_values("verifier", deployment.verifier, model())
-    assert (generator["--opt_num_tokens"], verifier["--opt_num_tokens"]) == ("64", "1024")
-    assert verifier["--logits_dtype"] == "float32"
+    assert verifier == {
+        "--max_batch_size": "64",
+        "--max_input_len": "512",
+        "--max_seq_len": "512",
+        "--max_num_tokens": "1024",
+        "--opt_num_tokens": "1024",
+        "--max_beam_width": "1",
+        "--kv_cache_type": "paged",
+        "--tokens_per_block": "32",
+        "--remove_input_padding": "enable",
+        "--gpt_attention_plugin": "auto",
+        "--context_fmha": "enable",
+        "--use_paged_context_fmha": "enable",
+        "--use_fp8_context_fmha": "disable",
+        "--gemm_plugin": "auto",
+        "--use_fused_mlp": "enable",
+        "--multiple_profiles": "disable",
+        "--logits_dtype": "float32",
+        "--gather_generation_logits": "",
+    }
+    del verifier["--gather_generation_logits"]
+    assert generator == verifier | {"--opt_num_tokens": "64"}
+    fp8 = make(precision="fp8", tensorrt={"kv_precision": "fp8"}).generator
+    assert build_values("generator", fp8, model()) == generator | {
+        "--use_fp8_context_fmha": "enable",
+        "--gemm_plugin": "disable",
+    }
+    int8 = build_values("generator", make(precision="int8").generator, model())
+    assert int8 == generator | {"--use_fused_mlp": "disable"}
 
 
 @pytest.mark.parametrize(

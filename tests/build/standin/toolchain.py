@@ -113,7 +113,7 @@ def nvidia_smi(arguments):
 
 def python3(arguments):
     """The container's Python: TensorRT-LLM can be imported there, our packages cannot."""
-    step = "quantise" if "--calibration-set" in arguments else arguments[1]
+    step = "quantise" if "--calibration-set" in arguments else arguments[2]
     misbehave(step)
     os.environ["PYTHONPATH"] = SITE
     os.execv(sys.executable, [sys.executable, "-s", *arguments])

@@ -20,6 +20,7 @@ RECIPE_VERSION = 1
 """Counts changes of these commands that ask for a new build of engines made before."""
 
 SCRIPT = Path(in_container.__file__).resolve()
+_PYTHON = ("python3", "-P", str(SCRIPT))  # -P: what lies beside the script is not to be imported
 
 StepName = Literal["check", "convert", "quantise", "compile"]
 
@@ -234,7 +235,8 @@ def _check(deployment: Deployment, spec: EngineSpec) -> Step:
     return Step(
         "check",
         (
-            *("python3", str(SCRIPT), "check"),
+            *_PYTHON,
+            "check",
             *("--tensorrt-llm", contract.TENSORRT_LLM),
             *("--compute-capability", contract.compute_capability(_gpu(deployment))),
             *("--gpus", str(len(devices))),
@@ -248,7 +250,8 @@ def _conversion(spec: EngineSpec, model: GpuModel, work: Workspace) -> Step:
     place = spec.placement
     quant_algo, kv_quant_algo = quantisation(spec)
     command = [
-        *("python3", str(SCRIPT), "convert"),
+        *_PYTHON,
+        "convert",
         *("--checkpoint", str(spec.checkpoint)),
         *("--output", str(work.checkpoint)),
         *("--model-class", contract.model_classes()[model.architecture]),
