@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tts.build import builder
+from tts.build import builder, openvino_target
 from tts.build.builder import BuildReport, build_engines, require_current
 from tts.build.errors import BuildError, CheckpointError, ConfigError
 from tts.build.manifest import read_engine_config, read_manifest
@@ -133,7 +133,7 @@ def test_changed_settings_are_noticed(
 
 def test_another_exporter_builds_again(deployment: Deploy, monkeypatch: Any) -> None:
     build(deployment())
-    monkeypatch.setattr("tts.build.manifest.EXPORTER_VERSION", 99)
+    monkeypatch.setattr("tts.build.openvino_target.EXPORTER_VERSION", 99)
     with pytest.raises(BuildError, match="exporter_version was 1 and is now 99"):
         require_current(deployment())
 
@@ -233,7 +233,7 @@ def test_a_failure_leaves_nothing_half_built(
     def fail(*_: object) -> None:
         raise BuildError("wrong numbers")
 
-    monkeypatch.setattr(builder, "verify_engine", fail)
+    monkeypatch.setattr(openvino_target, "verify_engine", fail)
     with pytest.raises(BuildError, match="wrong numbers"):
         build(deployment(), verify=None)
     assert leftovers(home) == []
@@ -244,7 +244,7 @@ def test_ctrl_c_leaves_nothing_half_built(deployment: Deploy, home: Path, monkey
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(builder, "verify_engine", interrupt)
+    monkeypatch.setattr(openvino_target, "verify_engine", interrupt)
     with pytest.raises(KeyboardInterrupt):
         build(deployment(), verify=None)
     assert [entry.name for entry in (home / "built" / "test").iterdir()] == [".build.lock"]
@@ -272,7 +272,7 @@ def test_leftovers_of_a_killed_build_are_cleaned(
 def test_checkpoint_changing_under_the_builder(
     deployment: Deploy, llama: Path, home: Path, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(builder, "save_model", lambda *_: touch_weights(llama))
+    monkeypatch.setattr(openvino_target, "save_model", lambda *_: touch_weights(llama))
     with pytest.raises(BuildError, match="changed while it was being read"):
         build(deployment())
     assert leftovers(home) == []
@@ -344,17 +344,8 @@ def test_end_token_outside_the_vocabulary(deployment: Deploy, llama: Path) -> No
         build(deployment())
 
 
-def test_tensorrt_is_refused_plainly(deployment: Deploy) -> None:
-    kv_cache = {"tokens": 1024, "block_size": 32}
-    tensorrt = deployment("tensorrt", precision="bf16", kv_cache=kv_cache)
-    with pytest.raises(BuildError, match="NVIDIA's container"):
-        build(tensorrt)
-    with pytest.raises(BuildError, match="NVIDIA's container"):
-        require_current(tensorrt)
-
-
 def test_without_the_verify_extra(deployment: Deploy, monkeypatch: Any) -> None:
-    monkeypatch.setattr(builder, "missing_packages", lambda: ["torch", "transformers"])
+    monkeypatch.setattr(openvino_target, "missing_packages", lambda: ["torch", "transformers"])
     (report, _) = build(deployment(), verify=None)
     assert report.verification is None
     assert report.not_verified is not None
@@ -365,7 +356,7 @@ def test_without_the_verify_extra(deployment: Deploy, monkeypatch: Any) -> None:
 
 
 def test_large_models_are_verified_only_when_asked(deployment: Deploy, monkeypatch: Any) -> None:
-    monkeypatch.setattr(builder, "VERIFY_BY_DEFAULT_BELOW", 1000)
+    monkeypatch.setattr(openvino_target, "VERIFY_BY_DEFAULT_BELOW", 1000)
     (report, _) = build(deployment(), verify=None)
     assert "verified only when asked" in str(report.not_verified)
     (report, _) = build(deployment(), verify=True)
@@ -417,7 +408,7 @@ def test_disk_errors_are_sentences(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(builder, "save_model", fail)
+    monkeypatch.setattr(openvino_target, "save_model", fail)
     with pytest.raises(BuildError, match=text):
         build(deployment())
     assert leftovers(home) == []

@@ -1,27 +1,29 @@
 """The two JSON files beside an engine: config.json says what it is, manifest.json from what.
 
 An engine is current while nothing it was made from has changed; `inspect_engine` says what has.
+In a TensorRT-LLM engine, config.json is TensorRT-LLM's own.
 """
 
 from __future__ import annotations
 
 import datetime
-import importlib.metadata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from .checkpoint import FileStamp, content_hash, stamp_files
 from .errors import BuildError
-from .openvino_export import EXPORTER_VERSION, MODEL_FILE, WEIGHTS_FILE
 from .openvino_runtime import CACHE_BYTES
-from .spec import Deployment, Precision, Role, Target, VerifierSpec
+from .spec import Precision, Role, Target
 from .verify import Verification
 
 CONFIG_FILE = "config.json"
 MANIFEST_FILE = "manifest.json"
+
+Settings = dict[str, JsonValue]
+"""What an engine is made with, besides the checkpoint. Any change asks for a new build."""
 
 
 class _Record(BaseModel):
@@ -52,20 +54,9 @@ class EngineConfig(_Record):
 
     @property
     def kv_bytes_per_token(self) -> int:
-        """Bytes of KV cache that one token takes, keys and values of all layers."""
+        """Bytes of KV cache that one token takes (target openvino): keys, values, all layers."""
         elements = 2 * self.num_layers * self.num_kv_heads * self.head_dim
         return elements * CACHE_BYTES[self.precision]
-
-
-class Settings(_Record):
-    """What an engine is made with, besides the checkpoint. Any change asks for a new build."""
-
-    target: Target
-    role: Role
-    precision: Precision
-    labels: tuple[str, ...] | None
-    exporter_version: int
-    openvino_version: str
 
 
 class Manifest(_Record):
@@ -94,22 +85,6 @@ class EngineState(NamedTuple):
     """Empty when the engine is what a build would make now."""
 
 
-def settings_for(deployment: Deployment, role: Role) -> Settings:
-    """What the engine of a role would be made with now."""
-    spec = deployment.engines()[role]
-    labels = None
-    if isinstance(spec, VerifierSpec):
-        labels = (spec.labels.positive, spec.labels.negative)
-    return Settings(
-        target=deployment.target,
-        role=role,
-        precision=spec.precision,
-        labels=labels,
-        exporter_version=EXPORTER_VERSION,
-        openvino_version=importlib.metadata.version("openvino"),
-    )
-
-
 def new_manifest(
     folder: Path,
     checkpoint: Path,
@@ -125,9 +100,7 @@ def new_manifest(
         checkpoint_sha256=content_hash(stamps),
         checkpoint_files=tuple(stamps),
         settings=settings,
-        engine_files={
-            name: (folder / name).stat().st_size for name in (MODEL_FILE, WEIGHTS_FILE, CONFIG_FILE)
-        },
+        engine_files={file.name: file.stat().st_size for file in sorted(folder.iterdir())},
         verification=verification,
         not_verified=not_verified,
     )
@@ -156,10 +129,10 @@ def _stale_reasons(
             reasons.append(f"{name} is missing")
         elif file.stat().st_size != size:
             reasons.append(f"{name} has changed since it was built")
-    before = manifest.settings.model_dump()
-    for name, value in settings.model_dump().items():
-        if before[name] != value:
-            reasons.append(f"{name} was {_text(before[name])} and is now {_text(value)}")
+    for name in settings | manifest.settings:
+        before, now = manifest.settings.get(name), settings.get(name)
+        if before != now:
+            reasons.append(f"{name} was {_text(before)} and is now {_text(now)}")
     if manifest.checkpoint_sha256 != content_hash(stamps):
         old = {stamp.name: stamp.sha256 for stamp in manifest.checkpoint_files}
         new = {stamp.name: stamp.sha256 for stamp in stamps}

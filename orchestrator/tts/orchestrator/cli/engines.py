@@ -24,14 +24,22 @@ def build_engines(
             help="Compare the engines' logits with transformers. Default: for small models."
         ),
     ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the commands and build nothing.")
+    ] = False,
 ) -> None:
     """Compile both checkpoints into engines; unchanged ones are skipped."""
     from tts.build.builder import build_engines as build
+    from tts.build.builder import preview_build
     from tts.build.spec import load_deployment
 
     from .say import consoles, say
 
     out, _ = consoles()
+    if dry_run:
+        for line in preview_build(load_deployment(deployment)):
+            out.print(line, markup=False, soft_wrap=True)
+        return
     for report in build(load_deployment(deployment), force=force, verify=verify, say=say):
         out.print(_sentence(report), markup=False, soft_wrap=True)
 

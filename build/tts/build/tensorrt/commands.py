@@ -1,0 +1,314 @@
+"""The commands that make one TensorRT-LLM engine, as they run inside NVIDIA's container.
+
+Pure: nothing is read or run here. Three steps: check the machine, convert or quantise the
+checkpoint through TensorRT-LLM's Python API, compile it with trtllm-build. Every value that matters
+is given, because defaults differ between releases, and so that an override shows on reading back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ..errors import ConfigError
+from ..spec import Deployment, EngineSpec, Role
+from . import contract, in_container
+from .model import GpuModel
+
+RECIPE_VERSION = 1
+"""Counts changes of these commands that ask for a new build of engines made before."""
+
+SCRIPT = Path(in_container.__file__).resolve()
+_PYTHON = ("python3", "-P", str(SCRIPT))  # -P: what lies beside the script is not to be imported
+
+StepName = Literal["check", "convert", "quantise", "compile"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command, and what it needs of the machine."""
+
+    name: StepName
+    command: tuple[str, ...]
+    devices: tuple[int, ...]
+    reads: tuple[Path, ...] = ()
+    writes: tuple[Path, ...] = ()
+    network: bool = False
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Where the steps of one engine put what they make."""
+
+    root: Path
+    timing_cache: Path
+    """Timings of kernels from earlier builds: read, and replaced after a build that went well."""
+
+    @property
+    def checkpoint(self) -> Path:
+        """The converted checkpoint."""
+        return self.root / "checkpoint"
+
+    @property
+    def engine(self) -> Path:
+        """The compiled engine."""
+        return self.root / "engine"
+
+    @property
+    def new_timings(self) -> Path:
+        """The timing cache that this build writes."""
+        return self.root / "timing.cache"
+
+    @property
+    def home(self) -> Path:
+        """Home folder inside the container, where a downloaded calibration set is kept."""
+        return self.root / "home"
+
+
+def steps(deployment: Deployment, role: Role, model: GpuModel, work: Workspace) -> list[Step]:
+    """Everything to run for one engine, in order; raises ConfigError for what cannot be built."""
+    spec = deployment.engines()[role]
+    check_engine(deployment, role, model)
+    return [
+        _check(deployment, spec),
+        _conversion(spec, model, work),
+        _compilation(role, spec, model, work),
+    ]
+
+
+def quantisation(spec: EngineSpec) -> tuple[str | None, str | None]:
+    """TensorRT-LLM's names for the precision of the weights and of the KV cache; None: 16 bits."""
+    algorithm = {"fp8": "FP8", "int8": "W8A16", "int4_awq": "W4A16_AWQ"}.get(spec.precision)
+    return algorithm, "FP8" if spec.placement.kv_precision == "fp8" else None
+
+
+def activation_dtype(spec: EngineSpec, model: GpuModel) -> str:
+    """The type that is computed in, where it is not fp8.
+
+    Quantised engines keep the checkpoint's own 16-bit type; fp32 weights go to bf16, whose range
+    they fit (TensorRT-LLM's "auto" would take fp16).
+    """
+    if spec.precision in ("fp16", "bf16"):
+        return {"fp16": "float16", "bf16": "bfloat16"}[spec.precision]
+    return "float16" if model.config.dtype == "float16" else "bfloat16"
+
+
+def is_calibrated(spec: EngineSpec) -> bool:
+    """Whether the weights are quantised with scales measured on a calibration set."""
+    return spec.precision in ("fp8", "int4_awq")
+
+
+def calibration_folder(spec: EngineSpec) -> Path | None:
+    """The local calibration folder, or None when the set is one that is downloaded by name."""
+    dataset = spec.placement.calibration.dataset
+    folder = Path(dataset).expanduser()
+    named = any(name in dataset for name in contract.calibration_sets())  # abisee/cnn_dailymail too
+    return None if named and not folder.is_absolute() else folder
+
+
+def build_values(role: Role, spec: EngineSpec, model: GpuModel) -> dict[str, str]:
+    """The flags of trtllm-build that decide what the engine is; a switch has the value "".
+
+    The generator decodes: many requests, a token of each per step, so kernels are tuned for a full
+    batch of single tokens (opt_num_tokens). The verifier only reads prompts: few requests fill
+    max_num_tokens, and that is what its kernels are tuned for.
+    """
+    fp8 = spec.precision == "fp8"
+    quantised, kv_quantised = quantisation(spec)
+    max_num_tokens = _max_num_tokens(spec)
+    decoding = role == "generator"
+    values = {
+        "--max_batch_size": str(spec.max_batch_size),
+        "--max_input_len": str(spec.max_seq_len),  # its default of 1024 is no limit of ours
+        "--max_seq_len": str(spec.max_seq_len),
+        "--max_num_tokens": str(max_num_tokens),
+        "--opt_num_tokens": str(
+            min(spec.max_batch_size, max_num_tokens) if decoding else max_num_tokens
+        ),
+        "--max_beam_width": "1",  # search branches by requests, not by beams inside the engine
+        "--kv_cache_type": "paged",
+        "--tokens_per_block": str(spec.kv_cache.block_size),
+        "--remove_input_padding": "enable",  # with paging: what batching in flight needs
+        "--gpt_attention_plugin": "auto",
+        "--context_fmha": "enable",
+        "--use_paged_context_fmha": "enable",  # KV reuse and chunked context need it
+        # Exactly where the builder would force it on or off.
+        "--use_fp8_context_fmha": "enable" if fp8 and kv_quantised else "disable",
+        # cuBLASLt for 16-bit products; fp8 products are TensorRT's own, as NVIDIA advises.
+        "--gemm_plugin": "disable" if fp8 else "auto",
+        "--use_fused_mlp": "enable" if fp8 or not quantised else "disable",
+        "--multiple_profiles": "disable",  # excludes opt_num_tokens
+        # Quantised checkpoints say float16, whose rounding would tie saturated scores.
+        "--logits_dtype": "float32",
+    }
+    if model.experts:
+        values["--moe_plugin"] = "auto"
+    if not decoding:
+        # Deprecated for an option at run time that Triton's backend never sets.
+        values["--gather_generation_logits"] = ""
+    return values
+
+
+def expected_engine(role: Role, spec: EngineSpec, model: GpuModel) -> dict[str, object]:
+    """What config.json of the engine must say, by the names of the contract's engine fields."""
+    quant_algo, kv_quant_algo = quantisation(spec)
+    place = spec.placement
+    expected: dict[str, object] = {
+        "gather_generation_logits": False,
+        "dtype": activation_dtype(spec, model),
+        "quant_algo": quant_algo,
+        "kv_cache_quant_algo": kv_quant_algo,
+        "tp_size": place.tensor_parallel,
+        "pp_size": place.pipeline_parallel,
+        "world_size": place.ranks,
+    }
+    if place.expert_parallel > 1:
+        expected["moe_ep_size"] = place.expert_parallel
+    for flag, value in build_values(role, spec, model).items():
+        if (name := flag.removeprefix("--")) in contract.engine_fields():
+            expected[name] = _recorded(value)
+    return expected
+
+
+def check_engine(deployment: Deployment, role: Role, model: GpuModel) -> None:
+    """Refuse what TensorRT-LLM would refuse, or change silently, hours later."""
+    spec = deployment.engines()[role]
+    place = spec.placement
+    where = f"Deployment {deployment.name!r}: {role}"
+    gpu = _gpu(deployment)
+    if problem := contract.precision_problem(gpu, spec.precision):
+        raise ConfigError(f"{where}.precision is {spec.precision!r} on {gpu}: {problem}.")
+    if model.architecture not in contract.model_classes():
+        raise ConfigError(
+            f"{where}: there is no conversion of {model.architecture} to TensorRT-LLM; known are "
+            f"{', '.join(contract.model_classes())}."
+        )
+    if _max_num_tokens(spec) < spec.kv_cache.block_size:
+        raise ConfigError(
+            f"{where} computes at most {_max_num_tokens(spec)} tokens in a step, less than a KV "
+            f"block of {spec.kv_cache.block_size}; raise max_num_tokens, max_batch_size or "
+            "max_seq_len."
+        )
+    if model.config.num_layers < place.pipeline_parallel:
+        raise ConfigError(
+            f"{where}.tensorrt.pipeline_parallel is {place.pipeline_parallel}, but the model has "
+            f"{model.config.num_layers} layers."
+        )
+    if model.config.num_heads % place.tensor_parallel:
+        raise ConfigError(
+            f"{where}.tensorrt.tensor_parallel is {place.tensor_parallel}; it must divide the "
+            f"model's {model.config.num_heads} attention heads."
+        )
+    if place.expert_parallel > 1:
+        _check_experts(where, spec, model)
+    folder = calibration_folder(spec) if is_calibrated(spec) else None
+    if folder and not folder.is_absolute():
+        raise ConfigError(
+            f"{where}.tensorrt.calibration.dataset is {str(folder)!r}: neither a set that is "
+            f"known by name ({', '.join(contract.calibration_sets())}) nor an absolute path."
+        )
+
+
+def _check_experts(where: str, spec: EngineSpec, model: GpuModel) -> None:
+    ways = spec.placement.expert_parallel
+    if not model.experts:
+        raise ConfigError(
+            f"{where}.tensorrt.expert_parallel is {ways}, but the checkpoint has no experts.",
+            hint="Leave expert_parallel out for a dense model.",
+        )
+    if model.experts % ways:
+        raise ConfigError(
+            f"{where}.tensorrt.expert_parallel is {ways}; it must divide the model's "
+            f"{model.experts} experts."
+        )
+    if is_calibrated(spec):
+        raise ConfigError(
+            f"{where}.tensorrt.expert_parallel is {ways} with precision {spec.precision!r}: "
+            "TensorRT-LLM's quantiser does not split experts over GPUs.",
+            hint="Use tensor parallelism alone, or precision bf16, fp16 or int8.",
+        )
+
+
+def _check(deployment: Deployment, spec: EngineSpec) -> Step:
+    devices = spec.placement.replicas[0]
+    return Step(
+        "check",
+        (
+            *_PYTHON,
+            "check",
+            *("--tensorrt-llm", contract.TENSORRT_LLM),
+            *("--compute-capability", contract.compute_capability(_gpu(deployment))),
+            *("--gpus", str(len(devices))),
+        ),
+        devices=devices,
+        reads=(SCRIPT,),
+    )
+
+
+def _conversion(spec: EngineSpec, model: GpuModel, work: Workspace) -> Step:
+    place = spec.placement
+    quant_algo, kv_quant_algo = quantisation(spec)
+    command = [
+        *_PYTHON,
+        "convert",
+        *("--checkpoint", str(spec.checkpoint)),
+        *("--output", str(work.checkpoint)),
+        *("--model-class", contract.model_classes()[model.architecture]),
+        *("--dtype", activation_dtype(spec, model)),
+        *("--tensor-parallel", str(place.tensor_parallel)),
+        *("--pipeline-parallel", str(place.pipeline_parallel)),
+        *("--expert-parallel", str(place.expert_parallel)),
+    ]
+    if quant_algo:
+        command += ["--quant-algo", quant_algo]
+    if kv_quant_algo:
+        command += ["--kv-cache-quant-algo", kv_quant_algo]
+    reads: tuple[Path, ...] = (SCRIPT, spec.checkpoint)
+    writes, devices = (work.root,), place.replicas[0]
+    if not is_calibrated(spec):
+        return Step("convert", tuple(command), devices, reads, writes)
+    folder = calibration_folder(spec)
+    command += [
+        *("--calibration-set", str(folder or place.calibration.dataset)),
+        *("--calibration-samples", str(place.calibration.samples)),
+        *("--calibration-length", str(place.calibration.max_length)),
+    ]
+    if folder:
+        reads = (*reads, folder)
+    return Step("quantise", tuple(command), devices, reads, writes, network=folder is None)
+
+
+def _compilation(role: Role, spec: EngineSpec, model: GpuModel, work: Workspace) -> Step:
+    devices = spec.placement.replicas[0]
+    arguments = ["--checkpoint_dir", str(work.checkpoint), "--output_dir", str(work.engine)]
+    for flag, value in build_values(role, spec, model).items():
+        arguments += [flag, value] if value else [flag]
+    arguments += [
+        *("--workers", str(len(devices))),  # one rank per GPU at a time
+        *("--input_timing_cache", str(work.timing_cache)),  # a missing one is no error
+        *("--output_timing_cache", str(work.new_timings)),
+    ]
+    return Step(
+        "compile",
+        ("trtllm-build", *arguments),
+        devices,
+        reads=(work.timing_cache.parent,),
+        writes=(work.root,),
+    )
+
+
+def _max_num_tokens(spec: EngineSpec) -> int:
+    """What the batch can hold at most; the builder clips to it, and would not build as asked."""
+    return min(spec.max_num_tokens, spec.max_batch_size * spec.max_seq_len)
+
+
+def _recorded(value: str) -> object:
+    if value.isdecimal():
+        return int(value)
+    return {"enable": True, "disable": False, "": True}.get(value, value)
+
+
+def _gpu(deployment: Deployment) -> str:
+    assert deployment.tensorrt is not None  # the spec requires it of target tensorrt
+    return deployment.tensorrt.gpu

@@ -1,0 +1,234 @@
+"""What is known of TensorRT-LLM 1.2.1 and its container: read from contract/*.json, with sources.
+
+Nothing of it can be executed where there is no GPU, so every command, call and engine is checked
+against these files instead.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+TENSORRT_LLM = "1.2.1"
+"""The one version that engines are built with and served by."""
+
+
+class _Facts(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Flag(_Facts):
+    """One flag of trtllm-build."""
+
+    type: Literal["text", "texts", "int", "switch"]
+    default: str | int | bool | None = None
+    choices: tuple[str, ...] | None = None
+    aliases: tuple[str, ...] = ()
+    deprecated: bool = False
+    still_needed: str = ""
+    """Why it is used although it is deprecated."""
+    explicit: bool = False
+    """It must be given: its default is not what we mean, or may change."""
+    least: int | None = None
+    power_of_two: bool = False
+
+
+class EngineField(_Facts):
+    """Where config.json of an engine says what it was built with."""
+
+    path: str
+    overridden: str = ""
+    """When the builder changes it with a warning only."""
+    matters: str = ""
+
+
+class Call(_Facts):
+    """The arguments of one function of TensorRT-LLM's Python API."""
+
+    positional: tuple[str, ...]
+    keywords: tuple[str, ...]
+    required: tuple[str, ...]
+
+
+class Container(_Facts):
+    """What one tag of the container holds."""
+
+    tensorrt_llm: str
+    tensorrt: str
+    cuda: str
+    driver: str
+
+
+@cache
+def build_flags() -> Mapping[str, Flag]:
+    """The flags of trtllm-build by name."""
+    flags = _read("trtllm_build")["flags"]
+    return {name: Flag.model_validate(flag) for name, flag in flags.items()}
+
+
+@cache
+def engine_fields() -> Mapping[str, EngineField]:
+    """What can be read back of an engine, by the name of the flag or setting."""
+    fields = _read("engine_config")["fields"]
+    return {name: EngineField.model_validate(field) for name, field in fields.items()}
+
+
+@cache
+def python_calls() -> Mapping[str, Call]:
+    """The calls of the Python API that a conversion makes."""
+    return {n: Call.model_validate(call) for n, call in _read("python_api")["calls"].items()}
+
+
+@cache
+def containers() -> Mapping[str, Container]:
+    """The container tags that hold TensorRT-LLM 1.2.1."""
+    tags = _read("containers")["containers"]
+    return {tag: Container.model_validate(container) for tag, container in tags.items()}
+
+
+def model_classes() -> Mapping[str, str]:
+    """The class of tensorrt_llm.models by the architecture that a checkpoint names."""
+    classes: dict[str, str] = _read("python_api")["model_classes"]
+    return classes
+
+
+def calibration_sets() -> Sequence[str]:
+    """Calibration sets that the quantiser downloads by name."""
+    names: list[str] = _read("python_api")["calibration_sets"]
+    return names
+
+
+def container_image(tag: str) -> str:
+    """The full name of a container."""
+    image: str = _read("containers")["image"]
+    return image.format(tag=tag)
+
+
+def container_options() -> Sequence[str]:
+    """What `docker run` is told for every command in the container."""
+    options: list[str] = _read("containers")["run_options"]
+    return options
+
+
+def version_variable() -> str:
+    """The environment variable in which the container states its tag."""
+    name: str = _read("containers")["version_variable"]
+    return name
+
+
+def compute_capability(gpu: str) -> str:
+    """Compute capability of a kind of GPU, such as "9.0"; engines run on no other."""
+    capability: str = _read("compute_capability")["gpus"][gpu]
+    return capability
+
+
+def precision_problem(gpu: str, precision: str) -> str | None:
+    """Why a kind of GPU cannot run a precision, or None."""
+    facts = _read("compute_capability")
+    has = _number(compute_capability(gpu))
+    if precision == "fp8" and has < _number(facts["fp8_from"]):
+        return f"fp8 needs compute capability {facts['fp8_from']} or later"
+    if precision in ("int8", "int4_awq") and has >= _number(facts["no_weight_only_from"]):
+        return (
+            f"TensorRT-LLM {TENSORRT_LLM} refuses weight-only int8 and int4 from compute "
+            f"capability {facts['no_weight_only_from']} on"
+        )
+    return None
+
+
+def check_build_arguments(arguments: Sequence[str]) -> list[str]:
+    """What is wrong with arguments of trtllm-build; empty when they fit the contract.
+
+    Stricter than the tool: it asks for every value that must not be left to a default, and wants
+    each flag once, under its own name.
+    """
+    flags = build_flags()
+    given: dict[str, list[str]] = {}
+    problems: list[str] = []
+    values: list[str] = []
+    for argument in arguments:
+        if argument.startswith("--"):
+            if argument in given:
+                problems.append(f"{argument} is given twice")
+            values = given[argument] = []
+        elif given:
+            values.append(argument)
+        else:
+            problems.append(f"{argument!r} belongs to no flag")
+    for name, found in given.items():
+        if name in flags:
+            problems += (f"{name}: {problem}" for problem in _value_problems(flags[name], found))
+        else:
+            problems.append(f"{name} is not a flag of trtllm-build {TENSORRT_LLM}")
+    problems += (f"{n} is missing" for n, flag in flags.items() if flag.explicit and n not in given)
+    given_one = {name: found[0] for name, found in given.items() if len(found) == 1}
+    return problems + _conflicts(given_one)
+
+
+def _value_problems(flag: Flag, values: Sequence[str]) -> Iterable[str]:
+    if flag.deprecated and not flag.still_needed:
+        yield "is deprecated"
+    if flag.type == "switch":
+        if values:
+            yield f"takes no value, but has {' '.join(values)!r}"
+        return
+    if len(values) != 1 and (flag.type != "texts" or not values):
+        yield f"takes one value, but has {len(values)}"
+        return
+    for value in values:
+        if not value:
+            yield "is empty"
+        elif flag.choices and value not in flag.choices:
+            yield f"{value!r} is none of {', '.join(flag.choices)}"
+        elif flag.type == "int":
+            yield from _integer_problems(flag, value)
+
+
+def _integer_problems(flag: Flag, value: str) -> Iterable[str]:
+    if not (value.isascii() and value.isdecimal()):
+        yield f"{value!r} is not a whole number"
+    elif flag.least is not None and int(value) < flag.least:
+        yield f"{value} is less than {flag.least}"
+    elif flag.power_of_two and int(value) & (int(value) - 1):
+        yield f"{value} is not a power of two"
+
+
+def _conflicts(given: Mapping[str, str]) -> list[str]:
+    """Combinations that the builder refuses, or changes with a warning only."""
+    problems = []
+    if given.get("--context_fmha") == "disable":
+        for name in ("--use_paged_context_fmha", "--use_fp8_context_fmha"):
+            if given.get(name) == "enable":
+                problems.append(f"{name} is switched off by --context_fmha disable")
+    if given.get("--multiple_profiles") == "enable" and "--opt_num_tokens" in given:
+        problems.append("--multiple_profiles enable excludes --opt_num_tokens")
+    sizes = {n: int(v) for n, v in given.items() if v.isascii() and v.isdecimal()}
+    for name, limit in (
+        ("--max_input_len", "--max_seq_len"),
+        ("--opt_num_tokens", "--max_num_tokens"),
+        ("--tokens_per_block", "--max_num_tokens"),
+    ):
+        if name in sizes and limit in sizes and sizes[name] > sizes[limit]:
+            problems.append(f"{name} is larger than {limit} ({sizes[limit]})")
+    if {"--max_num_tokens", "--max_batch_size", "--max_seq_len"} <= sizes.keys():
+        most = sizes["--max_batch_size"] * sizes["--max_seq_len"]
+        if sizes["--max_num_tokens"] > most:
+            problems.append(f"--max_num_tokens is clipped to max_batch_size x max_seq_len ({most})")
+    return problems
+
+
+def _number(capability: str) -> tuple[int, int]:
+    major, minor = capability.split(".")
+    return int(major), int(minor)
+
+
+@cache
+def _read(name: str) -> dict[str, Any]:
+    text = (files(__package__) / "contract" / f"{name}.json").read_text(encoding="utf-8")
+    facts: dict[str, Any] = json.loads(text)
+    return facts

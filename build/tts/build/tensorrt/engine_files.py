@@ -1,0 +1,93 @@
+"""Reading a built TensorRT-LLM engine back: is it whole, and is it what was asked for?
+
+The builder changes what it cannot do and prints a warning; only config.json tells.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import BuildError
+from . import contract
+
+CONFIG_FILE = "config.json"
+_ABSENT = object()
+
+
+def require_as_asked(folder: Path, expected: Mapping[str, object]) -> None:
+    """Refuse an engine that is incomplete or differs from `expected` (fields of the contract).
+
+    Raises BuildError with every difference and what it would have cost.
+    """
+    config = _read(folder / CONFIG_FILE)
+    problems = [
+        *_version_problems(config),
+        *_rank_problems(folder, expected),
+        *(p for name, value in expected.items() if (p := _difference(config, name, value))),
+    ]
+    if problems:
+        raise BuildError(
+            "The engine that trtllm-build made is not what was asked for:\n"
+            + "\n".join(f"  {problem}" for problem in problems),
+            hint="Its warnings in the build log say why; change the deployment accordingly.",
+        )
+
+
+def _read(file: Path) -> Mapping[str, Any]:
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise BuildError(
+            "trtllm-build ended well, but wrote no config.json.",
+            hint="Build again; if it happens twice, the build log may say why.",
+        ) from error
+    except ValueError as error:
+        raise BuildError(f"trtllm-build wrote a config.json that is not JSON: {error}") from error
+    if not isinstance(config, dict):
+        raise BuildError("trtllm-build wrote a config.json that is not an object.")
+    return config
+
+
+def _version_problems(config: Mapping[str, Any]) -> list[str]:
+    version = str(config.get("version"))
+    if version.partition("+")[0] == contract.TENSORRT_LLM:
+        return []
+    return [
+        f"it is of TensorRT-LLM {version}, not {contract.TENSORRT_LLM}: the container would fail "
+        "to load it"
+    ]
+
+
+def _rank_problems(folder: Path, expected: Mapping[str, object]) -> list[str]:
+    ranks = expected["world_size"]
+    assert isinstance(ranks, int)
+    names = [f"rank{rank}.engine" for rank in range(ranks)]
+    missing = [n for n in names if not (folder / n).is_file() or not (folder / n).stat().st_size]
+    return [f"{name} is missing or empty" for name in missing]
+
+
+def _difference(config: Mapping[str, Any], name: str, wanted: object) -> str | None:
+    field = contract.engine_fields()[name]
+    found: Any = config
+    for part in field.path.split("."):
+        found = found.get(part, _ABSENT) if isinstance(found, dict) else _ABSENT
+    if _same(name, found, wanted):
+        return None
+    shown = "missing" if found is _ABSENT else json.dumps(found)
+    text = f"{field.path} is {shown}, not {json.dumps(wanted)}"
+    if field.matters:
+        text += f"; {field.matters}"
+    if field.overridden:
+        text += f" (the builder changes it when: {field.overridden})"
+    return text
+
+
+def _same(name: str, found: Any, wanted: object) -> bool:
+    if name == "gpt_attention_plugin":  # recorded as auto, or as the type that auto stood for
+        return isinstance(found, str) and found != "disable"
+    if name == "kv_cache_type":
+        return str(found).lower() == wanted
+    return type(found) is type(wanted) and bool(found == wanted)

@@ -1,0 +1,299 @@
+"""Target tensorrt: engines for NVIDIA GPUs, made by TensorRT-LLM in NVIDIA's container."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from .. import paths
+from ..checkpoint import FileStamp, content_hash, open_checkpoint
+from ..errors import BuildError, CheckpointError, ConfigError
+from ..manifest import EngineConfig, Settings
+from ..plan import Checked, Plan, check_length, check_tokenizer
+from ..spec import Deployment, EngineSpec, Role, TensorRTSpec, VerifierSpec
+from ..tokenizer import Tokenizer
+from ..verifier_format import label_ids
+from ..weights import Weights
+from . import contract
+from .commands import (
+    RECIPE_VERSION,
+    Step,
+    Workspace,
+    activation_dtype,
+    build_values,
+    calibration_folder,
+    check_engine,
+    expected_engine,
+    is_calibrated,
+    quantisation,
+    steps,
+)
+from .docker import shell_text
+from .engine_files import require_as_asked
+from .known_models import known_model
+from .model import GpuModel, num_parameters, read_gpu_model
+from .toolchain import Say, find_toolchain, require_machine, run_step
+
+_RECORD = "checkpoint.json"
+_STORED_BYTES = {"fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int4_awq": 0.5}
+
+
+def settings_for(deployment: Deployment, role: Role) -> Settings:
+    """What the engine of a role would be made with now; what the server decides is not in it."""
+    spec, options = deployment.engines()[role], _options(deployment)
+    model = read_gpu_model(spec.checkpoint)
+    container, place = contract.containers()[options.container], spec.placement
+    settings: Settings = {
+        "target": deployment.target,
+        "role": role,
+        "precision": spec.precision,
+        "recipe_version": RECIPE_VERSION,
+        "tensorrt_llm": container.tensorrt_llm,
+        "tensorrt": container.tensorrt,
+        "gpu": options.gpu,
+        "dtype": activation_dtype(spec, model),
+        "kv_cache_quant_algo": quantisation(spec)[1],
+        "tensor_parallel": place.tensor_parallel,
+        "pipeline_parallel": place.pipeline_parallel,
+        "expert_parallel": place.expert_parallel,
+    }
+    if is_calibrated(spec):
+        settings["calibration"] = place.calibration.model_dump(mode="json")
+    flags = build_values(role, spec, model)
+    return settings | {flag.removeprefix("--"): value or "enable" for flag, value in flags.items()}
+
+
+def plan_engine(deployment: Deployment, role: Role) -> Plan:
+    """Check everything that can be known without a GPU; raises CheckpointError, ConfigError."""
+    spec = deployment.engines()[role]
+    model = read_gpu_model(spec.checkpoint)
+    check_engine(deployment, role, model)
+    check_length(deployment, role, model.config.max_position_embeddings)
+    if model.experts:
+        Weights(spec.checkpoint)  # the files at least; their tensors are the converter's to know
+    else:
+        open_checkpoint(spec.checkpoint)
+    _check_calibration(spec)
+    tokenizer = Tokenizer(spec.checkpoint)
+    check_tokenizer(tokenizer, model.config.vocab_size, spec)
+    return Plan(
+        deployment=deployment,
+        role=role,
+        folder=paths.engine_dir(deployment.name, role),
+        settings=settings_for(deployment, role),
+        config=_engine_config(deployment, role, model, tokenizer),
+    )
+
+
+def engine_config(deployment: Deployment, role: Role, folder: Path) -> EngineConfig:
+    """What clients and templates need to know of an engine; config.json in `folder` is NVIDIA's."""
+    spec = deployment.engines()[role]
+    model = read_gpu_model(spec.checkpoint)
+    return _engine_config(deployment, role, model, Tokenizer(spec.checkpoint))
+
+
+def prepare(plans: Sequence[Plan], verify: bool | None) -> None:
+    """Refuse before the first engine what would stop any of them."""
+    if verify:
+        raise BuildError(
+            "Engines of target tensorrt are not compared with transformers: what is checked is "
+            "that each is what was asked for.",
+            hint="Leave --verify out.",
+        )
+    deployment = plans[0].deployment
+    options = _options(deployment)
+    devices = (d for plan in plans for d in plan.spec.placement.replicas[0])
+    require_machine(find_toolchain(options.container), options.gpu, devices)
+    root = paths.built_dir(deployment.name)
+    for plan in plans:
+        model = read_gpu_model(plan.spec.checkpoint)
+        stored = num_parameters(plan.spec.checkpoint, model) * _STORED_BYTES[plan.spec.precision]
+        needed, free = 2 * stored, shutil.disk_usage(root).free  # converted, and compiled
+        if free < needed:
+            raise BuildError(
+                f"The {plan.role} engine needs about {needed / 1e9:.1f} GB in {root} while it is "
+                f"built, which has {free / 1e9:.1f} GB free.",
+                hint="Free some space, or set TTS_HOME to a folder on a larger disk.",
+            )
+
+
+def make_engine(
+    plan: Plan, stamps: Sequence[FileStamp], folder: Path, verify: bool | None, say: Say
+) -> Checked:
+    """Make the engine in `folder`. A finished conversion is kept for the next try when it fails."""
+    model = read_gpu_model(plan.spec.checkpoint)
+    toolchain = find_toolchain(_options(plan.deployment).container)
+    work = workspace(plan.deployment, plan.role)
+    check, conversion, compilation = steps(plan.deployment, plan.role, model, work)
+    made_from = _made_from(conversion, stamps)
+    log = work.root.with_name(f"{plan.role}-build.log")
+    log.unlink(missing_ok=True)
+    converted = _record(work) == made_from
+
+    def run(step: Step) -> None:
+        say(f"{plan.role}: {_DOING[step.name]} (log: {log})")
+        run_step(toolchain, step, work, log=log, say=say, what=f"{plan.role}: building the engine")
+
+    try:
+        for made in (work.home, work.timing_cache.parent):
+            made.mkdir(parents=True, exist_ok=True)
+        run(check)
+        if converted:
+            say(f"{plan.role}: the checkpoint was converted by an earlier try")
+        else:
+            (work.root / _RECORD).unlink(missing_ok=True)
+            _empty(work.checkpoint)
+            run(conversion)
+            _require_checkpoint(work, plan.spec.placement.ranks)
+            _write_record(work, made_from)
+            converted = True
+        _empty(work.engine)
+        run(compilation)
+        require_as_asked(work.engine, expected_engine(plan.role, plan.spec, model))
+        for file in work.engine.iterdir():
+            file.rename(folder / file.name)
+        if work.new_timings.is_file():
+            work.new_timings.replace(work.timing_cache)
+    except BaseException:
+        shutil.rmtree(work.engine if converted else work.root, ignore_errors=True)
+        raise
+    shutil.rmtree(work.root)
+    return Checked(None, "TensorRT-LLM engines are read back, not compared with transformers")
+
+
+def preview(deployment: Deployment, role: Role) -> list[str]:
+    """The commands of one engine, to read or to paste; needs no GPU, no docker, no checkpoint."""
+    spec, options = deployment.engines()[role], _options(deployment)
+    model = read_gpu_model(spec.checkpoint)
+    check_length(deployment, role, model.config.max_position_embeddings)
+    work = workspace(deployment, role)
+    toolchain = find_toolchain(options.container)
+    lines = [f"# {role}: {spec.checkpoint.name} in {spec.precision} for {options.gpu}"]
+    if not (spec.checkpoint / "config.json").is_file():
+        lines.append(f"# not at {spec.checkpoint} yet; its shape is the published one")
+    if isinstance(spec, VerifierSpec):
+        lines.append(f"# label tokens: {_label_text(spec)}")
+    lines.append(shell_text(["mkdir", "-p", str(work.home), str(work.timing_cache.parent)]))
+    for step in steps(deployment, role, model, work):
+        lines.append(f"# {_EXPLAINED[step.name]}")
+        lines.append(shell_text(toolchain.command(step, work)))
+    lines.append(f"# then: read back, and moved to {paths.engine_dir(deployment.name, role)}")
+    return lines
+
+
+_EXPLAINED = {
+    "check": "the versions in the container and the GPU's compute capability",
+    "convert": "from the Hugging Face checkpoint to TensorRT-LLM's",
+    "quantise": "calibrate, quantise and convert the Hugging Face checkpoint",
+    "compile": "compile the engine",
+}
+
+
+_DOING = {
+    "check": "checking the container, which docker downloads the first time (14 GB)",
+    "convert": "converting the checkpoint",
+    "quantise": "calibrating and quantising the checkpoint",
+    "compile": "compiling the engine",
+}
+
+
+def workspace(deployment: Deployment, role: Role) -> Workspace:
+    """Where the engine of a role is made; timings are shared by all builds for one GPU."""
+    options = _options(deployment)
+    tensorrt = contract.containers()[options.container].tensorrt
+    return Workspace(
+        root=paths.built_dir(deployment.name) / f".{role}.work",
+        timing_cache=paths.built_dir(".timings") / f"{options.gpu}-tensorrt-{tensorrt}.cache",
+    )
+
+
+def _engine_config(
+    deployment: Deployment, role: Role, model: GpuModel, tokenizer: Tokenizer
+) -> EngineConfig:
+    spec, shape = deployment.engines()[role], model.config
+    ranks = spec.placement.tensor_parallel
+    return EngineConfig(
+        target=deployment.target,
+        role=role,
+        architecture=model.architecture,
+        vocab_size=shape.vocab_size,
+        output_vocab_size=-(-shape.vocab_size // ranks) * ranks,  # padded to equal parts
+        label_token_ids=(
+            label_ids(tokenizer, spec.labels) if isinstance(spec, VerifierSpec) else None
+        ),
+        eos_token_ids=tokenizer.eos_ids,
+        precision=spec.precision,
+        max_position_embeddings=shape.max_position_embeddings,
+        hidden_size=shape.hidden_size,
+        num_layers=shape.num_layers,
+        num_heads=shape.num_heads,
+        num_kv_heads=shape.num_kv_heads,
+        head_dim=shape.head_dim,
+    )
+
+
+def _label_text(spec: VerifierSpec) -> str:
+    names = (spec.labels.positive, spec.labels.negative)
+    if (spec.checkpoint / "tokenizer.json").is_file():
+        ids: Sequence[int] = label_ids(Tokenizer(spec.checkpoint), spec.labels)
+        return ", ".join(f"{name!r} is {id_}" for name, id_ in zip(names, ids, strict=True))
+    known = known_model(spec.checkpoint)
+    published = (known and known.label_token_ids) or {}
+    if any(name not in published for name in names):
+        return f"{names[0]!r} and {names[1]!r}, to be looked up in the tokenizer"
+    return ", ".join(f"{name!r} is {published[name]}" for name in names) + " (published)"
+
+
+def _check_calibration(spec: EngineSpec) -> None:
+    if not is_calibrated(spec) or (folder := calibration_folder(spec)) is None:
+        return
+    if not folder.is_dir():
+        raise ConfigError(f"There is no calibration folder {folder}.")
+    if scripts := sorted(folder.glob("*.py")):
+        raise CheckpointError(
+            f"The calibration folder {folder} holds Python code ({scripts[0].name}), which "
+            "TensorRT-LLM's quantiser would run.",
+            hint="Keep only the data files there (JSON lines or Parquet with a column text).",
+        )
+
+
+def _require_checkpoint(work: Workspace, ranks: int) -> None:
+    names = ["config.json", *(f"rank{rank}.safetensors" for rank in range(ranks))]
+    missing = [name for name in names if not (work.checkpoint / name).is_file()]
+    if missing:
+        raise BuildError(f"The conversion ended well, but did not write {', '.join(missing)}.")
+
+
+def _made_from(conversion: Step, stamps: Sequence[FileStamp]) -> dict[str, object]:
+    command = hashlib.sha256("\0".join(conversion.command).encode()).hexdigest()
+    return {
+        "checkpoint_sha256": content_hash(stamps),
+        "command_sha256": command,
+        "recipe_version": RECIPE_VERSION,
+        "tensorrt_llm": contract.TENSORRT_LLM,
+    }
+
+
+def _record(work: Workspace) -> object:
+    """What the finished conversion was made from; None when there is none."""
+    try:
+        return json.loads((work.root / _RECORD).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def _write_record(work: Workspace, made_from: dict[str, object]) -> None:
+    (work.root / _RECORD).write_text(json.dumps(made_from, indent=1) + "\n", encoding="utf-8")
+
+
+def _empty(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+
+
+def _options(deployment: Deployment) -> TensorRTSpec:
+    assert deployment.tensorrt is not None  # the spec requires it of target tensorrt
+    return deployment.tensorrt

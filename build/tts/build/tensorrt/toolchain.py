@@ -1,0 +1,187 @@
+"""Running the steps: on which machine, in which container, with a log, and ended cleanly."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from ..errors import BuildError
+from . import contract
+from .commands import Step, Workspace
+from .docker import direct_command, docker_command
+from .failures import find_cause
+
+Say = Callable[[str], None]
+
+_SHOWN = ("[TRT-LLM]", "tts: ")
+"""Lines of the log that are repeated as progress; the rest is for the log alone."""
+_PATIENCE_S = 20.0  # for a command that was asked to end
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """Where commands run: in the container we are in, or in containers that docker starts."""
+
+    container: str
+    """Tag of the container."""
+    inside: bool
+    python: str = "python3"
+
+    def command(self, step: Step, work: Workspace) -> tuple[str, ...]:
+        """The full command of a step."""
+        if self.inside:
+            return direct_command(step, self.python)
+        return docker_command(step, work, self.container, container_name(step, work))
+
+
+def find_toolchain(container: str) -> Toolchain:
+    """The toolchain for a deployment's container; looks at the environment only."""
+    inside = os.environ.get(contract.version_variable())
+    if not inside:
+        return Toolchain(container, inside=False)
+    # where trtllm-build is, TensorRT-LLM's Python is beside it; python3 may be a user's own
+    program = shutil.which("trtllm-build")
+    beside = Path(program).with_name("python3") if program else None
+    python = str(beside) if beside and beside.exists() else "python3"
+    return Toolchain(inside, inside=True, python=python)
+
+
+def require_machine(toolchain: Toolchain, gpu: str, devices: Iterable[int]) -> None:
+    """Refuse a machine that cannot build, before anything is spent; raises BuildError."""
+    if toolchain.inside:
+        if toolchain.container not in contract.containers():
+            raise BuildError(
+                f"This is Triton container {toolchain.container}; TensorRT-LLM "
+                f"{contract.TENSORRT_LLM} is in {', '.join(contract.containers())} only.",
+                hint=f"Use {contract.container_image(max(contract.containers()))}.",
+            )
+        if shutil.which("trtllm-build") is None:
+            raise BuildError(
+                f"This Triton container {toolchain.container} has no trtllm-build.",
+                hint=f"Use {contract.container_image(toolchain.container)}.",
+            )
+    elif shutil.which("docker") is None:
+        image = contract.container_image(toolchain.container)
+        raise BuildError(
+            "TensorRT-LLM engines are built in NVIDIA's container, and docker is not installed.",
+            hint="Install docker and the NVIDIA Container Toolkit, or run this command inside "
+            f"{image}.",
+        )
+    _require_gpus(gpu, sorted(set(devices)))
+
+
+def run_step(
+    toolchain: Toolchain, step: Step, work: Workspace, *, log: Path, say: Say, what: str
+) -> None:
+    """Run one step to its end, adding what it says to the log.
+
+    Raises BuildError with the cause when it fails. Interrupted, the step is ended first.
+    """
+    command = toolchain.command(step, work)
+    with log.open("a", encoding="utf-8") as file:
+        start = file.tell()
+        print("$", *command, file=file, flush=True)
+        status = _run(command, file, say, lambda: _stop_container(toolchain, step, work))
+    if status == 0:
+        return
+    with log.open("rb") as raw:
+        raw.seek(start)
+        lines = raw.read().decode("utf-8", errors="replace").splitlines()[1:]
+    cause = find_cause(lines, status)
+    raise BuildError(
+        f"{what} failed ({step.name}). {cause.sentence}\n  {cause.line}\nThe whole log: {log}",
+        hint=cause.hint,
+    )
+
+
+def container_name(step: Step, work: Workspace) -> str:
+    """The same for every run of a step, so that docker refuses a second one beside the first."""
+    return "-".join(
+        ("tts", work.root.parent.name, work.root.name.strip(".").split(".")[0], step.name)
+    )
+
+
+def _run(command: Iterable[str], log: IO[str], say: Say, stop: Callable[[], None]) -> int:
+    # In a session of its own: Ctrl-C reaches us alone, and we end the command in order.
+    with subprocess.Popen(
+        list(command),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        text=True,
+        errors="replace",
+    ) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                log.write(line)
+                log.flush()
+                if any(mark in line for mark in _SHOWN):
+                    say(line.strip())
+            return process.wait()
+        except BaseException:
+            stop()
+            _end(process)
+            raise
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+            process.wait(_PATIENCE_S)
+        except ProcessLookupError:
+            return
+        except subprocess.TimeoutExpired:
+            continue
+        return
+
+
+def _stop_container(toolchain: Toolchain, step: Step, work: Workspace) -> None:
+    if not toolchain.inside:
+        kill = ["docker", "kill", container_name(step, work)]
+        subprocess.run(kill, capture_output=True, check=False)
+
+
+def _require_gpus(gpu: str, devices: list[int]) -> None:
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        raise BuildError(
+            "There is no NVIDIA driver on this machine (no nvidia-smi); engines are built on the "
+            "kind of GPU that serves them.",
+            hint="Look at the commands with --dry-run, and build on the machine with the GPU.",
+        )
+    query = [program, "--query-gpu=index,name,compute_cap", "--format=csv,noheader"]
+    done = subprocess.run(query, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stdout + done.stderr).strip().splitlines()
+        raise BuildError(
+            f"nvidia-smi finds no usable GPU: {said[-1] if said else 'it said nothing'}",
+            hint="The NVIDIA driver is not loaded, or no GPU is visible here.",
+        )
+    found = {}
+    for line in done.stdout.splitlines():
+        index, name, capability = (part.strip() for part in line.split(",", 2))
+        found[int(index)] = (name, capability)
+    wanted = contract.compute_capability(gpu)
+    for device in devices:
+        if device not in found:
+            raise BuildError(
+                f"The deployment uses GPU {device}, but nvidia-smi lists {len(found)} "
+                f"({', '.join(map(str, found)) or 'none'}).",
+                hint="Set tensorrt.gpus of the engine to devices of this machine.",
+            )
+        name, capability = found[device]
+        if capability != wanted:
+            raise BuildError(
+                f"GPU {device} ({name}) has compute capability {capability}, but {gpu} has "
+                f"{wanted}; an engine runs only on the capability that it was built on.",
+                hint="Set tensorrt.gpu in the deployment file to this GPU, or build on the other.",
+            )

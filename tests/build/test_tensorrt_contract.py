@@ -1,0 +1,343 @@
+"""Commands and calls of TensorRT-LLM against what is known of it."""
+
+import ast
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tts.build.errors import CheckpointError, ConfigError
+from tts.build.spec import PRECISIONS, Deployment, Gpu, TensorRTSpec
+from tts.build.tensorrt import contract, in_container
+from tts.build.tensorrt.commands import (
+    SCRIPT,
+    Step,
+    Workspace,
+    build_values,
+    expected_engine,
+    steps,
+)
+from tts.build.tensorrt.docker import docker_command, shell_text
+from tts.build.tensorrt.model import GpuModel, read_gpu_model
+
+WORK = Workspace(Path("/built/x/.generator.work"), Path("/built/.timings/h100.cache"))
+PRM = "/models/Llama3.1-8B-PRM-Deepseek-Data"
+
+
+def make(gpu: str = "h100", container: str = "26.07", **fields: Any) -> Deployment:
+    engine = {
+        "checkpoint": PRM,
+        "precision": "bf16",
+        "max_batch_size": 64,
+        "max_num_tokens": 1024,
+        "max_seq_len": 512,
+        "kv_cache": {"tokens": 8192},
+    } | fields
+    return Deployment.model_validate(
+        {
+            "name": "x",
+            "target": "tensorrt",
+            "tensorrt": {"gpu": gpu, "container": container},
+            "generator": engine | {"in_flight_requests": 4},
+            "verifier": engine | {"in_flight_tokens": 8192},
+        }
+    )
+
+
+def model(**fields: Any) -> GpuModel:
+    known = read_gpu_model(Path(PRM))
+    return GpuModel(known.architecture, known.config, **fields)
+
+
+@st.composite
+def deployments(draw: Any) -> Deployment:
+    gpu = draw(st.sampled_from(get_args(Gpu)))
+    precision = draw(st.sampled_from(PRECISIONS["tensorrt"]))
+    assume(contract.precision_problem(gpu, precision) is None)
+    tensor, pipeline = draw(st.sampled_from([1, 2, 4])), draw(st.sampled_from([1, 2]))
+    block = draw(st.sampled_from([16, 32, 64, 128]))
+    length = draw(st.integers(1, 8192))
+    return make(
+        gpu,
+        draw(st.sampled_from(sorted(contract.containers()))),
+        precision=precision,
+        max_batch_size=draw(st.integers(1, 2048)),
+        max_num_tokens=max(block, draw(st.integers(1, 16384))),
+        max_seq_len=max(block, length),
+        kv_cache={"tokens": 2 * 8192, "block_size": block},
+        tensorrt={
+            "tensor_parallel": tensor,
+            "pipeline_parallel": pipeline,
+            "kv_precision": draw(st.sampled_from(["auto", "fp8"]))
+            if precision == "fp8"
+            else "auto",
+            "calibration": {"dataset": draw(st.sampled_from(["cnn_dailymail", "/a b/c,d"]))},
+        },
+    )
+
+
+@given(deployments(), st.sampled_from(["generator", "verifier"]))
+def test_commands_of_any_deployment_fit_the_contract(deployment: Deployment, role: Any) -> None:
+    made = steps(deployment, role, model(), WORK)
+    compile_step = made[-1]
+    assert compile_step.command[0] == "trtllm-build"
+    assert contract.check_build_arguments(compile_step.command[1:]) == []
+    logits = "--gather_generation_logits" in compile_step.command
+    assert logits == (role == "verifier")
+    for step in made:
+        assert step.network == (step.name == "quantise" and "cnn_dailymail" in step.command)
+        assert len(step.devices) == deployment.engines()[role].placement.ranks
+        _mounted(step)
+
+
+def _mounted(step: Step) -> None:
+    """Every path of a command lies in what the step is given, outputs in what it may write."""
+    for word, before in zip(step.command[2:], step.command[1:], strict=False):
+        if word.startswith("/"):
+            allowed = step.writes if before.startswith("--output") else step.reads + step.writes
+            assert any(Path(word).is_relative_to(path) for path in allowed), (step.name, word)
+
+
+CORRUPTIONS = ("misspelt", "no value", "two values", "not a choice", "dropped", "repeated", "stray")
+
+
+@given(deployments(), st.data())
+def test_any_corrupted_flag_is_caught(deployment: Deployment, data: Any) -> None:
+    arguments = list(steps(deployment, "verifier", model(), WORK)[-1].command[1:])
+    flags = [word for word in arguments if word.startswith("--")]
+    flag = data.draw(st.sampled_from(flags))
+    at, switch = arguments.index(flag), flag == "--gather_generation_logits"
+    match data.draw(st.sampled_from(CORRUPTIONS)):
+        case "misspelt":
+            letter = data.draw(st.integers(2, len(flag) - 1))
+            arguments[at] = flag[:letter] + flag[letter + 1 :]
+            assume(arguments[at] not in contract.build_flags())
+        case "no value":
+            assume(not switch)
+            del arguments[at + 1]
+        case "two values":
+            arguments.insert(at + 1, "1")
+        case "not a choice":
+            known = contract.build_flags()[flag]
+            assume(known.choices or known.type == "int")
+            arguments[at + 1] = data.draw(st.sampled_from(["", "-1", "none", "3.5", "1e3", "٣"]))
+        case "dropped":
+            assume(not switch)
+            del arguments[at : at + 2]
+        case "repeated":
+            arguments += arguments[at : at + (1 if switch else 2)]
+        case "stray":
+            arguments.insert(0, "engine")
+    assert contract.check_build_arguments(arguments)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"--context_fmha": "disable"}, "use_paged_context_fmha is switched off"),
+        ({"--multiple_profiles": "enable"}, "excludes --opt_num_tokens"),
+        ({"--opt_num_tokens": "4096"}, "larger than --max_num_tokens"),
+        ({"--max_input_len": "4096"}, "larger than --max_seq_len"),
+        ({"--tokens_per_block": "48"}, "not a power of two"),
+        ({"--max_num_tokens": "99999999"}, "clipped to max_batch_size x max_seq_len"),
+        ({"--paged_kv_cache": "enable"}, "deprecated"),
+        ({"--gather_all_token_logits": "yes"}, "takes no value"),
+    ],
+)
+def test_combinations_that_the_builder_would_change(change: dict[str, str], problem: str) -> None:
+    values = dict(
+        zip(*[iter(steps(make(), "generator", model(), WORK)[-1].command[1:])] * 2, strict=True)
+    )
+    arguments = [word for pair in (values | change).items() for word in pair]
+    assert any(problem in found for found in contract.check_build_arguments(arguments))
+
+
+def test_roles_are_tuned_for_decoding_and_for_prefill() -> None:
+    deployment = make()
+    generator = build_values("generator", deployment.generator, model())
+    verifier = build_values("verifier", deployment.verifier, model())
+    assert verifier == {
+        "--max_batch_size": "64",
+        "--max_input_len": "512",
+        "--max_seq_len": "512",
+        "--max_num_tokens": "1024",
+        "--opt_num_tokens": "1024",
+        "--max_beam_width": "1",
+        "--kv_cache_type": "paged",
+        "--tokens_per_block": "32",
+        "--remove_input_padding": "enable",
+        "--gpt_attention_plugin": "auto",
+        "--context_fmha": "enable",
+        "--use_paged_context_fmha": "enable",
+        "--use_fp8_context_fmha": "disable",
+        "--gemm_plugin": "auto",
+        "--use_fused_mlp": "enable",
+        "--multiple_profiles": "disable",
+        "--logits_dtype": "float32",
+        "--gather_generation_logits": "",
+    }
+    del verifier["--gather_generation_logits"]
+    assert generator == verifier | {"--opt_num_tokens": "64"}
+    fp8 = make(precision="fp8", tensorrt={"kv_precision": "fp8"}).generator
+    assert build_values("generator", fp8, model()) == generator | {
+        "--use_fp8_context_fmha": "enable",
+        "--gemm_plugin": "disable",
+    }
+    int8 = build_values("generator", make(precision="int8").generator, model())
+    assert int8 == generator | {"--use_fused_mlp": "disable"}
+
+
+@pytest.mark.parametrize(
+    ("precision", "kv", "algorithms", "fp8_attention"),
+    [
+        ("bf16", "auto", (None, None), False),
+        ("fp8", "fp8", ("FP8", "FP8"), True),
+        ("fp8", "auto", ("FP8", None), False),
+        ("int8", "auto", ("W8A16", None), False),
+        ("int4_awq", "auto", ("W4A16_AWQ", None), False),
+    ],
+)
+def test_precisions(precision: str, kv: str, algorithms: Any, fp8_attention: bool) -> None:
+    deployment = make(precision=precision, tensorrt={"kv_precision": kv})
+    expected = expected_engine("generator", deployment.generator, model())
+    assert (expected["quant_algo"], expected["kv_cache_quant_algo"]) == algorithms
+    assert expected["use_fp8_context_fmha"] is fp8_attention
+    assert expected["use_paged_context_fmha"] is True
+    for name in expected:
+        assert name in contract.engine_fields()
+
+
+@pytest.mark.parametrize(
+    ("deployment", "reason"),
+    [
+        (make("a100-80g", precision="fp8"), "fp8 needs compute capability 8.9"),
+        (make("b200", precision="int4_awq"), "refuses weight-only int8 and int4"),
+        (make(tensorrt={"tensor_parallel": 3}), "must divide the model's 32 attention heads"),
+        (make(tensorrt={"pipeline_parallel": 64}), "the model has 32 layers"),
+        (make(max_num_tokens=16), r"16 tokens in a step.*block of 32"),
+        (make(max_seq_len=16, max_batch_size=1), r"16 tokens in a step.*block of 32"),
+        (make(tensorrt={"tensor_parallel": 2, "expert_parallel": 2}), "has no experts"),
+        (
+            make(precision="fp8", tensorrt={"calibration": {"dataset": "mine/set"}}),
+            "neither a set that is known by name",
+        ),
+    ],
+)
+def test_what_cannot_be_built_is_refused(deployment: Deployment, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        steps(deployment, "generator", model(), WORK)
+
+
+def test_experts_are_split_as_asked(tmp_path: Path) -> None:
+    config = {
+        "architectures": ["MixtralForCausalLM"],
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 4,
+        "vocab_size": 128,
+        "max_position_embeddings": 1024,
+        "sliding_window": None,
+        "num_local_experts": 8,
+        "torch_dtype": "bfloat16",
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    mixtral = read_gpu_model(tmp_path)
+    assert (mixtral.architecture, mixtral.experts) == ("MixtralForCausalLM", 8)
+    place = {"tensor_parallel": 4, "expert_parallel": 2}
+    _, conversion, compilation = steps(make(tensorrt=place), "generator", mixtral, WORK)
+    assert conversion.command[conversion.command.index("--expert-parallel") + 1] == "2"
+    assert "--moe_plugin" in compilation.command
+    expected = expected_engine("generator", make(tensorrt=place).generator, mixtral)
+    assert expected["moe_ep_size"] == 2
+    with pytest.raises(ConfigError, match="does not split experts"):
+        steps(make(precision="fp8", tensorrt=place), "generator", mixtral, WORK)
+
+
+def test_a_checkpoint_with_code_of_its_own_is_refused(tmp_path: Path) -> None:
+    config = {"architectures": ["LlamaForCausalLM"], "auto_map": {"AutoModel": "evil.Model"}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match="brings Python code of its own"):
+        read_gpu_model(tmp_path)
+
+
+def test_containers_and_gpus_of_the_spec_are_known() -> None:
+    tags = get_args(TensorRTSpec.model_fields["container"].annotation)
+    assert tuple(contract.containers()) == tags
+    for gpu in get_args(Gpu):
+        major, _, minor = contract.compute_capability(gpu).partition(".")
+        assert (int(major), int(minor)) >= (8, 0)
+    assert {c.tensorrt_llm for c in contract.containers().values()} == {contract.TENSORRT_LLM}
+
+
+def test_every_contract_file_names_its_sources() -> None:
+    files = sorted((Path(contract.__file__).parent / "contract").glob("*.json"))
+    assert len(files) == 5
+    for file in files:
+        assert json.loads(file.read_text())["sources"], file.name
+
+
+CALLED = {
+    "Mapping": "tensorrt_llm.Mapping",
+    "QuantConfig": "tensorrt_llm.llmapi.QuantConfig",
+    "from_hugging_face": "tensorrt_llm.models.LLaMAForCausalLM.from_hugging_face",
+    "quantize": "PretrainedModel.quantize",
+    "save_checkpoint": "PretrainedModel.save_checkpoint",
+}
+
+
+def test_the_script_in_the_container_calls_the_api_as_it_is() -> None:
+    tree = ast.parse(SCRIPT.read_text())
+    seen = set()
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = (
+            node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        )
+        if name not in CALLED:
+            continue
+        seen.add(name)
+        call = contract.python_calls()[CALLED[name]]
+        keywords = {keyword.arg for keyword in node.keywords if keyword.arg}
+        assert len(node.args) <= len(call.positional)
+        assert keywords <= {*call.positional, *call.keywords}, name
+        assert set(call.required) <= {*call.positional[: len(node.args)], *keywords}
+    assert seen == set(CALLED)
+    both = [contract.python_calls()[f"tensorrt_llm.models.{name}.from_hugging_face"]
+            for name in ("LLaMAForCausalLM", "QWenForCausalLM")]  # fmt: skip
+    assert set(both[1].keywords) <= set(both[0].keywords)
+
+
+def test_the_script_in_the_container_stands_alone() -> None:
+    tree = ast.parse(Path(in_container.__file__).read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0
+            assert not (node.module or "").startswith("tts")
+
+
+def test_docker_mounts_what_a_checkpoint_links_to(tmp_path: Path) -> None:
+    blobs, snapshot = tmp_path / "blobs", tmp_path / "snap, shot"
+    blobs.mkdir()
+    snapshot.mkdir()
+    (blobs / "1").touch()
+    (snapshot / "model.safetensors").symlink_to("../blobs/1")
+    step = Step("convert", ("python3",), (1, 2), reads=(snapshot,))
+    command = docker_command(step, WORK, "26.07", "name")
+    assert f'type=bind,"source={snapshot}","target={snapshot}",readonly' in command
+    assert f"type=bind,source={blobs},target={blobs},readonly" in command
+    assert command[command.index("--gpus") + 1] == '"device=1,2"'
+    assert command[command.index("--network") + 1] == "none"
+
+
+def test_a_printed_command_can_be_pasted() -> None:
+    import shlex
+
+    step = Step("convert", ("python3", "--a", "b c", "it's"), (0,), reads=(Path("/x y"),))
+    command = docker_command(step, WORK, "26.07", "name")
+    assert tuple(shlex.split(shell_text(command).replace("\\\n", ""))) == command
