@@ -26,7 +26,7 @@ from tts.build.spec import Deployment
 from tts.build.tensorrt import contract
 from tts.build.tensorrt.commands import expected_engine
 from tts.build.tensorrt.engine_files import require_as_asked
-from tts.build.tensorrt.model import read_gpu_model
+from tts.build.tensorrt.model import read_model
 from tts.orchestrator.cli import app
 
 STANDIN = Path(__file__).parent / "standin"
@@ -278,7 +278,7 @@ def test_a_silent_override_leaves_nothing(
 def test_every_silent_override_is_refused(deploy: Deploy, tmp_path: Path) -> None:
     deployment = deploy()
     folder = build(deployment).folder
-    model = read_gpu_model(deployment.generator.checkpoint)
+    model = read_model(deployment.generator.checkpoint)
     expected = expected_engine("generator", deployment.generator, model)
     require_as_asked(folder, expected)
     for path, value, text in OVERRIDES:

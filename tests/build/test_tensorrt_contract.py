@@ -2,6 +2,7 @@
 
 import ast
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -10,6 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tts.build.errors import CheckpointError, ConfigError
+from tts.build.model_config import ModelConfig
 from tts.build.spec import PRECISIONS, Deployment, Gpu, TensorRTSpec
 from tts.build.tensorrt import contract, in_container
 from tts.build.tensorrt.commands import (
@@ -21,7 +23,7 @@ from tts.build.tensorrt.commands import (
     steps,
 )
 from tts.build.tensorrt.docker import docker_command, shell_text
-from tts.build.tensorrt.model import GpuModel, read_gpu_model
+from tts.build.tensorrt.model import read_model
 
 WORK = Workspace(Path("/built/x/.generator.work"), Path("/built/.timings/h100.cache"))
 PRM = "/models/Llama3.1-8B-PRM-Deepseek-Data"
@@ -47,9 +49,8 @@ def make(gpu: str = "h100", container: str = "26.07", **fields: Any) -> Deployme
     )
 
 
-def model(**fields: Any) -> GpuModel:
-    known = read_gpu_model(Path(PRM))
-    return GpuModel(known.architecture, known.config, **fields)
+def model(**fields: Any) -> ModelConfig:
+    return replace(read_model(Path(PRM)), **fields)
 
 
 @st.composite
@@ -243,11 +244,13 @@ def test_experts_are_split_as_asked(tmp_path: Path) -> None:
         "max_position_embeddings": 1024,
         "sliding_window": None,
         "num_local_experts": 8,
+        "num_experts_per_tok": 2,
         "torch_dtype": "bfloat16",
     }
     (tmp_path / "config.json").write_text(json.dumps(config))
-    mixtral = read_gpu_model(tmp_path)
-    assert (mixtral.architecture, mixtral.experts) == ("MixtralForCausalLM", 8)
+    mixtral = read_model(tmp_path)
+    assert mixtral.experts is not None
+    assert (mixtral.architecture, mixtral.experts.count) == ("MixtralForCausalLM", 8)
     place = {"tensor_parallel": 4, "expert_parallel": 2}
     _, conversion, compilation = steps(make(tensorrt=place), "generator", mixtral, WORK)
     assert conversion.command[conversion.command.index("--expert-parallel") + 1] == "2"
@@ -262,7 +265,7 @@ def test_a_checkpoint_with_code_of_its_own_is_refused(tmp_path: Path) -> None:
     config = {"architectures": ["LlamaForCausalLM"], "auto_map": {"AutoModel": "evil.Model"}}
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(CheckpointError, match="brings Python code of its own"):
-        read_gpu_model(tmp_path)
+        read_model(tmp_path)
 
 
 def test_containers_and_gpus_of_the_spec_are_known() -> None:

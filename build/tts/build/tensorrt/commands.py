@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Literal
 
 from ..errors import ConfigError
+from ..model_config import ModelConfig
 from ..spec import Deployment, EngineSpec, Role
 from . import contract, in_container
-from .model import GpuModel
 
 RECIPE_VERSION = 1
 """Counts changes of these commands that ask for a new build of engines made before."""
@@ -66,7 +66,7 @@ class Workspace:
         return self.root / "home"
 
 
-def steps(deployment: Deployment, role: Role, model: GpuModel, work: Workspace) -> list[Step]:
+def steps(deployment: Deployment, role: Role, model: ModelConfig, work: Workspace) -> list[Step]:
     """Everything to run for one engine, in order; raises ConfigError for what cannot be built."""
     spec = deployment.engines()[role]
     check_engine(deployment, role, model)
@@ -83,7 +83,7 @@ def quantisation(spec: EngineSpec) -> tuple[str | None, str | None]:
     return algorithm, "FP8" if spec.placement.kv_precision == "fp8" else None
 
 
-def activation_dtype(spec: EngineSpec, model: GpuModel) -> str:
+def activation_dtype(spec: EngineSpec, model: ModelConfig) -> str:
     """The type that is computed in, where it is not fp8.
 
     Quantised engines keep the checkpoint's own 16-bit type; fp32 weights go to bf16, whose range
@@ -91,7 +91,7 @@ def activation_dtype(spec: EngineSpec, model: GpuModel) -> str:
     """
     if spec.precision in ("fp16", "bf16"):
         return {"fp16": "float16", "bf16": "bfloat16"}[spec.precision]
-    return "float16" if model.config.dtype == "float16" else "bfloat16"
+    return "float16" if model.dtype == "float16" else "bfloat16"
 
 
 def is_calibrated(spec: EngineSpec) -> bool:
@@ -107,7 +107,7 @@ def calibration_folder(spec: EngineSpec) -> Path | None:
     return None if named and not folder.is_absolute() else folder
 
 
-def build_values(role: Role, spec: EngineSpec, model: GpuModel) -> dict[str, str]:
+def build_values(role: Role, spec: EngineSpec, model: ModelConfig) -> dict[str, str]:
     """The flags of trtllm-build that decide what the engine is; a switch has the value "".
 
     The generator decodes: many requests, a token of each per step, so kernels are tuned for a full
@@ -150,7 +150,7 @@ def build_values(role: Role, spec: EngineSpec, model: GpuModel) -> dict[str, str
     return values
 
 
-def expected_engine(role: Role, spec: EngineSpec, model: GpuModel) -> dict[str, object]:
+def expected_engine(role: Role, spec: EngineSpec, model: ModelConfig) -> dict[str, object]:
     """What config.json of the engine must say, by the names of the contract's engine fields."""
     quant_algo, kv_quant_algo = quantisation(spec)
     place = spec.placement
@@ -171,7 +171,7 @@ def expected_engine(role: Role, spec: EngineSpec, model: GpuModel) -> dict[str, 
     return expected
 
 
-def check_engine(deployment: Deployment, role: Role, model: GpuModel) -> None:
+def check_engine(deployment: Deployment, role: Role, model: ModelConfig) -> None:
     """Refuse what TensorRT-LLM would refuse, or change silently, hours later."""
     spec = deployment.engines()[role]
     place = spec.placement
@@ -190,15 +190,15 @@ def check_engine(deployment: Deployment, role: Role, model: GpuModel) -> None:
             f"block of {spec.kv_cache.block_size}; raise max_num_tokens, max_batch_size or "
             "max_seq_len."
         )
-    if model.config.num_layers < place.pipeline_parallel:
+    if model.num_layers < place.pipeline_parallel:
         raise ConfigError(
             f"{where}.tensorrt.pipeline_parallel is {place.pipeline_parallel}, but the model has "
-            f"{model.config.num_layers} layers."
+            f"{model.num_layers} layers."
         )
-    if model.config.num_heads % place.tensor_parallel:
+    if model.num_heads % place.tensor_parallel:
         raise ConfigError(
             f"{where}.tensorrt.tensor_parallel is {place.tensor_parallel}; it must divide the "
-            f"model's {model.config.num_heads} attention heads."
+            f"model's {model.num_heads} attention heads."
         )
     if place.expert_parallel > 1:
         _check_experts(where, spec, model)
@@ -210,17 +210,17 @@ def check_engine(deployment: Deployment, role: Role, model: GpuModel) -> None:
         )
 
 
-def _check_experts(where: str, spec: EngineSpec, model: GpuModel) -> None:
+def _check_experts(where: str, spec: EngineSpec, model: ModelConfig) -> None:
     ways = spec.placement.expert_parallel
     if not model.experts:
         raise ConfigError(
             f"{where}.tensorrt.expert_parallel is {ways}, but the checkpoint has no experts.",
             hint="Leave expert_parallel out for a dense model.",
         )
-    if model.experts % ways:
+    if model.experts.count % ways:
         raise ConfigError(
             f"{where}.tensorrt.expert_parallel is {ways}; it must divide the model's "
-            f"{model.experts} experts."
+            f"{model.experts.count} experts."
         )
     if is_calibrated(spec):
         raise ConfigError(
@@ -246,7 +246,7 @@ def _check(deployment: Deployment, spec: EngineSpec) -> Step:
     )
 
 
-def _conversion(spec: EngineSpec, model: GpuModel, work: Workspace) -> Step:
+def _conversion(spec: EngineSpec, model: ModelConfig, work: Workspace) -> Step:
     place = spec.placement
     quant_algo, kv_quant_algo = quantisation(spec)
     command = [
@@ -279,7 +279,7 @@ def _conversion(spec: EngineSpec, model: GpuModel, work: Workspace) -> Step:
     return Step("quantise", tuple(command), devices, reads, writes, network=folder is None)
 
 
-def _compilation(role: Role, spec: EngineSpec, model: GpuModel, work: Workspace) -> Step:
+def _compilation(role: Role, spec: EngineSpec, model: ModelConfig, work: Workspace) -> Step:
     devices = spec.placement.replicas[0]
     arguments = ["--checkpoint_dir", str(work.checkpoint), "--output_dir", str(work.engine)]
     for flag, value in build_values(role, spec, model).items():

@@ -12,6 +12,7 @@ from .. import paths
 from ..checkpoint import FileStamp, content_hash, open_checkpoint
 from ..errors import BuildError, CheckpointError, ConfigError
 from ..manifest import EngineConfig, Settings
+from ..model_config import ModelConfig
 from ..plan import Checked, Plan, check_length, check_tokenizer
 from ..spec import Deployment, EngineSpec, Role, TensorRTSpec, VerifierSpec
 from ..tokenizer import Tokenizer
@@ -34,7 +35,8 @@ from .commands import (
 from .docker import shell_text
 from .engine_files import require_as_asked
 from .known_models import known_model
-from .model import GpuModel, num_parameters, read_gpu_model
+from .memory import parameters
+from .model import read_model
 from .toolchain import Say, find_toolchain, require_machine, run_step
 
 _RECORD = "checkpoint.json"
@@ -44,7 +46,7 @@ _STORED_BYTES = {"fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int4_awq": 
 def settings_for(deployment: Deployment, role: Role) -> Settings:
     """What the engine of a role would be made with now; what the server decides is not in it."""
     spec, options = deployment.engines()[role], _options(deployment)
-    model = read_gpu_model(spec.checkpoint)
+    model = read_model(spec.checkpoint)
     container, place = contract.containers()[options.container], spec.placement
     settings: Settings = {
         "target": deployment.target,
@@ -69,16 +71,16 @@ def settings_for(deployment: Deployment, role: Role) -> Settings:
 def plan_engine(deployment: Deployment, role: Role) -> Plan:
     """Check everything that can be known without a GPU; raises CheckpointError, ConfigError."""
     spec = deployment.engines()[role]
-    model = read_gpu_model(spec.checkpoint)
+    model = read_model(spec.checkpoint)
     check_engine(deployment, role, model)
-    check_length(deployment, role, model.config.max_position_embeddings)
+    check_length(deployment, role, model.max_position_embeddings)
     if model.experts:
         Weights(spec.checkpoint)  # the files at least; their tensors are the converter's to know
     else:
         open_checkpoint(spec.checkpoint)
     _check_calibration(spec)
     tokenizer = Tokenizer(spec.checkpoint)
-    check_tokenizer(tokenizer, model.config.vocab_size, spec)
+    check_tokenizer(tokenizer, model.vocab_size, spec)
     return Plan(
         deployment=deployment,
         role=role,
@@ -91,7 +93,7 @@ def plan_engine(deployment: Deployment, role: Role) -> Plan:
 def engine_config(deployment: Deployment, role: Role, folder: Path) -> EngineConfig:
     """What clients and templates need to know of an engine; config.json in `folder` is NVIDIA's."""
     spec = deployment.engines()[role]
-    model = read_gpu_model(spec.checkpoint)
+    model = read_model(spec.checkpoint)
     return _engine_config(deployment, role, model, Tokenizer(spec.checkpoint))
 
 
@@ -109,8 +111,8 @@ def prepare(plans: Sequence[Plan], verify: bool | None) -> None:
     require_machine(find_toolchain(options.container), options.gpu, devices)
     root = paths.built_dir(deployment.name)
     for plan in plans:
-        model = read_gpu_model(plan.spec.checkpoint)
-        stored = num_parameters(plan.spec.checkpoint, model) * _STORED_BYTES[plan.spec.precision]
+        count = parameters(read_model(plan.spec.checkpoint)).total
+        stored = count * _STORED_BYTES[plan.spec.precision]
         needed, free = 2 * stored, shutil.disk_usage(root).free  # converted, and compiled
         if free < needed:
             raise BuildError(
@@ -124,7 +126,7 @@ def make_engine(
     plan: Plan, stamps: Sequence[FileStamp], folder: Path, verify: bool | None, say: Say
 ) -> Checked:
     """Make the engine in `folder`. A finished conversion is kept for the next try when it fails."""
-    model = read_gpu_model(plan.spec.checkpoint)
+    model = read_model(plan.spec.checkpoint)
     toolchain = find_toolchain(_options(plan.deployment).container)
     work = workspace(plan.deployment, plan.role)
     check, conversion, compilation = steps(plan.deployment, plan.role, model, work)
@@ -167,8 +169,8 @@ def make_engine(
 def preview(deployment: Deployment, role: Role) -> list[str]:
     """The commands of one engine, to read or to paste; needs no GPU, no docker, no checkpoint."""
     spec, options = deployment.engines()[role], _options(deployment)
-    model = read_gpu_model(spec.checkpoint)
-    check_length(deployment, role, model.config.max_position_embeddings)
+    model = read_model(spec.checkpoint)
+    check_length(deployment, role, model.max_position_embeddings)
     work = workspace(deployment, role)
     toolchain = find_toolchain(options.container)
     lines = [f"# {role}: {spec.checkpoint.name} in {spec.precision} for {options.gpu}"]
@@ -211,9 +213,9 @@ def workspace(deployment: Deployment, role: Role) -> Workspace:
 
 
 def _engine_config(
-    deployment: Deployment, role: Role, model: GpuModel, tokenizer: Tokenizer
+    deployment: Deployment, role: Role, model: ModelConfig, tokenizer: Tokenizer
 ) -> EngineConfig:
-    spec, shape = deployment.engines()[role], model.config
+    spec, shape = deployment.engines()[role], model
     ranks = spec.placement.tensor_parallel
     return EngineConfig(
         target=deployment.target,
