@@ -245,7 +245,10 @@ def start_script():
     script = textwrap.dedent(
         """
         import asyncio
+        import signal
         from tts.orchestrator.grading import Grader
+
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore it
 
         async def main():
             async with Grader(deadline_s=3) as grader:
