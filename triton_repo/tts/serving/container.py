@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tts.build import paths
 from tts.build.spec import Deployment
+from tts.build.tensorrt.contract import container_image
 
 from . import guard
 from .ports import Addresses
@@ -30,7 +31,7 @@ HOME = {"HOME": "/tmp", "USER": "tts"}
 def image(deployment: Deployment) -> str:
     """The container image of a deployment of target tensorrt."""
     assert deployment.tensorrt is not None  # the spec requires it
-    return f"nvcr.io/nvidia/tritonserver:{deployment.tensorrt.container}-trtllm-python-py3"
+    return container_image(deployment.tensorrt.container)
 
 
 def folders(deployment: Deployment) -> list[Path]:
