@@ -22,13 +22,13 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from .config import check_width
-from .early_stop import AnswerOf, EarlyStop
-from .step_search import Pool, StepConfig, StepSearch
+from .early_stop import AnswerOf
+from .step_search import Pool, VotingConfig, VotingSearch
 from .tree import Node
 from .types import Fate, NodePath
 
 
-class BeamSearchConfig(StepConfig):
+class BeamSearchConfig(VotingConfig):
     """Parameters of beam search. `n` is also the number of candidates per iteration."""
 
     beam_width: int = Field(4, ge=1)
@@ -37,8 +37,6 @@ class BeamSearchConfig(StepConfig):
     """Keep only one of the active beams that have the same text."""
     sort_completed: bool = False
     """Search on until nothing is active and return the n best; else the first n complete."""
-    early_stop: bool = False
-    """End once the missing completions cannot change the weighted vote."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -51,7 +49,7 @@ class BeamSearchConfig(StepConfig):
         return self
 
 
-class BeamSearch(StepSearch[BeamSearchConfig]):
+class BeamSearch(VotingSearch[BeamSearchConfig]):
     """The state machine; see `types.Search` for the contract."""
 
     def __init__(
@@ -60,16 +58,17 @@ class BeamSearch(StepSearch[BeamSearchConfig]):
         seed: Callable[[NodePath], int],
         answer_of: AnswerOf | None = None,
     ) -> None:
-        """`seed` maps a node to the seed of its sample; `answer_of` is for `early_stop` only."""
-        super().__init__(config, seed)
-        self._stop = EarlyStop.wanted(config.early_stop, config.n, answer_of)
+        """See VotingSearch."""
+        super().__init__(config, seed, answer_of)
         self._completed: list[Node] = []
         self._open((child,) for child in range(config.n))
 
     def _decide(self, pool: Pool) -> None:
         ranked = sorted(pool.ends, key=self._rank)
         active = [node for node in ranked if self._active(pool, node)]
-        self._complete([node for node in ranked if not self._active(pool, node)])
+        ended = [node for node in ranked if not self._active(pool, node)]
+        self._completed += ended
+        self._count(ended)
         kept = self._keep(active) if not self._enough() else []
         for node in active:
             node.fate = Fate.PRUNED
@@ -84,16 +83,9 @@ class BeamSearch(StepSearch[BeamSearchConfig]):
             node.fate = Fate.SURPLUS
         self._finish(self._completed[: self.config.n])
 
-    def _complete(self, ended: list[Node]) -> None:
-        self._completed += ended
-        if self._stop:
-            for node in ended:
-                self._stop.add(self.tree.text(node.path), self._path_score(node))
-
     def _enough(self) -> bool:
-        if self._stop and self._stop.decided:
-            return True
-        return len(self._completed) >= self.config.n and not self.config.sort_completed
+        complete = len(self._completed) >= self.config.n and not self.config.sort_completed
+        return complete or self._decided
 
     def _keep(self, ranked: list[Node]) -> list[Node]:
         if self.config.filter_duplicates:

@@ -21,8 +21,8 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from .config import check_width
-from .early_stop import AnswerOf, EarlyStop
-from .step_search import Pool, StepConfig, StepSearch
+from .early_stop import AnswerOf
+from .step_search import Pool, VotingConfig, VotingSearch
 from .tree import Node
 from .types import Fate, NodePath
 
@@ -30,13 +30,11 @@ ANSWERED = "boxed{"
 """A chain that holds this has its answer; its subtree ends (search-and-learn's rule)."""
 
 
-class DvtsConfig(StepConfig):
+class DvtsConfig(VotingConfig):
     """Parameters of diverse verifier tree search."""
 
     beam_width: int = Field(4, ge=1)
     """Candidates per iteration of a subtree; there are n/beam_width subtrees."""
-    early_stop: bool = False
-    """End once the missing completions cannot change the weighted vote."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -44,7 +42,7 @@ class DvtsConfig(StepConfig):
         return self
 
 
-class DvtsSearch(StepSearch[DvtsConfig]):
+class DvtsSearch(VotingSearch[DvtsConfig]):
     """The state machine; see `types.Search` for the contract."""
 
     def __init__(
@@ -53,9 +51,8 @@ class DvtsSearch(StepSearch[DvtsConfig]):
         seed: Callable[[NodePath], int],
         answer_of: AnswerOf | None = None,
     ) -> None:
-        """`seed` maps a node to the seed of its sample; `answer_of` is for `early_stop` only."""
-        super().__init__(config, seed)
-        self._stop = EarlyStop.wanted(config.early_stop, config.n, answer_of)
+        """See VotingSearch."""
+        super().__init__(config, seed, answer_of)
         self._finished: dict[int, list[Node]] = {}
         """Completions by subtree."""
         self._counted = 0
@@ -77,16 +74,15 @@ class DvtsSearch(StepSearch[DvtsConfig]):
             node.fate = Fate.COMPLETED
         self._finished[pool.key] = pool.ends
         subtrees = self.config.n // self.config.beam_width
-        if self._stop and self._decided_by(self._stop):
+        if self._decided_in_order():
             self.tree.drop(lambda path: path[0] >= self._counted * self.config.beam_width)
             subtrees = self._counted
         if all(subtree in self._finished for subtree in range(subtrees)):
             self._finish([node for subtree in range(subtrees) for node in self._finished[subtree]])
 
-    def _decided_by(self, stop: EarlyStop) -> bool:
+    def _decided_in_order(self) -> bool:
         """Count the finished subtrees in their order, so that timing cannot move the stop."""
-        while not stop.decided and self._counted in self._finished:
-            for node in self._finished[self._counted]:
-                stop.add(self.tree.text(node.path), self._path_score(node))
+        while not self._decided and self._counted in self._finished:
+            self._count(self._finished[self._counted])
             self._counted += 1
-        return stop.decided
+        return self._decided

@@ -15,22 +15,20 @@ from collections.abc import Callable, Sequence
 
 from pydantic import Field
 
-from .early_stop import AnswerOf, EarlyStop
-from .step_search import Pool, StepConfig, StepSearch
+from .early_stop import AnswerOf
+from .step_search import Pool, VotingConfig, VotingSearch
 from .tree import Node
 from .types import Fate, NodePath
 
 
-class RebaseConfig(StepConfig):
+class RebaseConfig(VotingConfig):
     """Parameters of REBASE. Completed and active chains are always n together."""
 
     softmax_temperature: float = Field(0.2, ge=1e-3, le=1e3)
     """Towards 0 all children go to the best, large values share evenly."""
-    early_stop: bool = False
-    """End once the missing completions cannot change the weighted vote."""
 
 
-class RebaseSearch(StepSearch[RebaseConfig]):
+class RebaseSearch(VotingSearch[RebaseConfig]):
     """The state machine; see `types.Search` for the contract."""
 
     def __init__(
@@ -39,23 +37,18 @@ class RebaseSearch(StepSearch[RebaseConfig]):
         seed: Callable[[NodePath], int],
         answer_of: AnswerOf | None = None,
     ) -> None:
-        """`seed` maps a node to the seed of its sample; `answer_of` is for `early_stop` only."""
-        super().__init__(config, seed)
-        self._stop = EarlyStop.wanted(config.early_stop, config.n, answer_of)
+        """See VotingSearch."""
+        super().__init__(config, seed, answer_of)
         self._completed: list[Node] = []
         self._open((child,) for child in range(config.n))
 
     def _decide(self, pool: Pool) -> None:
         ranked = sorted(pool.ends, key=self._rank)
         active = [node for node in ranked if self._active(pool, node)]
-        for node in ranked:
-            if not self._active(pool, node):
-                self._completed.append(node)
-                if self._stop:
-                    self._stop.add(self.tree.text(node.path), self._path_score(node))
-        budget = self.config.n - len(self._completed)
-        if self._stop and self._stop.decided:
-            budget = 0
+        ended = [node for node in ranked if not self._active(pool, node)]
+        self._completed += ended
+        self._count(ended)
+        budget = 0 if self._decided else self.config.n - len(self._completed)
         scores = [self._path_score(node) for node in active]
         shares = share_out(scores, budget, self.config.softmax_temperature)
         for node, share in zip(active, shares, strict=True):

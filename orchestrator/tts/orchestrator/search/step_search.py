@@ -17,6 +17,7 @@ from typing import Generic, Literal, TypeVar
 from pydantic import Field
 
 from .config import SearchConfig
+from .early_stop import AnswerOf, EarlyStop
 from .tree import Node, Tree
 from .types import (
     Completion,
@@ -213,6 +214,41 @@ class StepSearch(ABC, Generic[Config]):
         pool.unready -= 1
         if not pool.unready:
             self._decide(pool)
+
+
+class VotingConfig(StepConfig):
+    """Parameters of the tree strategies whose search may stop once its vote is decided."""
+
+    early_stop: bool = False
+    """End once the missing completions cannot change the weighted vote."""
+
+
+Voting = TypeVar("Voting", bound=VotingConfig)
+
+
+class VotingSearch(StepSearch[Voting]):
+    """Base of those strategies."""
+
+    def __init__(
+        self,
+        config: Voting,
+        seed: Callable[[NodePath], int],
+        answer_of: AnswerOf | None = None,
+    ) -> None:
+        """`seed` maps a node to the seed of its sample; `answer_of` is for `early_stop` only."""
+        super().__init__(config, seed)
+        self._stop = EarlyStop.wanted(config.early_stop, config.n, answer_of)
+
+    def _count(self, completed: Iterable[Node]) -> None:
+        """Count completions for an early stop, if one is wanted."""
+        if self._stop:
+            for node in completed:
+                self._stop.add(self.tree.text(node.path), self._path_score(node))
+
+    @property
+    def _decided(self) -> bool:
+        """Whether the completions counted so far decide the vote, if an early stop is wanted."""
+        return self._stop is not None and self._stop.decided
 
 
 def _goes_on(thought: Thought | None) -> bool:
