@@ -29,6 +29,15 @@ ORCHESTRATOR = {
     "clients": {"endpoints"},
     "context": {"prompts", "problem", "search", "steps"},
     "driver": {"context", "endpoints", "problem", "scheduling", "search"},
+    "simulation": {
+        "context",
+        "driver",
+        "endpoints",
+        "problem",
+        "scheduling",
+        "search",
+        "strategies",
+    },
 }
 CORE_MAY_IMPORT = {
     "abc",
