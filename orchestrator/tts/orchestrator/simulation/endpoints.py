@@ -30,6 +30,8 @@ class Server:
     gpus: Sequence[Gpu]
     call_s: float
     cancel_s: float
+    busy_s: float = 0.0
+    """Time that the orchestrator's processor has spent on calls."""
     _futures: dict[Request, asyncio.Future[None]] = field(default_factory=dict)
     _timer: asyncio.TimerHandle | None = None
     _free_at: float = 0.0
@@ -37,6 +39,7 @@ class Server:
     async def serve(self, engine: Engine, request: Request) -> None:
         """Return when the engine has answered."""
         loop = asyncio.get_running_loop()
+        self.busy_s += self.call_s
         self._free_at = max(self._free_at, loop.time()) + self.call_s
         await asyncio.sleep(self._free_at - loop.time())
         engine.submit(request)

@@ -64,6 +64,8 @@ class Outcome:
     real_s: float
     generator: Totals
     verifier: Totals
+    calls_s: float
+    """What the orchestrator's processor spent on calls."""
     latencies_s: tuple[float, ...]
     """From the start of each problem to its result."""
     waiting: float
@@ -180,6 +182,7 @@ async def _run(scenario: Scenario, schedule: ScheduleName, began: float) -> Outc
         time.perf_counter() - began,
         generator.totals,
         verifier.totals,
+        server.busy_s,
         tuple(sorted(latencies)),
         _waiting(events),
         digest_of(searches),

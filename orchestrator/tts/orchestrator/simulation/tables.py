@@ -15,31 +15,31 @@ from tts.engines.simulated import Totals
 from .scenario import Outcome, Scenario
 
 _NOTES = (
-    "Everything here is simulated: compare the rows of one table, and do not take its seconds for "
-    "measurements.",
-    "busy: share of the time with a step under way. waiting: share of a candidate's time in which "
-    "nothing is done for it.",
-    "prompt: tokens computed (share found in the cache). batch: requests in a generator step, "
-    "tokens in a verifier step.",
+    "Everything here is simulated: compare the rows of one table; its seconds are no measurements.",
+    "busy: share of the time with a step under way; of the orchestrator, spent on calls.",
+    "wait: share of a candidate's time in which nothing is done for it.",
+    "prompts: tokens computed, and the share of all that was found in the cache.",
+    "batch: requests in a generator step, tokens in a verifier step. each: time of one problem.",
 )
 
 
 def comparison(scenario: Scenario, strategy: str, outcomes: Sequence[Outcome]) -> RenderableType:
     """All outcomes of one scenario; at least one. Speed-ups are over lockstep if it is there."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column("simulated\nschedule")
+    table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False)
+    table.add_column("simulated\nschedule", no_wrap=True)
     for heading in (
         "wall s",
-        "speed-up",
+        "speed\nup",
         "busy\ngen",
         "\nver",
-        "waiting",
-        "prompt tokens\ngenerator",
-        "\nverifier",
+        "\norch",
+        "wait",
+        "prompts\ngen",
+        "\nver",
         "batch\ngen",
         "\nver",
-        "problem s\np50",
-        "\np95",
+        "each\np50 s",
+        "\np95 s",
         "same\ntrees",
     ):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -53,6 +53,7 @@ def comparison(scenario: Scenario, strategy: str, outcomes: Sequence[Outcome]) -
             f"{yardstick / outcome.wall_s:.2f}x" if yardstick else "-",
             _percent(generator.busy_s / outcome.wall_s),
             _percent(verifier.busy_s / outcome.wall_s),
+            _percent(outcome.calls_s / outcome.wall_s),
             _percent(outcome.waiting),
             _prompts(generator),
             _prompts(verifier),
@@ -88,7 +89,7 @@ def _title(scenario: Scenario, strategy: str, outcome: Outcome) -> str:
 def _prompts(totals: Totals) -> str:
     asked = totals.computed_tokens + totals.reused_tokens
     reused = totals.reused_tokens / asked if asked else 0.0
-    return f"{totals.computed_tokens:,} ({_percent(reused)})"
+    return f"{totals.computed_tokens / 1e3:,.0f}k ({_percent(reused)})"
 
 
 def _percent(share: float) -> str:
@@ -96,7 +97,7 @@ def _percent(share: float) -> str:
 
 
 def _mean(total: int, count: int) -> str:
-    return f"{total / count:,.1f}" if count else "-"
+    return f"{total / count:,.0f}" if count else "-"
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:
