@@ -29,6 +29,15 @@ ORCHESTRATOR = {
     "clients": {"endpoints"},
     "context": {"prompts", "problem", "search", "steps"},
     "driver": {"context", "endpoints", "problem", "scheduling", "search"},
+    "simulation": {
+        "context",
+        "driver",
+        "endpoints",
+        "problem",
+        "scheduling",
+        "search",
+        "strategies",
+    },
 }
 CORE_MAY_IMPORT = {
     "abc",
@@ -113,6 +122,15 @@ def test_the_core_imports_no_io_no_clock_no_engine(part):
                 assert top in CORE_MAY_IMPORT or imported.startswith("tts.orchestrator."), (
                     f"{name} imports {imported}"
                 )
+
+
+def test_the_simulated_engine_is_pure():
+    allowed = (CORE_MAY_IMPORT - {"pydantic"}) | {"numpy"}
+    for name, file in modules():
+        if name.startswith("tts.engines.simulated"):
+            for imported in imports(name, file):
+                ours = imported.startswith(("tts.engines.simulated.", "tts.build.errors."))
+                assert ours or imported.split(".")[0] in allowed, f"{name} imports {imported}"
 
 
 def test_help_does_not_import_anything_heavy():

@@ -25,9 +25,9 @@ def score(problem, child, tokens):
 class World:
     """Problems of some rounds, each of which generates a few thoughts and then scores them."""
 
-    def __init__(self, schedule, seed, *, requests=6, tokens=40, problems=6):
+    def __init__(self, schedule, seed, *, requests=6, tokens=40, problems=6, at_once=None):
         self.rng = random.Random(seed)
-        self.scheduler = Scheduler(Policy(schedule, requests, tokens))
+        self.scheduler = Scheduler(Policy(schedule, requests, tokens, at_once))
         self.queued = list(range(problems))
         self.left = {}
         self.open = {}
@@ -113,6 +113,16 @@ def test_batched_fills_the_generators_batch_while_problems_are_queued(seed):
             assert len(jobs) == 6
 
     World("batched", seed, problems=20).run(check)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 10**9), at_once=st.integers(1, 3))
+def test_no_more_problems_run_at_once_than_the_policy_allows(schedule, seed, at_once):
+    def check(world, jobs):
+        assert len(world.left) <= at_once
+
+    World(schedule, seed, at_once=at_once).run(check)
 
 
 def test_alternating_gives_the_models_turns_of_one_batch():

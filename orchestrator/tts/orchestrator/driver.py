@@ -72,8 +72,12 @@ class Driver:
         on_solved: Callable[[Solved], Coroutine[Any, Any, None]],
         on_node: Callable[[Problem, Search], None] | None = None,
         replayed: dict[str, Replayed] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`on_solved` is awaited beside the run; `on_node` is called after each result."""
+        """`on_solved` is awaited beside the run; `on_node` is called after each result.
+
+        `clock` gives the times of events; on virtual time it is the event loop's.
+        """
         self._models = models
         self._new_search = new_search
         self._generator = generator
@@ -83,6 +87,7 @@ class Driver:
         self._on_solved = on_solved
         self._on_node = on_node
         self._replayed = replayed or {}
+        self._clock = clock
         self._running: dict[int, _Running] = {}
         self._queued: deque[Context] = deque()
         self._place = 0
@@ -195,7 +200,7 @@ class Driver:
             "kind": job.kind.name.lower(),
             "prompt_tokens": job.tokens,
             "in_flight": self._scheduler.in_flight,
-            "sent": time.monotonic(),
+            "sent": self._clock(),
         }
         try:
             if isinstance(job.work, Expand):
@@ -207,10 +212,10 @@ class Driver:
             if wanted or not isinstance(failure, (asyncio.CancelledError, TtsError)):
                 raise
             outcome = {"event": "cancelled", "work": type(job.work).__name__.lower()}
-            self._record(outcome | event | {"done": time.monotonic()})
+            self._record(outcome | event | {"done": self._clock()})
             return
         self._ended(running, job)
-        self._record(outcome | event | {"done": time.monotonic()})
+        self._record(outcome | event | {"done": self._clock()})
         if isinstance(job.work, Expand):
             self._tell_generated(running, job.work.node, thoughts)
         else:

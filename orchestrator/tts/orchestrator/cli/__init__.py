@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from . import doctor, engines, plan, runs, server
+from . import doctor, engines, plan, runs, server, simulate
 
 app = typer.Typer(
     name="tts",
@@ -24,6 +24,7 @@ app.command("serve", rich_help_panel="Build and serve")(server.serve)
 app.command("solve", rich_help_panel="Search")(runs.solve)
 app.command("bench", rich_help_panel="Search")(runs.bench)
 app.command("report", rich_help_panel="Search")(runs.report)
+app.command("simulate", rich_help_panel="Search")(simulate.simulate)
 app.command("doctor", rich_help_panel="Help")(doctor.doctor)
 
 

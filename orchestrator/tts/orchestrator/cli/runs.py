@@ -9,7 +9,9 @@ from typing import Annotated, Any
 import typer
 
 
-class _Schedule(StrEnum):
+class Schedule(StrEnum):
+    """The schedules' names, here for the same reason as STRATEGY_NAMES."""
+
     lockstep = "lockstep"
     batched = "batched"
     alternating = "alternating"
@@ -68,8 +70,8 @@ def bench(
         ),
     ] = "beam-search",
     schedule: Annotated[
-        _Schedule, typer.Option("--schedule", help="In which order work is sent.")
-    ] = _Schedule.decoupled,
+        Schedule, typer.Option("--schedule", help="In which order work is sent.")
+    ] = Schedule.decoupled,
     n: _N = None,
     parameters: _Set = None,
     out: _Out = None,

@@ -21,6 +21,8 @@ class Policy:
     schedule: ScheduleName
     generator_requests: int
     verifier_tokens: int
+    problems: int | None = None
+    """Problems that run at the same time at most; None: as many as the schedule wants."""
 
 
 class Scheduler:
@@ -30,6 +32,7 @@ class Scheduler:
         self._schedule = new_schedule(policy.schedule)
         self._generator = Queue(policy.generator_requests)
         self._verifier = Queue(policy.verifier_tokens)
+        self._problems = policy.problems
         self._running = 0
 
     @property
@@ -43,6 +46,8 @@ class Scheduler:
 
     def wants_problem(self) -> bool:
         """Whether a queued problem should be started now, before anything more is taken."""
+        if self._problems is not None and self._running >= self._problems:
+            return False
         return self._schedule.wants_problem(self._generator, self._verifier, self._running)
 
     def take(self) -> list[Job]:

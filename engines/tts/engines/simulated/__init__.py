@@ -1,0 +1,31 @@
+"""A model of an engine on a GPU: how long its steps take and what its cache holds. Pure.
+
+No asyncio, no wall clock, no tokens sampled: callers say what a request will answer and at what
+time something happens, and are told when the next thing will. docs/simulation.md has the model.
+"""
+
+from .engine import Engine, Request, Totals
+from .gpu import Gpu, Sharing
+from .hardware import GPUS, LLAMA_1B, LLAMA_8B_VERIFIER, GpuFacts, ModelShape
+from .kv_cache import PagedCache
+from .step_time import Affine, Cost, Efficiency, Load, Roofline, StepTime
+
+__all__ = [
+    "GPUS",
+    "LLAMA_1B",
+    "LLAMA_8B_VERIFIER",
+    "Affine",
+    "Cost",
+    "Efficiency",
+    "Engine",
+    "Gpu",
+    "GpuFacts",
+    "Load",
+    "ModelShape",
+    "PagedCache",
+    "Request",
+    "Roofline",
+    "Sharing",
+    "StepTime",
+    "Totals",
+]

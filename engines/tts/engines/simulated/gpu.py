@@ -1,0 +1,89 @@
+"""Engines on one GPU: whose steps run when, and how fast.
+
+Alone, a step runs at its own speed. Two engines on one GPU are between two bounds:
+
+- `time-sliced`: one computes at a time; n engines at work run at 1/n of their speed each.
+- `overlapped`: they slow each other only where together they need more than all of the cores or
+  all of the memory's bandwidth, as they reach them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Literal
+
+from .engine import Burst, Engine, Request
+from .step_time import Cost
+
+Sharing = Literal["time-sliced", "overlapped"]
+
+_ROUNDING_S = 1e-9
+
+
+@dataclass(slots=True)
+class _Running:
+    engine: Engine
+    burst: Burst | None = None
+    done_s: float = 0.0
+    """How much of the burst is behind it, in time that it would take alone."""
+
+    @property
+    def left_s(self) -> float:
+        assert self.burst is not None
+        return self.burst.steps * self.burst.cost.duration_s - self.done_s
+
+    def shorten(self) -> None:
+        """End the burst with the step that is under way."""
+        assert self.burst is not None
+        step_s = self.burst.cost.duration_s
+        begun = ceil((self.done_s - _ROUNDING_S) / step_s)
+        self.burst.steps = min(self.burst.steps, max(1, begun))
+
+
+class Gpu:
+    """One GPU and the engines on it. Times are given by the caller and never go back."""
+
+    def __init__(self, engines: Sequence[Engine], sharing: Sharing = "time-sliced") -> None:
+        self._running = [_Running(engine) for engine in engines]
+        self._sharing = sharing
+        self._now = 0.0
+        self._speed = 1.0
+
+    def next_s(self) -> float | None:
+        """When the next burst ends; None while all engines are idle."""
+        left = [running.left_s for running in self._running if running.burst]
+        return self._now + min(left) / self._speed if left else None
+
+    def run(self, now: float) -> list[Request]:
+        """Move on to `now`, which is not beyond `next_s`; the requests that are complete.
+
+        To be called also when requests were submitted or cancelled: their engine then plans anew
+        after the step under way.
+        """
+        done: list[Request] = []
+        for running in self._running:
+            if running.burst:
+                running.done_s += (now - self._now) * self._speed
+                running.engine.totals.busy_s += now - self._now
+        self._now = now
+        for running in self._running:
+            if running.burst and running.engine.disturbed:
+                running.shorten()
+            if running.burst and running.left_s <= _ROUNDING_S:
+                done += running.engine.finish(running.burst)
+                running.burst = None
+            if not running.burst and (burst := running.engine.plan()):
+                running.burst, running.done_s = burst, 0.0
+        self._speed = self._next_speed([r.burst.cost for r in self._running if r.burst])
+        return done
+
+    def _next_speed(self, costs: Sequence[Cost]) -> float:
+        if len(costs) < 2:
+            return 1.0
+        if self._sharing == "time-sliced":
+            return 1.0 / len(costs)
+        compute = sum(cost.compute_s / cost.duration_s for cost in costs)
+        memory = sum(cost.memory_s / cost.duration_s for cost in costs)
+        return 1.0 / max(1.0, compute, memory)

@@ -1,0 +1,113 @@
+"""How long one step of an engine takes, from what is in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from .hardware import BYTES_PER_WEIGHT, GpuFacts, ModelShape
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a step computes, summed over its requests."""
+
+    decodes: int = 0
+    """Requests that generate one token each."""
+    decode_context: float = 0.0
+    """Tokens that these attend to."""
+    prefill_tokens: int = 0
+    """Prompt tokens that are computed."""
+    prefill_attention: float = 0.0
+    """Pairs of such a token and one that it attends to."""
+    cached_tokens: int = 0
+    """Tokens of their context that were there before the step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """A step that has the GPU to itself: time, and how long it needs the cores and the memory."""
+
+    duration_s: float
+    compute_s: float
+    memory_s: float
+
+
+class StepTime(Protocol):
+    """The model of one engine's steps."""
+
+    def cost(self, load: Load) -> Cost:
+        """What a step with this load costs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Efficiency:
+    """How much of a GPU's peaks an engine reaches."""
+
+    compute: float = 0.6
+    """Share of the peak of a decode's matrix products, and of a large prefill's."""
+    half_tokens: float = 400.0
+    """Tokens in a step at which prefill reaches half of that."""
+    bandwidth: float = 0.8
+    overhead_s: float = 0.4e-3
+    """What each step takes besides: launches, sampling, scheduling."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """A step takes as long as its compute or its memory traffic, whichever is longer.
+
+    Weights are read once a step, whatever shares it. Prefill that rides along with many decodes is
+    as efficient as the whole step is large.
+    """
+
+    gpu: GpuFacts
+    model: ModelShape
+    efficiency: Efficiency = Efficiency()
+
+    def cost(self, load: Load) -> Cost:
+        """See StepTime."""
+        gpu, model, reached = self.gpu, self.model, self.efficiency
+        tokens = load.decodes + load.prefill_tokens
+        weights = model.body + (model.head if load.decodes else 0.0)
+        decode = (
+            load.decodes * 2 * (model.body + model.head)
+            + model.attention_flops * load.decode_context
+        )
+        prefill = (
+            load.prefill_tokens * 2 * model.body + model.attention_flops * load.prefill_attention
+        )
+        prefill *= (tokens + reached.half_tokens) / tokens
+        compute_s = (decode + prefill) / (gpu.flops_per_s * reached.compute)
+        kv = (load.decode_context + load.cached_tokens) * model.kv_bytes
+        traffic = weights * BYTES_PER_WEIGHT + kv
+        memory_s = traffic / (gpu.bytes_per_s * reached.bandwidth)
+        duration_s = max(compute_s, memory_s) + reached.overhead_s
+        if load.decodes:
+            duration_s = max(duration_s, model.min_step_s)
+        return Cost(duration_s, compute_s, memory_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """A step time fitted to measurements: a constant, and so much for each part of the load.
+
+    It does not say what bounds a step, so two engines that overlap on one GPU gain nothing.
+    """
+
+    step_s: float
+    decode_s: float = 0.0
+    context_token_s: float = 0.0
+    prefill_token_s: float = 0.0
+    cached_token_s: float = 0.0
+
+    def cost(self, load: Load) -> Cost:
+        """See StepTime."""
+        duration_s = (
+            self.step_s
+            + self.decode_s * load.decodes
+            + self.context_token_s * load.decode_context
+            + self.prefill_token_s * load.prefill_tokens
+            + self.cached_token_s * load.cached_tokens
+        )
+        return Cost(duration_s, duration_s, duration_s)

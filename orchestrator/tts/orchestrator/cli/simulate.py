@@ -1,0 +1,105 @@
+"""`tts simulate`: schedules side by side on GPUs that are not at hand."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .runs import STRATEGY_NAMES, Schedule
+
+
+class _Gpu(StrEnum):
+    a100_80g = "a100-80g"
+    h100 = "h100"
+    h200 = "h200"
+
+
+class _Sharing(StrEnum):
+    time_sliced = "time-sliced"
+    overlapped = "overlapped"
+
+
+def simulate(
+    gpu: Annotated[_Gpu, typer.Option("--gpu", help="The kind of GPU.")] = _Gpu.h100,
+    gpus: Annotated[
+        int, typer.Option("--gpus", min=1, max=2, help="2: one for each engine; 1: shared.")
+    ] = 2,
+    sharing: Annotated[
+        _Sharing | None,
+        typer.Option(
+            "--sharing",
+            help="How engines share one GPU: the worst and the best case.",
+            show_default="time-sliced",
+        ),
+    ] = None,
+    strategy: Annotated[
+        str, typer.Option("--strategy", help=f"{', '.join(STRATEGY_NAMES)}.")
+    ] = "beam-search",
+    n: Annotated[
+        int | None,
+        typer.Option("--n", help="Completions per problem.", show_default="16; cot: 1"),
+    ] = None,
+    beam_width: Annotated[
+        int | None,
+        typer.Option("--beam-width", help="Children of a kept beam.", show_default="4"),
+    ] = None,
+    problems: Annotated[int, typer.Option("--problems", min=1, help="Problems to solve.")] = 64,
+    in_flight: Annotated[
+        int, typer.Option("--in-flight", min=1, help="Problems that run at a time at most.")
+    ] = 8,
+    schedules: Annotated[
+        list[Schedule] | None,
+        typer.Option("--schedule", help="May be given several times.", show_default="all"),
+    ] = None,
+    traces: Annotated[
+        Path | None,
+        typer.Option(
+            "--traces",
+            metavar="FILE",
+            help="Recorded chains, of which step lengths, ends and scores take their statistics.",
+            show_default="a 1B model on MATH",
+        ),
+    ] = None,
+    call_ms: Annotated[
+        float, typer.Option("--call-ms", min=0, help="The orchestrator's own time for a call.")
+    ] = 0.5,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the run.")] = 0,
+) -> None:
+    """Predict how schedules compare for Llama-3.2-1B with an 8B verifier; needs no GPU.
+
+    The real search and scheduler run on simulated engines and virtual time (docs/simulation.md).
+    """
+    from ..simulation.scenario import Scenario, simulated_deployment
+    from ..simulation.scenario import simulate as simulate_schedule
+    from ..simulation.tables import comparison
+    from ..simulation.workload import from_traces, typical
+    from ..strategies import find_strategy
+    from .say import consoles, say
+
+    if sharing and gpus > 1:
+        raise typer.BadParameter("applies to --gpus 1 only", param_hint="--sharing")
+    deployment = simulated_deployment(gpu.value, gpus)
+    given = {"n": n, "beam_width": beam_width}
+    scenario = Scenario(
+        deployment,
+        gpus,
+        (sharing or _Sharing.time_sliced).value,
+        from_traces(traces) if traces else typical(),
+        find_strategy(strategy).configure(
+            {name: value for name, value in given.items() if value is not None},
+            context=deployment.generator.max_seq_len,
+        ),
+        problems,
+        in_flight,
+        seed,
+        call_ms / 1e3,
+    )
+    outcomes = []
+    for schedule in schedules or Schedule:
+        outcomes.append(simulate_schedule(scenario, schedule.value))
+        say(f"{schedule.value}: {outcomes[-1].wall_s:,.1f} s in {outcomes[-1].real_s:.1f} s")
+    out, _ = consoles()
+    out.print(comparison(scenario, strategy, outcomes))

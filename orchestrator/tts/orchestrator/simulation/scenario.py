@@ -1,0 +1,212 @@
+"""One simulated run: a deployment's shape on a GPU, a workload, a schedule, and what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tts.build.spec import Deployment, EngineSpec
+from tts.engines.simulated import (
+    GPUS,
+    LLAMA_1B,
+    LLAMA_8B_VERIFIER,
+    Engine,
+    Gpu,
+    ModelShape,
+    PagedCache,
+    Roofline,
+    Sharing,
+    Totals,
+)
+
+from ..context import Context
+from ..driver import Driver, Solved
+from ..problem import Problem
+from ..scheduling import Policy, ScheduleName
+from ..search import Search, node_seed
+from ..strategies import Config, new_search
+from .endpoints import Server, SimulatedGenerator, SimulatedVerifier
+from .text import DELIMITER, question, simulated_models
+from .virtual_time import run_virtual
+from .workload import Workload
+
+_MEMORY_SHARE = 0.9  # of the GPU, for weights and KV cache; the rest is activations and libraries
+_BLOCK_SIZE = 32
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is simulated, but for the schedule. `in_flight` bounds the problems that run at once."""
+
+    deployment: Deployment
+    gpus: int
+    sharing: Sharing
+    workload: Workload
+    parameters: Config
+    problems: int
+    in_flight: int
+    seed: int = 0
+    call_s: float = 0.5e-3
+    cancel_s: float = 5e-3
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A simulated run. Times are virtual but for `real_s`."""
+
+    schedule: ScheduleName
+    wall_s: float
+    real_s: float
+    generator: Totals
+    verifier: Totals
+    calls_s: float
+    """What the orchestrator's processor spent on calls."""
+    latencies_s: tuple[float, ...]
+    """From the start of each problem to its result."""
+    waiting: float
+    """Share of the candidates' time in which nothing is done for them: of the time from an
+    iteration's first request to its last answer, what is neither the candidate's own generation nor
+    its scoring."""
+    digest: str
+    """Hash over every problem's tree; see Tree.digest."""
+
+
+def simulated_deployment(gpu: str, gpus: int) -> Deployment:
+    """Llama-3.2-1B and an 8B verifier, with the memory that is left as KV cache, half each."""
+
+    def engine(model: ModelShape, others: float) -> dict[str, Any]:
+        left = GPUS[gpu].memory_bytes * _MEMORY_SHARE - model.weight_bytes - others
+        return {
+            "checkpoint": "simulated",
+            "precision": "bf16",
+            "max_batch_size": 512,
+            "max_num_tokens": 8192,
+            "max_seq_len": 4096,
+            "kv_cache": {
+                "tokens": int(left / (1 if others == 0 else 2) / model.kv_bytes),
+                "block_size": _BLOCK_SIZE,
+            },
+        }
+
+    alone = gpus > 1
+    generator = engine(LLAMA_1B, 0 if alone else LLAMA_8B_VERIFIER.weight_bytes)
+    verifier = engine(LLAMA_8B_VERIFIER, 0 if alone else LLAMA_1B.weight_bytes)
+    return Deployment.model_validate(
+        {
+            "name": "simulated",
+            "target": "tensorrt",
+            "tensorrt": {"gpu": gpu},
+            "generator": {**generator, "in_flight_requests": 512, "step_delimiter": DELIMITER},
+            "verifier": {**verifier, "in_flight_tokens": 65536},
+        }
+    )
+
+
+def simulate(scenario: Scenario, schedule: ScheduleName) -> Outcome:
+    """Run the driver and the scheduler on simulated engines."""
+    began = time.perf_counter()
+    return run_virtual(_run(scenario, schedule, began))
+
+
+def problems(scenario: Scenario) -> list[Context]:
+    """What is solved; a question of its own for each."""
+    models = simulated_models(scenario.deployment)
+    return [
+        Context.of(models, Problem(f"simulated-{number}", question(number)))
+        for number in range(scenario.problems)
+    ]
+
+
+def search_of(scenario: Scenario, problem: Problem) -> Search:
+    """A fresh search of one problem."""
+    return new_search(scenario.parameters, lambda node: node_seed(scenario.seed, problem.id, node))
+
+
+def digest_of(searches: dict[str, Search]) -> str:
+    """One hash over all trees."""
+    lines = [f"{name}|{searches[name].tree.digest()}\n" for name in sorted(searches)]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+async def _run(scenario: Scenario, schedule: ScheduleName, began: float) -> Outcome:
+    clock = asyncio.get_running_loop().time
+    spec = scenario.deployment
+    generator = _engine(spec, spec.generator, LLAMA_1B)
+    verifier = _engine(spec, spec.verifier, LLAMA_8B_VERIFIER)
+    if scenario.gpus > 1:
+        gpus = [Gpu([generator]), Gpu([verifier])]
+    else:
+        gpus = [Gpu([generator, verifier], scenario.sharing)]
+    server = Server(gpus, scenario.call_s, scenario.cancel_s)
+    contexts = problems(scenario)
+    started: dict[str, float] = {}
+    latencies: list[float] = []
+    searches: dict[str, Search] = {}
+    events: list[dict[str, Any]] = []
+
+    def record(event: dict[str, Any]) -> None:
+        if event["event"] == "problem_started":
+            started[event["problem"]] = clock()
+        elif "done" in event:
+            events.append(event)
+
+    async def solved(outcome: Solved) -> None:
+        name = outcome.problem.id
+        latencies.append(clock() - started[name])
+        searches[name] = outcome.search
+
+    driver = Driver(
+        contexts[0].models,
+        lambda problem: search_of(scenario, problem),
+        SimulatedGenerator(server, generator, scenario.workload),
+        SimulatedVerifier(server, verifier, scenario.workload),
+        Policy(
+            schedule,
+            spec.generator.in_flight_requests,
+            spec.verifier.in_flight_tokens,
+            scenario.in_flight,
+        ),
+        record=record,
+        on_solved=solved,
+        clock=clock,
+    )
+    await driver.run(contexts)
+    return Outcome(
+        schedule,
+        clock(),
+        time.perf_counter() - began,
+        generator.totals,
+        verifier.totals,
+        server.busy_s,
+        tuple(sorted(latencies)),
+        _waiting(events),
+        digest_of(searches),
+    )
+
+
+def _engine(deployment: Deployment, spec: EngineSpec, model: ModelShape) -> Engine:
+    assert deployment.tensorrt is not None
+    cache = spec.kv_cache
+    return Engine(
+        Roofline(GPUS[deployment.tensorrt.gpu], model),
+        PagedCache(cache.blocks, cache.block_size, reuse=cache.reuse),
+        spec.max_batch_size,
+        spec.max_num_tokens,
+    )
+
+
+def _waiting(events: Sequence[dict[str, Any]]) -> float:
+    iterations: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
+    for event in events:
+        iterations[event["problem"], len(event["node"])].append(event)
+    own = present = 0.0
+    for members in iterations.values():
+        span = max(event["done"] for event in members) - min(event["sent"] for event in members)
+        present += span * len({event["node"] for event in members})
+        own += sum(event["done"] - event["sent"] for event in members)
+    return 1 - own / present if present else 0.0

@@ -1,0 +1,215 @@
+"""The simulated engine over random arrivals: nothing is lost, limits are kept."""
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tts.build.errors import RequestError
+from tts.engines.simulated import Affine, Engine, Gpu, PagedCache, Request
+
+STEP = Affine(1e-3, 1e-5, 1e-7, 1e-5)
+
+
+def ids(tokens):
+    return np.asarray(tokens, dtype=np.int32)
+
+
+def request(rng, *, longest=20):
+    prompt = [rng.randrange(2) for _ in range(rng.randint(1, 30))]
+    answer = [rng.randrange(2) for _ in range(rng.randint(1, longest))]
+    return Request(ids(prompt), ids(answer), longest)
+
+
+def engine(*, blocks=40, batch=4, tokens=16, step_time=STEP):
+    return Engine(step_time, PagedCache(blocks, 4), batch, tokens)
+
+
+def serve(gpu, arrivals):
+    """Run the arrivals (time, engine, request) to the end: when each request was complete."""
+    arrivals = sorted(arrivals, key=lambda arrival: arrival[0])
+    done = {}
+    now = 0.0
+    while True:
+        due = [arrivals[0][0]] if arrivals else []
+        due += [gpu.next_s()] if gpu.next_s() is not None else []
+        if not due:
+            return done
+        now = max(now, min(due))
+        while arrivals and arrivals[0][0] <= now:
+            _, target, arrived = arrivals.pop(0)
+            target.submit(arrived)
+        for finished in gpu.run(now):
+            assert finished not in done
+            done[finished] = now
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 10**9))
+def test_every_request_is_answered_once_and_every_token_counted(seed):
+    rng = random.Random(seed)
+    one = engine()
+    arrivals = [(rng.random() * 0.1, one, request(rng)) for _ in range(30)]
+    done = serve(Gpu([one]), arrivals)
+    requests = [arrived for _, _, arrived in arrivals]
+    totals = one.totals
+    assert set(done) == set(requests)
+    assert totals.generated_tokens == sum(len(r.answer) for r in requests)
+    assert totals.computed_tokens + totals.reused_tokens == sum(len(r.prompt) for r in requests)
+    assert (one.cache.held, totals.wasted_tokens) == (0, 0)
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 10**9))
+def test_batch_tokens_and_blocks_stay_within_their_limits(seed):
+    rng = random.Random(seed)
+    loads = []
+
+    class Watch:
+        def cost(self, load):
+            loads.append(load)
+            assert one.cache.used <= one.cache.blocks
+            return STEP.cost(load)
+
+    one = engine(step_time=Watch())
+    serve(Gpu([one]), [(rng.random() * 0.1, one, request(rng)) for _ in range(30)])
+    assert max(load.decodes + load.prefill_tokens for load in loads) <= 16
+    assert max(load.decodes for load in loads) <= 4
+    assert all(load.decode_context >= load.decodes for load in loads)
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 10**9))
+def test_the_same_arrivals_give_the_same_times(seed):
+    def times():
+        rng = random.Random(seed)
+        one = engine()
+        arrivals = [(rng.random() * 0.1, one, request(rng)) for _ in range(20)]
+        done = serve(Gpu([one]), arrivals)
+        return [done[arrived] for _, _, arrived in arrivals]
+
+    assert times() == times()
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 10**9))
+def test_bursts_take_as_long_as_their_steps_one_by_one(seed):
+    def times(disturb):
+        rng = random.Random(seed)
+        one = engine()
+        gpu = Gpu([one])
+        for _ in range(4):
+            one.submit(request(rng))
+        done, now = [], 0.0
+        gpu.run(0.0)
+        while (next_s := gpu.next_s()) is not None:
+            if disturb:  # as if something had come in right after the step began
+                one.disturbed = True
+                gpu.run(now + 1e-5)
+                next_s = gpu.next_s()
+            now = next_s
+            done += [now] * len(gpu.run(now))
+        return done
+
+    assert times(disturb=False) == pytest.approx(times(disturb=True), rel=1e-3)
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 10**9))
+def test_cancelled_requests_leave_nothing_behind(seed):
+    rng = random.Random(seed)
+    one = engine()
+    gpu = Gpu([one])
+    requests = [request(rng) for _ in range(12)]
+    cancelled = set()
+    for arrived in requests:
+        one.submit(arrived)
+    done, now = [], 0.0
+    gpu.run(now)
+    while (next_s := gpu.next_s()) is not None:
+        if rng.random() < 0.3:
+            victim = rng.choice(requests)
+            cancelled.add(victim)
+            one.cancel(victim)
+            now = min(next_s, now + rng.random() * 1e-3)
+        else:
+            now = next_s
+        done += gpu.run(now)
+    assert set(requests) - cancelled <= set(done)
+    assert len(done) == len(set(done))
+    assert one.cache.held == 0
+    finished = sum(len(arrived.answer) for arrived in done)
+    assert one.totals.generated_tokens == finished + one.totals.wasted_tokens
+
+
+def test_a_prompt_is_computed_in_chunks_beside_those_that_generate():
+    one = engine(tokens=8)
+    one.submit(Request(ids([1] * 4), ids([1] * 9), 9))
+    first = one.finish(one.plan())
+    one.submit(Request(ids([2] * 20), ids([2]), 1))
+    chunks = []
+    while burst := one.plan():
+        chunks.append([tokens for _, tokens in burst.chunks])
+        first += one.finish(burst)
+    assert chunks == [[7], [7], [6], []]
+    assert len(first) == 2
+
+
+def test_a_request_that_can_never_start_is_refused():
+    with pytest.raises(RequestError, match="41 KV blocks; the pool has 40"):
+        engine().submit(Request(ids([1] * 160), ids([1]), 4))
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10**9))
+def test_two_engines_on_one_gpu_are_between_the_two_bounds(seed):
+    class Bound:
+        def __init__(self, compute, memory):
+            self.compute, self.memory = compute, memory
+
+        def cost(self, load):
+            duration = STEP.cost(load).duration_s
+            return type(STEP.cost(load))(duration, duration * self.compute, duration * self.memory)
+
+    def wall(sharing):
+        rng = random.Random(seed)
+        one, two = engine(step_time=Bound(0.3, 1.0)), engine(step_time=Bound(1.0, 0.2))
+        arrivals = [(0.0, rng.choice([one, two]), request(rng)) for _ in range(30)]
+        if sharing == "apart":
+            ends = [
+                max(serve(Gpu([e]), [a for a in arrivals if a[1] is e]).values(), default=0.0)
+                for e in (one, two)
+            ]
+        else:
+            ends = [max(serve(Gpu([one, two], sharing), arrivals).values())]
+        return ends
+
+    apart = wall("apart")
+    assert wall("time-sliced") == [pytest.approx(sum(apart), rel=1e-6)]
+    (overlapped,) = wall("overlapped")
+    assert max(apart) * (1 - 1e-9) <= overlapped <= 1.3 * sum(apart) / 2 + max(apart)
+    assert overlapped <= sum(apart)
+
+
+@pytest.mark.parametrize(("blocks", "gain"), [(40, (1.5, 10)), (400, (0.99, 1.01))])
+def test_what_sibling_order_gains_fades_with_memory(blocks, gain):
+    """Requests of 20 parents, 4 siblings each: siblings together, against parents in turn."""
+
+    def wall(order):
+        one = engine(blocks=blocks, batch=1, tokens=64)
+        for parent, sibling in order:
+            stem = [parent * 100 + place for place in range(64)]
+            one.submit(Request(ids([*stem, 9000 + sibling, 1]), ids([1]), 1))
+        gpu = Gpu([one])
+        gpu.run(0.0)
+        while (now := gpu.next_s()) is not None:
+            gpu.run(now)
+            end = now
+        return end
+
+    together = [(parent, sibling) for parent in range(20) for sibling in range(4)]
+    in_turn = sorted(together, key=lambda pair: (pair[1], pair[0]))
+    low, high = gain
+    assert low <= wall(in_turn) / wall(together) <= high
