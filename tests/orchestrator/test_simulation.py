@@ -232,7 +232,7 @@ def test_bad_traces_are_refused(tmp_path, text):
 
 
 def test_the_command_names_what_there_is():
-    assert {gpu.value for gpu in _Gpu} == set(GPUS)
+    assert {gpu.value for gpu in _Gpu} <= set(GPUS)
     assert len(_Sharing) == 2
 
 

@@ -1,28 +1,19 @@
-"""What GPUs can do at most, and what models ask of them: data, with where it comes from."""
+"""What models ask of a GPU, whose facts the memory planner knows already."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from tts.build.model_config import ModelConfig
+from tts.build.tensorrt.gpus import GPUS, GpuFacts
+from tts.build.tensorrt.known_models import shape_of
+from tts.build.tensorrt.memory import parameters
+
+__all__ = ["BYTES_PER_WEIGHT", "GPUS", "LLAMA_1B", "LLAMA_8B_VERIFIER", "GpuFacts", "ModelShape"]
 
 BYTES_PER_WEIGHT = 2  # bf16, and so is the KV cache
-
-
-@dataclass(frozen=True, slots=True)
-class GpuFacts:
-    """Peaks of one GPU, dense bf16."""
-
-    flops_per_s: float
-    bytes_per_s: float
-    memory_bytes: float
-
-
-# https://glennklockwood.com/garden/processors/A100,
-# https://acecloud.ai/blog/nvidia-b200-vs-h200-h100-a100 (H100 is the SXM version)
-GPUS = {
-    "a100-80g": GpuFacts(312e12, 2.039e12, 80e9),
-    "h100": GpuFacts(989e12, 3.35e12, 80e9),
-    "h200": GpuFacts(989e12, 4.8e12, 141e9),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +33,22 @@ class ModelShape:
     min_step_s: float = 0.0
     """A step that generates takes at least this long, however small its batch."""
 
+    @classmethod
+    def of(cls, config: ModelConfig, *, head: bool = True, min_step_s: float = 0.0) -> Self:
+        """The costs of a model of this shape; without `head`, its output matrix is cut away."""
+        counted = parameters(config)
+        cut = 0 if head or counted.tied else counted.head
+        return cls(
+            parameters=counted.total - cut,
+            body=counted.body,
+            head=counted.head if head else 0.0,
+            layers=config.num_layers,
+            heads=config.num_heads,
+            kv_heads=config.num_kv_heads,
+            head_size=config.head_dim,
+            min_step_s=min_step_s,
+        )
+
     @property
     def weight_bytes(self) -> float:
         """Size in memory."""
@@ -58,9 +65,11 @@ class ModelShape:
         return 4 * self.layers * self.heads * self.head_size
 
 
-# Shapes: https://huggingface.co/meta-llama/Llama-3.2-1B and .../Llama-3.1-8B. An engine at batch 1
-# reaches half of the H100's bandwidth at most with the 1B model, hence the shortest step:
-# https://hazyresearch.stanford.edu/blog/2025-05-27-no-bubbles
-LLAMA_1B = ModelShape(1.236e9, 0.973e9, 0.263e9, 16, 32, 8, 64, min_step_s=1.2e-3)
-LLAMA_8B_VERIFIER = ModelShape(7.505e9, 6.979e9, 0.0, 32, 32, 8, 128)
+LLAMA_1B = ModelShape.of(
+    shape_of(Path("Llama-3.2-1B-Instruct")),
+    # an engine at batch 1 reaches half of the H100's bandwidth at most with this model:
+    # https://hazyresearch.stanford.edu/blog/2025-05-27-no-bubbles
+    min_step_s=1.2e-3,
+)
+LLAMA_8B_VERIFIER = ModelShape.of(shape_of(Path("Llama3.1-8B-PRM-Deepseek-Data")), head=False)
 """Llama-3.1-8B with its head cut to the rows of the two labels."""

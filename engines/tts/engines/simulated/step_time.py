@@ -78,10 +78,10 @@ class Roofline:
             load.prefill_tokens * 2 * model.body + model.attention_flops * load.prefill_attention
         )
         prefill *= (tokens + reached.half_tokens) / tokens
-        compute_s = (decode + prefill) / (gpu.flops_per_s * reached.compute)
+        compute_s = (decode + prefill) / (gpu.flops * reached.compute)
         kv = (load.decode_context + load.cached_tokens) * model.kv_bytes
         traffic = weights * BYTES_PER_WEIGHT + kv
-        memory_s = traffic / (gpu.bytes_per_s * reached.bandwidth)
+        memory_s = traffic / (gpu.bandwidth * reached.bandwidth)
         duration_s = max(compute_s, memory_s) + reached.overhead_s
         if load.decodes:
             duration_s = max(duration_s, model.min_step_s)

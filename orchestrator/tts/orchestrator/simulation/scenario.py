@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tts.build.spec import Deployment, EngineSpec
+from tts.build.spec import Gpu as GpuName
 from tts.engines.simulated import (
     GPUS,
     LLAMA_1B,
@@ -76,11 +77,11 @@ class Outcome:
     """Hash over every problem's tree; see Tree.digest."""
 
 
-def simulated_deployment(gpu: str, gpus: int) -> Deployment:
+def simulated_deployment(gpu: GpuName, gpus: int) -> Deployment:
     """Llama-3.2-1B and an 8B verifier, with the memory that is left as KV cache, half each."""
 
     def engine(model: ModelShape, others: float) -> dict[str, Any]:
-        left = GPUS[gpu].memory_bytes * _MEMORY_SHARE - model.weight_bytes - others
+        left = GPUS[gpu].memory * _MEMORY_SHARE - model.weight_bytes - others
         return {
             "checkpoint": "simulated",
             "precision": "bf16",
