@@ -68,7 +68,12 @@ def bench(
         ),
     ] = "beam-search",
     schedule: Annotated[
-        _Schedule, typer.Option("--schedule", help="In which order work is sent.")
+        _Schedule,
+        typer.Option(
+            "--schedule",
+            metavar="NAME",
+            help=f"In which order work is sent: {', '.join(_Schedule)}.",
+        ),
     ] = _Schedule.decoupled,
     n: _N = None,
     parameters: _Set = None,
