@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -19,7 +20,8 @@ import psutil
 from tts.build import paths
 from tts.build.builder import require_current
 from tts.build.errors import TtsError
-from tts.build.spec import bundled_deployments, load_deployment
+from tts.build.spec import Deployment, bundled_deployments, load_deployment
+from tts.build.tensorrt import contract
 from tts.serving.tritonserver import find_tritonserver
 
 MINIMUM_FREE_BYTES = 2 * 1024**3
@@ -45,8 +47,8 @@ def diagnose() -> list[Finding]:
         _tritonserver(),
         _verification(),
         *_storage(),
+        *_gpus(),
         *_deployments(),
-        _gpu(),
     ]
 
 
@@ -120,36 +122,90 @@ def _storage() -> Iterator[Finding]:
 
 
 def _deployments() -> Iterator[Finding]:
-    without_gpu = shutil.which("nvidia-smi") is None
-    for_gpus = []
+    here = {gpu.capability for gpu in _nvidia_gpus()}
+    elsewhere = []
     for name in bundled_deployments():
         what = f"deployment {name}"
         try:
             deployment = load_deployment(name)
-            if deployment.target == "tensorrt" and without_gpu:
-                for_gpus.append(name)
+            if deployment.tensorrt and _capability(deployment) not in here:
+                elsewhere.append(name)
                 continue
             require_current(deployment)
         except TtsError as error:
             yield Finding(what, "note", error.message, error.hint or "")
         else:
             yield Finding(what, "ok", "both engines are built and current")
-    if for_gpus:
-        advice = "`tts plan NAME` shows, without a GPU, what fits on which."
-        yield Finding("deployments for NVIDIA GPUs", "note", ", ".join(for_gpus), advice)
+    if elsewhere:
+        what = "deployments for other NVIDIA GPUs" if here else "deployments for NVIDIA GPUs"
+        advice = (
+            "Needing no GPU: tts plan NAME (what fits), tts build-engines NAME --dry-run, "
+            "tts deploy NAME."
+        )
+        yield Finding(what, "note", ", ".join(elsewhere), advice)
 
 
-def _gpu() -> Finding:
+def _capability(deployment: Deployment) -> str:
+    assert deployment.tensorrt is not None  # asked of target tensorrt only
+    return contract.compute_capability(deployment.tensorrt.gpu)
+
+
+@dataclass(frozen=True, slots=True)
+class _Gpu:
+    name: str
+    memory: str
+    driver: str
+    capability: str
+
+
+def _gpus() -> Iterator[Finding]:
+    gpus = _nvidia_gpus()
+    if not gpus:
+        found = "none found: target tensorrt cannot be built or run here"
+        yield Finding("NVIDIA GPU", "note", found)
+        return
+    described = [f"{gpu.name}, {gpu.memory}, compute capability {gpu.capability}" for gpu in gpus]
+    yield Finding("NVIDIA GPU", "ok", "; ".join(described))
+    have, wanted = gpus[0].driver, max(c.driver for c in contract.containers().values())
+    if int(have.partition(".")[0] or 0) < int(wanted.partition(".")[0]):
+        advice = (
+            f"The containers of TensorRT-LLM {contract.TENSORRT_LLM} want {wanted} or later, or a "
+            "branch that CUDA's forward compatibility supports."
+        )
+        yield Finding("NVIDIA driver", "note", have, advice)
+    else:
+        yield Finding("NVIDIA driver", "ok", have)
+    if tag := os.environ.get(contract.version_variable()):
+        fits = tag in contract.containers()
+        advice = "" if fits else f"It must be one of {', '.join(contract.containers())}."
+        yield Finding("NVIDIA container", "ok" if fits else "note", f"inside {tag}", advice)
+    elif docker := shutil.which("docker"):
+        yield Finding("docker", "ok", docker)
+    else:
+        advice = "Install docker and the NVIDIA Container Toolkit."
+        yield Finding("docker", "note", "absent: target tensorrt is built and served in it", advice)
+
+
+@cache
+def _nvidia_gpus() -> tuple[_Gpu, ...]:
     command = shutil.which("nvidia-smi")
-    names: list[str] = []
-    if command:
-        query = [command, "--query-gpu=name,memory.total", "--format=csv,noheader"]
-        done = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
-        names = done.stdout.split("\n") if done.returncode == 0 else []
-    found = ", ".join(name.strip() for name in names if name.strip())
-    if found:
-        return Finding("NVIDIA GPU", "ok", found)
-    return Finding("NVIDIA GPU", "note", "none found: target tensorrt cannot be built or run here")
+    if command is None:
+        return ()
+    query = "--query-gpu=name,memory.total,driver_version,compute_cap"
+    try:
+        done = subprocess.run(
+            [command, query, "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    if done.returncode:
+        return ()
+    rows = (line.split(",") for line in done.stdout.splitlines())
+    return tuple(_Gpu(*(field.strip() for field in row)) for row in rows if len(row) == 4)
 
 
 def _version(package: str) -> str | None:

@@ -21,7 +21,8 @@ def build_engines(
     verify: Annotated[
         bool | None,
         typer.Option(
-            help="Compare the engines' logits with transformers. Default: for small models."
+            help="Compare the engines' logits with transformers (target openvino). "
+            "Default: for small models."
         ),
     ] = None,
     dry_run: Annotated[
@@ -33,6 +34,7 @@ def build_engines(
     from tts.build.builder import preview_build
     from tts.build.spec import load_deployment
 
+    from .machine import require_checkpoints
     from .say import consoles, say
 
     out, _ = consoles()
@@ -40,7 +42,9 @@ def build_engines(
         for line in preview_build(load_deployment(deployment)):
             out.print(line, markup=False, soft_wrap=True)
         return
-    for report in build(load_deployment(deployment), force=force, verify=verify, say=say):
+    spec = load_deployment(deployment)
+    require_checkpoints(spec)
+    for report in build(spec, force=force, verify=verify, say=say):
         out.print(_sentence(report), markup=False, soft_wrap=True)
 
 

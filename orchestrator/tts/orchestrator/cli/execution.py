@@ -21,6 +21,7 @@ from ..runlog import read_config
 from ..runner import Plan, Progress, execute
 from ..scheduling import ScheduleName
 from ..strategies import Config, Strategy, find_strategy
+from .machine import require_gpu
 from .running import interruptible, run_plan, serving, watched
 from .say import say
 from .show import LiveTree
@@ -114,6 +115,7 @@ def plan_with(
     parameters: Config,
 ) -> Plan:
     """A plan with these parameters; checks the engines and every problem's length."""
+    require_gpu(spec)
     require_current(spec)
     models = Models.load(spec)
     return Plan(

@@ -129,35 +129,32 @@ def _bar(gpu: GpuPlan, colours: bool) -> Text:
     for part, size in shown.items():
         mark = "█" if colours else MARKS[part]
         bar.append(mark * lengths[part], PARTS[part])
-        legend.append(f"{mark} {part} {_gib(size)}  ", PARTS[part])
+        legend.append("  " if legend else "").append(f"{mark} {part} {_gib(size)}", PARTS[part])
     return bar.append("\n").append_text(legend)
 
 
 def _engine_table(planned: MemoryPlan) -> Table:
+    """A column for each engine: so it fits a narrow terminal."""
     from rich.table import Table
 
+    engines = planned.engines.values()
     table = Table()
     table.add_column("engine")
-    for column in (
-        "parameters",
-        "KV bytes/token per rank",
-        "pool, tokens",
-        "blocks",
-        "full sequences",
-        "beams in mid-search",
-    ):
-        table.add_column(column, justify="right")
     for role, engine in planned.engines.items():
-        fullest = max(rank.kv_bytes_per_token for rank in engine.ranks)
-        table.add_row(
-            f"{role}, {engine.spec.precision}",
-            f"{engine.parameters.total / 1e9:.3f} B",
-            f"{fullest:,}",
-            f"{engine.tokens:,}",
-            f"{engine.blocks:,}",
-            f"{engine.full_sequences:,} of {engine.spec.max_seq_len:,} tokens",
-            f"{engine.beams:,}",
-        )
+        table.add_column(f"{role}, {engine.spec.precision}", justify="right")
+    fullest = (max(rank.kv_bytes_per_token for rank in e.ranks) for e in engines)
+    rows = {
+        "parameters": (f"{e.parameters.total / 1e9:.3f} B" for e in engines),
+        "KV bytes/token per rank": (f"{size:,}" for size in fullest),
+        "pool, tokens": (f"{e.tokens:,}" for e in engines),
+        "blocks": (f"{e.blocks:,}" for e in engines),
+        "full sequences": (
+            f"{e.full_sequences:,} of {e.spec.max_seq_len:,} tokens" for e in engines
+        ),
+        "beams in mid-search": (f"{e.beams:,}" for e in engines),
+    }
+    for name, values in rows.items():
+        table.add_row(name, *values)
     return table
 
 

@@ -70,7 +70,12 @@ def bench(
         ),
     ] = "beam-search",
     schedule: Annotated[
-        Schedule, typer.Option("--schedule", help="In which order work is sent.")
+        Schedule,
+        typer.Option(
+            "--schedule",
+            metavar="NAME",
+            help=f"In which order work is sent: {', '.join(Schedule)}.",
+        ),
     ] = Schedule.decoupled,
     n: _N = None,
     parameters: _Set = None,

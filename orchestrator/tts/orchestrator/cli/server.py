@@ -31,6 +31,7 @@ def serve(
     from tts.serving.lookup import stop_server
     from tts.serving.server import planned_command, start_server
 
+    from .machine import require_gpu
     from .say import say
 
     spec = load_deployment(deployment)
@@ -40,6 +41,7 @@ def serve(
     if stop:
         say("Stopped." if stop_server(spec) else f"No server of {spec.name} is running.")
         return
+    require_gpu(spec)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a plain kill stops it in order too
     with start_server(spec, iteration_log=iteration_log, say=say) as server:
         say("Press Ctrl-C to stop.")

@@ -1,0 +1,94 @@
+"""The pages name commands, options, deployments and messages that exist."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from tts.build import paths
+from tts.build.spec import bundled_deployments, load_deployment
+from tts.build.tensorrt import failures as build_failures
+from tts.orchestrator.cli import app
+from tts.serving import failures as serving_failures
+
+ROOT = Path(__file__).resolve().parents[1]
+TENSORRT = ROOT / "docs" / "tensorrt.md"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+COMMANDS = getattr(get_command(app), "commands")  # noqa: B009 - a Group, for typer's types a Command
+GPU_DEPLOYMENTS = [name for name in bundled_deployments() if load_deployment(name).tensorrt]
+
+
+def commands_of(page):
+    """The words of every `tts` command in the code blocks of a page."""
+    for block in re.findall(r"^```\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+        for line in block.splitlines():
+            if line.startswith("tts "):
+                yield shlex.split(line, comments=True)[1:]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_and_options_exist(page):
+    for command, *arguments in commands_of(page):
+        if command == "lint" and command not in COMMANDS:
+            continue
+        assert command in COMMANDS, f"{page.name} names tts {command}"
+        known = {
+            option
+            for parameter in COMMANDS[command].params
+            for option in (*parameter.opts, *parameter.secondary_opts)
+        }
+        given = [word.partition("=")[0] for word in arguments if word.startswith("-")]
+        assert set(given) <= known, f"{page.name}: tts {command} {shlex.join(arguments)}"
+
+
+def test_the_way_to_a_benchmark_has_every_step():
+    said = [command for command, *_ in commands_of(TENSORRT)]
+    wanted = ["doctor", "plan", "lint", "build-engines", "deploy", "serve", "solve", "bench"]
+    assert set(wanted) <= set(said)
+    assert list(dict.fromkeys(c for c in said[3:] if c in wanted[1:])) == wanted[1:]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_deployments_in_commands_exist(page):
+    bundled = bundled_deployments()
+    for command, *arguments in commands_of(page):
+        if command in ("plan", "lint", "build-engines", "deploy", "serve", "bench"):
+            named = [word for word in arguments if word.startswith(("demo", "llama"))]
+            # the value of --dataset, not a deployment, may be called demo too: it is one anyway
+            assert set(named) <= set(bundled), f"{page.name}: tts {command} {named}"
+
+
+@pytest.mark.parametrize("name", GPU_DEPLOYMENTS)
+def test_every_gpu_deployment_is_in_the_table(name):
+    rows = [line for line in TENSORRT.read_text().splitlines() if line.startswith("| ")]
+    assert any(line.startswith(f"| `{name}` |") for line in rows)
+
+
+@pytest.mark.parametrize("name", GPU_DEPLOYMENTS)
+def test_a_deployment_names_the_downloads_of_its_own_checkpoints(name):
+    text = (paths.deployments_dir() / f"{name}.yaml").read_text()
+    downloads = re.findall(r"^#   hf download (\S+) .*--local-dir engines/(\S+)$", text, re.M)
+    checkpoints = re.findall(r"^  checkpoint: \.\./(\S+)$", text, re.M)
+    if name == "demo-gpu":
+        assert downloads == []
+    else:
+        assert [folder for _, folder in downloads] == checkpoints
+        assert all(Path(repository).name == Path(to).name for repository, to in downloads)
+
+
+def test_every_known_failure_is_on_the_page():
+    page = TENSORRT.read_text()
+    known = [sentence for _, sentence, _ in build_failures._KNOWN]
+    known += [message for _, message, _ in serving_failures._KNOWN]
+    for sentence in known:
+        for part in re.split(r"(?:\{\w+\})+", sentence.removesuffix(".")):
+            assert part.strip() in page, sentence
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
