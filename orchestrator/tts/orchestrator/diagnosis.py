@@ -26,7 +26,7 @@ MINIMUM_FREE_BYTES = 2 * 1024**3
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Observation:
     """One thing looked at. `missing` means that the CPU target cannot run without it."""
 
     what: str
@@ -35,7 +35,7 @@ class Finding:
     advice: str = ""
 
 
-def diagnose() -> list[Finding]:
+def diagnose() -> list[Observation]:
     """Look at everything; takes about a second."""
     return [
         _python(),
@@ -50,14 +50,14 @@ def diagnose() -> list[Finding]:
     ]
 
 
-def _python() -> Finding:
+def _python() -> Observation:
     version = platform.python_version()
     if sys.version_info[:2] == (3, 11):
-        return Finding("Python", "ok", version)
-    return Finding("Python", "missing", version, "The bundled Triton server needs Python 3.11.")
+        return Observation("Python", "ok", version)
+    return Observation("Python", "missing", version, "The bundled Triton server needs Python 3.11.")
 
 
-def _cpu() -> Finding:
+def _cpu() -> Observation:
     flags: set[str] = set()
     info = Path("/proc/cpuinfo")
     if info.is_file():
@@ -66,40 +66,42 @@ def _cpu() -> Finding:
     fast = [flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if flag in flags]
     found = f"{os.cpu_count()} cores, {platform.machine()}, {', '.join(fast) or 'no AVX2'}"
     if platform.system() != "Linux" or platform.machine() != "x86_64":
-        return Finding("CPU", "missing", found, "The bundled Triton server is Linux x86_64 only.")
+        return Observation(
+            "CPU", "missing", found, "The bundled Triton server is Linux x86_64 only."
+        )
     if (os.cpu_count() or 1) < 2:
-        return Finding("CPU", "note", found, "Two engines on one core take turns: expect half.")
-    return Finding("CPU", "ok", found)
+        return Observation("CPU", "note", found, "Two engines on one core take turns: expect half.")
+    return Observation("CPU", "ok", found)
 
 
-def _memory() -> Finding:
+def _memory() -> Observation:
     free = psutil.virtual_memory().available
     found = f"{free / 1024**3:.1f} GiB free"
     if free < MINIMUM_FREE_BYTES:
-        return Finding("memory", "note", found, "The demo needs about 2 GiB.")
-    return Finding("memory", "ok", found)
+        return Observation("memory", "note", found, "The demo needs about 2 GiB.")
+    return Observation("memory", "ok", found)
 
 
-def _openvino() -> Finding:
+def _openvino() -> Observation:
     versions = {name: _version(name) for name in ("openvino", "openvino-genai")}
     found = ", ".join(f"{name} {version or 'absent'}" for name, version in versions.items())
     if all(versions.values()):
-        return Finding("CPU engine", "ok", found)
-    return Finding("CPU engine", "missing", found, "pip install openvino openvino-genai")
+        return Observation("CPU engine", "ok", found)
+    return Observation("CPU engine", "missing", found, "pip install openvino openvino-genai")
 
 
-def _tritonserver() -> Finding:
+def _tritonserver() -> Observation:
     try:
-        return Finding("Triton server", "ok", find_tritonserver().describe())
+        return Observation("Triton server", "ok", find_tritonserver().describe())
     except TtsError as error:
-        return Finding("Triton server", "missing", error.message, error.hint or "")
+        return Observation("Triton server", "missing", error.message, error.hint or "")
 
 
-def _verification() -> Finding:
+def _verification() -> Observation:
     absent = [name for name in ("torch", "transformers") if not importlib.util.find_spec(name)]
     if not absent:
-        return Finding("engine verification", "ok", "torch and transformers are installed")
-    return Finding(
+        return Observation("engine verification", "ok", "torch and transformers are installed")
+    return Observation(
         "engine verification",
         "note",
         f"{' and '.join(absent)} not installed: engines are built but not compared",
@@ -107,19 +109,19 @@ def _verification() -> Finding:
     )
 
 
-def _storage() -> Iterator[Finding]:
+def _storage() -> Iterator[Observation]:
     for what, folder in (("engines", paths.built_dir("x").parent), ("runs", paths.runs_dir())):
         existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
         free = shutil.disk_usage(existing).free / 1024**3
         found = f"{folder} ({free:.0f} GiB free)"
         if not os.access(existing, os.W_OK):
             advice = "Set TTS_HOME to a folder that you may write to."
-            yield Finding(what, "missing", f"{folder} is not writable", advice)
+            yield Observation(what, "missing", f"{folder} is not writable", advice)
         else:
-            yield Finding(what, "ok" if free > 1 else "note", found)
+            yield Observation(what, "ok" if free > 1 else "note", found)
 
 
-def _deployments() -> Iterator[Finding]:
+def _deployments() -> Iterator[Observation]:
     without_gpu = shutil.which("nvidia-smi") is None
     for_gpus = []
     for name in bundled_deployments():
@@ -131,15 +133,15 @@ def _deployments() -> Iterator[Finding]:
                 continue
             require_current(deployment)
         except TtsError as error:
-            yield Finding(what, "note", error.message, error.hint or "")
+            yield Observation(what, "note", error.message, error.hint or "")
         else:
-            yield Finding(what, "ok", "both engines are built and current")
+            yield Observation(what, "ok", "both engines are built and current")
     if for_gpus:
         advice = "`tts plan NAME` shows, without a GPU, what fits on which."
-        yield Finding("deployments for NVIDIA GPUs", "note", ", ".join(for_gpus), advice)
+        yield Observation("deployments for NVIDIA GPUs", "note", ", ".join(for_gpus), advice)
 
 
-def _gpu() -> Finding:
+def _gpu() -> Observation:
     command = shutil.which("nvidia-smi")
     names: list[str] = []
     if command:
@@ -148,8 +150,10 @@ def _gpu() -> Finding:
         names = done.stdout.split("\n") if done.returncode == 0 else []
     found = ", ".join(name.strip() for name in names if name.strip())
     if found:
-        return Finding("NVIDIA GPU", "ok", found)
-    return Finding("NVIDIA GPU", "note", "none found: target tensorrt cannot be built or run here")
+        return Observation("NVIDIA GPU", "ok", found)
+    return Observation(
+        "NVIDIA GPU", "note", "none found: target tensorrt cannot be built or run here"
+    )
 
 
 def _version(package: str) -> str | None:
