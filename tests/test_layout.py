@@ -29,6 +29,7 @@ ORCHESTRATOR = {
     "clients": {"endpoints"},
     "context": {"prompts", "problem", "search", "steps"},
     "driver": {"context", "endpoints", "problem", "scheduling", "search"},
+    "lint": {"prompts", "steps"},
 }
 CORE_MAY_IMPORT = {
     "abc",
