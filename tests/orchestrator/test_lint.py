@@ -11,6 +11,7 @@ from tests.build.test_tensorrt_contract import deployments
 from tests.orchestrator.test_cli import tts
 
 from tts.build import paths
+from tts.build.builder import build_engines
 from tts.build.checkpoint import stamp_files
 from tts.build.errors import TtsError
 from tts.build.manifest import MANIFEST_FILE, new_manifest, write_record
@@ -149,6 +150,11 @@ LLAMA = "llama-1b-prm-8b-h100-bf16"
             {"generator.step_delimiter": "\u2603\u2603"},
             ("generator.step_delimiter: is '\u2603\u2603'", "no tokens", "Set generator.step_del"),
         ),
+        (
+            "demo",  # its tokens "\n" and "\n\n" spell so many as there are Fibonacci numbers
+            {"generator.step_delimiter": "\n" * 60},
+            ("generator.step_delimiter: is", "in 2,504,730,781,961 ways", "a shorter text"),
+        ),
     ],
 )
 def test_a_broken_deployment_has_one_finding_that_names_field_value_and_remedy(
@@ -275,6 +281,14 @@ def test_built_engines_are_read_back(build: Build):
     file.write_text("no json")
     (finding,) = serious(deployment)
     assert "not JSON" in finding.what
+
+
+def test_engines_of_the_cpu_target():
+    build_engines(load_deployment("demo"), verify=False, say=lambda _: None)
+    assert lint(load_deployment("demo")) == []
+    (finding,) = serious(changed("demo", {"generator.precision": "bf16"}))
+    assert finding.what == "precision was fp32 and is now bf16"
+    assert finding.mend == "Run: tts build-engines demo"
 
 
 def test_engines_for_another_gpu_or_of_another_checkpoint(build: Build, tmp_path: Path):

@@ -16,8 +16,10 @@ from tts.engines import wire
 from tts.serving.contract import Finding
 
 from ..prompts import generator_prompt
-from ..steps import delimiter_stop_words
+from ..steps import count_stop_words, delimiter_stop_words
 from .findings import not_checked, refused
+
+MOST_STOP_WORDS = 50_000
 
 
 def tokenizers(deployment: Deployment) -> Iterator[Finding]:
@@ -78,8 +80,8 @@ def stop_words(deployment: Deployment) -> Iterator[Finding]:
     if not (tokenizer := _tokenizer(spec)):
         return
     where = "generator.step_delimiter"
-    words = delimiter_stop_words(tokenizer.token_texts, spec.step_delimiter)
-    if not words:
+    count = count_stop_words(tokenizer.token_texts, spec.step_delimiter)
+    if not count:
         yield Finding(
             f"is {spec.step_delimiter!r}, which no tokens of {spec.checkpoint} spell",
             where,
@@ -87,6 +89,16 @@ def stop_words(deployment: Deployment) -> Iterator[Finding]:
             "Set generator.step_delimiter to a text that the generator can write.",
         )
         return
+    if count > MOST_STOP_WORDS:
+        yield Finding(
+            f"is {spec.step_delimiter!r}, which tokens of {spec.checkpoint} spell in {count:,} "
+            "ways",
+            where,
+            f"each is a stop word in every request; at most {MOST_STOP_WORDS:,} are sensible",
+            "Set generator.step_delimiter to a shorter text.",
+        )
+        return
+    words = delimiter_stop_words(tokenizer.token_texts, spec.step_delimiter)
     try:
         sent = wire.decode_stop_words(wire.encode_stop_words(words))
     except (RequestError, ValueError) as error:
