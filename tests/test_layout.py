@@ -38,6 +38,7 @@ ORCHESTRATOR = {
         "search",
         "strategies",
     },
+    "lint": {"prompts", "steps"},
 }
 CORE_MAY_IMPORT = {
     "abc",

@@ -8,7 +8,7 @@ from tts.build.spec import GeneratorSpec
 from tts.build.tokenizer import Tokenizer
 from tts.orchestrator.prompts import generator_prompt
 from tts.orchestrator.search import Stop
-from tts.orchestrator.steps import delimiter_stop_words, first_step, split_steps
+from tts.orchestrator.steps import count_stop_words, delimiter_stop_words, first_step, split_steps
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +29,11 @@ def test_stop_words_hold_every_token_with_the_delimiter_and_every_spelling():
     texts = ["", "a", "\n", "\n\n", ".\n\n", "\n\n\n", "\nb", "c\n"]
     words = delimiter_stop_words(texts, "\n\n")
     assert sorted(words) == [(2, 2), (3,), (4,), (5,)]
+
+
+@given(st.lists(st.text("ab", max_size=3), max_size=8), st.text("ab", min_size=1, max_size=6))
+def test_stop_words_are_counted_without_listing_them(texts, delimiter):
+    assert count_stop_words(texts, delimiter) == len(delimiter_stop_words(texts, delimiter))
 
 
 PIECES = ["a", "\n", "\n\n", "b\n", "\nc", ".\n\n", "\n\n\n", "\n\nd", " "]

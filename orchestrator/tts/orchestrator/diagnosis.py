@@ -28,7 +28,7 @@ MINIMUM_FREE_BYTES = 2 * 1024**3
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Observation:
     """One thing looked at. `missing` means that the CPU target cannot run without it."""
 
     what: str
@@ -37,7 +37,7 @@ class Finding:
     advice: str = ""
 
 
-def diagnose() -> list[Finding]:
+def diagnose() -> list[Observation]:
     """Look at everything; takes about a second."""
     return [
         _python(),
@@ -52,14 +52,14 @@ def diagnose() -> list[Finding]:
     ]
 
 
-def _python() -> Finding:
+def _python() -> Observation:
     version = platform.python_version()
     if sys.version_info[:2] == (3, 11):
-        return Finding("Python", "ok", version)
-    return Finding("Python", "missing", version, "The bundled Triton server needs Python 3.11.")
+        return Observation("Python", "ok", version)
+    return Observation("Python", "missing", version, "The bundled Triton server needs Python 3.11.")
 
 
-def _cpu() -> Finding:
+def _cpu() -> Observation:
     flags: set[str] = set()
     info = Path("/proc/cpuinfo")
     if info.is_file():
@@ -68,40 +68,42 @@ def _cpu() -> Finding:
     fast = [flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if flag in flags]
     found = f"{os.cpu_count()} cores, {platform.machine()}, {', '.join(fast) or 'no AVX2'}"
     if platform.system() != "Linux" or platform.machine() != "x86_64":
-        return Finding("CPU", "missing", found, "The bundled Triton server is Linux x86_64 only.")
+        return Observation(
+            "CPU", "missing", found, "The bundled Triton server is Linux x86_64 only."
+        )
     if (os.cpu_count() or 1) < 2:
-        return Finding("CPU", "note", found, "Two engines on one core take turns: expect half.")
-    return Finding("CPU", "ok", found)
+        return Observation("CPU", "note", found, "Two engines on one core take turns: expect half.")
+    return Observation("CPU", "ok", found)
 
 
-def _memory() -> Finding:
+def _memory() -> Observation:
     free = psutil.virtual_memory().available
     found = f"{free / 1024**3:.1f} GiB free"
     if free < MINIMUM_FREE_BYTES:
-        return Finding("memory", "note", found, "The demo needs about 2 GiB.")
-    return Finding("memory", "ok", found)
+        return Observation("memory", "note", found, "The demo needs about 2 GiB.")
+    return Observation("memory", "ok", found)
 
 
-def _openvino() -> Finding:
+def _openvino() -> Observation:
     versions = {name: _version(name) for name in ("openvino", "openvino-genai")}
     found = ", ".join(f"{name} {version or 'absent'}" for name, version in versions.items())
     if all(versions.values()):
-        return Finding("CPU engine", "ok", found)
-    return Finding("CPU engine", "missing", found, "pip install openvino openvino-genai")
+        return Observation("CPU engine", "ok", found)
+    return Observation("CPU engine", "missing", found, "pip install openvino openvino-genai")
 
 
-def _tritonserver() -> Finding:
+def _tritonserver() -> Observation:
     try:
-        return Finding("Triton server", "ok", find_tritonserver().describe())
+        return Observation("Triton server", "ok", find_tritonserver().describe())
     except TtsError as error:
-        return Finding("Triton server", "missing", error.message, error.hint or "")
+        return Observation("Triton server", "missing", error.message, error.hint or "")
 
 
-def _verification() -> Finding:
+def _verification() -> Observation:
     absent = [name for name in ("torch", "transformers") if not importlib.util.find_spec(name)]
     if not absent:
-        return Finding("engine verification", "ok", "torch and transformers are installed")
-    return Finding(
+        return Observation("engine verification", "ok", "torch and transformers are installed")
+    return Observation(
         "engine verification",
         "note",
         f"{' and '.join(absent)} not installed: engines are built but not compared",
@@ -109,19 +111,19 @@ def _verification() -> Finding:
     )
 
 
-def _storage() -> Iterator[Finding]:
+def _storage() -> Iterator[Observation]:
     for what, folder in (("engines", paths.built_dir("x").parent), ("runs", paths.runs_dir())):
         existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
         free = shutil.disk_usage(existing).free / 1024**3
         found = f"{folder} ({free:.0f} GiB free)"
         if not os.access(existing, os.W_OK):
             advice = "Set TTS_HOME to a folder that you may write to."
-            yield Finding(what, "missing", f"{folder} is not writable", advice)
+            yield Observation(what, "missing", f"{folder} is not writable", advice)
         else:
-            yield Finding(what, "ok" if free > 1 else "note", found)
+            yield Observation(what, "ok" if free > 1 else "note", found)
 
 
-def _deployments() -> Iterator[Finding]:
+def _deployments() -> Iterator[Observation]:
     here = {gpu.capability for gpu in _nvidia_gpus()}
     elsewhere = []
     for name in bundled_deployments():
@@ -133,16 +135,16 @@ def _deployments() -> Iterator[Finding]:
                 continue
             require_current(deployment)
         except TtsError as error:
-            yield Finding(what, "note", error.message, error.hint or "")
+            yield Observation(what, "note", error.message, error.hint or "")
         else:
-            yield Finding(what, "ok", "both engines are built and current")
+            yield Observation(what, "ok", "both engines are built and current")
     if elsewhere:
         what = "deployments for other NVIDIA GPUs" if here else "deployments for NVIDIA GPUs"
         advice = (
             "Needing no GPU: tts plan NAME (what fits), tts build-engines NAME --dry-run, "
             "tts deploy NAME."
         )
-        yield Finding(what, "note", ", ".join(elsewhere), advice)
+        yield Observation(what, "note", ", ".join(elsewhere), advice)
 
 
 def _capability(deployment: Deployment) -> str:
@@ -158,32 +160,34 @@ class _Gpu:
     capability: str
 
 
-def _gpus() -> Iterator[Finding]:
+def _gpus() -> Iterator[Observation]:
     gpus = _nvidia_gpus()
     if not gpus:
         found = "none found: target tensorrt cannot be built or run here"
-        yield Finding("NVIDIA GPU", "note", found)
+        yield Observation("NVIDIA GPU", "note", found)
         return
     described = [f"{gpu.name}, {gpu.memory}, compute capability {gpu.capability}" for gpu in gpus]
-    yield Finding("NVIDIA GPU", "ok", "; ".join(described))
+    yield Observation("NVIDIA GPU", "ok", "; ".join(described))
     have, wanted = gpus[0].driver, max(c.driver for c in contract.containers().values())
     if int(have.partition(".")[0] or 0) < int(wanted.partition(".")[0]):
         advice = (
             f"The containers of TensorRT-LLM {contract.TENSORRT_LLM} want {wanted} or later, or a "
             "branch that CUDA's forward compatibility supports."
         )
-        yield Finding("NVIDIA driver", "note", have, advice)
+        yield Observation("NVIDIA driver", "note", have, advice)
     else:
-        yield Finding("NVIDIA driver", "ok", have)
+        yield Observation("NVIDIA driver", "ok", have)
     if tag := os.environ.get(contract.version_variable()):
         fits = tag in contract.containers()
         advice = "" if fits else f"It must be one of {', '.join(contract.containers())}."
-        yield Finding("NVIDIA container", "ok" if fits else "note", f"inside {tag}", advice)
+        yield Observation("NVIDIA container", "ok" if fits else "note", f"inside {tag}", advice)
     elif docker := shutil.which("docker"):
-        yield Finding("docker", "ok", docker)
+        yield Observation("docker", "ok", docker)
     else:
         advice = "Install docker and the NVIDIA Container Toolkit."
-        yield Finding("docker", "note", "absent: target tensorrt is built and served in it", advice)
+        yield Observation(
+            "docker", "note", "absent: target tensorrt is built and served in it", advice
+        )
 
 
 @cache

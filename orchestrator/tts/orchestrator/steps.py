@@ -18,11 +18,27 @@ def delimiter_stop_words(token_texts: Sequence[str], delimiter: str) -> list[Sto
     would number thousands; `split_steps` finds them in the text.
     """
     single = [(token,) for token, text in enumerate(token_texts) if delimiter in text]
+    return single + list(_spellings(delimiter, _pieces(token_texts, delimiter)))
+
+
+def count_stop_words(token_texts: Sequence[str], delimiter: str) -> int:
+    """How many `delimiter_stop_words` are: they may be too many to list."""
+    pieces = _pieces(token_texts, delimiter)
+    ways = [1]
+    for end in range(1, len(delimiter) + 1):
+        ways.append(
+            sum(ways[start] * len(pieces.get(delimiter[start:end], ())) for start in range(end))
+        )
+    return sum(delimiter in text for text in token_texts) + ways[-1]
+
+
+def _pieces(token_texts: Sequence[str], delimiter: str) -> dict[str, list[int]]:
+    """The tokens that spell a part of the delimiter, by their texts."""
     pieces: dict[str, list[int]] = {}
     for token, text in enumerate(token_texts):
         if text and text != delimiter and text in delimiter:
             pieces.setdefault(text, []).append(token)
-    return single + [word for word in _spellings(delimiter, pieces) if len(word) > 1]
+    return pieces
 
 
 def _spellings(text: str, pieces: dict[str, list[int]]) -> list[StopWord]:

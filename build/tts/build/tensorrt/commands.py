@@ -178,27 +178,34 @@ def check_engine(deployment: Deployment, role: Role, model: ModelConfig) -> None
     where = f"Deployment {deployment.name!r}: {role}"
     gpu = _gpu(deployment)
     if problem := contract.precision_problem(gpu, spec.precision):
-        raise ConfigError(f"{where}.precision is {spec.precision!r} on {gpu}: {problem}.")
+        raise ConfigError(
+            f"{where}.precision is {spec.precision!r} on {gpu}: {problem}.",
+            hint=f"Set {role}.precision to one that {gpu} has (bf16 always is), or tensorrt.gpu.",
+        )
     if model.architecture not in contract.model_classes():
         raise ConfigError(
             f"{where}: there is no conversion of {model.architecture} to TensorRT-LLM; known are "
-            f"{', '.join(contract.model_classes())}."
+            f"{', '.join(contract.model_classes())}.",
+            hint=f"Set {role}.checkpoint to a model of one of these.",
         )
     if _max_num_tokens(spec) < spec.kv_cache.block_size:
         raise ConfigError(
             f"{where} computes at most {_max_num_tokens(spec)} tokens in a step, less than a KV "
             f"block of {spec.kv_cache.block_size}; raise max_num_tokens, max_batch_size or "
-            "max_seq_len."
+            "max_seq_len.",
+            hint=f"Or lower {role}.kv_cache.block_size.",
         )
     if model.num_layers < place.pipeline_parallel:
         raise ConfigError(
             f"{where}.tensorrt.pipeline_parallel is {place.pipeline_parallel}, but the model has "
-            f"{model.num_layers} layers."
+            f"{model.num_layers} layers.",
+            hint=f"Lower {role}.tensorrt.pipeline_parallel.",
         )
     if model.num_heads % place.tensor_parallel:
         raise ConfigError(
             f"{where}.tensorrt.tensor_parallel is {place.tensor_parallel}; it must divide the "
-            f"model's {model.num_heads} attention heads."
+            f"model's {model.num_heads} attention heads.",
+            hint=f"Choose a {role}.tensorrt.tensor_parallel that does.",
         )
     if place.expert_parallel > 1:
         _check_experts(where, spec, model)
@@ -206,7 +213,8 @@ def check_engine(deployment: Deployment, role: Role, model: ModelConfig) -> None
     if folder and not folder.is_absolute():
         raise ConfigError(
             f"{where}.tensorrt.calibration.dataset is {str(folder)!r}: neither a set that is "
-            f"known by name ({', '.join(contract.calibration_sets())}) nor an absolute path."
+            f"known by name ({', '.join(contract.calibration_sets())}) nor an absolute path.",
+            hint="Name one of these sets, or write the folder's whole path.",
         )
 
 
@@ -220,7 +228,8 @@ def _check_experts(where: str, spec: EngineSpec, model: ModelConfig) -> None:
     if model.experts.count % ways:
         raise ConfigError(
             f"{where}.tensorrt.expert_parallel is {ways}; it must divide the model's "
-            f"{model.experts.count} experts."
+            f"{model.experts.count} experts.",
+            hint="Choose an expert_parallel that does.",
         )
     if is_calibrated(spec):
         raise ConfigError(

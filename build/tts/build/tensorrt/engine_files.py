@@ -22,18 +22,22 @@ def require_as_asked(folder: Path, expected: Mapping[str, object]) -> None:
 
     Raises BuildError with every difference and what it would have cost.
     """
-    config = _read(folder / CONFIG_FILE)
-    problems = [
-        *_version_problems(config),
-        *_rank_problems(folder, expected),
-        *(p for name, value in expected.items() if (p := _difference(config, name, value))),
-    ]
-    if problems:
+    if problems := engine_problems(folder, expected):
         raise BuildError(
             "The engine that trtllm-build made is not what was asked for:\n"
             + "\n".join(f"  {problem}" for problem in problems),
             hint="Its warnings in the build log say why; change the deployment accordingly.",
         )
+
+
+def engine_problems(folder: Path, expected: Mapping[str, object]) -> list[str]:
+    """Every way in which an engine is incomplete or differs; raises BuildError without config."""
+    config = _read(folder / CONFIG_FILE)
+    return [
+        *_version_problems(config),
+        *_rank_problems(folder, expected),
+        *(p for name, value in expected.items() if (p := _difference(config, name, value))),
+    ]
 
 
 def _read(file: Path) -> Mapping[str, Any]:

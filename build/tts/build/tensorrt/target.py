@@ -78,7 +78,7 @@ def plan_engine(deployment: Deployment, role: Role) -> Plan:
         Weights(spec.checkpoint)  # the files at least; their tensors are the converter's to know
     else:
         open_checkpoint(spec.checkpoint)
-    _check_calibration(spec)
+    check_calibration(spec)
     tokenizer = Tokenizer(spec.checkpoint)
     check_tokenizer(tokenizer, model.vocab_size, spec)
     return Plan(
@@ -249,7 +249,8 @@ def _label_text(spec: VerifierSpec) -> str:
     return ", ".join(f"{name!r} is {published[name]}" for name in names) + " (published)"
 
 
-def _check_calibration(spec: EngineSpec) -> None:
+def check_calibration(spec: EngineSpec) -> None:
+    """Refuse a local calibration folder that is not there, or that brings code to run."""
     if not is_calibrated(spec) or (folder := calibration_folder(spec)) is None:
         return
     if not folder.is_dir():

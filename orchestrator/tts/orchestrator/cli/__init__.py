@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from . import doctor, engines, plan, runs, server, simulate
+from . import doctor, engines, lint, plan, runs, server, simulate
 
 app = typer.Typer(
     name="tts",
@@ -18,6 +18,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 app.command("plan", rich_help_panel="Build and serve")(plan.plan)
+app.command("lint", rich_help_panel="Build and serve")(lint.lint)
 app.command("build-engines", rich_help_panel="Build and serve")(engines.build_engines)
 app.command("deploy", rich_help_panel="Build and serve")(engines.deploy)
 app.command("serve", rich_help_panel="Build and serve")(server.serve)

@@ -34,15 +34,18 @@ def build_engines(
     from tts.build.builder import preview_build
     from tts.build.spec import load_deployment
 
+    from ..lint import BEFORE_BUILD
+    from .lint import refuse_errors
     from .machine import require_checkpoints
     from .say import consoles, say
 
+    spec = load_deployment(deployment)
+    refuse_errors(spec, BEFORE_BUILD)
     out, _ = consoles()
     if dry_run:
-        for line in preview_build(load_deployment(deployment)):
+        for line in preview_build(spec):
             out.print(line, markup=False, soft_wrap=True)
         return
-    spec = load_deployment(deployment)
     require_checkpoints(spec)
     for report in build(spec, force=force, verify=verify, say=say):
         out.print(_sentence(report), markup=False, soft_wrap=True)
@@ -64,9 +67,12 @@ def deploy(
     from tts.serving.manifests import render_manifests
     from tts.serving.repository import missing_engines, render_repository
 
+    from ..lint import BEFORE_DEPLOY
+    from .lint import refuse_errors
     from .say import consoles, say
 
     spec = load_deployment(deployment)
+    refuse_errors(spec, BEFORE_DEPLOY)
     folder = render_repository(spec)
     out, _ = consoles()
     out.print(f"model repository: {folder}", markup=False, soft_wrap=True)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from google.protobuf import json_format
 
@@ -50,6 +50,8 @@ class Finding:
     """Why it matters."""
     mend: str
     """What to do about it."""
+    severity: Literal["error", "warning", "note"] = "error"
+    """A note says what could not be checked."""
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what} ({self.why}). {self.mend}"
