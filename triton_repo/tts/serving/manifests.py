@@ -24,13 +24,18 @@ PROBE = "/opt/tts/probe.py"
 _SHM_PREFIX = "tts-"  # a container's shared memory is its own, so any prefix will do
 
 
-def render_manifests(deployment: Deployment, folder: Path) -> list[Path]:
-    """Render every manifest of a deployment of target tensorrt into a folder; returns the files."""
+def require_manifests(deployment: Deployment) -> None:
+    """Refuse a deployment that no manifests can be made of; raises ConfigError."""
     if deployment.target != "tensorrt":
         raise ConfigError(
             f"Deployment {deployment.name!r} has target {deployment.target}; manifests are for "
             "target tensorrt, whose container holds all that the server needs."
         )
+
+
+def render_manifests(deployment: Deployment, folder: Path) -> list[Path]:
+    """Render every manifest of a deployment of target tensorrt into a folder; returns the files."""
+    require_manifests(deployment)
     values = _common(deployment)
     rendered = {
         "compose.yaml": values | _compose(deployment),

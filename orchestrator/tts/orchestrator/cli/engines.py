@@ -64,7 +64,7 @@ def deploy(
     """Render the Triton model repository of a deployment."""
     from tts.build import paths
     from tts.build.spec import load_deployment
-    from tts.serving.manifests import render_manifests
+    from tts.serving.manifests import render_manifests, require_manifests
     from tts.serving.repository import missing_engines, render_repository
 
     from ..lint import BEFORE_DEPLOY
@@ -72,12 +72,17 @@ def deploy(
     from .say import consoles, say
 
     spec = load_deployment(deployment)
+    if manifests:
+        require_manifests(spec)
     refuse_errors(spec, BEFORE_DEPLOY)
     folder = render_repository(spec)
     out, _ = consoles()
     out.print(f"model repository: {folder}", markup=False, soft_wrap=True)
     for file in render_manifests(spec, manifests) if manifests else ():
         out.print(f"manifest: {file}", markup=False, soft_wrap=True)
+    if manifests and spec.server.grpc_port == "auto":
+        say("There the server listens on gRPC port 8001; bench and solve look for it on that port")
+        say("when the deployment says server.grpc_port: 8001.")
     if missing := missing_engines(spec):
         say(f"Not built on this machine: {' and '.join(missing)}. The repository expects them in")
         say(f"{paths.built_dir(spec.name)}; build them with: tts build-engines {deployment}")
