@@ -155,3 +155,18 @@ def test_openvino_does_not_report_usage(tmp_path):
         check=True,
     )
     assert list(tmp_path.iterdir()) == []
+
+
+def test_every_test_module_is_collected():
+    """Pytest leaves out folders by name (build among them) unless it is told not to."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:]
+    collected = {line.partition("::")[0] for line in done.stdout.splitlines()}
+    files = {str(file.relative_to(ROOT)) for file in (ROOT / "tests").rglob("test_*.py")}
+    assert files - collected == set()

@@ -20,10 +20,9 @@ from .manifest import (
     write_record,
 )
 from .openvino_export import EXPORTER_VERSION, export_model, save_model
-from .plan import Checked, Plan, check_length, check_tokenizer
+from .plan import Checked, Plan, check_length, check_tokenizer, describe_engine
 from .spec import Deployment, Precision, Role, VerifierSpec
 from .tokenizer import Tokenizer
-from .verifier_format import label_ids
 from .verify import missing_packages, verify_engine
 
 VERIFY_BY_DEFAULT_BELOW = 200_000_000
@@ -54,23 +53,8 @@ def plan_engine(deployment: Deployment, role: Role) -> Plan:
     check_length(deployment, role, model.max_position_embeddings)
     tokenizer = Tokenizer(spec.checkpoint)
     check_tokenizer(tokenizer, model.vocab_size, spec)
-    labels = label_ids(tokenizer, spec.labels) if isinstance(spec, VerifierSpec) else None
-    config = EngineConfig(
-        target=deployment.target,
-        role=role,
-        architecture=model.architecture,
-        vocab_size=model.vocab_size,
-        output_vocab_size=len(labels) if labels else model.vocab_size,
-        label_token_ids=labels,
-        eos_token_ids=tokenizer.eos_ids,
-        precision=spec.precision,
-        max_position_embeddings=model.max_position_embeddings,
-        hidden_size=model.hidden_size,
-        num_layers=model.num_layers,
-        num_heads=model.num_heads,
-        num_kv_heads=model.num_kv_heads,
-        head_dim=model.head_dim,
-    )
+    logits = None if role == "verifier" else model.vocab_size  # a verifier's head is cut to labels
+    config = describe_engine(deployment, role, model, tokenizer, logits)
     folder = paths.engine_dir(deployment.name, role)
     return Plan(deployment, role, folder, settings_for(deployment, role), config)
 

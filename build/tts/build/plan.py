@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from .errors import CheckpointError, ConfigError
 from .manifest import EngineConfig, Settings
+from .model_config import ModelConfig
 from .spec import Deployment, EngineSpec, Role, VerifierSpec
 from .tokenizer import Tokenizer
-from .verifier_format import verifier_format
+from .verifier_format import label_ids, verifier_format
 from .verify import Verification
 
 
@@ -35,6 +36,33 @@ class Checked(NamedTuple):
 
     verification: Verification | None
     not_verified: str | None
+
+
+def describe_engine(
+    deployment: Deployment, role: Role, model: ModelConfig, tokenizer: Tokenizer, logits: int | None
+) -> EngineConfig:
+    """What clients and templates need to know of an engine of this model.
+
+    `logits` is the number of its columns; None: one per label.
+    """
+    spec = deployment.engines()[role]
+    labels = label_ids(tokenizer, spec.labels) if isinstance(spec, VerifierSpec) else None
+    return EngineConfig(
+        target=deployment.target,
+        role=role,
+        architecture=model.architecture,
+        vocab_size=model.vocab_size,
+        output_vocab_size=len(labels or ()) if logits is None else logits,
+        label_token_ids=labels,
+        eos_token_ids=tokenizer.eos_ids,
+        precision=spec.precision,
+        max_position_embeddings=model.max_position_embeddings,
+        hidden_size=model.hidden_size,
+        num_layers=model.num_layers,
+        num_heads=model.num_heads,
+        num_kv_heads=model.num_kv_heads,
+        head_dim=model.head_dim,
+    )
 
 
 def check_tokenizer(tokenizer: Tokenizer, vocab_size: int, spec: EngineSpec) -> None:

@@ -13,7 +13,7 @@ from ..checkpoint import FileStamp, content_hash, open_checkpoint
 from ..errors import BuildError, CheckpointError, ConfigError
 from ..manifest import EngineConfig, Settings
 from ..model_config import ModelConfig
-from ..plan import Checked, Plan, check_length, check_tokenizer
+from ..plan import Checked, Plan, check_length, check_tokenizer, describe_engine
 from ..spec import Deployment, EngineSpec, Role, TensorRTSpec, VerifierSpec
 from ..tokenizer import Tokenizer
 from ..verifier_format import label_ids
@@ -215,26 +215,9 @@ def workspace(deployment: Deployment, role: Role) -> Workspace:
 def _engine_config(
     deployment: Deployment, role: Role, model: ModelConfig, tokenizer: Tokenizer
 ) -> EngineConfig:
-    spec, shape = deployment.engines()[role], model
-    ranks = spec.placement.tensor_parallel
-    return EngineConfig(
-        target=deployment.target,
-        role=role,
-        architecture=model.architecture,
-        vocab_size=shape.vocab_size,
-        output_vocab_size=-(-shape.vocab_size // ranks) * ranks,  # padded to equal parts
-        label_token_ids=(
-            label_ids(tokenizer, spec.labels) if isinstance(spec, VerifierSpec) else None
-        ),
-        eos_token_ids=tokenizer.eos_ids,
-        precision=spec.precision,
-        max_position_embeddings=shape.max_position_embeddings,
-        hidden_size=shape.hidden_size,
-        num_layers=shape.num_layers,
-        num_heads=shape.num_heads,
-        num_kv_heads=shape.num_kv_heads,
-        head_dim=shape.head_dim,
-    )
+    ranks = deployment.engines()[role].placement.tensor_parallel
+    padded = -(-model.vocab_size // ranks) * ranks  # to equal parts
+    return describe_engine(deployment, role, model, tokenizer, padded)
 
 
 def _label_text(spec: VerifierSpec) -> str:
