@@ -155,3 +155,23 @@ def test_requests_that_share_prefixes_get_what_they_get_alone(open_host, role):
         assert max(difference) < 1e-4
     else:
         assert [r.token_ids for r in got] == [r.token_ids for r in expected]
+
+
+def test_a_shorter_content_is_still_there_when_a_longer_one_may_have_been_taken_over():
+    """Two kept contents, one the beginning of the other, in two blocks: only one is taken over."""
+    guard = PrefixGuard(blocks=64, block_size=32)
+
+    def hashes(*ids):
+        return prefix_hashes(np.asarray(ids, dtype=np.int64))
+
+    short, long = tuple(range(40)), tuple(range(45))
+    for ticket, content in enumerate((short, long)):
+        assert guard.enter(ticket, hashes(*content))
+        guard.stepped()
+        guard.left(ticket, hashes(*content)[-1:], len(content))
+    filled = hashes(*long, *range(100, 140))
+    assert guard.enter(2, filled)
+    guard.stepped()
+    guard.left(2, filled[-1:], len(filled))
+    assert guard.enter(3, hashes(*short, 7, 7, 7))
+    assert not guard.enter(4, hashes(*short, 8, 8, 8)), "both could take the short one's block over"

@@ -63,6 +63,14 @@ class _Entry:
     entered: int
     moved_on: bool = False
 
+    @property
+    def taken_over(self) -> Hash | None:
+        """The content whose block it has taken over; None if there were several to choose from.
+
+        Then nobody outside knows which it was, and the others' blocks are still there to be found.
+        """
+        return next(iter(self.claims)) if len(self.claims) == 1 else None
+
 
 class PrefixGuard:
     """Books of what the prefix cache may hold, and of who may hold a part of it."""
@@ -106,7 +114,7 @@ class PrefixGuard:
         if entry and not entry.moved_on:
             entry.moved_on = True
             self._settle(entry)
-            for claim in entry.claims:
+            if (claim := entry.taken_over) is not None:
                 self._contents.pop(claim, None)
 
     def left(self, ticket: int, ends: Sequence[Hash], length: int = 0) -> None:
@@ -121,7 +129,7 @@ class PrefixGuard:
         _subtract(self._prompts, entry.prompt)
         if not entry.moved_on:
             self._settle(entry)
-            for claim in entry.claims:
+            if (claim := entry.taken_over) is not None:
                 self._forget_if_filled(claim, entry.length)
         for tokens, end in enumerate(ends, start=length - len(ends) + 1):
             self._contents[end] = tokens
