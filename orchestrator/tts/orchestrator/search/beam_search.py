@@ -64,9 +64,7 @@ class BeamSearch(VotingSearch[BeamSearchConfig]):
         self._open((child,) for child in range(config.n))
 
     def _decide(self, pool: Pool) -> None:
-        ranked = sorted(pool.ends, key=self._rank)
-        active = [node for node in ranked if self._active(pool, node)]
-        ended = [node for node in ranked if not self._active(pool, node)]
+        active, ended = self._sorted_out(pool)
         self._completed += ended
         self._count(ended)
         kept = self._keep(active) if not self._enough() else []

@@ -43,9 +43,7 @@ class RebaseSearch(VotingSearch[RebaseConfig]):
         self._open((child,) for child in range(config.n))
 
     def _decide(self, pool: Pool) -> None:
-        ranked = sorted(pool.ends, key=self._rank)
-        active = [node for node in ranked if self._active(pool, node)]
-        ended = [node for node in ranked if not self._active(pool, node)]
+        active, ended = self._sorted_out(pool)
         self._completed += ended
         self._count(ended)
         budget = 0 if self._decided else self.config.n - len(self._completed)

@@ -157,6 +157,12 @@ class StepSearch(ABC, Generic[Config]):
         """Whether the chain that `node` ends can be expanded."""
         return not self._last(pool) and _goes_on(node.thought)
 
+    def _sorted_out(self, pool: Pool) -> tuple[list[Node], list[Node]]:
+        """The pool's active and ended chains, each in rank order."""
+        ranked = sorted(pool.ends, key=self._rank)
+        active = [node for node in ranked if self._active(pool, node)]
+        return active, [node for node in ranked if not self._active(pool, node)]
+
     def _path_score(self, node: Node) -> float:
         return self.tree.path_score(node.path, self.config.agg_strategy)
 
