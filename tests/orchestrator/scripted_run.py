@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from dataclasses import replace
 
 from tts.orchestrator.clients.scripted import Calls, ScriptedGenerator, ScriptedVerifier
 from tts.orchestrator.context import Context, Models
@@ -17,16 +18,15 @@ PROBLEMS = [Problem(f"p{i}", f"Compute {i} + {i}.", str(2 * i)) for i in range(4
 class Run:
     """One run and everything that can be seen of it."""
 
-    def __init__(self, deployment, words, config, schedule, *, jitter=None, replayed=None):
+    def __init__(
+        self, deployment, words, config, schedule, *, jitter=None, replayed=None, **policy
+    ):
         self.models = Models.load(deployment)
         self.config, self.words = config, words
         self.calls = Calls()
         self.events, self.searches = [], {}
         self.jitter = random.Random(jitter) if jitter is not None else None
-        spec = deployment
-        self.policy = Policy(
-            schedule, spec.generator.in_flight_requests, spec.verifier.in_flight_tokens
-        )
+        self.policy = replace(Policy.of(deployment, schedule), **policy)
         self.generator = ScriptedGenerator(*words, jitter=self.jitter, calls=self.calls)
         self.verifier = ScriptedVerifier(jitter=self.jitter, calls=self.calls)
         self.replayed = replayed
@@ -56,9 +56,10 @@ class Run:
         return {name: search.tree.digest() for name, search in self.searches.items()}
 
     @property
-    def scores(self):
-        return {
-            (name, node.path): node.score
-            for name, search in self.searches.items()
-            for node in search.tree
-        }
+    def completions(self):
+        return {name: search.result() for name, search in self.searches.items()}
+
+    @property
+    def prefetched(self):
+        """Calls that only had a prompt computed: seed 0, which no node has here."""
+        return {call for call in self.calls.generated if call[1] == 0}

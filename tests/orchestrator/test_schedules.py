@@ -40,7 +40,7 @@ class World:
         for _ in range(self.rng.randint(1, 5)):
             self.child += 1
             self.open[problem] = self.open.get(problem, 0) + 1
-            self.scheduler.add(generate(problem, self.child, kind))
+            self.scheduler.add(generate(problem, self.child, kind), 0.0)
 
     def run(self, check):
         while True:
@@ -49,7 +49,7 @@ class World:
                 self.left[problem] = self.rng.randint(1, 4)
                 self.scheduler.problem_started()
                 self.new_round(problem, Kind.EAGER)
-            jobs = self.scheduler.take()
+            jobs = self.scheduler.take(0.0)
             self.flying += jobs
             if jobs:
                 self.batches.append(jobs)
@@ -65,7 +65,7 @@ class World:
         self.scheduler.ended(job)
         if isinstance(job.work, Expand):
             tokens = self.rng.choice([3, 10, 30, 50])  # the last is more than the budget
-            self.scheduler.add(score(job.problem, job.work.node[0], tokens))
+            self.scheduler.add(score(job.problem, job.work.node[0], tokens), 0.0)
             return
         self.open[job.problem] -= 1
         if not self.open[job.problem]:
@@ -129,18 +129,18 @@ def test_alternating_gives_the_models_turns_of_one_batch():
     scheduler = Scheduler(Policy("alternating", 2, 10))
 
     def turn():
-        jobs = scheduler.take()
-        assert scheduler.take() == [], "one batch a turn"
+        jobs = scheduler.take(0.0)
+        assert scheduler.take(0.0) == [], "one batch a turn"
         for job in jobs:
             scheduler.ended(job)
         return [job.work.node[0] for job in jobs]
 
     for child in range(5):
-        scheduler.add(generate(0, child))
+        scheduler.add(generate(0, child), 0.0)
     assert turn() == [0, 1]
     assert turn() == [2, 3], "the verifier passes: it has nothing to do"
     for child in (10, 11, 12):
-        scheduler.add(score(0, child, 4))
+        scheduler.add(score(0, child, 4), 0.0)
     assert turn() == [10, 11]
     assert turn() == [4]
     assert turn() == [12]
@@ -157,17 +157,17 @@ def test_main_work_goes_before_eager_before_speculative_and_old_before_young():
         generate(1, 5, Kind.MAIN),
     ]
     for job in jobs:
-        scheduler.add(job)
-    assert [job.work.node[0] for job in scheduler.take()] == [4, 5, 3, 2, 1]
+        scheduler.add(job, 0.0)
+    assert [job.work.node[0] for job in scheduler.take(0.0)] == [4, 5, 3, 2, 1]
 
 
 def test_a_finished_problem_leaves_nothing_behind():
     scheduler = Scheduler(Policy("decoupled", 1, 10))
     scheduler.problem_started()
     for child in range(3):
-        scheduler.add(generate(0, child))
-    scheduler.add(generate(1, 9))
-    (first,) = scheduler.take()
+        scheduler.add(generate(0, child), 0.0)
+    scheduler.add(generate(1, 9), 0.0)
+    (first,) = scheduler.take(0.0)
     scheduler.ended(first)
     scheduler.problem_done(0)
-    assert [job.problem for job in scheduler.take()] == [1]
+    assert [job.problem for job in scheduler.take(0.0)] == [1]

@@ -234,6 +234,10 @@ class VerifierSpec(EngineSpec):
 
     in_flight_tokens: Count
     """Prompt tokens that the orchestrator keeps in flight at most (N_PRM)."""
+    group_tokens: Count | None = None
+    """Hold requests until there are so many tokens of them, or a whole group of siblings."""
+    group_wait_ms: Annotated[float, Field(gt=0, le=10_000)] = 10.0
+    """But no longer than this (with group_tokens only)."""
     format: Literal["rlhflow", "math-shepherd", "custom"] = "rlhflow"
     """How questions and steps are put to it (docs/verifiers.md)."""
     step_tag: Annotated[str, Field(min_length=1)] | None = None

@@ -66,6 +66,7 @@ class Context:
     problem: Problem
     prompt: Ids
     _generator: dict[NodePath, Ids] = field(default_factory=dict)
+    _steps: dict[NodePath, str] = field(default_factory=dict)
     _verifier: dict[NodePath, Ids] = field(default_factory=dict)
 
     @classmethod
@@ -88,24 +89,34 @@ class Context:
         context._generator[()] = prompt
         return context
 
+    def __contains__(self, node: NodePath) -> bool:
+        return node in self._generator
+
     def add(self, node: NodePath, thought: Thought) -> None:
-        """Take in a node's thought; its parent's must be there already."""
-        parent = node[:-1]
+        """Take in a node's thought, unless it is there; its parent's must be there already."""
+        if node in self._generator:
+            return
         self._generator[node] = np.concatenate(
-            (self._generator[parent], np.asarray(thought.token_ids, dtype=np.int32))
+            (self._generator[node[:-1]], np.asarray(thought.token_ids, dtype=np.int32))
         )
-        step = thought.text.strip()
-        before = self._verifier.get(parent)
-        self._verifier[node] = (
-            self.models.verifier.first(self.problem.question, step)
-            if before is None
-            else self.models.verifier.extend(before, step)
-        )
+        self._steps[node] = thought.text.strip()
 
     def generator_ids(self, parent: NodePath) -> Ids:
         """Prompt plus everything generated down to `parent`, int32 [length]."""
         return self._generator[parent]
 
     def verifier_ids(self, node: NodePath) -> Ids:
-        """The dialogue that scores the last step of `node`, int32 [length]."""
-        return self._verifier[node]
+        """The dialogue that scores the last step of `node`, int32 [length].
+
+        Built when it is first asked for: not every step is scored, but each is tokenised once.
+        """
+        if (known := self._verifier.get(node)) is not None:
+            return known
+        verifier, step = self.models.verifier, self._steps[node]
+        ids = (
+            verifier.first(self.problem.question, step)
+            if len(node) == 1
+            else verifier.extend(self.verifier_ids(node[:-1]), step)
+        )
+        self._verifier[node] = ids
+        return ids

@@ -2,16 +2,18 @@
 
 For every node it builds the token ids, asks the scheduler what to send, sends it, and tells the
 search what came back. Scores are cached by the ids they were computed from, so identical steps
-share one verifier call; a score is locked at the first write. Everything that happens is reported
-once, through `record`.
+share one verifier call; a score is locked at the first write. Slots that nothing certain wants are
+filled with expansions that the searches foresee. Everything that happens is reported once, through
+`record`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import heapq
 import time
-from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections import ChainMap, deque
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -20,12 +22,29 @@ from tts.build.errors import TtsError
 
 from .context import Context, Models
 from .endpoints import GenerateCall, Generator, Verifier
+from .idle import IdleWatch
 from .problem import Problem
-from .scheduling import Job, Kind, Policy, Scheduler
-from .search import Expand, Generated, NodePath, Score, Scored, Search, Stop, Thought, quantise
+from .scheduling import Job, Kind, Policy, Prefetch, Scheduler
+from .search import (
+    Expand,
+    Generated,
+    Guess,
+    NodePath,
+    Score,
+    Scored,
+    Search,
+    Stop,
+    Thought,
+    Work,
+    quantise,
+)
+from .speculation import Speculation, worst
 
 Record = Callable[[dict[str, Any]], None]
 """Takes one event of the run log; see docs/run-log.md for the fields."""
+
+FULL = (Thought((), "", Stop.LENGTH),)
+"""What comes of a prompt that fills the engine."""
 
 
 @dataclass
@@ -45,6 +64,14 @@ class Solved:
 
 
 @dataclass(slots=True)
+class _Awaited:
+    """A score that is pending or in flight, and the nodes that wait for it."""
+
+    job: Job
+    nodes: list[NodePath]
+
+
+@dataclass(slots=True)
 class _Running:
     place: int
     context: Context
@@ -52,9 +79,20 @@ class _Running:
     replayed: Replayed
     scores: dict[bytes, float] = field(default_factory=dict)
     """Locked scores by the verifier ids they were computed from."""
-    awaited: dict[bytes, list[NodePath]] = field(default_factory=dict)
-    """Ids whose score is pending, with the further nodes that wait for it."""
+    awaited: dict[bytes, _Awaited] = field(default_factory=dict)
+    """By the same ids."""
     in_flight: dict[Job, asyncio.Task[None]] = field(default_factory=dict)
+    speculation: Speculation = field(default_factory=Speculation)
+    first_asks: list[Work] = field(default_factory=list)
+    """What waits for the problem's prompt to be prefetched."""
+    leader: Job | None = None
+    """The first score of the problem: while it is awaited, others wait for the prefix it brings."""
+    followers: list[Job] = field(default_factory=list)
+
+    @property
+    def known(self) -> ChainMap[NodePath, tuple[Thought, ...]]:
+        """Thoughts that the search may ask for and that need no request."""
+        return ChainMap(self.speculation.answered, self.replayed.thoughts)
 
 
 class Driver:
@@ -82,15 +120,20 @@ class Driver:
         self._new_search = new_search
         self._generator = generator
         self._verifier = verifier
+        self._policy = policy
         self._scheduler = Scheduler(policy)
         self._record = record
         self._on_solved = on_solved
         self._on_node = on_node
         self._replayed = replayed or {}
         self._clock = clock
+        self._idle = IdleWatch(record)
         self._running: dict[int, _Running] = {}
         self._queued: deque[Context] = deque()
         self._place = 0
+        self._why: dict[Job, str] = {}
+        """Why jobs in flight were cancelled."""
+        self._alarm: float | None = None
         self._group: asyncio.TaskGroup
 
     @property
@@ -109,6 +152,7 @@ class Driver:
                 self._pump()
         except BaseExceptionGroup as failures:
             raise _most_telling(failures) from failures
+        self._idle.end(self._clock())
         if self._running or self._queued:  # else a run would end early and look complete
             left = len(self._running) + len(self._queued)
             raise RuntimeError(f"nothing is in flight, but {left} problems are not solved")
@@ -118,14 +162,28 @@ class Driver:
         while True:
             while self._queued and self._scheduler.wants_problem():
                 self._start(self._queued.popleft())
-            jobs = self._scheduler.take()
+            jobs = self._scheduler.take(self._clock())
             if not jobs:
-                return
+                break
             for job in jobs:
-                running = self._running[job.problem]
-                task = self._group.create_task(self._send(running, job))
-                running.in_flight[job] = task
-                task.add_done_callback(partial(self._left, running, job))
+                self._send(self._running[job.problem], job)
+        self._give_back()
+        self._speculate()
+        self._set_alarm()
+        self._idle.update(self._clock(), self._scheduler.in_flight, self._scheduler.pending)
+
+    def _set_alarm(self) -> None:
+        """Pump again when held work is due, even if nothing happens before."""
+        due = self._scheduler.due()
+        if due is not None and (self._alarm is None or due < self._alarm):
+            self._alarm = due
+            self._group.create_task(self._pump_at(due))
+
+    async def _pump_at(self, due: float) -> None:
+        await asyncio.sleep(due - self._clock())
+        if self._alarm == due:
+            self._alarm = None
+        self._pump()
 
     def _start(self, context: Context) -> None:
         search = self._new_search(context.problem)
@@ -135,45 +193,66 @@ class Driver:
         self._place += 1
         self._scheduler.problem_started()
         self._record({"event": "problem_started", "problem": context.problem.id})
+        if self._policy.prefetch and not replayed.thoughts:
+            running.first_asks = search.ask()
+            if len(running.first_asks) > 1:
+                prompt = len(context.generator_ids(()))
+                self._add(Job(running.place, Prefetch(), prompt, Kind.EAGER))
+                return
         self._advance(running, Kind.EAGER)
 
     def _advance(self, running: _Running, kind: Kind = Kind.MAIN) -> None:
         """Turn what the search asks for into jobs, answering at once what is known already."""
         search = running.search
-        while asks := search.ask():
+        asks, running.first_asks = running.first_asks or search.ask(), []
+        while asks:
             for work in asks:
                 if isinstance(work, Expand):
                     self._ask_expand(running, work, kind)
                 else:
                     self._ask_score(running, work, kind)
+            asks = search.ask()
+        for node in search.unwanted():
+            self._drop_score(running, node)
         if self._on_node:
             self._on_node(running.context.problem, search)
-        if search.done and running.place in self._running:
-            del self._running[running.place]
-            self._drop_work(running)
-            self._group.create_task(self._on_solved(Solved(running.context.problem, search)))
+        if search.done:
+            self._finish(running)
+        else:
+            self._drop_lost(running)
 
-    def _drop_work(self, running: _Running) -> None:
-        """Cancel what a finished search no longer needs (it may stop early)."""
+    def _finish(self, running: _Running) -> None:
+        """A search is done; cancel what it does not need any more (it may stop early)."""
+        if running.place not in self._running:
+            return
+        del self._running[running.place]
         self._scheduler.problem_done(running.place)
-        for job, task in list(running.in_flight.items()):
-            self._ended(running, job)
-            task.cancel()
+        for job in list(running.in_flight):
+            self._cancel(running, job, "ended")
+        solved = Solved(running.context.problem, running.search)
+        self._group.create_task(self._on_solved(solved))
 
     def _ask_expand(self, running: _Running, work: Expand, kind: Kind) -> None:
-        if thoughts := running.replayed.thoughts.get(work.node):
-            self._tell_generated(running, work.node, thoughts)
-            return
-        prompt = running.context.generator_ids(work.node[:-1])
-        if len(prompt) >= self._models.deployment.generator.max_seq_len:
-            full = (Thought((), "", Stop.LENGTH),)
-            self._tell_generated(running, work.node, full)
-            return
-        self._add(running, work, len(prompt), kind)
+        node, speculation = work.node, running.speculation
+        if thoughts := running.known.get(node):
+            if speculation.answered.pop(node, None):
+                self._used(running, node)
+            self._tell_generated(running, node, thoughts)
+        elif flying := speculation.in_flight.pop(node, None):
+            self._scheduler.promote(flying[1])
+            self._used(running, node)
+        elif self._is_full(prompt := running.context.generator_ids(node[:-1])):
+            self._tell_generated(running, node, FULL)
+        else:
+            self._add(Job(running.place, work, len(prompt), kind))
+
+    def _is_full(self, prompt: Any) -> bool:
+        return len(prompt) >= self._models.deployment.generator.max_seq_len
 
     def _ask_score(self, running: _Running, work: Score, kind: Kind) -> None:
         ids = running.context.verifier_ids(work.node)
         key = ids.tobytes()
+        self._scheduler.scoring(running.place, work)
         known = running.scores.get(key)
         if known is None:
             known = running.replayed.scores.get(work.node)
@@ -181,19 +260,123 @@ class Driver:
             known = 0.0  # cannot be scored: ranks below every path that can
         if known is not None:
             score = running.scores.setdefault(key, known)
-            self._tell_scored(running, work.node, score, cached=True)
+            self._tell_scored(running, work.node, score)
         elif key in running.awaited:
-            running.awaited[key].append(work.node)
+            running.awaited[key].nodes.append(work.node)
         else:
-            running.awaited[key] = []
-            self._add(running, work, len(ids), kind)
+            job = Job(running.place, work, len(ids), kind)
+            running.awaited[key] = _Awaited(job, [work.node])
+            self._add_score(running, job)
 
-    def _add(self, running: _Running, work: Expand | Score, tokens: int, kind: Kind) -> None:
-        if work.speculative:
-            kind = Kind.SPECULATIVE
-        self._scheduler.add(Job(running.place, work, tokens, kind))
+    def _add_score(self, running: _Running, job: Job) -> None:
+        if running.leader and running.leader is not job:
+            running.followers.append(job)
+            return
+        if self._policy.prefetch and not running.scores:
+            running.leader = job
+        self._add(job)
 
-    async def _send(self, running: _Running, job: Job) -> None:
+    def _follow(self, running: _Running) -> None:
+        """The leader has brought the prefix, or was dropped: the others may go."""
+        running.leader, followers = None, running.followers
+        running.followers = []
+        for job in followers:
+            self._add_score(running, job)
+
+    def _drop_score(self, running: _Running, node: NodePath) -> None:
+        """A score is not wanted any more; cancel its request if nobody else waits for it."""
+        key = running.context.verifier_ids(node).tobytes()
+        if (awaited := running.awaited.get(key)) is None:
+            return
+        if node in awaited.nodes:
+            awaited.nodes.remove(node)
+        if awaited.nodes:
+            return
+        job = awaited.job
+        del running.awaited[key]
+        if job in running.followers:
+            running.followers.remove(job)
+        elif not self._scheduler.drop(job):
+            self._cancel(running, job, "pruned")
+        if running.leader is job:
+            self._follow(running)
+
+    def _add(self, job: Job) -> None:
+        self._scheduler.add(job, self._clock())
+
+    def _send(self, running: _Running, job: Job) -> None:
+        task = self._group.create_task(self._request(running, job))
+        running.in_flight[job] = task
+        task.add_done_callback(partial(self._left, running, job))
+
+    def _speculate(self) -> None:
+        """Fill slots that nothing certain wants: over all problems shallow first, then by score."""
+        if (slots := self._scheduler.spare()) <= 0:
+            return
+        always = self._policy.speculation == "always"
+        guesses = [
+            self._guesses(running)
+            for running in self._running.values()
+            if always or running.speculation.pays
+        ]
+        ranked = heapq.merge(*guesses, key=lambda each: (each[1].level, -each[1].score))
+        for running, guess in ranked:
+            job = Job(running.place, guess.work, self._prompt_length(running, guess), Kind.SPECULATIVE)
+            self._scheduler.speculate(job)
+            running.speculation.in_flight[guess.work.node] = (guess, job)
+            self._send(running, job)
+            slots -= 1
+            if not slots:
+                return
+
+    def _guesses(self, running: _Running) -> Iterator[tuple[_Running, Guess]]:
+        """What may be sent ahead for one problem, best first."""
+        speculation = running.speculation
+        for guess in running.search.foresee(running.known):
+            if guess.work.node in speculation.in_flight:
+                continue
+            self._learn(running, guess.work.node[:-1])
+            if self._is_full(running.context.generator_ids(guess.work.node[:-1])):
+                continue
+            yield running, guess
+
+    def _prompt_length(self, running: _Running, guess: Guess) -> int:
+        return len(running.context.generator_ids(guess.work.node[:-1]))
+
+    def _learn(self, running: _Running, node: NodePath) -> None:
+        """Build the ids of a node that was answered, but not asked for yet."""
+        if node not in running.context:
+            self._learn(running, node[:-1])
+            running.context.add(node, running.known[node][0])
+
+    def _used(self, running: _Running, node: NodePath) -> None:
+        running.speculation.count(hit=True)
+        self._record({"event": "used", "problem": running.context.problem.id, "node": node})
+
+    def _drop_lost(self, running: _Running) -> None:
+        """Forget and cancel speculation that the search has ruled out."""
+        speculation = running.speculation
+        if not speculation.in_flight and not speculation.answered:
+            return
+        for node in list(speculation.lost(running.search.expandable())):
+            speculation.count(hit=False)
+            if speculation.answered.pop(node, None) is None:
+                _, job = speculation.in_flight.pop(node)
+                self._cancel(running, job, "pruned")
+
+    def _give_back(self) -> None:
+        """Cancel the least promising speculation while main and eager work wants its slots."""
+        for _ in range(self._scheduler.overdrawn()):
+            _, place, node = max(
+                (worst(guess, running.place), running.place, node)
+                for running in self._running.values()
+                for node, (guess, _) in running.speculation.in_flight.items()
+            )
+            running = self._running[place]
+            _, job = running.speculation.in_flight.pop(node)
+            self._cancel(running, job, "slot")
+
+    async def _request(self, running: _Running, job: Job) -> None:
         event: dict[str, Any] = {
             "problem": running.context.problem.id,
             "node": job.work.node,
@@ -202,33 +385,59 @@ class Driver:
             "in_flight": self._scheduler.in_flight,
             "sent": self._clock(),
         }
+        if trigger := self._scheduler.triggers.get(job):
+            event["trigger"] = trigger
+        answer: Any
         try:
-            if isinstance(job.work, Expand):
-                thoughts, outcome = await self._generate(running, job.work)
-            else:
-                score, outcome = await self._score(running, job.work)
+            match job.work:
+                case Expand():
+                    answer, outcome = await self._generate(running, job.work)
+                case Score():
+                    answer, outcome = await self._score(running, job.work)
+                case Prefetch():
+                    answer, outcome = await self._prefetch(running)
         except BaseException as failure:
             wanted = self._ended(running, job)
             if wanted or not isinstance(failure, (asyncio.CancelledError, TtsError)):
                 raise
             outcome = {"event": "cancelled", "work": type(job.work).__name__.lower()}
-            self._record(outcome | event | {"done": self._clock()})
+            why = {"why": self._why.pop(job, "ended")}
+            self._record(outcome | event | why | {"done": self._clock()})
             return
-        self._ended(running, job)
+        if not self._ended(running, job):
+            return  # cancelled in the moment in which it was answered
         self._record(outcome | event | {"done": self._clock()})
-        if isinstance(job.work, Expand):
-            self._tell_generated(running, job.work.node, thoughts)
-        else:
-            self._share_score(running, job.work.node, score)
-        self._advance(running)
+        self._take_in(running, job, answer)
         self._pump()
+
+    def _take_in(self, running: _Running, job: Job, answer: Any) -> None:
+        """Tell a search what came back, or keep it until the search asks."""
+        work = job.work
+        if job.kind is Kind.SPECULATIVE:
+            running.speculation.in_flight.pop(work.node)
+            running.speculation.answered[work.node] = answer
+            return
+        if isinstance(work, Expand):
+            self._tell_generated(running, work.node, answer)
+        elif isinstance(work, Score):
+            self._share_score(running, work.node, answer)
+            if running.leader is job:
+                self._follow(running)
+        self._advance(running, Kind.EAGER if isinstance(work, Prefetch) else Kind.MAIN)
 
     def _left(self, running: _Running, job: Job, _: asyncio.Task[None]) -> None:
         """A job's task is over, perhaps cancelled before it began."""
         self._ended(running, job)
+        self._why.pop(job, None)
+
+    def _cancel(self, running: _Running, job: Job, why: str) -> None:
+        task = running.in_flight[job]
+        self._ended(running, job)
+        self._why[job] = why
+        task.cancel()
 
     def _ended(self, running: _Running, job: Job) -> bool:
-        """Give back a job's budget; False if that was done when its search ended without it."""
+        """Give back a job's budget; False if that was done when it was cancelled."""
         if running.in_flight.pop(job, None) is None:
             return False
         self._scheduler.ended(job)
@@ -249,6 +458,11 @@ class Driver:
         logged = [{"ids": t.token_ids, "text": t.text, "stop": t.stop} for t in thoughts]
         return thoughts, {"event": "generated", "tokens": len(ids), "thoughts": logged}
 
+    async def _prefetch(self, running: _Running) -> tuple[None, dict[str, Any]]:
+        prompt = running.context.generator_ids(())
+        await self._generator.generate(GenerateCall(prompt, 1, 0, 0.0, 1.0, True))
+        return None, {"event": "prefetched", "engine": "generator"}
+
     async def _score(self, running: _Running, work: Score) -> tuple[float, dict[str, Any]]:
         score = quantise(await self._verifier.score(running.context.verifier_ids(work.node)))
         return score, {"event": "scored", "score": score, "cached": False}
@@ -257,9 +471,11 @@ class Driver:
         """Lock a fresh score under its ids and give it to everyone who waits for it."""
         key = running.context.verifier_ids(node).tobytes()
         running.scores[key] = score
-        running.search.tell(Scored(node, score))
-        for waiting in running.awaited.pop(key):
-            self._tell_scored(running, waiting, score, cached=True)
+        for waiting in running.awaited.pop(key).nodes:
+            if waiting == node:
+                running.search.tell(Scored(node, score))
+            else:
+                self._tell_scored(running, waiting, score)
 
     def _tell_generated(
         self, running: _Running, node: NodePath, thoughts: tuple[Thought, ...]
@@ -270,9 +486,8 @@ class Driver:
             path = (*path, 0)
         running.search.tell(Generated(node, thoughts))
 
-    def _tell_scored(
-        self, running: _Running, node: NodePath, score: float, *, cached: bool
-    ) -> None:
+    def _tell_scored(self, running: _Running, node: NodePath, score: float) -> None:
+        """Tell a score that took no request of its own."""
         if node not in running.replayed.scores:
             self._record(
                 {
@@ -280,7 +495,7 @@ class Driver:
                     "problem": running.context.problem.id,
                     "node": node,
                     "score": score,
-                    "cached": cached,
+                    "cached": True,
                 }
             )
         running.search.tell(Scored(node, score))

@@ -18,7 +18,7 @@ from .grading import Grader
 from .problem import Problem
 from .runlog import RunLog, create_run, read_config, read_events, write_summary
 from .saved import load_saved
-from .scheduling import Policy, ScheduleName
+from .scheduling import Policy, ScheduleName, SpeculationName
 from .search import Search, node_seed
 from .strategies import Config, Strategy, new_search
 from .summary import summarise
@@ -45,6 +45,16 @@ class Plan:
     strategy: Strategy
     parameters: Config
     schedule: ScheduleName
+    speculation: SpeculationName = "auto"
+    in_flight: int | None = None
+    """Problems that run at a time at most; None: as many as the schedule wants."""
+
+    @property
+    def policy(self) -> Policy:
+        """What may be in flight."""
+        return Policy.of(
+            self.deployment, self.schedule, speculation=self.speculation, problems=self.in_flight
+        )
 
     def to_config(self) -> dict[str, Any]:
         """What `run.json` keeps, enough to resume."""
@@ -61,6 +71,8 @@ class Plan:
             "parameters": self.parameters.model_dump(mode="json"),
             "context": self.deployment.generator.max_seq_len,
             "schedule": self.schedule,
+            "speculation": self.speculation,
+            "in_flight": self.in_flight,
             "problem_ids": [context.problem.id for context in self.problems],
         }
 
@@ -136,11 +148,7 @@ async def execute(
                     end_stop_words=models.end_stop_words,
                 ),
                 TritonVerifier(connection),
-                Policy(
-                    plan.schedule,
-                    plan.deployment.generator.in_flight_requests,
-                    plan.deployment.verifier.in_flight_tokens,
-                ),
+                plan.policy,
                 record=log.write,
                 on_solved=solved,
                 on_node=on_node,

@@ -31,7 +31,15 @@ _NOT_SERVED: dict[str, Any] = {
     "server": True,
     "strategies": True,
     "generator": {"checkpoint", "in_flight_requests", "system_prompt", "step_delimiter"},
-    "verifier": {"checkpoint", "in_flight_tokens", "format", "step_tag", "template"},
+    "verifier": {
+        "checkpoint",
+        "in_flight_tokens",
+        "group_tokens",
+        "group_wait_ms",
+        "format",
+        "step_tag",
+        "template",
+    },
 }
 # what decides the numbers of an engine; not when, where or how well verified it was built
 _ENGINE = {"checkpoint_sha256", "settings", "engine_files"}

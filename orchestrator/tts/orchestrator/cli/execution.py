@@ -19,7 +19,7 @@ from ..parameters import check_blocks, configure
 from ..problem import Problem
 from ..runlog import read_config
 from ..runner import Plan, Progress, execute
-from ..scheduling import ScheduleName
+from ..scheduling import ScheduleName, SpeculationName
 from ..strategies import Config, Strategy, find_strategy
 from .machine import require_gpu
 from .running import interruptible, run_plan, serving, watched
@@ -38,6 +38,8 @@ class Wanted:
     strategy: str
     schedule: ScheduleName
     parameters: dict[str, Any]
+    speculation: SpeculationName = "auto"
+    in_flight: int | None = None
 
 
 def run_bench(wanted: Wanted, out: Path | None) -> Path:
@@ -71,6 +73,8 @@ def as_wanted(
         strategy,
         config["schedule"],
         parameters,
+        config["speculation"],
+        config["in_flight"],
     )
 
 
@@ -130,6 +134,8 @@ def plan_with(
         strategy=strategy,
         parameters=parameters,
         schedule=wanted.schedule,
+        speculation=wanted.speculation,
+        in_flight=wanted.in_flight,
     )
 
 

@@ -18,6 +18,14 @@ class Schedule(StrEnum):
     decoupled = "decoupled"
 
 
+class Speculation(StrEnum):
+    """Likewise."""
+
+    off = "off"
+    auto = "auto"
+    always = "always"
+
+
 # The registry's names, which are here because importing it takes too long for a help text.
 STRATEGY_NAMES = (
     "cot",
@@ -49,6 +57,16 @@ _Set = Annotated[
     ),
 ]
 
+SpeculationOption = Annotated[
+    Speculation,
+    typer.Option(
+        "--speculation",
+        metavar="|".join(Speculation),
+        help="Fill the generator's empty slots with steps that may not be needed, under the "
+        "schedules alternating and decoupled. auto: while it pays. The trees are the same.",
+    ),
+]
+
 
 def bench(
     deployment: Annotated[
@@ -77,6 +95,16 @@ def bench(
             help=f"In which order work is sent: {', '.join(Schedule)}.",
         ),
     ] = Schedule.decoupled,
+    speculation: SpeculationOption = Speculation.auto,
+    in_flight: Annotated[
+        int | None,
+        typer.Option(
+            "--in-flight",
+            min=1,
+            help="Problems that run at a time at most.",
+            show_default="as many as keep the generator busy",
+        ),
+    ] = None,
     n: _N = None,
     parameters: _Set = None,
     out: _Out = None,
@@ -105,6 +133,8 @@ def bench(
             strategy,
             schedule.value,
             _parameters(n, parameters),
+            speculation.value,
+            in_flight,
         )
         folder = (run_all if strategy == ALL else run_bench)(wanted, out)
     if is_group(folder):
@@ -120,6 +150,7 @@ def solve(
     ] = "demo",
     seed: _Seed = 0,
     strategy: Annotated[str, typer.Option("--strategy", help=f"{_NAMES}.")] = "beam-search",
+    speculation: SpeculationOption = Speculation.auto,
     n: _N = None,
     parameters: _Set = None,
     out: _Out = None,
@@ -128,7 +159,10 @@ def solve(
     from .execution import Wanted, run_solve
 
     chosen = _parameters(n, parameters)
-    run_solve(question, Wanted(deployment, "solve", None, seed, strategy, "decoupled", chosen), out)
+    wanted = Wanted(
+        deployment, "solve", None, seed, strategy, "decoupled", chosen, speculation.value
+    )
+    run_solve(question, wanted, out)
 
 
 def report(

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .runs import STRATEGY_NAMES, Schedule
+from .runs import STRATEGY_NAMES, Schedule, Speculation, SpeculationOption
 
 
 class _Gpu(StrEnum):
@@ -54,6 +54,7 @@ def simulate(
         list[Schedule] | None,
         typer.Option("--schedule", help="May be given several times.", show_default="all"),
     ] = None,
+    speculation: SpeculationOption = Speculation.auto,
     traces: Annotated[
         Path | None,
         typer.Option(
@@ -95,6 +96,7 @@ def simulate(
         problems,
         in_flight,
         seed,
+        speculation.value,
         call_ms / 1e3,
     )
     outcomes = []

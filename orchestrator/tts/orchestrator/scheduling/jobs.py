@@ -6,7 +6,7 @@ import heapq
 from dataclasses import dataclass
 from enum import IntEnum
 
-from ..search import Expand, Work
+from ..search import Expand, NodePath, Score
 
 
 class Kind(IntEnum):
@@ -21,6 +21,14 @@ class Kind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Prefetch:
+    """Have the generator compute a problem's prompt once, ahead of the siblings that share it."""
+
+    node: NodePath = ()
+    """The root."""
+
+
+@dataclass(eq=False, slots=True)
 class Job:
     """One piece of work of one problem. `problem` is its place in the run, oldest first.
 
@@ -28,25 +36,36 @@ class Job:
     """
 
     problem: int
-    work: Work
+    work: Expand | Score | Prefetch
     tokens: int
     kind: Kind
 
     @property
+    def generates(self) -> bool:
+        """Whether it goes to the generator."""
+        return not isinstance(self.work, Score)
+
+    @property
     def cost(self) -> int:
         """What it takes of its model's budget: one request, or its tokens."""
-        return 1 if isinstance(self.work, Expand) else self.tokens
+        return 1 if self.generates else self.tokens
 
 
 class Queue:
-    """Jobs of one model, best first: by kind, then oldest problem, then as they were asked."""
+    """Jobs of one model, best first: by kind, then oldest problem, then as they were asked.
+
+    Speculative jobs are not queued, only counted while they are in flight: they have what main
+    and eager jobs leave of the budget, and these do not wait for them.
+    """
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
         self.used = 0
-        """Cost of the jobs in flight."""
+        """Cost of the main and eager jobs in flight."""
         self.jobs = 0
         """Jobs in flight."""
+        self.speculative = 0
+        """Speculative jobs in flight."""
         self.pending_cost = 0
         self._heap: list[tuple[int, int, int, Job]] = []
         self._count = 0
@@ -76,18 +95,39 @@ class Queue:
         while self._heap and (not self.used or self.used + self._heap[0][3].cost <= self.budget):
             job = heapq.heappop(self._heap)[3]
             self.pending_cost -= job.cost
-            self.used += job.cost
-            self.jobs += 1
+            self.started(job)
             jobs.append(job)
         return jobs
 
+    def started(self, job: Job) -> None:
+        """Charge the budget for a job that is being sent."""
+        self.jobs += 1
+        if job.kind is Kind.SPECULATIVE:
+            self.speculative += 1
+        else:
+            self.used += job.cost
+
     def ended(self, job: Job) -> None:
-        """A job that was taken has been answered, has failed or was cancelled."""
-        self.used -= job.cost
+        """A job that was sent has been answered, has failed or was cancelled."""
         self.jobs -= 1
+        if job.kind is Kind.SPECULATIVE:
+            self.speculative -= 1
+        else:
+            self.used -= job.cost
 
     def drop(self, problem: int) -> None:
         """Forget the pending jobs of one problem."""
-        self._heap = [entry for entry in self._heap if entry[1] != problem]
-        heapq.heapify(self._heap)
-        self.pending_cost = sum(entry[3].cost for entry in self._heap)
+        self._keep([entry for entry in self._heap if entry[1] != problem])
+
+    def drop_job(self, job: Job) -> bool:
+        """Forget one pending job; False if it is not pending."""
+        kept = [entry for entry in self._heap if entry[3] is not job]
+        if len(kept) == len(self._heap):
+            return False
+        self._keep(kept)
+        return True
+
+    def _keep(self, entries: list[tuple[int, int, int, Job]]) -> None:
+        heapq.heapify(entries)
+        self._heap = entries
+        self.pending_cost = sum(entry[3].cost for entry in entries)

@@ -1,17 +1,23 @@
 """One budget per model; main work before eager work before speculative work.
 
 The scheduler holds the work that the running searches ask for and says what to send next. It
-knows neither engines nor time: the driver adds jobs, takes what may be sent now, and reports what
-has ended. Schedules change only the order in which work is sent, never the trees.
+knows neither engines nor a clock: the driver adds jobs, takes what may be sent now, and reports
+what has ended. Schedules change only the order in which work is sent, never the trees.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, Self
 
-from ..search import Expand
-from .jobs import Job, Queue
+from tts.build.spec import Deployment
+
+from ..search import Score
+from .grouping import Grouping, Trigger
+from .jobs import Job, Kind, Queue
 from .schedules import ScheduleName, new_schedule
+
+SpeculationName = Literal["off", "auto", "always"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +29,37 @@ class Policy:
     verifier_tokens: int
     problems: int | None = None
     """Problems that run at the same time at most; None: as many as the schedule wants."""
+    speculation: SpeculationName = "auto"
+    """Whether empty slots are filled with work that may not be needed; `auto`: while it pays."""
+    group_tokens: int | None = None
+    """Verifier work is held until there are so many tokens of it; None: never."""
+    group_wait_s: float = 0.01
+    """No longer than this."""
+    prefetch: bool = False
+    """Send a problem's prompts ahead of the siblings that begin with them."""
+
+    @classmethod
+    def of(
+        cls,
+        deployment: Deployment,
+        schedule: ScheduleName,
+        *,
+        speculation: SpeculationName = "auto",
+        problems: int | None = None,
+    ) -> Self:
+        """A deployment's policies under a schedule."""
+        generator, verifier = deployment.generator, deployment.verifier
+        return cls(
+            schedule,
+            generator.in_flight_requests,
+            verifier.in_flight_tokens,
+            problems,
+            speculation,
+            verifier.group_tokens,
+            verifier.group_wait_ms / 1e3,
+            # the CPU host keeps requests that share a prefix apart until one has computed it
+            prefetch=deployment.target == "tensorrt",
+        )
 
 
 class Scheduler:
@@ -32,17 +69,39 @@ class Scheduler:
         self._schedule = new_schedule(policy.schedule)
         self._generator = Queue(policy.generator_requests)
         self._verifier = Queue(policy.verifier_tokens)
+        self._grouping = (
+            Grouping(policy.group_tokens, policy.group_wait_s)
+            if policy.group_tokens and policy.schedule == "decoupled"
+            else None
+        )
+        self._speculation = policy.speculation
         self._problems = policy.problems
         self._running = 0
+        self.triggers: dict[Job, Trigger] = {}
+        """What let each job go that was held and has not ended."""
 
     @property
     def in_flight(self) -> tuple[int, int]:
         """Requests in flight: generator, verifier."""
         return self._generator.jobs, self._verifier.jobs
 
-    def add(self, job: Job) -> None:
-        """Take in work that a search asks for."""
-        self._queue(job).push(job)
+    @property
+    def pending(self) -> tuple[int, int]:
+        """Jobs that wait to be sent: generator, verifier."""
+        held = len(self._grouping) if self._grouping else 0
+        return len(self._generator), len(self._verifier) + held
+
+    def add(self, job: Job, now: float) -> None:
+        """Take in work that a search asks for at the time `now`, in seconds."""
+        if self._grouping and isinstance(job.work, Score):
+            self._grouping.add(job, now)
+        else:
+            self._queue(job).push(job)
+
+    def scoring(self, problem: int, work: Score) -> None:
+        """A search has asked for this score; it may be known already and never become a job."""
+        if self._grouping:
+            self._grouping.complete(problem, work)
 
     def wants_problem(self) -> bool:
         """Whether a queued problem should be started now, before anything more is taken."""
@@ -50,13 +109,54 @@ class Scheduler:
             return False
         return self._schedule.wants_problem(self._generator, self._verifier, self._running)
 
-    def take(self) -> list[Job]:
+    def take(self, now: float) -> list[Job]:
         """The jobs to send now; their budget is charged until `ended`."""
+        if self._grouping:
+            for job, trigger in self._grouping.release(now):
+                self.triggers[job] = trigger
+                self._verifier.push(job)
         return self._schedule.take(self._generator, self._verifier)
+
+    def due(self) -> float | None:
+        """When `take` must be called at the latest, if nothing happens before."""
+        return self._grouping.due() if self._grouping else None
 
     def ended(self, job: Job) -> None:
         """A job that was taken has been answered, has failed or was cancelled."""
         self._queue(job).ended(job)
+        self.triggers.pop(job, None)
+
+    def drop(self, job: Job) -> bool:
+        """Forget a pending job; False if it has been taken."""
+        if self._grouping:
+            held = len(self._grouping)
+            self._grouping.drop_job(job)
+            if len(self._grouping) < held:
+                return True
+        return self._queue(job).drop_job(job)
+
+    def spare(self) -> int:
+        """Generator slots that speculation may take now, after everything else was taken."""
+        if self._speculation == "off":
+            return 0
+        if self._speculation == "auto" and self._verifier:
+            return 0  # the verifier is behind: thoughts that come sooner would only queue for it
+        return self._schedule.spare(self._generator, self._verifier)
+
+    def speculate(self, job: Job) -> None:
+        """A speculative job is being sent."""
+        self._generator.started(job)
+
+    def overdrawn(self) -> int:
+        """Speculative requests whose slots main and eager work has taken: to be cancelled."""
+        queue = self._generator
+        return max(0, min(queue.speculative, queue.used + queue.speculative - queue.budget))
+
+    def promote(self, job: Job) -> None:
+        """A search has asked for what a speculative job is already doing."""
+        self._generator.ended(job)
+        job.kind = Kind.MAIN
+        self._generator.started(job)
 
     def problem_started(self) -> None:
         """A queued problem has become a running one."""
@@ -67,6 +167,8 @@ class Scheduler:
         self._running -= 1
         self._generator.drop(problem)
         self._verifier.drop(problem)
+        if self._grouping:
+            self._grouping.drop(problem)
 
     def _queue(self, job: Job) -> Queue:
-        return self._generator if isinstance(job.work, Expand) else self._verifier
+        return self._generator if job.generates else self._verifier

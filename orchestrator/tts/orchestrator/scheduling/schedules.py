@@ -22,6 +22,9 @@ class Schedule(Protocol):
     def take(self, generator: Queue, verifier: Queue) -> list[Job]:
         """The jobs to send now."""
 
+    def spare(self, generator: Queue, verifier: Queue) -> int:
+        """Slots of the generator that are left for speculation, once `take` gave what there is."""
+
 
 class Phased:
     """Generate all, score all, decide, and again: both models never work at once.
@@ -49,16 +52,22 @@ class Phased:
             self._scoring = not self._scoring
         return (verifier if self._scoring else generator).take()
 
+    def spare(self, generator: Queue, verifier: Queue) -> int:
+        """See Schedule: none, a phase has nothing but what all its problems need."""
+        return 0
+
 
 class Alternating:
     """The models take turns; a turn is one batch, as large as the model's budget.
 
-    The generator's batch is filled with work of running problems first, then with queued problems.
-    A model without work passes its turn.
+    The generator's batch is filled with work of running problems first, then with queued problems,
+    then with speculation. A model without work passes its turn.
     """
 
     def __init__(self) -> None:
         self._scored_last = True
+        self._filling = False
+        """Whether the generator's batch has just been taken."""
 
     def wants_problem(self, generator: Queue, verifier: Queue, running: int) -> bool:
         """See Schedule."""
@@ -76,7 +85,13 @@ class Alternating:
         if generator.jobs or verifier.jobs or not (generator or verifier):
             return []
         self._scored_last = not generator or (not self._scored_last and bool(verifier))
+        self._filling = not self._scored_last
         return (verifier if self._scored_last else generator).take()
+
+    def spare(self, generator: Queue, verifier: Queue) -> int:
+        """See Schedule: what the batch that was just taken leaves; none once it is on its way."""
+        filling, self._filling = self._filling, False
+        return generator.budget - generator.used if filling else 0
 
 
 class Decoupled:
@@ -97,6 +112,10 @@ class Decoupled:
     def take(self, generator: Queue, verifier: Queue) -> list[Job]:
         """See Schedule."""
         return generator.take() + verifier.take()
+
+    def spare(self, generator: Queue, verifier: Queue) -> int:
+        """See Schedule."""
+        return generator.budget - generator.used - generator.speculative
 
 
 def new_schedule(name: ScheduleName) -> Schedule:

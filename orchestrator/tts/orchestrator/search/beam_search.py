@@ -16,14 +16,15 @@ Differences from search-and-learn are listed in docs/strategies.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Self
 
 from pydantic import Field, model_validator
 
 from .config import check_width
 from .early_stop import AnswerOf
-from .step_search import Pool, VotingConfig, VotingSearch
+from .step_search import UNREACHABLE, Candidate, Pool, Rank, VotingConfig, VotingSearch
 from .tree import Node
 from .types import Fate, NodePath
 
@@ -81,17 +82,60 @@ class BeamSearch(VotingSearch[BeamSearchConfig]):
             node.fate = Fate.SURPLUS
         self._finish(self._completed[: self.config.n])
 
-    def _enough(self) -> bool:
-        complete = len(self._completed) >= self.config.n and not self.config.sort_completed
-        return complete or self._decided
+    def _shares(self, scores: Sequence[float]) -> list[int]:
+        return [self.config.beam_width if place < self._width else 0 for place in range(len(scores))]
+
+    def _bar(self, pool: Pool) -> Rank | None:
+        """The rank of the last beam that will be kept, if no better ones come."""
+        if self._enough(pool.ended):
+            return UNREACHABLE
+        if len(pool.ranked) < self._width:
+            return None
+        active = (node for _, node in pool.ranked if self._active(pool, node))
+        last_kept = next(islice(self._candidates(active), self._width - 1, None), None)
+        return self._rank(last_kept) if last_kept else None
+
+    def _needless(self, pool: Pool) -> list[Candidate]:
+        bar = self._bar(pool) if self._may_be_needless(pool) else None
+        if bar is None:
+            return []
+        return [
+            candidate
+            for candidate in pool.candidates
+            if candidate.unscored
+            and self._active(pool, candidate.end)
+            and self._best_rank(candidate) > bar
+        ]
+
+    def _may_be_needless(self, pool: Pool) -> bool:
+        """Whether anything can be: cheap, as it is asked after every step and score."""
+        if self._enough(pool.ended):
+            return True
+        place = self._width - 1
+        return len(pool.ranked) > place and -pool.ranked[place][0][0] >= pool.lowest_bound
+
+    @property
+    def _width(self) -> int:
+        """Beams that are kept."""
+        return self.config.n // self.config.beam_width
+
+    def _enough(self, ended: int = 0) -> bool:
+        """Whether no beam is kept, when so many more chains have ended."""
+        complete = len(self._completed) + ended >= self.config.n
+        return (complete and not self.config.sort_completed) or self._decided
 
     def _keep(self, ranked: list[Node]) -> list[Node]:
-        if self.config.filter_duplicates:
-            first_of_text: dict[str, Node] = {}
-            for node in ranked:
-                first_of_text.setdefault(self.tree.text(node.path), node)
-            ranked = list(first_of_text.values())
-        return ranked[: self.config.n // self.config.beam_width]
+        return list(islice(self._candidates(ranked), self._width))
+
+    def _candidates(self, ranked: Iterable[Node]) -> Iterator[Node]:
+        """Those of the ranked beams that may be kept: all, or the first of each text."""
+        texts = set()
+        for node in ranked:
+            if self.config.filter_duplicates:
+                if (text := self.tree.text(node.path)) in texts:
+                    continue
+                texts.add(text)
+            yield node
 
     def _children(self, kept: list[Node]) -> list[NodePath]:
         """As many new nodes as n, shared out over the kept ones in turn, best first."""

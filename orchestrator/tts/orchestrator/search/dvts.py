@@ -15,14 +15,14 @@ After Beeching et al., "Scaling test-time compute" (2024) and search-and-learn.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Self
 
 from pydantic import Field, model_validator
 
 from .config import check_width
 from .early_stop import AnswerOf
-from .step_search import Pool, VotingConfig, VotingSearch
+from .step_search import Candidate, Pool, Rank, VotingConfig, VotingSearch
 from .tree import Node
 from .types import Fate, NodePath
 
@@ -63,8 +63,8 @@ class DvtsSearch(VotingSearch[DvtsConfig]):
             self._open(((child,) for child in range(first, first + width)), key=subtree)
 
     def _decide(self, pool: Pool) -> None:
-        best = min(pool.ends, key=self._rank)
-        if self._active(pool, best) and ANSWERED not in self.tree.text(best.path):
+        best = pool.ranked[0][1]
+        if self._active(pool, best):
             for node in pool.ends:
                 node.fate = Fate.PRUNED
             best.fate = Fate.EXPANDED
@@ -79,6 +79,30 @@ class DvtsSearch(VotingSearch[DvtsConfig]):
             subtrees = self._counted
         if all(subtree in self._finished for subtree in range(subtrees)):
             self._finish([node for subtree in range(subtrees) for node in self._finished[subtree]])
+
+    def _active(self, pool: Pool, node: Node) -> bool:
+        return super()._active(pool, node) and ANSWERED not in self.tree.text(node.path)
+
+    def _shares(self, scores: Sequence[float]) -> list[int]:
+        return [0 if place else self.config.beam_width for place in range(len(scores))]
+
+    def _bar(self, pool: Pool) -> Rank | None:
+        """The rank of the best candidate so far: only a better one will be expanded."""
+        return pool.ranked[0][0] if pool.ranked else None
+
+    def _needless(self, pool: Pool) -> list[Candidate]:
+        """All that are left, once they cannot take the place of a best one that goes on.
+
+        While another may win, and end the subtree, each is a completion and needs its score.
+        """
+        if not pool.ranked or -pool.ranked[0][0][0] < pool.lowest_bound:
+            return []
+        bar, best = pool.ranked[0]
+        left = [candidate for candidate in pool.candidates if not candidate.ready]
+        needless = self._active(pool, best) and all(
+            candidate.unscored and self._best_rank(candidate) > bar for candidate in left
+        )
+        return left if needless else []
 
     def _decided_in_order(self) -> bool:
         """Count the finished subtrees in their order, so that timing cannot move the stop."""

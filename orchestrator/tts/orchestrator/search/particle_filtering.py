@@ -65,6 +65,10 @@ class ParticleSearch(StepSearch[ParticleConfig]):
         else:
             self._finish(particles)
 
+    def _shares(self, scores: Sequence[float]) -> list[int]:
+        """One child each: which particles are drawn anew, and how often, cannot be foreseen."""
+        return [1] * len(scores)
+
     def _resampled(self, pool: Pool, particles: list[Node]) -> list[Node]:
         """The particles drawn anew by weight, or as they are while enough of them carry it."""
         weights = normalised(self._log_weights)

@@ -42,13 +42,15 @@ class RebaseSearch(VotingSearch[RebaseConfig]):
         self._completed: list[Node] = []
         self._open((child,) for child in range(config.n))
 
+    def _shares(self, scores: Sequence[float]) -> list[int]:
+        budget = 0 if self._decided else self.config.n - len(self._completed)
+        return share_out(scores, budget, self.config.softmax_temperature)
+
     def _decide(self, pool: Pool) -> None:
         active, ended = self._sorted_out(pool)
         self._completed += ended
         self._count(ended)
-        budget = 0 if self._decided else self.config.n - len(self._completed)
-        scores = [self._path_score(node) for node in active]
-        shares = share_out(scores, budget, self.config.softmax_temperature)
+        shares = self._shares([self._path_score(node) for node in active])
         for node, share in zip(active, shares, strict=True):
             node.fate = Fate.EXPANDED if share else Fate.PRUNED
         if not any(shares):

@@ -9,7 +9,7 @@ how the answer is chosen.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterator, Mapping
 
 from .config import SearchConfig
 from .early_stop import AnswerOf, EarlyStop
@@ -19,10 +19,12 @@ from .types import (
     Expand,
     Fate,
     Generated,
+    Guess,
     NodePath,
     Score,
     Scored,
     SearchResult,
+    Thought,
     Work,
 )
 
@@ -87,6 +89,18 @@ class SampleSearch:
             self._grow(result)
         self._settle(result.node[0])
 
+    def unwanted(self) -> list[NodePath]:
+        """None: every score that is asked for counts in the vote."""
+        return []
+
+    def foresee(self, answered: Mapping[NodePath, tuple[Thought, ...]]) -> Iterator[Guess]:
+        """None: everything is asked for at once."""
+        return iter(())
+
+    def expandable(self) -> Container[NodePath]:
+        """None: chains are generated whole."""
+        return ()
+
     def result(self) -> SearchResult:
         """The chains, best first (unscored: by path); raises RuntimeError before `done`."""
         if not self.done:
@@ -108,7 +122,9 @@ class SampleSearch:
         wanted: list[NodePath] = []
         if self.config.scored:
             wanted = paths[-1:] if self.config.agg_strategy == "last" else paths
-        self._asks += [Score(path) for path in wanted]
+        self._asks += [
+            Score(path, result.node, completes=path is paths[-1]) for path in wanted
+        ]
         self._generated[result.node[0]] = paths[-1]
         self._unscored[result.node[0]] = len(wanted)
 

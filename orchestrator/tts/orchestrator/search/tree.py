@@ -67,8 +67,11 @@ class Tree:
         score = self._nodes[path].score
         if how == "last" and score is not None:
             return score
-        scores = [node.score for node in self.chain(path) if node.score is not None]
-        return aggregate(scores, how)
+        return aggregate(self.scores(path), how)
+
+    def scores(self, path: NodePath) -> list[float]:
+        """The scores along `path`, from the first step on; unscored steps are left out."""
+        return [node.score for node in self.chain(path) if node.score is not None]
 
     def lock_score(self, path: NodePath, score: float) -> bool:
         """Set a node's score if it has none yet; True if this call set it."""

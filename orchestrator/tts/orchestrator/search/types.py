@@ -9,7 +9,7 @@ the seeds and what the engines answer for a given node, never on the order of ev
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -85,18 +85,35 @@ class Expand:
     seed: int
     sampling: Sampling
     whole: bool = False
-    speculative: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Score the path that ends in `node` (the score of its last step)."""
+    """Score the path that ends in `node` (the score of its last step).
+
+    `group` names the siblings among which it will be compared; `completes` says that no score of
+    the group will be asked for after this one.
+    """
 
     node: NodePath
-    speculative: bool = False
+    group: NodePath = ()
+    completes: bool = True
 
 
 Work = Expand | Score
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """An expansion that may be asked for later, exactly as it would be asked.
+
+    `level` counts from 1, for children of nodes that the search is about to decide on; `score` is
+    the best estimate of the parent's.
+    """
+
+    work: Expand
+    level: int
+    score: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +164,22 @@ class Search(Protocol):
 
     def tell(self, result: Generated | Scored) -> None:
         """Take in one result; late, unknown and duplicate ones are ignored."""
+
+    def unwanted(self) -> list[NodePath]:
+        """Nodes whose score was asked for and cannot change anything any more; each is told once.
+
+        Such a node is pruned without a score.
+        """
+
+    def foresee(self, answered: Mapping[NodePath, tuple[Thought, ...]]) -> Iterator[Guess]:
+        """Expansions that may be asked for later, best first: shallow, then by score.
+
+        At most as many children as could really be asked for; below those that are in `answered`
+        the next level is foreseen, and so on.
+        """
+
+    def expandable(self) -> Container[NodePath]:
+        """Nodes that await the search's decision and may yet be expanded."""
 
     def result(self) -> SearchResult:
         """The outcome; raises RuntimeError before `done`."""

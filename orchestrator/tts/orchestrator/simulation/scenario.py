@@ -28,7 +28,7 @@ from tts.engines.simulated import (
 from ..context import Context
 from ..driver import Driver, Solved
 from ..problem import Problem
-from ..scheduling import Policy, ScheduleName
+from ..scheduling import Policy, ScheduleName, SpeculationName
 from ..search import Search, node_seed
 from ..strategies import Config, new_search
 from .endpoints import Server, SimulatedGenerator, SimulatedVerifier
@@ -52,6 +52,7 @@ class Scenario:
     problems: int
     in_flight: int
     seed: int = 0
+    speculation: SpeculationName = "auto"
     call_s: float = 0.5e-3
     cancel_s: float = 5e-3
 
@@ -166,11 +167,8 @@ async def _run(scenario: Scenario, schedule: ScheduleName, began: float) -> Outc
         lambda problem: search_of(scenario, problem),
         SimulatedGenerator(server, generator, scenario.workload),
         SimulatedVerifier(server, verifier, scenario.workload),
-        Policy(
-            schedule,
-            spec.generator.in_flight_requests,
-            spec.verifier.in_flight_tokens,
-            scenario.in_flight,
+        Policy.of(
+            spec, schedule, speculation=scenario.speculation, problems=scenario.in_flight
         ),
         record=record,
         on_solved=solved,

@@ -1,0 +1,49 @@
+"""When an engine had nothing to do, and why. Pure: times and states are given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+ENGINES = ("generator", "verifier")
+
+
+class IdleWatch:
+    """Reports every stretch of time in which nothing was in flight on an engine."""
+
+    def __init__(self, record: Callable[[dict[str, Any]], None]) -> None:
+        """`record` takes an `idle` event when a stretch ends, or its reason changes."""
+        self._record = record
+        self._idle: dict[str, tuple[float, str]] = {}
+
+    def update(self, now: float, in_flight: tuple[int, int], pending: tuple[int, int]) -> None:
+        """What is in flight and pending on both engines from `now` on, generator first."""
+        for place, engine in enumerate(ENGINES):
+            why = None
+            if not in_flight[place]:
+                why = reason(pending[place], in_flight[1 - place])
+            self._set(now, engine, why)
+
+    def end(self, now: float) -> None:
+        """The run is over."""
+        for engine in ENGINES:
+            self._set(now, engine, None)
+
+    def _set(self, now: float, engine: str, why: str | None) -> None:
+        since, before = self._idle.get(engine, (now, None))
+        if why == before:
+            return
+        if before is not None and since < now:
+            event = {"event": "idle", "engine": engine, "since": since, "until": now, "why": before}
+            self._record(event)
+        if why is None:
+            self._idle.pop(engine, None)
+        else:
+            self._idle[engine] = (now, why)
+
+
+def reason(pending: int, others: int) -> str:
+    """Why an engine with nothing in flight idles; `others`: what the other one has in flight."""
+    if pending:
+        return "budget"
+    return "dependency" if others else "no work"
