@@ -7,8 +7,8 @@ from dataclasses import replace
 from tts.orchestrator.clients.scripted import Calls, ScriptedGenerator, ScriptedVerifier
 from tts.orchestrator.context import Context, Models
 from tts.orchestrator.driver import Driver
+from tts.orchestrator.policy import policy_of
 from tts.orchestrator.problem import Problem
-from tts.orchestrator.scheduling import Policy
 from tts.orchestrator.search import node_seed
 from tts.orchestrator.strategies import new_search
 
@@ -26,7 +26,7 @@ class Run:
         self.calls = Calls()
         self.events, self.searches = [], {}
         self.jitter = random.Random(jitter) if jitter is not None else None
-        self.policy = replace(Policy.of(deployment, schedule), **policy)
+        self.policy = replace(policy_of(deployment, schedule), **policy)
         self.generator = ScriptedGenerator(*words, jitter=self.jitter, calls=self.calls)
         self.verifier = ScriptedVerifier(jitter=self.jitter, calls=self.calls)
         self.replayed = replayed

@@ -106,7 +106,6 @@ def test_schedules_and_timing_do_not_change_the_trees(
         assert asked >= set(plain.calls.generated)
         if policy.get("speculation") == "off":
             assert asked == set(plain.calls.generated)
-        assert max(Counter(other.calls.scored).values(), default=0) <= 1
         assert other.driver.in_flight == (0, 0)
 
 
@@ -141,8 +140,10 @@ def test_identical_steps_share_one_verifier_call(tiny_deployment, words):
     assert max(Counter(run.calls.scored).values()) == 1
     scored = [event for event in run.events if event["event"] == "scored"]
     fresh = [event for event in scored if not event["cached"]]
-    assert len(fresh) == len(run.calls.scored) < len(scored)
-    assert len(scored) == sum(len(search.tree) for search in run.searches.values())
+    cancelled = [e for e in run.events if e["event"] == "cancelled" and e["work"] == "score"]
+    assert len(fresh) + len(cancelled) == len(run.calls.scored) < len(scored)
+    nodes = [node for search in run.searches.values() for node in search.tree]
+    assert len(scored) == sum(node.score is not None for node in nodes)
 
 
 class _Peaks:
@@ -183,7 +184,7 @@ def test_budgets_hold_and_only_decoupled_keeps_both_engines_busy(tiny_deployment
 
 def test_lockstep_solves_one_problem_at_a_time(tiny_deployment, words):
     run = Run(tiny_deployment, words, CONFIGS[0], "lockstep", jitter=5).go()
-    order = [event["problem"] for event in run.events]
+    order = [event["problem"] for event in run.events if "problem" in event]
     assert order == sorted(order)
 
 
@@ -215,9 +216,10 @@ def test_a_run_goes_on_from_any_part_of_its_log(tiny_deployment, words, config):
 
 
 def test_what_a_log_holds_is_not_computed_again(tiny_deployment, words):
-    whole = Run(tiny_deployment, words, CONFIGS[0], "decoupled", jitter=1).go()
+    plainly = {"speculation": "off"}
+    whole = Run(tiny_deployment, words, CONFIGS[0], "decoupled", jitter=1, **plainly).go()
     replayed = part_of(whole.events, 2)
-    again = Run(tiny_deployment, words, CONFIGS[0], "decoupled", replayed=replayed).go()
+    again = Run(tiny_deployment, words, CONFIGS[0], "decoupled", replayed=replayed, **plainly).go()
     assert again.digests == whole.digests
     kept = sum(len(pieces.thoughts) for pieces in replayed.values())
     assert len(again.calls.generated) == len(whole.calls.generated) - kept

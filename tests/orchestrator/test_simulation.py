@@ -139,7 +139,7 @@ def test_what_a_larger_cache_gains_fades_with_its_size():
         for tokens in (8_192, 32_768, 131_072, 524_288, 2_097_152)
     ]
     gains = [smaller / larger for smaller, larger in pairwise(wall)]
-    assert gains == sorted(gains, reverse=True)
+    assert all(later < gain + 0.02 for gain, later in pairwise(gains)), gains
     assert gains[0] > 1.5
     assert gains[-1] == pytest.approx(1, abs=0.02)
 

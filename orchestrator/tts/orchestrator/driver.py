@@ -321,7 +321,9 @@ class Driver:
         ]
         ranked = heapq.merge(*guesses, key=lambda each: (each[1].level, -each[1].score))
         for running, guess in ranked:
-            job = Job(running.place, guess.work, self._prompt_length(running, guess), Kind.SPECULATIVE)
+            job = Job(
+                running.place, guess.work, self._prompt_length(running, guess), Kind.SPECULATIVE
+            )
             self._scheduler.speculate(job)
             running.speculation.in_flight[guess.work.node] = (guess, job)
             self._send(running, job)

@@ -15,6 +15,7 @@ from .clients.triton import TritonConnection, TritonGenerator, TritonVerifier
 from .context import Context, Models
 from .driver import Driver, Solved
 from .grading import Grader
+from .policy import policy_of
 from .problem import Problem
 from .runlog import RunLog, create_run, read_config, read_events, write_summary
 from .saved import load_saved
@@ -52,7 +53,7 @@ class Plan:
     @property
     def policy(self) -> Policy:
         """What may be in flight."""
-        return Policy.of(
+        return policy_of(
             self.deployment, self.schedule, speculation=self.speculation, problems=self.in_flight
         )
 

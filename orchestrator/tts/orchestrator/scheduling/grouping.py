@@ -12,7 +12,6 @@ from enum import StrEnum
 from ..search import Score
 from .jobs import Job
 
-
 CLOCK_ERROR_S = 1e-6  # a timer may be early by its rounding
 
 

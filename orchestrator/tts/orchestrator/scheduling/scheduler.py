@@ -8,9 +8,7 @@ what has ended. Schedules change only the order in which work is sent, never the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Self
-
-from tts.build.spec import Deployment
+from typing import Literal
 
 from ..search import Score
 from .grouping import Grouping, Trigger
@@ -37,29 +35,6 @@ class Policy:
     """No longer than this."""
     prefetch: bool = False
     """Send a problem's prompts ahead of the siblings that begin with them."""
-
-    @classmethod
-    def of(
-        cls,
-        deployment: Deployment,
-        schedule: ScheduleName,
-        *,
-        speculation: SpeculationName = "auto",
-        problems: int | None = None,
-    ) -> Self:
-        """A deployment's policies under a schedule."""
-        generator, verifier = deployment.generator, deployment.verifier
-        return cls(
-            schedule,
-            generator.in_flight_requests,
-            verifier.in_flight_tokens,
-            problems,
-            speculation,
-            verifier.group_tokens,
-            verifier.group_wait_ms / 1e3,
-            # the CPU host keeps requests that share a prefix apart until one has computed it
-            prefetch=deployment.target == "tensorrt",
-        )
 
 
 class Scheduler:

@@ -83,7 +83,9 @@ class BeamSearch(VotingSearch[BeamSearchConfig]):
         self._finish(self._completed[: self.config.n])
 
     def _shares(self, scores: Sequence[float]) -> list[int]:
-        return [self.config.beam_width if place < self._width else 0 for place in range(len(scores))]
+        return [
+            self.config.beam_width if place < self._width else 0 for place in range(len(scores))
+        ]
 
     def _bar(self, pool: Pool) -> Rank | None:
         """The rank of the last beam that will be kept, if no better ones come."""

@@ -122,9 +122,7 @@ class SampleSearch:
         wanted: list[NodePath] = []
         if self.config.scored:
             wanted = paths[-1:] if self.config.agg_strategy == "last" else paths
-        self._asks += [
-            Score(path, result.node, completes=path is paths[-1]) for path in wanted
-        ]
+        self._asks += [Score(path, result.node, completes=path is paths[-1]) for path in wanted]
         self._generated[result.node[0]] = paths[-1]
         self._unscored[result.node[0]] = len(wanted)
 

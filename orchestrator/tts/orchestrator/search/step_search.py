@@ -275,7 +275,9 @@ class StepSearch(ABC, Generic[Config]):
 
     def _best_rank(self, candidate: Candidate) -> Rank:
         """The candidate's rank, or before it is scored the best that it can reach."""
-        return self._rank(candidate.end) if candidate.ready else (-candidate.bound, candidate.end.path)
+        return (
+            self._rank(candidate.end) if candidate.ready else (-candidate.bound, candidate.end.path)
+        )
 
     def _to_the_end(self, iteration: int) -> bool:
         return self.config.finish == "eos" and self._last(iteration)
@@ -319,9 +321,7 @@ class StepSearch(ABC, Generic[Config]):
         self._ask_scores(candidate, every_step=whole and self.config.agg_strategy != "last")
         self._settle(pool)
 
-    def _within(
-        self, start: int, end: NodePath, tip: NodePath, iteration: int
-    ) -> Expand | None:
+    def _within(self, start: int, end: NodePath, tip: NodePath, iteration: int) -> Expand | None:
         """What follows after `tip` within a candidate whose chain goes on; None: its score."""
         if len(end) - start + 1 < self.config.granularity:
             path = (*end, 0)

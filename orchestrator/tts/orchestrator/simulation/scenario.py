@@ -27,8 +27,9 @@ from tts.engines.simulated import (
 
 from ..context import Context
 from ..driver import Driver, Solved
+from ..policy import policy_of
 from ..problem import Problem
-from ..scheduling import Policy, ScheduleName, SpeculationName
+from ..scheduling import ScheduleName, SpeculationName
 from ..search import Search, node_seed
 from ..strategies import Config, new_search
 from .endpoints import Server, SimulatedGenerator, SimulatedVerifier
@@ -167,9 +168,7 @@ async def _run(scenario: Scenario, schedule: ScheduleName, began: float) -> Outc
         lambda problem: search_of(scenario, problem),
         SimulatedGenerator(server, generator, scenario.workload),
         SimulatedVerifier(server, verifier, scenario.workload),
-        Policy.of(
-            spec, schedule, speculation=scenario.speculation, problems=scenario.in_flight
-        ),
+        policy_of(spec, schedule, speculation=scenario.speculation, problems=scenario.in_flight),
         record=record,
         on_solved=solved,
         clock=clock,
