@@ -9,14 +9,17 @@ from typing import Any
 
 from tts.build.errors import RunError
 from tts.build.spec import Deployment
+from tts.engines import wire
 
 from .answers import Judged, judge
 from .clients.triton import TritonConnection, TritonGenerator, TritonVerifier
 from .context import Context, Models
 from .driver import Driver, Solved
+from .endpoints import Generator, Verifier
 from .grading import Grader
 from .policy import policy_of
 from .problem import Problem
+from .replay import Replay, ReplayGenerator, ReplayVerifier
 from .runlog import RunLog, create_run, read_config, read_events, write_summary
 from .saved import load_saved
 from .scheduling import Policy, ScheduleName, SpeculationName
@@ -49,6 +52,8 @@ class Plan:
     speculation: SpeculationName = "auto"
     in_flight: int | None = None
     """Problems that run at a time at most; None: as many as the schedule wants."""
+    replay: Replay | None = None
+    """What answers in the engines' place, if they only do the work."""
 
     @property
     def policy(self) -> Policy:
@@ -59,7 +64,7 @@ class Plan:
 
     def to_config(self) -> dict[str, Any]:
         """What `run.json` keeps, enough to resume."""
-        return {
+        config = {
             "deployment": self.deployment.name,
             "deployment_source": self.source,
             "deployment_digest": self.deployment_digest,
@@ -70,12 +75,13 @@ class Plan:
             "strategy": self.strategy.name,
             "vote": self.strategy.vote,
             "parameters": self.parameters.model_dump(mode="json"),
-            "context": self.deployment.generator.max_seq_len,
+            "context": self.models.deployment.generator.max_seq_len,
             "schedule": self.schedule,
             "speculation": self.speculation,
             "in_flight": self.in_flight,
             "problem_ids": [context.problem.id for context in self.problems],
         }
+        return config | ({"replay": self.replay.description} if self.replay else {})
 
 
 @dataclass
@@ -142,13 +148,7 @@ async def execute(
                 lambda problem: new_search(
                     plan.parameters, lambda node: node_seed(plan.seed, problem.id, node)
                 ),
-                TritonGenerator(
-                    connection,
-                    end_id=models.end_id,
-                    step_stop_words=models.step_stop_words,
-                    end_stop_words=models.end_stop_words,
-                ),
-                TritonVerifier(connection),
+                *_endpoints(plan, connection),
                 plan.policy,
                 record=log.write,
                 on_solved=solved,
@@ -162,6 +162,23 @@ async def execute(
     summary = summarise(config, read_events(folder))
     write_summary(folder, summary)
     return summary
+
+
+def _endpoints(plan: Plan, connection: TritonConnection) -> tuple[Generator, Verifier]:
+    """Both engines; in a replay they do the work of its script and the script answers."""
+    verifier = TritonVerifier(connection)
+    if plan.replay:
+        endless = TritonGenerator(connection, end_id=wire.NO_END_ID, step_stop_words=())
+        script = plan.replay.script
+        return ReplayGenerator(endless, script), ReplayVerifier(verifier, script)
+    models = plan.models
+    generator = TritonGenerator(
+        connection,
+        end_id=models.end_id,
+        step_stop_words=models.step_stop_words,
+        end_stop_words=models.end_stop_words,
+    )
+    return generator, verifier
 
 
 def _solved_event(outcome: Solved, judged: Judged) -> dict[str, Any]:

@@ -69,6 +69,7 @@ SpeculationOption = Annotated[
 
 
 def bench(
+    context: typer.Context,
     deployment: Annotated[
         str | None,
         typer.Argument(metavar="DEPLOYMENT", help="A deployment file or a bundled name."),
@@ -107,6 +108,15 @@ def bench(
     ] = None,
     n: _N = None,
     parameters: _Set = None,
+    replay: Annotated[
+        Path | None,
+        typer.Option(
+            "--replay",
+            metavar="RUN|FILE",
+            help="Let a recorded run, or a file of recorded chains, say what the engines answer, "
+            "while they work at its lengths.",
+        ),
+    ] = None,
     out: _Out = None,
     resume: Annotated[
         Path | None,
@@ -118,8 +128,11 @@ def bench(
     from ..runlog import read_summary
     from .comparing import resume_group, run_all
     from .execution import Wanted, resume_bench, run_bench
+    from .replaying import as_recorded, given_options
     from .show import report_comparison, report_run
 
+    if resume is not None and replay is not None:
+        raise typer.BadParameter("a resumed run goes on as it began", param_hint="--replay")
     if resume is not None:
         folder = (resume_group if is_group(resume) else resume_bench)(resume, deployment)
     elif deployment is None:
@@ -136,7 +149,9 @@ def bench(
             speculation.value,
             in_flight,
         )
-        folder = (run_all if strategy == ALL else run_bench)(wanted, out)
+        if replay is not None:
+            wanted = as_recorded(wanted, replay, given_options(context))
+        folder = (run_all if wanted.strategy == ALL else run_bench)(wanted, out)
     if is_group(folder):
         report_comparison([folder])
     else:
