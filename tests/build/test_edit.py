@@ -10,7 +10,6 @@ from tts.build.edit import with_values, write_values
 from tts.build.errors import ConfigError
 from tts.build.spec import load_deployment
 
-
 BUNDLED = paths.deployments_dir() / "demo-gpu.yaml"
 
 
