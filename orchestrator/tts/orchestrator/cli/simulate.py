@@ -63,9 +63,24 @@ def simulate(
             show_default="a 1B model on MATH",
         ),
     ] = None,
+    tuned: Annotated[
+        Path | None,
+        typer.Option(
+            "--tuned",
+            metavar="FILE",
+            help="A result of tts tune, to which both engines' step times are fitted.",
+            show_default="a roofline of the GPU",
+        ),
+    ] = None,
     call_ms: Annotated[
-        float, typer.Option("--call-ms", min=0, help="The orchestrator's own time for a call.")
-    ] = 0.5,
+        float | None,
+        typer.Option(
+            "--call-ms",
+            min=0,
+            help="The orchestrator's own time for a call.",
+            show_default="0.5; with --tuned 0, for what was measured includes it",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the run.")] = 0,
 ) -> None:
     """Predict how schedules compare for Llama-3.2-1B with an 8B verifier; needs no GPU.
@@ -77,10 +92,14 @@ def simulate(
     from ..simulation.tables import comparison
     from ..simulation.workload import from_traces, typical
     from ..strategies import find_strategy
+    from ..tuning.fit import read_fits
     from .say import consoles, say
 
     if sharing and gpus > 1:
         raise typer.BadParameter("applies to --gpus 1 only", param_hint="--sharing")
+    fits = read_fits(tuned) if tuned else None
+    if call_ms is None:
+        call_ms = 0.0 if fits else 0.5
     deployment = simulated_deployment(gpu.value, gpus)
     given = {"n": n, "beam_width": beam_width}
     scenario = Scenario(
@@ -96,6 +115,7 @@ def simulate(
         in_flight,
         seed,
         call_ms / 1e3,
+        fits=fits,
     )
     outcomes = []
     for schedule in schedules or Schedule:

@@ -29,7 +29,7 @@ def tune(
         typer.Option(
             "--seconds",
             min=1,
-            help="Time to measure, both engines together; large models need more.",
+            help="Time to measure, both engines together; slow ones take at least two rounds.",
         ),
     ] = 60.0,
     write: Annotated[

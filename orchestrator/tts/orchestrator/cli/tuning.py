@@ -155,7 +155,7 @@ def _measure(
                 loadable_generator(generator, recorded, spec),
                 loadable_verifier(TritonVerifier(connection), recorded, spec),
             ):
-                into.append(Measured(engine.role))
+                into.append(Measured(engine.role, engine.holds))
                 bar.start(into[-1], len(engine.loads))
                 await measure(engine, seconds / 2, into[-1], first=first, on_load=bar.at)
 
@@ -218,7 +218,7 @@ def _report(
             say(f"{engine.role}: too few measurements in this time; give more with --seconds")
             continue
         bend = knee(engine.samples)
-        proposals.append(propose(engine.role, bend, found[-1].load, spec))
+        proposals.append(propose(engine.role, bend, engine.holds, spec))
         out.print()
         out.print(engine_table(engine.role, found, bend))
     try:

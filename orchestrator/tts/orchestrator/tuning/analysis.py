@@ -90,26 +90,27 @@ def knee(samples: Iterable[Sample], seed: int = 0) -> Knee:
     return Knee(*(value if math.isfinite(value) else None for value in (found, low, high)))
 
 
-def propose(role: Role, found: Knee, largest: int, spec: Deployment) -> Proposal:
+def propose(role: Role, found: Knee, holds: float, spec: Deployment) -> Proposal:
     """The in-flight budget: the upper end of the knee's interval, within what makes sense.
 
     Too small a budget costs throughput, too large a one only puts requests into the engine's own
-    queue, where the scheduler can no longer order them: so the upper end, to two digits. Where no
-    knee was seen the largest load measured takes its place.
+    queue, where the scheduler can no longer order them: so the upper end, to two digits, but no
+    more than the load that fills the engine's batch (`holds`), which stands in for an upper end
+    that was not seen too. The verifier's budget must let its longest request through.
     """
-    above = found.high or largest
-    value = _two_digits(above)
     if role == "generator":
-        present, least, most = spec.generator.in_flight_requests, 1, spec.generator.max_batch_size
-        limits = ("", "max_batch_size")
+        present, least = spec.generator.in_flight_requests, 1
+        most = spec.generator.max_batch_size
     else:
-        present, least, most = spec.verifier.in_flight_tokens, spec.verifier.max_seq_len, largest
-        limits = ("max_seq_len, which one request may take", "the largest load measured")
+        present, least = spec.verifier.in_flight_tokens, spec.verifier.max_seq_len
+        most = _two_digits(holds)
+    value = _two_digits(found.high) if found.high else most
+    if value < most:
+        why = "the upper end of the knee's interval"
+    else:
+        value, why = most, "max_batch_size" + " requests" * (role == "verifier")
     if value < least:
-        return Proposal(role, present, least, limits[0])
-    if value > most:
-        return Proposal(role, present, max(least, most), limits[1])
-    why = "the upper end of the knee's interval" if found.high else "the largest load measured"
+        value, why = least, "max_seq_len, which one request may take"
     return Proposal(role, present, value, why)
 
 
@@ -131,5 +132,5 @@ def _median_of_drawn(rng: random.Random, rates: Sequence[float]) -> float:
 
 def _two_digits(value: float) -> int:
     """Rounded up."""
-    step = 10 ** max(0, math.floor(math.log10(value)) - 1)
+    step = int(10 ** max(0, math.floor(math.log10(value)) - 1))
     return math.ceil(value / step) * step

@@ -22,6 +22,7 @@ from ..endpoints import GenerateCall, Generator, Verifier
 from .recorded import Recorded, Scoring
 
 SALT_TOKENS = 4
+BEYOND = 1.5  # times what an engine holds at once is the largest load at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ class Loadable:
     loads: tuple[int, ...]
     mean_cost: float
     """Of a request."""
+    holds: float
+    """The load that fills its batch."""
     jobs: Callable[[int], Iterator[Job]]
     """The requests, over and over; a number says which measurement they are for."""
     warm_up: Callable[[int, int], list[Job]]
@@ -50,7 +53,7 @@ class Loadable:
 
 
 def loadable_generator(generator: Generator, recorded: Recorded, spec: Deployment) -> Loadable:
-    """The generator, loaded with 1, 2, 4, ... requests until twice its batch."""
+    """The generator, loaded with 1, 2, 4, ... requests until well beyond its batch."""
     calls = recorded.generations
 
     def job(call: GenerateCall) -> Job:
@@ -69,12 +72,12 @@ def loadable_generator(generator: Generator, recorded: Recorded, spec: Deploymen
             job(replace(call, max_new_tokens=1, stop_at_step=False)) for call in prompts.values()
         ]
 
-    loads = doubling(1, 2 * spec.generator.max_batch_size)
-    return Loadable("generator", loads, 1.0, jobs, warm_up)
+    holds = spec.generator.max_batch_size
+    return Loadable("generator", doubling(1, BEYOND * holds), 1.0, holds, jobs, warm_up)
 
 
 def loadable_verifier(verifier: Verifier, recorded: Recorded, spec: Deployment) -> Loadable:
-    """The verifier, loaded with its longest request's tokens until twice what it can hold."""
+    """The verifier, loaded with its longest request's tokens, twice that, ... likewise."""
     scorings = recorded.scorings
     lengths = [len(scoring.ids) for scoring in scorings]
     mean = sum(lengths) / len(lengths)
@@ -106,8 +109,8 @@ def loadable_verifier(verifier: Verifier, recorded: Recorded, spec: Deployment) 
 
     engine = spec.verifier
     holds = min(engine.max_batch_size * mean, engine.kv_cache.tokens)
-    loads = doubling(1 << (max(lengths) - 1).bit_length(), 2 * holds)
-    return Loadable("verifier", loads, mean, jobs, warm_up)
+    loads = doubling(1 << (max(lengths) - 1).bit_length(), BEYOND * holds)
+    return Loadable("verifier", loads, mean, holds, jobs, warm_up)
 
 
 def doubling(first: int, least_last: float) -> tuple[int, ...]:

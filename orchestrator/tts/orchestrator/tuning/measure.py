@@ -13,6 +13,7 @@ from tts.build.spec import Role
 from .engines import Job, Loadable
 
 ROUNDS = 5  # that count
+LEAST_ROUNDS = 2
 MEASURED_SHARE = 0.5  # of the time; the rest is ramps, drains and filling the caches
 LEAST_REQUESTS = 12
 
@@ -33,9 +34,9 @@ class Measured:
     """What has been measured of one engine so far."""
 
     role: Role
+    holds: float
+    """The load that fills its batch."""
     samples: list[Sample] = field(default_factory=list)
-    rounds: int = 0
-    """Complete ones."""
 
 
 async def measure(
@@ -47,19 +48,19 @@ async def measure(
     on_load: Callable[[int, int], None] = lambda load, round_: None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> None:
-    """Measure every load in up to ROUNDS rounds within about `seconds`, adding to `into`.
+    """Measure every load in ROUNDS rounds, or as many as `seconds` allow, adding to `into`.
 
     A round before them is discarded: it warms the engine up and shows how many requests fit in the
-    time. Rounds go up and down the loads in turn, so that a drift of the machine hits all alike.
-    `first` numbers the measurements, which must differ from all earlier ones on the same server.
+    time. At least LEAST_ROUNDS are made, however long they take. Rounds go up and down the loads in
+    turn, so that a drift of the machine hits all alike. `first` numbers the measurements, which
+    must differ from all earlier ones on the same server.
     """
     began = clock()
     window_s = MEASURED_SHARE * seconds / (len(engine.loads) * (ROUNDS + 1))
     counts: dict[int, int] = {}
     for round_ in range(ROUNDS + 1):
+        round_began = clock()
         for load in engine.loads if round_ % 2 else engine.loads[::-1]:
-            if clock() - began > seconds:
-                return
             on_load(load, round_)
             parallel = load / engine.mean_cost
             count = counts.get(load) or max(LEAST_REQUESTS, round(3 * parallel))
@@ -70,7 +71,9 @@ async def measure(
                 into.samples.append(sample)
             elif not round_:
                 counts[load] = max(count, round(sample.requests_per_s * window_s + 2 * parallel))
-        into.rounds = round_
+        now = clock()
+        if round_ >= LEAST_ROUNDS and now - began + (now - round_began) > seconds:
+            return
 
 
 async def closed_loop(

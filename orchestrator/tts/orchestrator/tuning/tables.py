@@ -53,8 +53,8 @@ def knee_sentence(role: Role, found: Knee, levels: Sequence[Level]) -> str:
     unit, largest = UNITS[role], levels[-1].load
     if found.load is None:
         return (
-            f"No knee: throughput was still growing at {largest:,} {unit} in flight, or hardly more "
-            "than the knee was measured."
+            f"No knee was seen: {largest // 2:,} {unit} still fall short of "
+            f"{100 * SHARE:.0f}% of the best throughput."
         )
     first = levels[0].load
     where = f"at most {first:,}" if found.load <= first else f"{found.load:,.0f}"
