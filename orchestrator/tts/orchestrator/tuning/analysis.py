@@ -18,7 +18,7 @@ from .measure import Sample
 SHARE = 0.95
 """Of the best throughput, reached at the knee."""
 LEAST_REPEATS = 2
-RESAMPLES = 2000
+RESAMPLES = 1000
 UNITS: dict[Role, str] = {"generator": "requests", "verifier": "tokens"}
 FIELDS: dict[Role, Field] = {
     "generator": ("generator", "in_flight_requests"),
