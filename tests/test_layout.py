@@ -44,6 +44,7 @@ ORCHESTRATOR = {
         "strategies",
     },
     "lint": {"prompts", "steps"},
+    "tuning": {"context", "endpoints", "problem", "runlog", "scheduling", "search"},
 }
 CORE_MAY_IMPORT = {
     "abc",

@@ -49,7 +49,19 @@ def deployment(tmp_path, **changes):
 
 @pytest.mark.parametrize(
     "command",
-    ["", "plan", "lint", "build-engines", "deploy", "serve", "solve", "bench", "report", "doctor"],
+    [
+        "",
+        "plan",
+        "lint",
+        "build-engines",
+        "deploy",
+        "serve",
+        "tune",
+        "solve",
+        "bench",
+        "report",
+        "doctor",
+    ],
 )
 def test_every_command_has_help(command, tmp_path):
     code, out, _ = tts(*command.split(), "--help", home=tmp_path)

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from . import doctor, engines, lint, plan, runs, server, simulate
+from . import doctor, engines, lint, plan, runs, server, simulate, tune
 
 app = typer.Typer(
     name="tts",
@@ -22,6 +22,7 @@ app.command("lint", rich_help_panel="Build and serve")(lint.lint)
 app.command("build-engines", rich_help_panel="Build and serve")(engines.build_engines)
 app.command("deploy", rich_help_panel="Build and serve")(engines.deploy)
 app.command("serve", rich_help_panel="Build and serve")(server.serve)
+app.command("tune", rich_help_panel="Build and serve")(tune.tune)
 app.command("solve", rich_help_panel="Search")(runs.solve)
 app.command("bench", rich_help_panel="Search")(runs.bench)
 app.command("report", rich_help_panel="Search")(runs.report)

@@ -165,12 +165,17 @@ def findable(name_or_file: str) -> str:
 
 def new_folder(plan: Plan, what: str) -> Path:
     """A folder under runs/ that is not there yet, named for what will be in it."""
-    name = f"{datetime.now():%Y%m%d-%H%M%S}-{plan.deployment.name}-{what}"
-    folder = paths.runs_dir() / f"{name}-{plan.schedule}"
+    return unused_folder(f"{plan.deployment.name}-{what}-{plan.schedule}")
+
+
+def unused_folder(name: str) -> Path:
+    """A folder under runs/ that is not there yet, with the time before its name."""
+    name = f"{datetime.now():%Y%m%d-%H%M%S}-{name}"
+    folder = paths.runs_dir() / name
     taken = 1
     while folder.exists():
         taken += 1
-        folder = folder.with_name(f"{name}-{plan.schedule}-{taken}")
+        folder = folder.with_name(f"{name}-{taken}")
     return folder
 
 

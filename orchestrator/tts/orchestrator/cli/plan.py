@@ -58,10 +58,10 @@ def plan(
             f"With the file's values GPU {device} lacks {_gib(excess)} GiB.", style="bold red"
         )
     if write:
-        from tts.build.tensorrt.pools import write_pools
+        from tts.build.edit import write_values
 
         file = deployment_file(deployment)
-        write_pools(file, wanted)
+        write_values(file, {(role, "kv_cache", "tokens"): wanted[role] for role in wanted})
         out.print(f"Written to {file}", markup=False, soft_wrap=True)
     else:
         out.print(f"`tts plan {deployment} --write` writes them.", markup=False, soft_wrap=True)

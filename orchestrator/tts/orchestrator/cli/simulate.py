@@ -78,9 +78,24 @@ def simulate(
             help="A recorded run, which says what is solved, how, and what the engines answer.",
         ),
     ] = None,
+    tuned: Annotated[
+        Path | None,
+        typer.Option(
+            "--tuned",
+            metavar="FILE",
+            help="A result of tts tune, to which both engines' step times are fitted.",
+            show_default="a roofline of the GPU",
+        ),
+    ] = None,
     call_ms: Annotated[
-        float, typer.Option("--call-ms", min=0, help="The orchestrator's own time for a call.")
-    ] = 0.5,
+        float | None,
+        typer.Option(
+            "--call-ms",
+            min=0,
+            help="The orchestrator's own time for a call.",
+            show_default="0.5; with --tuned 0, for what was measured includes it",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the run.")] = 0,
 ) -> None:
     """Predict how schedules compare for Llama-3.2-1B with an 8B verifier; needs no GPU.
@@ -93,12 +108,16 @@ def simulate(
     from ..simulation.workload import from_traces, typical
     from ..strategies import find_strategy
     from .replaying import given_options, recorded_work
+    from ..tuning.fit import read_fits
     from .say import consoles, say
 
     if sharing and gpus > 1:
         raise typer.BadParameter("applies to --gpus 1 only", param_hint="--sharing")
     if traces and replay:
         raise typer.BadParameter("give one of --traces and --replay", param_hint="--traces")
+    fits = read_fits(tuned) if tuned else None
+    if call_ms is None:
+        call_ms = 0.0 if fits else 0.5
     deployment = simulated_deployment(gpu.value, gpus)
     given = {
         name: value for name, value in (("n", n), ("beam_width", beam_width)) if value is not None
@@ -128,6 +147,7 @@ def simulate(
         speculation.value,
         call_ms / 1e3,
         recorded=recorded,
+        fits=fits,
     )
     outcomes = []
     for schedule in schedules or Schedule:

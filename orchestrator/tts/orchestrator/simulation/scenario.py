@@ -10,18 +10,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tts.build.spec import Deployment, EngineSpec
+from tts.build.spec import Deployment, EngineSpec, Role
 from tts.build.spec import Gpu as GpuName
 from tts.engines.simulated import (
     GPUS,
     LLAMA_1B,
     LLAMA_8B_VERIFIER,
+    Affine,
     Engine,
     Gpu,
     ModelShape,
     PagedCache,
     Roofline,
     Sharing,
+    StepTime,
     Totals,
 )
 
@@ -70,6 +72,8 @@ class Scenario:
     cancel_s: float = 5e-3
     recorded: Recorded | None = None
     """Where the workload is a recorded run; else questions are made up."""
+    fits: Mapping[Role, Affine] | None = None
+    """Step times fitted to measurements, instead of those of the two models on this GPU."""
 
 
 @dataclass(frozen=True)
@@ -157,8 +161,14 @@ def digest_of(trees: Mapping[str, str]) -> str:
 async def _run(scenario: Scenario, schedule: ScheduleName, began: float) -> Outcome:
     clock = asyncio.get_running_loop().time
     spec = scenario.deployment
-    generator = _engine(spec, spec.generator, LLAMA_1B)
-    verifier = _engine(spec, spec.verifier, LLAMA_8B_VERIFIER)
+    assert spec.tensorrt is not None
+    gpu = GPUS[spec.tensorrt.gpu]
+    times: Mapping[Role, StepTime] = scenario.fits or {
+        "generator": Roofline(gpu, LLAMA_1B),
+        "verifier": Roofline(gpu, LLAMA_8B_VERIFIER),
+    }
+    generator = _engine(spec.generator, times["generator"])
+    verifier = _engine(spec.verifier, times["verifier"])
     if scenario.gpus > 1:
         gpus = [Gpu([generator]), Gpu([verifier])]
     else:
@@ -205,11 +215,10 @@ async def _run(scenario: Scenario, schedule: ScheduleName, began: float) -> Outc
     )
 
 
-def _engine(deployment: Deployment, spec: EngineSpec, model: ModelShape) -> Engine:
-    assert deployment.tensorrt is not None
+def _engine(spec: EngineSpec, step_time: StepTime) -> Engine:
     cache = spec.kv_cache
     return Engine(
-        Roofline(GPUS[deployment.tensorrt.gpu], model),
+        step_time,
         PagedCache(cache.blocks, cache.block_size, reuse=cache.reuse),
         spec.max_batch_size,
         spec.max_num_tokens,

@@ -79,8 +79,11 @@ def _title(scenario: Scenario, strategy: str, outcome: Outcome) -> str:
     gpu = scenario.deployment.tensorrt.gpu.upper()
     place = f"2 x {gpu}, one for each engine" if scenario.gpus > 1 else f"one {gpu}, "
     place += scenario.sharing if scenario.gpus == 1 else ""
+    engines = "Llama-3.2-1B and an 8B verifier"
+    if scenario.fits:
+        engines = "engines with step times fitted to a tune result, caches as of " + engines
     return (
-        f"simulated: Llama-3.2-1B and an 8B verifier on {place}\n"
+        f"simulated: {engines} on {place}\n"
         f"{strategy}, n={scenario.parameters.n}; {scenario.problems} problems, "
         f"{scenario.in_flight} in flight; {outcome.generator.generated_tokens:,} tokens generated"
     )

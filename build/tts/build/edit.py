@@ -1,7 +1,8 @@
-"""Writing kv_cache.tokens of both engines into a deployment file, with nothing else changed."""
+"""Setting numbers in a deployment file, with nothing else in it changed."""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Mapping
@@ -9,22 +10,32 @@ from pathlib import Path
 
 import yaml
 
-from .. import paths
-from ..errors import ConfigError
-from ..spec import Role, load_deployment
+from . import paths
+from .errors import ConfigError
+from .spec import load_deployment
+
+Field = tuple[str, ...]
+"""A field's path, such as ("generator", "kv_cache", "tokens")."""
 
 
-def write_pools(file: Path, tokens: Mapping[Role, int]) -> None:
-    """Set both pools in a deployment file; raises ConfigError and leaves the file as it was."""
+def require_writable(file: Path) -> None:
+    """Raise ConfigError if a deployment file is not the user's to change."""
     if paths.is_installed(file):
         raise ConfigError(
             f"{file} belongs to the installed package and is not changed.",
-            hint=f"Copy it, set its checkpoint paths, and plan the copy: cp {file} .",
+            hint=f"Copy it, set its checkpoint paths, and name the copy: cp {file} .",
         )
+    if not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)):
+        raise ConfigError(f"Cannot write {file}: permission denied")
+
+
+def write_values(file: Path, values: Mapping[Field, int]) -> None:
+    """Set fields of a deployment file; raises ConfigError and leaves the file as it was."""
+    require_writable(file)
     new = file.with_name(f".{file.name}.new")  # beside it, so that the paths in it mean the same
     try:
         # bytes, so that line ends stay what they are
-        new.write_bytes(with_pools(file.read_bytes().decode(), tokens).encode())
+        new.write_bytes(with_values(file.read_bytes().decode(), values).encode())
         load_deployment(new)
         shutil.copymode(file, new)
         new.replace(file)
@@ -34,28 +45,28 @@ def write_pools(file: Path, tokens: Mapping[Role, int]) -> None:
         new.unlink(missing_ok=True)
 
 
-def with_pools(text: str, tokens: Mapping[Role, int]) -> str:
-    """The text of a deployment with other pools; comments, order and layout stay.
+def with_values(text: str, values: Mapping[Field, int]) -> str:
+    """The text of a deployment with other values; comments, order and layout stay.
 
-    Raises ConfigError if both engines share one kv_cache through a YAML alias and need different
-    values.
+    Raises ConfigError if two fields are one through a YAML alias and need different values.
     """
     root = yaml.compose(text, Loader=yaml.SafeLoader)
-    places = {role: _scalar(root, role, "kv_cache", "tokens") for role in tokens}
-    spans = {(node.start_mark.index, node.end_mark.index) for node in places.values()}
-    if len(spans) < len(places) and len(set(tokens.values())) > 1:
-        raise ConfigError(
-            "generator.kv_cache and verifier.kv_cache are one YAML alias, but their pools differ.",
-            hint="Write kv_cache out for each engine.",
-        )
-    for role, node in sorted(places.items(), key=lambda item: -item[1].start_mark.index):
-        text = _replaced(text, node, str(tokens[role]))
-        if len(spans) < len(places):
-            break
+    nodes: dict[int, tuple[yaml.Node, Field]] = {}  # by where they begin
+    for field, value in values.items():
+        node = _scalar(root, field)
+        _, other = nodes.setdefault(node.start_mark.index, (node, field))
+        if values[other] != value:
+            raise ConfigError(
+                f"{'.'.join(other)} and {'.'.join(field)} are one YAML alias, but their values "
+                "differ.",
+                hint=f"Write {field[-2]} out for each engine.",
+            )
+    for _, (node, field) in sorted(nodes.items(), reverse=True):
+        text = _replaced(text, node, str(values[field]))
     return text
 
 
-def _scalar(root: yaml.Node | None, *fields: str) -> yaml.Node:
+def _scalar(root: yaml.Node | None, fields: Field) -> yaml.Node:
     """The node of a field, which a deployment that has been loaded is known to have."""
     node = root
     for field in fields:

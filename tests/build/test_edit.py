@@ -1,4 +1,4 @@
-"""Writing the pools into a deployment file changes two numbers and nothing else."""
+"""Setting numbers in a deployment file changes these numbers and nothing else."""
 
 from pathlib import Path
 
@@ -6,16 +6,23 @@ import pytest
 import yaml
 
 from tts.build import paths
+from tts.build.edit import with_values, write_values
 from tts.build.errors import ConfigError
 from tts.build.spec import load_deployment
-from tts.build.tensorrt.pools import with_pools, write_pools
 
 BUNDLED = paths.deployments_dir() / "demo-gpu.yaml"
 
 
+def pools(generator: int, verifier: int) -> dict[tuple[str, ...], int]:
+    return {
+        ("generator", "kv_cache", "tokens"): generator,
+        ("verifier", "kv_cache", "tokens"): verifier,
+    }
+
+
 def test_only_two_numbers_change() -> None:
     text = BUNDLED.read_text()
-    new = with_pools(text, {"generator": 123_456_789, "verifier": 7})
+    new = with_values(text, pools(123_456_789, 7))
     changed = [
         (before, after)
         for before, after in zip(text.splitlines(), new.splitlines(), strict=True)
@@ -42,32 +49,32 @@ def test_only_two_numbers_change() -> None:
     ids=["flow", "order", "merge", "json"],
 )
 def test_other_ways_to_write_yaml(text: str) -> None:
-    data = yaml.safe_load(with_pools(text, {"generator": 64, "verifier": 96}))
+    data = yaml.safe_load(with_values(text, pools(64, 96)))
     assert data["generator"]["kv_cache"]["tokens"] == 64
     assert data["verifier"]["kv_cache"]["tokens"] == 96
 
 
 def test_a_shared_alias_can_hold_one_value_only() -> None:
     text = "generator: {kv_cache: &pool {tokens: 1}}\nverifier: {kv_cache: *pool}"
-    assert "tokens: 64}" in with_pools(text, {"generator": 64, "verifier": 64})
+    assert "tokens: 64}" in with_values(text, pools(64, 64))
     with pytest.raises(ConfigError, match="one YAML alias"):
-        with_pools(text, {"generator": 64, "verifier": 96})
+        with_values(text, pools(64, 96))
     merged = "generator: {kv_cache: &pool {tokens: 1}}\nverifier: {kv_cache: {<<: *pool}}"
     with pytest.raises(ConfigError, match="one YAML alias"):
-        with_pools(merged, {"generator": 64, "verifier": 96})
+        with_values(merged, pools(64, 96))
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     file = tmp_path / "own.yaml"
     file.write_bytes(BUNDLED.read_bytes().replace(b"\n", b"\r\n"))
     file.chmod(0o640)
-    write_pools(file, {"generator": 640, "verifier": 1024})
+    write_values(file, pools(640, 1024))
     assert load_deployment(file).generator.kv_cache.tokens == 640
     assert file.read_bytes().count(b"\r\n") == BUNDLED.read_bytes().count(b"\n")
     assert file.stat().st_mode & 0o777 == 0o640
     before = file.read_bytes()
     with pytest.raises(ConfigError, match="at least one full sequence"):
-        write_pools(file, {"generator": 32, "verifier": 1024})
+        write_values(file, pools(32, 1024))
     assert file.read_bytes() == before
     assert list(tmp_path.iterdir()) == [file]
 
@@ -81,6 +88,6 @@ def test_bundled_files_of_a_wheel_are_left_alone(
     monkeypatch.setattr(paths, "_IN_CHECKOUT", False)
     monkeypatch.setattr(paths, "_BUNDLED", tmp_path / "bundled")
     with pytest.raises(ConfigError, match="belongs to the installed package") as caught:
-        write_pools(file, {"generator": 640, "verifier": 1024})
+        write_values(file, pools(640, 1024))
     assert "Copy it" in str(caught.value.hint)
     assert file.read_text() == BUNDLED.read_text()

@@ -1,0 +1,101 @@
+"""Where an engine stops gaining from more load: the knee of its throughput over the load in flight.
+
+The knee is the smallest load that reaches a share of the best throughput, once a load at least
+twice as large has been seen: until then nobody knows what more load would bring. Between two loads
+the time per unit of work is taken to be linear in 1/load, which is exact for an engine whose steps
+take t0 + t1 * load. Pure: no clock, no IO.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+SHARE = 0.9
+ROOM = 2.0
+"""How many times the knee the largest load must be."""
+
+_BUCKETS = 32  # one per power of two
+_MEMORY = 64  # samples that a bucket's averages go back
+_ENOUGH = 8  # samples until a bucket counts
+_FORGET = 4096  # samples in all after which a bucket that saw none of them no longer counts
+
+
+def find_knee(points: Sequence[tuple[float, float]], share: float = SHARE) -> float | None:
+    """The knee of (load, throughput) points by rising load, all positive; None if none is seen.
+
+    Throughputs need to be right only up to a common factor. A curve whose smallest load reaches
+    the share has its knee there.
+    """
+    if not points:
+        return None
+    enough = share * max(throughput for _, throughput in points)
+    place = next(place for place, point in enumerate(points) if point[1] >= enough)
+    load, throughput = points[place]
+    if points[-1][0] < ROOM * load:
+        return None
+    if place == 0:
+        return load
+    load_before, throughput_before = points[place - 1]
+    slow, fast = 1 / throughput_before, 1 / throughput
+    part = (1 / enough - fast) / (slow - fast)
+    return 1 / (1 / load + part * (1 / load_before - 1 / load))
+
+
+class LoadCurve:
+    """An engine's throughput over load, learnt from its finished requests; of constant size.
+
+    By Little's law a load of L requests that take s seconds for w tokens each makes a throughput of
+    L * w / s. Loads are kept by powers of two, as moving averages, so that the curve follows an
+    engine whose work changes; a load that is no longer seen is forgotten.
+    """
+
+    def __init__(self, share: float = SHARE) -> None:
+        self._share = share
+        self._seen = 0
+        self._buckets: list[_Bucket | None] = [None] * _BUCKETS
+
+    def add(self, load: float, work: float, seconds: float) -> None:
+        """Take in a finished request.
+
+        `load` is what was in flight, itself included, on average while it ran; in requests or
+        tokens. A burst's first request is sent into an empty engine, yet shares it with all the
+        others: the load at its sending would make small loads look slow, and the knee too large.
+        """
+        if load < 1 or work <= 0 or seconds <= 0:
+            return
+        self._seen += 1
+        place = min(int(load).bit_length() - 1, _BUCKETS - 1)
+        bucket = self._buckets[place]
+        if bucket is None or self._seen - bucket.last > _FORGET:
+            bucket = self._buckets[place] = _Bucket()
+        bucket.add(load, work, seconds, self._seen)
+
+    def knee(self) -> int | None:
+        """The load at which throughput stops growing; None while too few loads were seen."""
+        points = [
+            (bucket.load, bucket.load * bucket.work / bucket.seconds)
+            for bucket in self._buckets
+            if bucket and bucket.samples >= _ENOUGH and self._seen - bucket.last <= _FORGET
+        ]
+        found = find_knee(points, self._share)
+        return None if found is None else math.ceil(found)
+
+
+class _Bucket:
+    """Averages over about the last _MEMORY requests of similar load."""
+
+    __slots__ = ("last", "load", "samples", "seconds", "work")
+
+    def __init__(self) -> None:
+        self.samples = 0
+        self.last = 0
+        self.load = self.work = self.seconds = 0.0
+
+    def add(self, load: float, work: float, seconds: float, now: int) -> None:
+        self.samples += 1
+        self.last = now
+        weight = 1 / min(self.samples, _MEMORY)
+        self.load += weight * (load - self.load)
+        self.work += weight * (work - self.work)
+        self.seconds += weight * (seconds - self.seconds)
