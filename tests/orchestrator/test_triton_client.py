@@ -18,6 +18,9 @@ from tts.orchestrator.clients.triton import TritonConnection, TritonVerifier
         ("input_ids holds the id 9; the vocabulary has 5", RequestRefused),
         ("the engine failed: out of memory", EndpointUnavailable),
         ("Failed to process the request: Stub process 'x' is not healthy.", EndpointUnavailable),
+        ("Server is stopping, scheduler for model has stopped accepting", EndpointUnavailable),
+        ("Request for unknown model: 'prm' has no available versions", EndpointUnavailable),
+        ("Request for unknown model: 'prm' is not found", RequestRefused),
     ],
 )
 def test_only_a_broken_engine_is_worth_asking_again(message, kind):

@@ -228,9 +228,16 @@ def _translate(model: str, address: str, error: grpc.aio.AioRpcError) -> Endpoin
     return _refused(model, details)
 
 
-# What a refusal says when the engine or its process broke under the request; sending it again may
-# help. A stream carries no status code, so the words are all there is.
-_BROKEN = ("Stub process", "the engine failed", "the engine is shutting down")
+# What a refusal says when the engine or its process broke under the request, or its server is
+# stopping in order, perhaps to be replaced; sending it again may help. A stream carries no status
+# code, so the words are all there is.
+_BROKEN = (
+    "Stub process",
+    "the engine failed",
+    "the engine is shutting down",
+    "Server is stopping",
+    "has no available versions",
+)
 
 
 def _refused(model: str, message: str) -> EndpointError:
