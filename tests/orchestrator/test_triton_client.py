@@ -20,6 +20,7 @@ from tts.orchestrator.clients.triton import TritonConnection, TritonVerifier
         ("Failed to process the request: Stub process 'x' is not healthy.", EndpointUnavailable),
         ("Server is stopping, scheduler for model has stopped accepting", EndpointUnavailable),
         ("Request for unknown model: 'prm' has no available versions", EndpointUnavailable),
+        ("Internal error from Core", EndpointUnavailable),
         ("Request for unknown model: 'prm' is not found", RequestRefused),
     ],
 )

@@ -237,6 +237,7 @@ _BROKEN = (
     "the engine is shutting down",
     "Server is stopping",
     "has no available versions",
+    "Internal error from Core",  # gRPC's own, at times, for a connection that broke
 )
 
 
