@@ -261,7 +261,7 @@ class Session:
         self.generator = FaultyEngine(generator or self.case.generator)
         self.verifier = FaultyEngine(verifier or self.case.verifier)
         self.saved = saved
-        self.events, self.searches = [], {}
+        self.events, self.begun, self.searches = [], {}, {}
         self.lost = None
         run_virtual(self._run())
 
@@ -274,7 +274,7 @@ class Session:
             FaultyGenerator(self.world.generator, self.generator),
             FaultyVerifier(self.world.verifier, self.verifier),
             policy_of(self.case, self.schedule),
-            record=self.events.append,
+            record=self._record,
             on_solved=self._solved,
             replayed=self.saved and self.saved.replayed,
             clock=asyncio.get_running_loop().time,
@@ -289,7 +289,14 @@ class Session:
 
     def _new_search(self, problem):
         search = new_search(self.world.config, self.world.seed(problem))
-        return Repeating(search, self.case.repeats, random.Random(self.case.seed))
+        self.begun[problem.id] = Repeating(search, self.case.repeats, random.Random(self.case.seed))
+        return self.begun[problem.id]
+
+    def _record(self, event):
+        engine = {"generated": self.generator, "scored": self.verifier}.get(event["event"])
+        if engine and not event.get("cached") and engine.faults.cancelling != "never":
+            assert not self.begun[event["problem"]].done, "not cancelled when its search ended"
+        self.events.append(event)
 
     async def _solved(self, outcome):
         await asyncio.sleep(self.case.grading_s)
