@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from tts.build.errors import EndpointTimeout, EndpointUnavailable
+from tts.build.errors import EndpointTimeout, EndpointUnavailable, RequestRefused
 from tts.orchestrator.clients.retry import LONGEST_WAIT_S, PATIENCE_S, retried
 
 T = TypeVar("T")
@@ -179,6 +179,8 @@ class FaultyGenerator:
     engine: FaultyEngine
 
     async def generate(self, call):
+        if call.max_new_tokens < 1:
+            raise RequestRefused("nothing is asked for")
         key = call.input_ids.tobytes(), call.seed
         return await self.engine.ask(key, lambda: self.inner.generate(call))
 

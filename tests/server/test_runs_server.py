@@ -175,6 +175,34 @@ def test_every_strategy_grows_the_same_trees_under_every_schedule(tts, tmp_path,
             assert len(digests) == 1, name
 
 
+@pytest.mark.slow
+def test_fifty_problems_grow_one_set_of_trees_on_cold_and_warm_caches(tts, tmp_path, monkeypatch):
+    """Each schedule on a server that has just been started, and on the same one again.
+
+    Small searches of many problems: with few beams a schedule must batch many problems together,
+    and three iterations are enough for a beam to be kept, expanded and pruned. More of either
+    would make these 400 searches longer and show nothing else.
+    """
+    monkeypatch.setenv("TTS_HOME", str(tts.home))
+    spec = load_deployment("demo")
+    strategy = STRATEGIES["beam-search"]
+    parameters = {"n": 4, "beam_width": 2, "num_iterations": 3}
+    config = configure(strategy, spec, parameters)
+    problems = load_problems("demo", limit=50)
+    digests = {}
+    for schedule in get_args(ScheduleName):
+        wanted = Wanted("demo", "demo", 50, 0, strategy.name, schedule, parameters)
+        with start_server(spec) as server:
+            for caches in ("cold", "warm"):
+                plan = plan_with(wanted, problems, spec, strategy, config)
+                folder = tmp_path / f"{schedule}-{caches}"
+                outcome = asyncio.run(execute(plan, folder, server.addresses.grpc))
+                assert outcome["problems"] == 50
+                digests[schedule, caches] = outcome["tree_digest"]
+    assert len(digests) == 8
+    assert len(set(digests.values())) == 1, digests
+
+
 def test_a_killed_run_is_continued_without_solving_anything_twice(tts, plain, tmp_path):
     folder = tmp_path / "run"
     arguments = ("--limit", 6, "--schedule", "lockstep", "--out", folder)
