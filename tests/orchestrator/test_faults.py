@@ -288,6 +288,8 @@ class Session:
         assert asyncio.all_tasks() == {asyncio.current_task()}, "something was left behind"
 
     def _new_search(self, problem):
+        running = sum(not search.done for search in self.begun.values())
+        assert running < (self.case.problems_at_once or len(self.world.problems))
         search = new_search(self.world.config, self.world.seed(problem))
         self.begun[problem.id] = Repeating(search, self.case.repeats, random.Random(self.case.seed))
         return self.begun[problem.id]

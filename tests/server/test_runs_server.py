@@ -262,6 +262,33 @@ def test_a_server_killed_in_the_middle_ends_the_run_with_what_is_saved(tts, tmp_
     assert tts.leftovers() == []
 
 
+def test_a_server_replaced_in_the_middle_changes_nothing(tts, plain, tmp_path, monkeypatch):
+    """Stopped in order, and another one started at its address: what failed is asked again."""
+    monkeypatch.setenv("TTS_HOME", str(tts.home))
+    spec = load_deployment("demo")
+    strategy = STRATEGIES["beam-search"]
+    wanted = Wanted("demo", "demo", 6, 0, strategy.name, "decoupled", {})
+    config = configure(strategy, spec, {})
+    plan = plan_with(wanted, load_problems("demo", limit=6), spec, strategy, config)
+    folder = tmp_path / "run"
+
+    async def go(first):
+        port = int(first.addresses.grpc.rpartition(":")[2])
+        fixed = spec.server.model_copy(update={"grpc_port": port})
+        run = asyncio.ensure_future(execute(plan, folder, first.addresses.grpc))
+        while len(_whole(folder)) < 50:
+            assert not run.done()
+            await asyncio.sleep(0.02)
+        await asyncio.to_thread(first.stop)
+        assert not run.done()
+        with await asyncio.to_thread(start_server, spec.model_copy(update={"server": fixed})):
+            return await run
+
+    with start_server(spec) as first:
+        outcome = asyncio.run(go(first))
+    assert outcome["tree_digest"] == summary(plain)["tree_digest"]
+
+
 @pytest.mark.parametrize("presses", [1, 2])
 def test_ctrl_c_stops_in_order_however_often_it_is_pressed(tts, tmp_path, presses):
     folder = tmp_path / "run"
