@@ -140,7 +140,12 @@ def cases(draw, strategy):
     fields = STRATEGIES[strategy].config.model_fields
     fixed = STRATEGIES[strategy].fixed
     given = {name: value for name, value in vars(params).items() if name in fields}
-    likely = ["agreeing", "mixed"] if params.early_stop else ["mixed", "few", "agreeing", "long"]
+    given["max_tokens"] = draw(st.sampled_from([64, 64, 64, 10, 1]))  # rarely the end of a chain
+    likely = (
+        ["agreeing", "agreeing", "mixed"]
+        if params.early_stop
+        else ["mixed", "few", "agreeing", "long"]
+    )
     return Case(
         strategy=strategy,
         parameters={**given, **fixed},
@@ -148,8 +153,8 @@ def cases(draw, strategy):
         end=draw(st.sampled_from([0.25, 0.1, 0.6, 0.0])),
         score_steps=draw(st.sampled_from([5, 1, 2, 10**6])),
         problems=draw(st.integers(1, 4)),
-        context=draw(st.sampled_from([320, 64])),
-        dialogue=draw(st.sampled_from([320, 320, 40])),
+        context=draw(st.sampled_from([320, 320, 320, 64])),
+        dialogue=draw(st.sampled_from([320, 320, 320, 40])),
         generator_requests=draw(st.sampled_from([8, 1, 2, 5, 64])),
         verifier_tokens=draw(st.sampled_from([512, 1, 30, 100, 5000])),
         problems_at_once=draw(st.sampled_from([None, 1, 2])),
