@@ -53,7 +53,7 @@ def tokenizer_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def tiny_deployment(tokenizer_folder: Path) -> Deployment:
     """A deployment whose checkpoints hold a tokenizer only: enough for everything but engines."""
     engine = {

@@ -175,6 +175,34 @@ def test_every_strategy_grows_the_same_trees_under_every_schedule(tts, tmp_path,
             assert len(digests) == 1, name
 
 
+@pytest.mark.slow
+def test_fifty_problems_grow_one_set_of_trees_on_cold_and_warm_caches(tts, tmp_path, monkeypatch):
+    """Each schedule on a server that has just been started, and on the same one again.
+
+    Small searches of many problems: with few beams a schedule must batch many problems together,
+    and three iterations are enough for a beam to be kept, expanded and pruned. More of either
+    would make these 400 searches longer and show nothing else.
+    """
+    monkeypatch.setenv("TTS_HOME", str(tts.home))
+    spec = load_deployment("demo")
+    strategy = STRATEGIES["beam-search"]
+    parameters = {"n": 4, "beam_width": 2, "num_iterations": 3}
+    config = configure(strategy, spec, parameters)
+    problems = load_problems("demo", limit=50)
+    digests = {}
+    for schedule in get_args(ScheduleName):
+        wanted = Wanted("demo", "demo", 50, 0, strategy.name, schedule, parameters)
+        with start_server(spec) as server:
+            for caches in ("cold", "warm"):
+                plan = plan_with(wanted, problems, spec, strategy, config)
+                folder = tmp_path / f"{schedule}-{caches}"
+                outcome = asyncio.run(execute(plan, folder, server.addresses.grpc))
+                assert outcome["problems"] == 50
+                digests[schedule, caches] = outcome["tree_digest"]
+    assert len(digests) == 8
+    assert len(set(digests.values())) == 1, digests
+
+
 def test_a_killed_run_is_continued_without_solving_anything_twice(tts, plain, tmp_path):
     folder = tmp_path / "run"
     arguments = ("--limit", 6, "--schedule", "lockstep", "--out", folder)
@@ -232,6 +260,33 @@ def test_a_server_killed_in_the_middle_ends_the_run_with_what_is_saved(tts, tmp_
     assert "problems are solved and saved in" in err
     assert f"tts bench --resume {folder}" in err
     assert tts.leftovers() == []
+
+
+def test_a_server_replaced_in_the_middle_changes_nothing(tts, plain, tmp_path, monkeypatch):
+    """Stopped in order, and another one started at its address: what failed is asked again."""
+    monkeypatch.setenv("TTS_HOME", str(tts.home))
+    spec = load_deployment("demo")
+    strategy = STRATEGIES["beam-search"]
+    wanted = Wanted("demo", "demo", 6, 0, strategy.name, "decoupled", {})
+    config = configure(strategy, spec, {})
+    plan = plan_with(wanted, load_problems("demo", limit=6), spec, strategy, config)
+    folder = tmp_path / "run"
+
+    async def go(first):
+        port = int(first.addresses.grpc.rpartition(":")[2])
+        fixed = spec.server.model_copy(update={"grpc_port": port})
+        run = asyncio.ensure_future(execute(plan, folder, first.addresses.grpc))
+        while len(_whole(folder)) < 50:
+            assert not run.done()
+            await asyncio.sleep(0.02)
+        await asyncio.to_thread(first.stop)
+        assert not run.done()
+        with await asyncio.to_thread(start_server, spec.model_copy(update={"server": fixed})):
+            return await run
+
+    with start_server(spec) as first:
+        outcome = asyncio.run(go(first))
+    assert outcome["tree_digest"] == summary(plain)["tree_digest"]
 
 
 @pytest.mark.parametrize("presses", [1, 2])

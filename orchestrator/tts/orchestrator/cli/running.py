@@ -47,7 +47,8 @@ def serving(deployment: Deployment) -> Iterator[tuple[str, Callable[[], None]]]:
     """
     if found := find_server(deployment):
         say(f"Using {found}")
-        yield found.addresses.grpc, observe(found).check
+        # of one that is not ours we see no process: the requests tell, and outlast its restart
+        yield found.addresses.grpc, observe(found).check if found.server else lambda: None
         return
     with start_server(deployment, say=say) as server:
         yield server.addresses.grpc, server.check

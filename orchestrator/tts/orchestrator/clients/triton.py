@@ -7,7 +7,6 @@ stream of its own; cancelling the awaiting task cancels the request on the engin
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -21,10 +20,9 @@ from tts.build.tokenizer import Ids
 from tts.engines import wire
 
 from ..endpoints import GenerateCall
+from .retry import LONGEST_WAIT_S, retried
 
 REQUEST_TIMEOUT_S = 120.0
-RETRIES = 3
-FIRST_BACKOFF_S = 0.2  # doubled each time
 
 T = TypeVar("T")
 
@@ -40,6 +38,8 @@ class TritonConnection:
             options=[
                 ("grpc.max_receive_message_length", -1),
                 ("grpc.max_send_message_length", -1),
+                # gRPC's own limit is 2 minutes: a server that is back would be called gone
+                ("grpc.max_reconnect_backoff_ms", int(1000 * LONGEST_WAIT_S)),
             ],
         )
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
@@ -81,19 +81,13 @@ class TritonConnection:
             call.cancel()  # a no-op once the stream has ended
 
     async def _retried(self, model: str, attempt: Callable[[], Awaitable[T]]) -> T:
-        backoff = FIRST_BACKOFF_S
-        for left in reversed(range(RETRIES + 1)):
+        async def translated() -> T:
             try:
                 return await attempt()
             except grpc.aio.AioRpcError as error:
-                failure = _translate(model, self.address, error)
-            except EndpointUnavailable as error:
-                failure = error
-            if isinstance(failure, RequestRefused) or not left:
-                raise failure
-            await asyncio.sleep(backoff)
-            backoff *= 2
-        raise AssertionError("unreachable")
+                raise _translate(model, self.address, error) from error
+
+        return await retried(translated)
 
 
 class TritonGenerator:
@@ -234,9 +228,17 @@ def _translate(model: str, address: str, error: grpc.aio.AioRpcError) -> Endpoin
     return _refused(model, details)
 
 
-# What a refusal says when the engine or its process broke under the request; sending it again may
-# help. A stream carries no status code, so the words are all there is.
-_BROKEN = ("Stub process", "the engine failed", "the engine is shutting down")
+# What a refusal says when the engine or its process broke under the request, or its server is
+# stopping in order, perhaps to be replaced; sending it again may help. A stream carries no status
+# code, so the words are all there is.
+_BROKEN = (
+    "Stub process",
+    "the engine failed",
+    "the engine is shutting down",
+    "Server is stopping",
+    "has no available versions",
+    "Internal error from Core",  # gRPC's own, at times, for a connection that broke
+)
 
 
 def _refused(model: str, message: str) -> EndpointError:
