@@ -107,8 +107,8 @@ def simulate(
     from ..simulation.tables import comparison
     from ..simulation.workload import from_traces, typical
     from ..strategies import find_strategy
-    from .replaying import given_options, recorded_work
     from ..tuning.fit import read_fits
+    from .replaying import given_options, recorded_work
     from .say import consoles, say
 
     if sharing and gpus > 1:
