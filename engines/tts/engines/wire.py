@@ -21,11 +21,11 @@ PRM_ENGINE = "prm_engine"
 PRM_SCORE = "prm_score"
 PRM = "prm"
 
-DTYPES: dict[str, type[np.generic]] = {
-    "INT32": np.int32,
-    "UINT64": np.uint64,
-    "FP32": np.float32,
-    "BOOL": np.bool_,
+DTYPES: dict[str, np.dtype[Any]] = {
+    "INT32": np.dtype(np.int32),
+    "UINT64": np.dtype(np.uint64),
+    "FP32": np.dtype(np.float32),
+    "BOOL": np.dtype(np.bool_),
 }
 
 INPUTS: dict[str, str] = {
