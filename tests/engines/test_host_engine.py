@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -213,6 +214,38 @@ def test_a_polled_cancellation_ends_the_request_with_what_it_has(generator):
     assert done.wait(10)
     assert replies[-1].finish_reason == "cancelled"
     assert sum(len(reply.token_ids) for reply in replies) < 200
+
+
+def test_a_request_is_not_asked_for_cancellation_before_its_period_is_over(generator):
+    asked, done = [], threading.Event()
+    generator.host._cancel_check_s = 3600.0
+    generator.host.submit(sampled(n=20), lambda _: done.set(), lambda: bool(asked.append(1)))
+    assert done.wait(10)
+    assert not asked
+    generator.host._cancel_check_s = 0.0
+    done.clear()
+    generator.host.submit(sampled(n=20), lambda _: done.set(), lambda: bool(asked.append(1)))
+    assert done.wait(10)
+    assert len(asked) >= 19, "asked after every step that did not end it"
+
+
+def test_a_host_at_rest_is_not_stepped_by_a_command(generator, monkeypatch):
+    generator.run(sampled(n=2))
+    while generator.host._recorder.rest_due_s() is not None:
+        time.sleep(0.01)
+    steps = []
+    pipeline = generator.host._pipeline
+
+    def step():
+        steps.append(1)
+        pipeline.step()
+
+    monkeypatch.setattr(generator.host, "_pipeline", Stepping(pipeline, step))
+    for _ in range(2):  # the second is taken only after whatever followed the first
+        done = threading.Event()
+        generator.host.call(done.set)
+        assert done.wait(10)
+    assert not steps
 
 
 class Failing:

@@ -86,6 +86,16 @@ def test_everyone_gets_in_and_no_two_hold_what_one_may_write(prompts, seed):
     assert not pipeline.guard._claimed
     assert not pipeline.guard._young
     assert not pipeline.guard._prompts
+    assert not pipeline.guard._blockers
+
+
+def test_a_request_that_gives_up_waiting_is_forgotten():
+    guard = PrefixGuard(blocks=8, block_size=4)
+    assert guard.enter(0, hashes([1, 2]))
+    assert not guard.enter(1, hashes([1, 2, 3]))
+    assert guard._blockers
+    guard.left(1, ())
+    assert not guard._blockers
 
 
 def test_samples_of_one_prompt_follow_their_leader_together():

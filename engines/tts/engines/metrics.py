@@ -6,6 +6,10 @@ Left out because nothing here corresponds to them: `nv_trt_llm_runtime_memory_me
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from itertools import accumulate
+from typing import NamedTuple
+
 from .requests import Limits
 from .statistics import Statistics
 
@@ -17,24 +21,72 @@ FAMILIES: dict[str, tuple[str, str]] = {
         "In-flight batching of the last iteration",
     ),
     "nv_trt_llm_general_metrics": ("general_type", "Time and number of the last iteration"),
+    "nv_llm_input_token_len": ("response_metric_type", "Prompt tokens per answered request"),
+    "nv_llm_output_token_len": ("response_metric_type", "Generated tokens per answered request"),
 }
-"""Metric family -> the label that tells its gauges apart, and its description."""
+"""Metric family -> the label that tells its metrics apart, and its description."""
 
 TOKEN_BUCKETS = (10, 50, 100, 500, 1000)
-HISTOGRAMS: dict[str, tuple[str, str]] = {
-    "nv_llm_input_token_len": ("total_input_tokens", "Prompt tokens per answered request"),
-    "nv_llm_output_token_len": ("total_output_tokens", "Generated tokens per answered request"),
-}
-"""Histogram -> the value of its label `response_metric_type`, and its description."""
-
-Gauge = tuple[str, str]
-"""A family and the value of its label."""
 
 
-def gauges(statistics: Statistics, limits: Limits) -> dict[Gauge, float]:
+class Metric(NamedTuple):
+    """One number: its family, the value of the family's label, and for a part of a histogram the
+    suffix of its name ("_bucket", "_sum", "_count") and the upper bound of the bucket.
+    """
+
+    family: str
+    kind: str
+    suffix: str = ""
+    le: str = ""
+
+    @property
+    def name(self) -> str:
+        """As exported."""
+        return self.family + self.suffix
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """As exported, but for model and version."""
+        label = {FAMILIES[self.family][0]: self.kind}
+        return label | {"le": self.le} if self.le else label
+
+
+class TokenLengths:
+    """The histogram of one kind of length, kept as the counters that Prometheus reads.
+
+    A histogram of Triton's takes one value at a time, each a round trip to the server; a counter
+    takes what many requests have added at once.
+    """
+
+    def __init__(self, family: str, kind: str) -> None:
+        self._metric = Metric(family, kind)
+        self._sum = 0
+        self._counts = [0] * (len(TOKEN_BUCKETS) + 1)  # by bucket; the last is beyond all bounds
+
+    def observe(self, tokens: int) -> None:
+        """Count one request."""
+        self._sum += tokens
+        self._counts[bisect_left(TOKEN_BUCKETS, tokens)] += 1
+
+    def counters(self) -> dict[Metric, float]:
+        """Totals since start."""
+        within = list(accumulate(self._counts))
+        bounds = [*map(str, TOKEN_BUCKETS), "+Inf"]
+        metric = self._metric
+        return {
+            metric._replace(suffix="_count"): within[-1],
+            metric._replace(suffix="_sum"): self._sum,
+            **{
+                metric._replace(suffix="_bucket", le=bound): count
+                for bound, count in zip(bounds, within, strict=True)
+            },
+        }
+
+
+def gauges(statistics: Statistics, limits: Limits) -> dict[Metric, float]:
     """The value of every gauge."""
-    requests, cache, batcher, general = FAMILIES
-    return {
+    requests, cache, batcher, general, *_ = FAMILIES
+    values: dict[tuple[str, str], float] = {
         (requests, "active"): statistics.active,
         (requests, "max"): limits.max_active,
         (requests, "scheduled"): statistics.scheduled,
@@ -52,3 +104,4 @@ def gauges(statistics: Statistics, limits: Limits) -> dict[Gauge, float]:
         (general, "timestamp"): statistics.timestamp * 1e6,
         (general, "iteration_counter"): statistics.iteration,
     }
+    return {Metric(family, kind): value for (family, kind), value in values.items()}

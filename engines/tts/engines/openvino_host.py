@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from itertools import count, islice
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,8 @@ class _Job:
     is_cancelled: Callable[[], bool]
     hashes: list[int]
     """Of its prompt's prefixes; empty without KV reuse."""
+    check_at: float
+    """When to ask next whether it was cancelled."""
     generation: Generation | None = None  # none until it is in the pipeline
 
 
@@ -87,7 +89,6 @@ class EngineHost:
         self._tickets = count(1)
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._cancel_check_s = cancel_check_s
-        self._next_cancel_check = 0.0
         publish = partial(_guarded, on_statistics)
         self._recorder = Recorder(iteration_log, statistics_s, publish)
         self._closed = False
@@ -109,7 +110,8 @@ class EngineHost:
         if self._closed:
             raise EngineError("The engine is closed.")
         hashes = prefix_hashes(request.input_ids) if self.limits.kv_reuse else []
-        job = _Job(next(self._tickets), request, on_response, is_cancelled, hashes)
+        check_at = time.monotonic() + self._cancel_check_s
+        job = _Job(next(self._tickets), request, on_response, is_cancelled, hashes, check_at)
         self._inbox.put(partial(self._accept, job))
         return job.ticket
 
@@ -154,13 +156,15 @@ class EngineHost:
         idle = not (self._busy or self._waiting)
         try:
             command = self._inbox.get(idle, self._recorder.rest_due_s() if idle else None)
-            while command is not None:
-                _guarded(command)
-                command = self._inbox.get(block=False)
         except queue.Empty:
             if idle:
                 self._rest()
             return True
+        while command is not None:
+            _guarded(command)
+            if self._inbox.empty():  # this thread alone takes from it
+                return True
+            command = self._inbox.get()
         return False
 
     def _accept(self, job: _Job) -> None:
@@ -226,7 +230,9 @@ class EngineHost:
     def _release(self, job: _Job) -> None:
         """A request is out of the queue or the pipeline, with everything it held."""
         self._books.release(job.ticket)
-        if job.hashes and job.generation is not None:
+        if job.generation is None:
+            self._guard.left(job.ticket, ())
+        elif job.hashes:
             generated = job.generation.generated
             ends = end_hashes(job.hashes, generated)
             self._guard.left(job.ticket, ends, len(job.hashes) + len(generated))
@@ -241,13 +247,12 @@ class EngineHost:
             self._respond(job, job.generation.cancel())
 
     def _check_cancellations(self) -> None:
+        # Each poll may be a round trip to the server: every job has a turn of its own, so that most
+        # are answered before they are asked at all, and of a long queue only the head is asked.
         now = time.monotonic()
-        if now < self._next_cancel_check:
-            return
-        self._next_cancel_check = now + self._cancel_check_s
-        # each poll may be a round trip to the server: of a long queue, only the head is asked
         head = islice(self._waiting.values(), self.limits.max_active)
-        for job in [*self._active.values(), *head]:
+        for job in [job for job in chain(self._active.values(), head) if job.check_at <= now]:
+            job.check_at = now + self._cancel_check_s
             if job.is_cancelled():
                 self._cancel(job.ticket)
 
@@ -264,7 +269,8 @@ class EngineHost:
         self._pipeline = None  # opened by the next request; its prefixes are lost
 
     def _record(self, generating: int, context_tokens: int) -> None:
-        scheduled = self._pipeline.get_metrics().scheduled_requests
+        metrics = self._pipeline.get_metrics()
+        scheduled = metrics.scheduled_requests
         generating = min(generating, scheduled)
         self._recorder.record(
             active=len(self._active) + len(self._waiting),
@@ -273,7 +279,7 @@ class EngineHost:
             context_requests=scheduled - generating,
             generation_requests=generating,
             context_tokens=context_tokens,
-            blocks_used=self._blocks_used(),
+            blocks_used=self._blocks_used(metrics),
             blocks_reserved=self._books.reserved,
         )
 
@@ -283,12 +289,12 @@ class EngineHost:
             return
         try:
             self._pipeline.step()  # an empty step, for metrics are taken in the middle of a step
-            self._recorder.rest(self._blocks_used())
+            self._recorder.rest(self._blocks_used(self._pipeline.get_metrics()))
         except Exception as error:
             self._recover(error)
 
-    def _blocks_used(self) -> int:
-        return round(float(self._pipeline.get_metrics().cache_usage) / 100 * self.limits.blocks)
+    def _blocks_used(self, metrics: Any) -> int:
+        return round(float(metrics.cache_usage) / 100 * self.limits.blocks)
 
 
 def _has_left(job: _Job) -> bool:

@@ -17,7 +17,7 @@ Requests without a common prefix never wait. Pure: no engine, no clock.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,12 +30,8 @@ _MULTIPLIERS = np.random.default_rng(0).integers(1, 2**63, 4096, dtype=np.uint64
 
 def prefix_hashes(ids: npt.NDArray[np.int64]) -> list[Hash]:
     """A 64-bit hash of every prefix of `ids`, shortest first."""
-    global _MULTIPLIERS
-    if len(ids) > len(_MULTIPLIERS):
-        size = min(_MAX_TOKENS, 2 * len(ids))
-        _MULTIPLIERS = np.random.default_rng(0).integers(1, 2**63, size, dtype=np.uint64)
-    terms = (ids.astype(np.uint64) + np.uint64(1)) * _MULTIPLIERS[: len(ids)]
-    hashes: list[Hash] = np.cumsum(terms, dtype=np.uint64).tolist()
+    terms = (ids + 1).view(np.uint64) * _multipliers(len(ids))
+    hashes: list[Hash] = terms.cumsum().tolist()
     return hashes
 
 
@@ -45,14 +41,19 @@ def end_hashes(prompt: Sequence[Hash], generated: Sequence[int]) -> list[Hash]:
     That is its prompt and all generated tokens but the last, whose keys were never computed; one
     token more or less is counted in, for a surplus content only makes somebody wait.
     """
-    ids = np.asarray(generated, dtype=np.int64)
-    tail = np.zeros(len(prompt) + len(ids), dtype=np.int64)
-    tail[len(prompt) :] = ids
-    whole = prefix_hashes(tail)
-    # the zeros stand for the prompt, whose terms are in its own hash
-    offset = prompt[-1] - whole[len(prompt) - 1]
-    first = max(len(prompt), len(whole) - 2)
-    return [(whole[length - 1] + offset) % 2**64 for length in range(first, len(whole) + 1)]
+    ends = [prompt[-1]]
+    multipliers = _multipliers(len(prompt) + len(generated))[len(prompt) :]
+    for token, multiplier in zip(generated, multipliers.tolist(), strict=True):
+        ends.append((ends[-1] + (token + 1) * multiplier) % 2**64)
+    return ends[-3:]
+
+
+def _multipliers(count: int) -> npt.NDArray[np.uint64]:
+    global _MULTIPLIERS
+    if count > len(_MULTIPLIERS):
+        size = min(_MAX_TOKENS, 2 * count)
+        _MULTIPLIERS = np.random.default_rng(0).integers(1, 2**63, size, dtype=np.uint64)
+    return _MULTIPLIERS[:count]
 
 
 @dataclass(slots=True)
@@ -84,16 +85,27 @@ class PrefixGuard:
         self._prompts: Counter[Hash] = Counter()
         self._young: dict[Hash, int] = {}  # prompt -> how many entered before and did not move on
         self._claimed: Counter[Hash] = Counter()
+        self._blockers: dict[int, tuple[Mapping[Hash, int], Hash]] = {}
+        """What each request that waits was refused for; asking again costs one look-up."""
         self._window = 0
 
     def enter(self, ticket: int, hashes: Sequence[Hash]) -> bool:
         """Let a request in if it need not wait; `hashes` are its prompt's prefix hashes."""
-        *shorter, prompt = hashes
-        if not self._prompts.keys().isdisjoint(shorter) or self._young.get(prompt):
-            return False
-        claims = self._contents.keys() & set(hashes)
-        if not self._claimed.keys().isdisjoint(claims):
-            return False
+        if ticket in self._blockers:
+            book, blocker = self._blockers[ticket]
+            if blocker in book:
+                return False
+            del self._blockers[ticket]
+        prompt, prefixes = hashes[-1], set(hashes)
+        claims = self._contents.keys() & prefixes
+        for book, blockers in (
+            (self._prompts, (self._prompts.keys() & prefixes) - {prompt}),
+            (self._young, self._young.keys() & {prompt}),
+            (self._claimed, self._claimed.keys() & claims),
+        ):
+            if blockers:
+                self._blockers[ticket] = book, blockers.pop()
+                return False
         for claim in claims:
             self._contents.move_to_end(claim)
         self._claimed.update(claims)
@@ -123,6 +135,7 @@ class PrefixGuard:
         `length` is the number of tokens that the last of them stands for. Unknown tickets are
         ignored.
         """
+        self._blockers.pop(ticket, None)  # it may leave the queue without having entered
         entry = self._entries.pop(ticket, None)
         if entry is None:
             return

@@ -154,13 +154,12 @@ def _check_dtype(name: str, tensor: npt.NDArray[Any]) -> None:
 
 
 def _refuse_unsupported(tensors: Tensors) -> None:
-    for name, neutral in NEUTRAL.items():
-        value = _scalar(tensors, name, neutral)
-        if value != neutral:
-            raise RequestError(f"{name} is {value}; this engine supports only {neutral}")
-    for name in EMPTY:
-        tensor = tensors.get(name)
-        if tensor is not None and tensor.size and not _means_none(tensor):
+    for name, tensor in tensors.items():
+        if name in NEUTRAL:
+            value, neutral = _scalar(tensors, name, None), NEUTRAL[name]
+            if value != neutral:
+                raise RequestError(f"{name} is {value}; this engine supports only {neutral}")
+        elif name in EMPTY and tensor.size and not _means_none(tensor):
             raise RequestError(f"{name} is not supported by this engine; leave it out")
 
 
@@ -186,14 +185,19 @@ def _prompt(tensors: Tensors, limits: Limits) -> npt.NDArray[np.int64]:
             f"the prompt has {length} tokens; the longest admissible prompt is {limits.max_prompt}"
             f" (max_seq_len is {limits.max_seq_len})"
         )
-    low, high = int(ids.min()), int(ids.max())
-    if low < 0 or high >= limits.vocab_size:
+    if not _in_vocabulary(ids, limits):
+        low, high = int(ids.min()), int(ids.max())
         raise RequestError(
             f"input_ids holds the id {low if low < 0 else high}; "
             f"the vocabulary is 0..{limits.vocab_size - 1}"
         )
     prompt: npt.NDArray[np.int64] = ids[0].astype(np.int64)
     return prompt
+
+
+def _in_vocabulary(ids: npt.NDArray[np.int32], limits: Limits) -> bool:
+    # as unsigned numbers negative ids are too large: one pass finds either
+    return bool(np.maximum.reduce(ids.view(np.uint32), axis=None) < limits.vocab_size)
 
 
 def _output_length(tensors: Tensors, limits: Limits, prompt: int) -> int:
@@ -217,8 +221,7 @@ def _stop_words(tensors: Tensors, limits: Limits) -> tuple[tuple[int, ...], ...]
     if table is None:
         return ()
     words = wire.decode_stop_words(table)
-    ids = table[..., 0, :]
-    if words and (ids.min() < 0 or ids.max() >= limits.vocab_size):
+    if words and not _in_vocabulary(table[..., 0, :], limits):
         raise RequestError(
             f"stop_words_list holds an id outside the vocabulary, 0..{limits.vocab_size - 1}"
         )

@@ -20,7 +20,7 @@ import triton_python_backend_utils as pb_utils
 from tts.build.errors import RequestError
 from tts.build.manifest import read_engine_config
 
-from .metrics import FAMILIES, HISTOGRAMS, TOKEN_BUCKETS, Gauge, gauges
+from .metrics import FAMILIES, Metric, TokenLengths, gauges
 from .openvino_host import EngineHost
 from .requests import GenerateRequest, Limits, Tensors, is_stop, parse_request
 from .responses import Response, response_tensors
@@ -60,6 +60,8 @@ class TritonPythonModel:
             exclude_input=settings["exclude_input_in_output"] == "true",
         )
         self._running: dict[str, int] = {}  # request id -> ticket; the engine thread's alone
+        self._input_lengths = TokenLengths("nv_llm_input_token_len", "total_input_tokens")
+        self._output_lengths = TokenLengths("nv_llm_output_token_len", "total_output_tokens")
         self._metrics = _Metrics({"model": args["model_name"], "version": args["model_version"]})
         log = settings["iteration_log"]
         self._host = EngineHost(
@@ -123,7 +125,8 @@ class TritonPythonModel:
                 if self._running.get(request_id) == ticket:
                     del self._running[request_id]
                 if response.error is None:
-                    self._metrics.observe(len(request.input_ids), generated)
+                    self._input_lengths.observe(len(request.input_ids))
+                    self._output_lengths.observe(generated)
 
         ticket = self._host.submit(request, on_response, sender.is_cancelled)
         if request_id:
@@ -139,6 +142,8 @@ class TritonPythonModel:
 
     def _publish(self, statistics: Statistics) -> None:
         self._metrics.set(gauges(statistics, self._limits))
+        for lengths in (self._input_lengths, self._output_lengths):
+            self._metrics.count(lengths.counters())
 
 
 def _send(sender: Any, request: GenerateRequest, response: Response, outputs: set[str]) -> None:
@@ -166,37 +171,33 @@ class _Metrics:
 
     def __init__(self, labels: dict[str, str]) -> None:
         self._labels = labels
-        self._families = {
-            name: pb_utils.MetricFamily(
-                name=name, description=description, kind=pb_utils.MetricFamily.GAUGE
-            )
-            for name, (_, description) in FAMILIES.items()
-        }
-        self._gauges: dict[Gauge, Any] = {}
-        self._values: dict[Gauge, float] = {}
-        self._token_lengths = [self._histogram(name) for name in HISTOGRAMS]
+        self._families: dict[str, Any] = {}
+        self._metrics: dict[Metric, Any] = {}
+        self._values: dict[Metric, float] = {}
 
-    def set(self, values: dict[Gauge, float]) -> None:
+    def set(self, gauges: dict[Metric, float]) -> None:
         """Bring every gauge to its value."""
-        for gauge, value in values.items():
-            if self._values.get(gauge) == value:
-                continue
-            self._values[gauge] = value
-            if gauge not in self._gauges:
-                family, kind = gauge
-                labels = {**self._labels, FAMILIES[family][0]: kind}
-                self._gauges[gauge] = self._families[family].Metric(labels=labels)
-            self._gauges[gauge].set(value)
+        for gauge, value in gauges.items():
+            if self._values.get(gauge) != value:
+                self._values[gauge] = value
+                self._in_triton(gauge, pb_utils.MetricFamily.GAUGE).set(value)
 
-    def observe(self, *token_lengths: int) -> None:
-        """Count one answered request: its input and output tokens."""
-        for histogram, value in zip(self._token_lengths, token_lengths, strict=True):
-            histogram.observe(value)
+    def count(self, counters: dict[Metric, float]) -> None:
+        """Bring every counter to its total."""
+        for counter, total in counters.items():
+            before = self._values.get(counter)
+            if before != total:
+                self._values[counter] = total
+                in_triton = self._in_triton(counter, pb_utils.MetricFamily.COUNTER)
+                in_triton.increment(total - (before or 0))
 
-    def _histogram(self, name: str) -> Any:
-        label, description = HISTOGRAMS[name]
-        self._families[name] = pb_utils.MetricFamily(
-            name=name, description=description, kind=pb_utils.MetricFamily.HISTOGRAM
-        )
-        labels = {**self._labels, "response_metric_type": label}
-        return self._families[name].Metric(labels=labels, buckets=list(TOKEN_BUCKETS))
+    def _in_triton(self, metric: Metric, kind: Any) -> Any:
+        if metric not in self._metrics:
+            name, (_, description) = metric.name, FAMILIES[metric.family]
+            if name not in self._families:
+                self._families[name] = pb_utils.MetricFamily(
+                    name=name, description=description, kind=kind
+                )
+            labels = {**self._labels, **metric.labels}
+            self._metrics[metric] = self._families[name].Metric(labels=labels)
+        return self._metrics[metric]

@@ -24,11 +24,11 @@ PRM = "prm"
 NO_END_ID = -1
 """The end_id that stands for none: nothing but a stop word or the limit ends the output."""
 
-DTYPES: dict[str, type[np.generic]] = {
-    "INT32": np.int32,
-    "UINT64": np.uint64,
-    "FP32": np.float32,
-    "BOOL": np.bool_,
+DTYPES: dict[str, np.dtype[Any]] = {
+    "INT32": np.dtype(np.int32),
+    "UINT64": np.dtype(np.uint64),
+    "FP32": np.dtype(np.float32),
+    "BOOL": np.dtype(np.bool_),
 }
 
 INPUTS: dict[str, str] = {

@@ -1,12 +1,13 @@
 """The generator and the verifier behind a Triton server, over one asyncio gRPC channel.
 
 Requests are built from Triton's own protobuf messages: a template per kind of request is copied
-and only what varies is filled in. The generator is a decoupled model, so each of its requests is a
-stream of its own; cancelling the awaiting task cancels the request on the engine.
+and only what varies is filled in. The generator is a decoupled model, which takes requests only by
+stream; cancelling the awaiting task cancels the request on the engine.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -21,6 +22,7 @@ from tts.engines import wire
 
 from ..endpoints import GenerateCall
 from .retry import LONGEST_WAIT_S, retried
+from .stream import SharedStream
 
 REQUEST_TIMEOUT_S = 120.0
 
@@ -43,6 +45,7 @@ class TritonConnection:
             ],
         )
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+        self._stream: SharedStream | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -67,18 +70,16 @@ class TritonConnection:
         return await self._retried(request.model_name, lambda: self._stream_one(request))
 
     async def _stream_one(self, request: Any) -> Any:
-        call = self._stub.ModelStreamInfer(timeout=REQUEST_TIMEOUT_S)
+        if self._stream is None or not self._stream.open:
+            self._stream = SharedStream(self._stub.ModelStreamInfer())
         try:
-            await call.write(request)
-            await call.done_writing()
-            answer = await call.read()
-            if answer is grpc.aio.EOF:
-                await _raise_status(call)
-            if answer.error_message:
-                raise _refused(request.model_name, answer.error_message)
-            return answer.infer_response
-        finally:
-            call.cancel()  # a no-op once the stream has ended
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                answer = await self._stream.infer(request)
+        except TimeoutError:
+            raise _timed_out(request.model_name, self.address) from None
+        if answer.error_message:
+            raise _refused(request.model_name, answer.error_message)
+        return answer.infer_response
 
     async def _retried(self, model: str, attempt: Callable[[], Awaitable[T]]) -> T:
         async def translated() -> T:
@@ -130,7 +131,8 @@ class TritonGenerator:
         answer = await self._connection.infer_decoupled(request)
         output = np.frombuffer(_output(answer, "output_ids"), dtype=np.int32)
         (length,) = np.frombuffer(_output(answer, "sequence_length"), dtype=np.int32)
-        return [int(token) for token in output[:length]]
+        tokens: list[int] = output[:length].tolist()
+        return tokens
 
 
 class TritonVerifier:
@@ -203,16 +205,6 @@ def _output(answer: Any, name: str) -> bytes:
     raise EndpointError(f"The answer of model {answer.model_name} holds no output {name!r}.")
 
 
-async def _raise_status(call: Any) -> None:
-    """A stream that ended without an answer: raise its status as gRPC would."""
-    raise grpc.aio.AioRpcError(
-        await call.code(),
-        await call.initial_metadata(),
-        await call.trailing_metadata(),
-        await call.details() or "the stream ended without an answer",
-    )
-
-
 _GONE = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.OK}
 
 
@@ -220,12 +212,16 @@ def _translate(model: str, address: str, error: grpc.aio.AioRpcError) -> Endpoin
     """The one place where gRPC's errors become ours."""
     details = error.details() or error.code().name
     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return EndpointTimeout(
-            f"Model {model} at {address} did not answer within {REQUEST_TIMEOUT_S:.0f} s."
-        )
+        return _timed_out(model, address)
     if error.code() in _GONE:
         return EndpointUnavailable(f"The server at {address} is gone: {details}")
     return _refused(model, details)
+
+
+def _timed_out(model: str, address: str) -> EndpointTimeout:
+    return EndpointTimeout(
+        f"Model {model} at {address} did not answer within {REQUEST_TIMEOUT_S:.0f} s."
+    )
 
 
 # What a refusal says when the engine or its process broke under the request, or its server is
