@@ -145,7 +145,7 @@ class RunLog:
         """Append one event, stamped with `t`; raises RunError if the disk refuses."""
         now = time.monotonic()
         event["t"] = round(now - self._began, 6)
-        for name in ("sent", "done"):
+        for name in ("sent", "done", "since", "until"):
             if name in event:
                 event[name] = round(event[name] - self._began, 6)
         try:
