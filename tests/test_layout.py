@@ -30,11 +30,13 @@ ORCHESTRATOR = {
     "clients": {"endpoints"},
     "context": {"prompts", "problem", "search", "steps"},
     "driver": {"context", "endpoints", "problem", "scheduling", "search"},
+    "replay": {"context", "endpoints", "problem", "prompts", "runlog", "saved", "search"},
     "simulation": {
         "context",
         "driver",
         "endpoints",
         "problem",
+        "replay",
         "scheduling",
         "search",
         "strategies",

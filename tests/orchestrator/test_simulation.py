@@ -54,7 +54,7 @@ def with_memory(plain, tokens):
 
 def without_time(plain):
     """The digest of a run on engines that answer at once, on an ordinary event loop."""
-    searches = {}
+    trees = {}
 
     class AtOnce:
         async def generate(self, call):
@@ -64,7 +64,7 @@ def without_time(plain):
             return plain.workload.score(input_ids)
 
     async def solved(outcome):
-        searches[outcome.problem.id] = outcome.search
+        trees[outcome.problem.id] = outcome.search.tree.digest()
 
     contexts = problems(plain)
     driver = Driver(
@@ -77,7 +77,7 @@ def without_time(plain):
         on_solved=solved,
     )
     asyncio.run(driver.run(contexts))
-    return digest_of(searches)
+    return digest_of(trees)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

@@ -21,6 +21,9 @@ PRM_ENGINE = "prm_engine"
 PRM_SCORE = "prm_score"
 PRM = "prm"
 
+NO_END_ID = -1
+"""The end_id that stands for none: nothing but a stop word or the limit ends the output."""
+
 DTYPES: dict[str, type[np.generic]] = {
     "INT32": np.int32,
     "UINT64": np.uint64,

@@ -182,8 +182,10 @@ def print_report(console: Console, folders: Sequence[Path], summaries: Sequence[
         ]
         if table := paired_table(entries):
             console.print(table)
-    for folder in folders:
+    for folder, summary in zip(folders, summaries, strict=True):
         console.print(f"run folder: {folder}", style="dim", highlight=False, soft_wrap=True)
+        if line := replay_line(summary):
+            console.print(line, style="yellow", highlight=False, soft_wrap=True)
 
 
 def accuracy_cell(share: float | None, problems: int) -> str:
@@ -193,11 +195,26 @@ def accuracy_cell(share: float | None, problems: int) -> str:
     return f"{100 * share:.1f}% ±{100 * half_width(share, problems):.1f}"
 
 
+def replay_line(summary: Event) -> str | None:
+    """What a replay is to be called, from a summary or a group's configuration; else None."""
+    replay = summary.get("replay")  # older ones do not say
+    if not replay:
+        return None
+    line = f"replay of {replay['source']}: the engines did the work, the recording answered"
+    if "tree_digest" in replay:
+        same = summary["tree_digest"] == replay["tree_digest"]
+        line += f"; trees and answers as recorded: {'yes' if same else 'NO'}"
+    if replay["text"] == "made up":
+        line += "; its text is made up, so there are no answers to grade"
+    return line
+
+
 def _same_search(summary: Event) -> tuple[Any, ...]:
     """What two runs must share for their trees to be comparable."""
     parameters = tuple(sorted(summary["parameters"].items()))
     names = ("strategy", "dataset", "seed", "problems", "deployment")
-    return (*(summary[name] for name in names), parameters)
+    replayed = (summary.get("replay") or {}).get("digest")
+    return (*(summary[name] for name in names), parameters, replayed)
 
 
 def _speed_up(summary: Event, summaries: Sequence[Event]) -> str:

@@ -9,13 +9,16 @@ from typing import Any
 
 from tts.build.errors import RunError
 from tts.build.spec import Deployment
+from tts.engines import wire
 
 from .answers import Judged, judge
 from .clients.triton import TritonConnection, TritonGenerator, TritonVerifier
 from .context import Context, Models
 from .driver import Driver, Solved
+from .endpoints import Generator, Verifier
 from .grading import Grader
 from .problem import Problem
+from .replay import Replay, ReplayGenerator, ReplayVerifier
 from .runlog import RunLog, create_run, read_config, read_events, write_summary
 from .saved import load_saved
 from .scheduling import Policy, ScheduleName
@@ -45,10 +48,12 @@ class Plan:
     strategy: Strategy
     parameters: Config
     schedule: ScheduleName
+    replay: Replay | None = None
+    """What answers in the engines' place, if they only do the work."""
 
     def to_config(self) -> dict[str, Any]:
         """What `run.json` keeps, enough to resume."""
-        return {
+        config = {
             "deployment": self.deployment.name,
             "deployment_source": self.source,
             "deployment_digest": self.deployment_digest,
@@ -59,10 +64,11 @@ class Plan:
             "strategy": self.strategy.name,
             "vote": self.strategy.vote,
             "parameters": self.parameters.model_dump(mode="json"),
-            "context": self.deployment.generator.max_seq_len,
+            "context": self.models.deployment.generator.max_seq_len,
             "schedule": self.schedule,
             "problem_ids": [context.problem.id for context in self.problems],
         }
+        return config | ({"replay": self.replay.description} if self.replay else {})
 
 
 @dataclass
@@ -129,13 +135,7 @@ async def execute(
                 lambda problem: new_search(
                     plan.parameters, lambda node: node_seed(plan.seed, problem.id, node)
                 ),
-                TritonGenerator(
-                    connection,
-                    end_id=models.end_id,
-                    step_stop_words=models.step_stop_words,
-                    end_stop_words=models.end_stop_words,
-                ),
-                TritonVerifier(connection),
+                *_endpoints(plan, connection),
                 Policy(
                     plan.schedule,
                     plan.deployment.generator.in_flight_requests,
@@ -153,6 +153,23 @@ async def execute(
     summary = summarise(config, read_events(folder))
     write_summary(folder, summary)
     return summary
+
+
+def _endpoints(plan: Plan, connection: TritonConnection) -> tuple[Generator, Verifier]:
+    """Both engines; in a replay they do the work of its script and the script answers."""
+    verifier = TritonVerifier(connection)
+    if plan.replay:
+        endless = TritonGenerator(connection, end_id=wire.NO_END_ID, step_stop_words=())
+        script = plan.replay.script
+        return ReplayGenerator(endless, script), ReplayVerifier(verifier, script)
+    models = plan.models
+    generator = TritonGenerator(
+        connection,
+        end_id=models.end_id,
+        step_stop_words=models.step_stop_words,
+        end_stop_words=models.end_stop_words,
+    )
+    return generator, verifier
 
 
 def _solved_event(outcome: Solved, judged: Judged) -> dict[str, Any]:

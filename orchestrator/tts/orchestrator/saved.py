@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .driver import Replayed
-from .runlog import read_events
+from .runlog import Event, read_events
 from .search import Stop, Thought
 
 
@@ -34,7 +34,10 @@ def load_saved(folder: Path, vote: str) -> Saved:
             if event["event"] == "scored":
                 pieces.scores[node] = event["score"]
             else:
-                pieces.thoughts[node] = tuple(
-                    Thought(tuple(t["ids"]), t["text"], Stop(t["stop"])) for t in event["thoughts"]
-                )
+                pieces.thoughts[node] = thoughts_in(event)
     return saved
+
+
+def thoughts_in(event: Event) -> tuple[Thought, ...]:
+    """The thoughts of a `generated` event."""
+    return tuple(Thought(tuple(t["ids"]), t["text"], Stop(t["stop"])) for t in event["thoughts"])

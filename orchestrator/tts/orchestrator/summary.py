@@ -57,6 +57,7 @@ def summarise(config: Event, events: Iterable[Event]) -> Event:
         "undecided": sum(event["undecided"] for event in judged),
         "sessions": tally.sessions,
         "tree_digest": _digest(solved),
+        "replay": config.get("replay"),
     }
 
 

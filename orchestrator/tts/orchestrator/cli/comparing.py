@@ -9,7 +9,6 @@ from tts.build.errors import Interrupted, TtsError
 
 from ..comparison import read_rows
 from ..context import Context
-from ..datasets.load import load_problems
 from ..group import (
     Member,
     create_group,
@@ -29,6 +28,7 @@ from .execution import (
     load_checked,
     new_folder,
     plan_with,
+    problems_of,
     with_way_on,
 )
 from .running import run_plan
@@ -37,7 +37,7 @@ from .say import say
 
 def run_all(wanted: Wanted, out: Path | None) -> Path:
     """Run every strategy on the same problems, after checking all of them; the group's folder."""
-    problems = load_problems(wanted.dataset, limit=wanted.limit, seed=wanted.seed)
+    problems = problems_of(wanted)
     spec = load_checked(wanted.deployment)
     configs = configure_all(spec, wanted.parameters)
     members = members_of(configs)
@@ -55,7 +55,7 @@ def resume_group(folder: Path, deployment: str | None) -> Path:
     before, members = read_group(folder)
     first = members[0]
     wanted = as_wanted(before, deployment, first.strategy, first.parameters)
-    problems = load_problems(wanted.dataset, limit=wanted.limit, seed=wanted.seed)
+    problems = problems_of(wanted)
     spec = load_checked(wanted.deployment)
     configs = {
         member.strategy: configure(find_strategy(member.strategy), spec, member.parameters)

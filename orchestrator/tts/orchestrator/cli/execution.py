@@ -17,6 +17,7 @@ from ..context import Context, Models
 from ..datasets.load import load_problems
 from ..parameters import check_blocks, configure
 from ..problem import Problem
+from ..replay import Replay, open_source
 from ..runlog import read_config
 from ..runner import Plan, Progress, execute
 from ..scheduling import ScheduleName
@@ -29,7 +30,10 @@ from .show import LiveTree
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the user asks a run to be, in the user's words. `dataset` is a name or a file."""
+    """What the user asks a run to be, in the user's words. `dataset` is a name or a file.
+
+    `replay` is a run folder or a trace file.
+    """
 
     deployment: str
     dataset: str
@@ -38,11 +42,12 @@ class Wanted:
     strategy: str
     schedule: ScheduleName
     parameters: dict[str, Any]
+    replay: Path | None = None
 
 
 def run_bench(wanted: Wanted, out: Path | None) -> Path:
     """Plan a benchmark run, check everything that can be checked, and run it; its folder."""
-    problems = load_problems(wanted.dataset, limit=wanted.limit, seed=wanted.seed)
+    problems = problems_of(wanted)
     plan = _plan(wanted, problems)
     folder = (out or new_folder(plan, plan.strategy.name)).resolve()
     _bench(plan, folder, resume=False)
@@ -53,10 +58,16 @@ def resume_bench(folder: Path, deployment: str | None) -> Path:
     """Continue the run in `folder` with what it was started with; its folder."""
     config = read_config(folder)
     wanted = as_wanted(config, deployment, config["strategy"], config["parameters"])
-    problems = load_problems(wanted.dataset, limit=wanted.limit, seed=wanted.seed)
+    problems = problems_of(wanted)
     folder = folder.resolve()
     _bench(_plan(wanted, problems), folder, resume=True)
     return folder
+
+
+def problems_of(wanted: Wanted) -> list[Problem]:
+    """The problems to solve; raises DatasetError."""
+    problems = load_problems(wanted.dataset, limit=wanted.limit, seed=wanted.seed)
+    return open_source(wanted.replay).problems(problems) if wanted.replay else problems
 
 
 def as_wanted(
@@ -71,6 +82,7 @@ def as_wanted(
         strategy,
         config["schedule"],
         parameters,
+        Path(config["replay"]["source"]) if "replay" in config else None,
     )
 
 
@@ -118,11 +130,16 @@ def plan_with(
     require_gpu(spec)
     require_current(spec)
     models = Models.load(spec)
+    replay = None
+    if wanted.replay:
+        source = open_source(wanted.replay)
+        models = source.limited(models)
+        replay = Replay(source.script(models, problems), source.description)
     return Plan(
-        source=_findable(wanted.deployment),
+        source=findable(wanted.deployment),
         deployment=spec,
         deployment_digest=deployment_digest(spec),
-        dataset=_findable(wanted.dataset),
+        dataset=findable(wanted.dataset),
         models=models,
         problems=tuple(Context.of(models, problem) for problem in problems),
         limit=wanted.limit,
@@ -130,10 +147,11 @@ def plan_with(
         strategy=strategy,
         parameters=parameters,
         schedule=wanted.schedule,
+        replay=replay,
     )
 
 
-def _findable(name_or_file: str) -> str:
+def findable(name_or_file: str) -> str:
     """A name as it is, a file by its absolute path: found again from any folder."""
     file = Path(name_or_file).expanduser()
     return str(file.resolve()) if file.is_file() else name_or_file

@@ -51,6 +51,7 @@ _Set = Annotated[
 
 
 def bench(
+    context: typer.Context,
     deployment: Annotated[
         str | None,
         typer.Argument(metavar="DEPLOYMENT", help="A deployment file or a bundled name."),
@@ -79,6 +80,15 @@ def bench(
     ] = Schedule.decoupled,
     n: _N = None,
     parameters: _Set = None,
+    replay: Annotated[
+        Path | None,
+        typer.Option(
+            "--replay",
+            metavar="RUN|FILE",
+            help="Let a recorded run, or a file of recorded chains, say what the engines answer, "
+            "while they work at its lengths.",
+        ),
+    ] = None,
     out: _Out = None,
     resume: Annotated[
         Path | None,
@@ -90,8 +100,11 @@ def bench(
     from ..runlog import read_summary
     from .comparing import resume_group, run_all
     from .execution import Wanted, resume_bench, run_bench
+    from .replaying import as_recorded, given_options
     from .show import report_comparison, report_run
 
+    if resume is not None and replay is not None:
+        raise typer.BadParameter("a resumed run goes on as it began", param_hint="--replay")
     if resume is not None:
         folder = (resume_group if is_group(resume) else resume_bench)(resume, deployment)
     elif deployment is None:
@@ -106,7 +119,9 @@ def bench(
             schedule.value,
             _parameters(n, parameters),
         )
-        folder = (run_all if strategy == ALL else run_bench)(wanted, out)
+        if replay is not None:
+            wanted = as_recorded(wanted, replay, given_options(context))
+        folder = (run_all if wanted.strategy == ALL else run_bench)(wanted, out)
     if is_group(folder):
         report_comparison([folder])
     else:

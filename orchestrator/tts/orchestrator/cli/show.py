@@ -17,8 +17,9 @@ from rich.tree import Tree as RichTree
 
 from ..answers import Judged
 from ..comparison import in_order, read_rows
-from ..group import is_group
-from ..report import print_report
+from ..group import is_group, read_group
+from ..report import print_report, replay_line
+from ..runlog import read_summary
 from ..runner import Progress as RunProgress
 from ..search import Fate, NodePath, Search
 from ..tables import comparison_tables
@@ -51,6 +52,9 @@ def report_comparison(folders: Sequence[Path]) -> None:
     for folder, (_, unfinished) in zip(folders, read, strict=True):
         kind = "group folder" if is_group(folder) else "run folder"
         out.print(f"{kind}: {folder}", style="dim", highlight=False, soft_wrap=True)
+        replayed = read_group(folder)[0] if is_group(folder) else read_summary(folder)
+        if line := replay_line(replayed):
+            out.print(line, style="yellow", highlight=False, soft_wrap=True)
         if unfinished:
             left = ", ".join(unfinished)
             way_on = f"not finished: {left}. Continue with: tts bench --resume {folder}"

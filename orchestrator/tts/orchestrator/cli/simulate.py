@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .runs import STRATEGY_NAMES, Schedule
+
+if TYPE_CHECKING:
+    from ..replay import Script
 
 
 class _Gpu(StrEnum):
@@ -23,6 +26,7 @@ class _Sharing(StrEnum):
 
 
 def simulate(
+    context: typer.Context,
     gpu: Annotated[_Gpu, typer.Option("--gpu", help="The kind of GPU.")] = _Gpu.h100,
     gpus: Annotated[
         int, typer.Option("--gpus", min=1, max=2, help="2: one for each engine; 1: shared.")
@@ -46,7 +50,9 @@ def simulate(
         int | None,
         typer.Option("--beam-width", help="Children of a kept beam.", show_default="4"),
     ] = None,
-    problems: Annotated[int, typer.Option("--problems", min=1, help="Problems to solve.")] = 64,
+    problems: Annotated[
+        int, typer.Option("--problems", min=1, help="Problems to solve, at most.")
+    ] = 64,
     in_flight: Annotated[
         int, typer.Option("--in-flight", min=1, help="Problems that run at a time at most.")
     ] = 8,
@@ -63,6 +69,14 @@ def simulate(
             show_default="a 1B model on MATH",
         ),
     ] = None,
+    replay: Annotated[
+        Path | None,
+        typer.Option(
+            "--replay",
+            metavar="RUN",
+            help="A recorded run, which says what is solved, how, and what the engines answer.",
+        ),
+    ] = None,
     call_ms: Annotated[
         float, typer.Option("--call-ms", min=0, help="The orchestrator's own time for a call.")
     ] = 0.5,
@@ -77,25 +91,41 @@ def simulate(
     from ..simulation.tables import comparison
     from ..simulation.workload import from_traces, typical
     from ..strategies import find_strategy
+    from .replaying import given_options, recorded_work
     from .say import consoles, say
 
     if sharing and gpus > 1:
         raise typer.BadParameter("applies to --gpus 1 only", param_hint="--sharing")
+    if traces and replay:
+        raise typer.BadParameter("give one of --traces and --replay", param_hint="--traces")
     deployment = simulated_deployment(gpu.value, gpus)
-    given = {"n": n, "beam_width": beam_width}
+    given = {
+        name: value for name, value in (("n", n), ("beam_width", beam_width)) if value is not None
+    }
+    if replay:
+        options = given_options(context) & {"strategy", "seed"}
+        asked = {name: context.params[name] for name in options}
+        recorded = recorded_work(replay, asked, given)
+        strategy, parameters, seed = recorded.strategy, recorded.parameters, recorded.seed
+        problems = min(problems, len(recorded.problems))
+        workload: Script = recorded.script
+    else:
+        recorded = None
+        parameters = find_strategy(strategy).configure(
+            given, context=deployment.generator.max_seq_len
+        )
+        workload = from_traces(traces) if traces else typical()
     scenario = Scenario(
         deployment,
         gpus,
         (sharing or _Sharing.time_sliced).value,
-        from_traces(traces) if traces else typical(),
-        find_strategy(strategy).configure(
-            {name: value for name, value in given.items() if value is not None},
-            context=deployment.generator.max_seq_len,
-        ),
+        workload,
+        parameters,
         problems,
         in_flight,
         seed,
         call_ms / 1e3,
+        recorded=recorded,
     )
     outcomes = []
     for schedule in schedules or Schedule:

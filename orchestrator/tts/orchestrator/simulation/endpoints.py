@@ -12,8 +12,8 @@ from tts.build.tokenizer import Ids
 from tts.engines.simulated import Engine, Gpu, Request
 
 from ..endpoints import GenerateCall
-from .text import DELIMITER, END_ID
-from .workload import Workload
+from ..replay import Script
+from .text import END_ID
 
 # What arrives at the same moment shares a step: so long does an idle engine wait for more.
 _GATHER_S = 1e-6
@@ -82,13 +82,12 @@ class SimulatedGenerator:
 
     server: Server
     engine: Engine
-    workload: Workload
+    script: Script
 
     async def generate(self, call: GenerateCall) -> list[int]:
         """See endpoints.Generator."""
-        ids = self.workload.generate(call)
-        ended = ids[-1] != ord(DELIMITER) and len(ids) < call.max_new_tokens
-        answer = [*ids, END_ID] if ended else ids
+        ids = self.script.generate(call)
+        answer = [*ids, END_ID] if self.script.ended(call, ids) else ids
         request = Request(call.input_ids, _as_ids(answer), call.max_new_tokens)
         await self.server.serve(self.engine, request)
         return ids
@@ -100,13 +99,13 @@ class SimulatedVerifier:
 
     server: Server
     engine: Engine
-    workload: Workload
+    script: Script
 
     async def score(self, input_ids: Ids) -> float:
         """See endpoints.Verifier."""
         request = Request(input_ids, _as_ids([END_ID]), 1)
         await self.server.serve(self.engine, request)
-        return self.workload.score(input_ids)
+        return self.script.score(input_ids)
 
 
 def _as_ids(tokens: Sequence[int]) -> Ids:

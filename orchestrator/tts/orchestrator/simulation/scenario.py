@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,19 +25,31 @@ from tts.engines.simulated import (
     Totals,
 )
 
-from ..context import Context
+from ..context import Context, Models
 from ..driver import Driver, Solved
 from ..problem import Problem
+from ..replay import Script
 from ..scheduling import Policy, ScheduleName
 from ..search import Search, node_seed
 from ..strategies import Config, new_search
 from .endpoints import Server, SimulatedGenerator, SimulatedVerifier
 from .text import DELIMITER, question, simulated_models
 from .virtual_time import run_virtual
-from .workload import Workload
 
 _MEMORY_SHARE = 0.9  # of the GPU, for weights and KV cache; the rest is activations and libraries
 _BLOCK_SIZE = 32
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A recorded run as a scenario's work."""
+
+    models: Models
+    problems: tuple[Problem, ...]
+    strategy: str
+    parameters: Config
+    seed: int
+    script: Script
 
 
 @dataclass(frozen=True)
@@ -47,13 +59,15 @@ class Scenario:
     deployment: Deployment
     gpus: int
     sharing: Sharing
-    workload: Workload
+    workload: Script
     parameters: Config
     problems: int
     in_flight: int
     seed: int = 0
     call_s: float = 0.5e-3
     cancel_s: float = 5e-3
+    recorded: Recorded | None = None
+    """Where the workload is a recorded run; else questions are made up."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +129,11 @@ def simulate(scenario: Scenario, schedule: ScheduleName) -> Outcome:
 
 
 def problems(scenario: Scenario) -> list[Context]:
-    """What is solved; a question of its own for each."""
+    """What is solved: the first recorded problems, or as many made-up ones."""
+    if scenario.recorded:
+        models = scenario.recorded.models
+        chosen = scenario.recorded.problems[: scenario.problems]
+        return [Context.of(models, problem) for problem in chosen]
     models = simulated_models(scenario.deployment)
     return [
         Context.of(models, Problem(f"simulated-{number}", question(number)))
@@ -128,9 +146,9 @@ def search_of(scenario: Scenario, problem: Problem) -> Search:
     return new_search(scenario.parameters, lambda node: node_seed(scenario.seed, problem.id, node))
 
 
-def digest_of(searches: dict[str, Search]) -> str:
-    """One hash over all trees."""
-    lines = [f"{name}|{searches[name].tree.digest()}\n" for name in sorted(searches)]
+def digest_of(trees: Mapping[str, str]) -> str:
+    """One hash over the digests of all problems' trees; see Tree.digest."""
+    lines = [f"{name}|{trees[name]}\n" for name in sorted(trees)]
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
@@ -147,7 +165,7 @@ async def _run(scenario: Scenario, schedule: ScheduleName, began: float) -> Outc
     contexts = problems(scenario)
     started: dict[str, float] = {}
     latencies: list[float] = []
-    searches: dict[str, Search] = {}
+    trees: dict[str, str] = {}
     events: list[dict[str, Any]] = []
 
     def record(event: dict[str, Any]) -> None:
@@ -159,7 +177,7 @@ async def _run(scenario: Scenario, schedule: ScheduleName, began: float) -> Outc
     async def solved(outcome: Solved) -> None:
         name = outcome.problem.id
         latencies.append(clock() - started[name])
-        searches[name] = outcome.search
+        trees[name] = outcome.search.tree.digest()
 
     driver = Driver(
         contexts[0].models,
@@ -186,7 +204,7 @@ async def _run(scenario: Scenario, schedule: ScheduleName, began: float) -> Outc
         server.busy_s,
         tuple(sorted(latencies)),
         _waiting(events),
-        digest_of(searches),
+        digest_of(trees),
     )
 
 

@@ -6,7 +6,6 @@ trees.
 
 from __future__ import annotations
 
-import json
 import math
 import random
 import zlib
@@ -17,22 +16,21 @@ from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from statistics import NormalDist, correlation, fmean
-from typing import Any
 
 from tts.build.errors import DatasetError
 from tts.build.tokenizer import Ids
 
 from ..endpoints import GenerateCall
-from .text import step_ids, step_marks, steps_written
+from ..replay import read_chains
+from .text import DELIMITER, step_ids, step_marks, steps_written
 
-CHARACTERS_PER_TOKEN = 3.5  # of mathematical text; traces hold text only
 _SAMPLES = 1000
 _NORMAL = NormalDist()
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Statistics, each as sorted equally likely values."""
+    """Statistics, each as sorted equally likely values. A Script (see `replay`)."""
 
     lengths: tuple[int, ...]
     """Tokens of a step."""
@@ -57,10 +55,14 @@ class Workload:
                 break
         return ids[: call.max_new_tokens]
 
-    def score(self, dialogue: Ids) -> float:
+    def ended(self, call: GenerateCall, ids: list[int]) -> bool:
+        """See Script."""
+        return len(ids) < call.max_new_tokens and ids[-1] != ord(DELIMITER)
+
+    def score(self, input_ids: Ids) -> float:
         """What the verifier answers: along a path a first-order autoregression."""
         state = 0.0
-        for depth, mark in enumerate(step_marks(dialogue)):
+        for depth, mark in enumerate(step_marks(input_ids)):
             news = _news(mark)
             rest = math.sqrt(1 - self.correlation**2)
             state = self.correlation * state + rest * news if depth else news
@@ -82,23 +84,16 @@ def typical() -> Workload:
 
 
 def from_traces(file: Path) -> Workload:
-    """The statistics of recorded chains: JSONL with `text`, `sep` and a list `step_scores`.
-
-    Chains without one score within [0, 1] for every step are left out. Raises DatasetError.
-    """
-    chains = [
-        (lengths, scores)
-        for lengths, scores in _read(file)
-        if len(lengths) == len(scores) and all(0 <= score <= 1 for score in scores)
-    ]
-    lengths = sorted(length for chain, _ in chains for length in chain)
-    scores = sorted(score for _, chain in chains for score in chain)
-    pairs = [pair for _, chain in chains for pair in pairwise(chain)]
+    """The statistics of recorded chains; see read_chains. Raises DatasetError."""
+    chains = read_chains(file)
+    lengths = sorted(length for chain in chains for length in chain.lengths)
+    scores = sorted(score for chain in chains for score in chain.scores)
+    pairs = [pair for chain in chains for pair in pairwise(chain.scores)]
     if len(pairs) < 2 or scores[0] == scores[-1]:
-        raise DatasetError(f"{file} holds no chains with a score for every step.")
+        raise DatasetError(f"{file} holds no pairs of steps whose scores differ.")
     before, after = zip(*((_rank(scores, a), _rank(scores, b)) for a, b in pairs), strict=True)
-    deepest = max(len(chain) for chain, _ in chains)
-    alive = [sum(len(chain) > depth for chain, _ in chains) for depth in range(deepest + 1)]
+    deepest = max(len(chain.lengths) for chain in chains)
+    alive = [sum(len(chain.lengths) > depth for chain in chains) for depth in range(deepest + 1)]
     common = [depth for depth in range(deepest) if alive[depth] >= 0.05 * len(chains)]
     return Workload(
         lengths=tuple(lengths),
@@ -106,20 +101,6 @@ def from_traces(file: Path) -> Workload:
         correlation=max(0.0, correlation(before, after)),
         ends=tuple(1 - alive[depth + 1] / alive[depth] for depth in common),
     )
-
-
-def _read(file: Path) -> list[tuple[list[int], list[float]]]:
-    try:
-        rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-        return [_chain(row) for row in rows if None not in (row.get("step_scores") or [None])]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DatasetError(f"{file} cannot be read as traces: {error!r}") from error
-
-
-def _chain(row: dict[str, Any]) -> tuple[list[int], list[float]]:
-    steps = row["text"].split(row["sep"])
-    tokens = [max(2, round(len(step) / CHARACTERS_PER_TOKEN)) for step in steps]
-    return tokens, [float(score) for score in row["step_scores"]]
 
 
 def _rank(scores: Sequence[float], score: float) -> float:
