@@ -14,9 +14,9 @@ def summarise(config: Event, events: Iterable[Event]) -> Event:
     """What `summary.json` holds.
 
     `wall_s` adds up the sessions' searching time (no server start, no model load). Mean in-flight
-    work is the sum of the requests' durations over the wall time (Little's law); latency, idle time,
-    speculation, waste and batches are those of `efficiency`. `accuracy` is by the strategy's own
-    rule, `accuracy_by_rule` by each; undecided comparisons count as wrong.
+    work is the sum of the requests' durations over the wall time (Little's law); latency, idle
+    time, speculation, waste and batches are those of `efficiency`. `accuracy` is by the strategy's
+    own rule, `accuracy_by_rule` by each; undecided comparisons count as wrong.
     """
     tally, trace = _Tally(), Trace()
     for event in events:
