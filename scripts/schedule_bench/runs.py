@@ -115,7 +115,7 @@ async def _search(
         "wall_s": wall,
         "cpu_s": cpu,
         "nodes": sum(len(search.tree) for search in searches.values()),
-        "digest": digest_of(searches),
+        "digest": digest_of({name: search.tree.digest() for name, search in searches.items()}),
         "useful": {"generator": len(useful.calls), "verifier": len(useful.dialogues)},
     }, useful
 
