@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import cProfile
+import os
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 from tts.build.tokenizer import Ids
 from tts.orchestrator.clients.triton import TritonConnection
@@ -22,7 +27,7 @@ from tts.orchestrator.scheduling import Policy
 from tts.orchestrator.search import Search, node_seed
 from tts.orchestrator.simulation.scenario import digest_of
 from tts.orchestrator.strategies import new_search
-from tts.serving.server import start_server
+from tts.serving.server import RunningServer, start_server
 
 from .jobs import Job, Measured
 
@@ -52,22 +57,22 @@ def policy_of(plan: Plan, job: Job) -> Policy:
 
 def run_search(
     plan: Plan, job: Job, profile: cProfile.Profile | None = None
-) -> tuple[Measured, Useful, Trace]:
+) -> tuple[Measured, Useful]:
     """Solve the job's problems; grading, which is done in other processes, is left out."""
     with start_server(plan.deployment) as server, tempfile.TemporaryDirectory() as folder:
         create_run(Path(folder), plan.to_config())
         address = server.addresses.grpc
-        measured, useful = asyncio.run(_search(plan, job, address, Path(folder), profile))
+        with _machine(server) as machine:
+            measured, useful = asyncio.run(_search(plan, job, address, Path(folder), profile))
         trace = Trace.of(read_events(Path(folder)))
     load = {engine: trace.of_engine(engine) for engine in ENGINES}
-    measured |= brief(trace) | {
-        "latencies_s": sorted(round(seconds, 4) for seconds in trace.latencies.values()),
-        "occupancy": {
-            engine: [round(part, 2) for part in occupancy(requests, trace.wall_s, SLICES)]
-            for engine, requests in load.items()
-        },
+    measured |= machine | brief(trace)
+    measured["latencies_s"] = sorted(round(each, 4) for each in trace.latencies.values())
+    measured["occupancy"] = {
+        engine: [round(part, 2) for part in occupancy(requests, trace.wall_s, SLICES)]
+        for engine, requests in load.items()
     }
-    return measured, useful, trace
+    return measured, useful
 
 
 async def _search(
@@ -122,8 +127,9 @@ async def _search(
 
 def run_alone(plan: Plan, job: Job, useful: Useful) -> Measured:
     """One engine's useful work without dependencies, as much in flight as the policy allows."""
-    with start_server(plan.deployment) as server:
-        return {"wall_s": asyncio.run(_alone(plan, job, useful, server.addresses.grpc))}
+    with start_server(plan.deployment) as server, _machine(server) as machine:
+        wall = asyncio.run(_alone(plan, job, useful, server.addresses.grpc))
+    return {"wall_s": wall} | machine
 
 
 async def _alone(plan: Plan, job: Job, useful: Useful, address: str) -> float:
@@ -137,6 +143,26 @@ async def _alone(plan: Plan, job: Job, useful: Useful, address: str) -> float:
         else:
             await send_all(useful.dialogues, len, spec.verifier.in_flight_tokens, verifier.score)
         return time.perf_counter() - began
+
+
+@contextmanager
+def _machine(server: RunningServer) -> Iterator[Measured]:
+    """What the server's processes used, and what others took of the machine, in the block."""
+    root = psutil.Process(server.state.server.pid)
+    processes = [root, *root.children(recursive=True)]
+
+    def now() -> tuple[float, float, float, float]:
+        whole = psutil.cpu_times()
+        busy = sum(whole[:3]) + getattr(whole, "steal", 0.0)  # user, nice, system
+        ours = sum(sum(process.cpu_times()[:2]) for process in processes)
+        return time.perf_counter(), busy, ours, time.process_time()
+
+    used: Measured = {}
+    before = now()
+    yield used
+    wall, busy, ours, own = (b - a for a, b in zip(before, now(), strict=True))
+    used["server_cpu_s"] = ours
+    used["others_share"] = max(0.0, busy - ours - own) / (wall * (os.cpu_count() or 1))
 
 
 def profiled(plan: Plan, problems: int) -> cProfile.Profile:

@@ -31,7 +31,7 @@ def tables(results: Sequence[Result]) -> RenderableType:
     """Everything that there are results for."""
     parts = [walls, efficiency, latency, cpu, engines, speculation]
     made = [table for part in parts if (table := part(results)).row_count]
-    return Group(*made, Text(_digests(results)))
+    return Group(*made, Text(_digests(results)), Text(_others(results)))
 
 
 def walls(results: Sequence[Result]) -> Table:
@@ -191,6 +191,16 @@ def _digests(results: Sequence[Result]) -> str:
         return ""
     same = all(len(digests) == 1 for digests in groups.values())
     return f"trees identical in all runs on the same problems: {'yes' if same else 'NO'}"
+
+
+def _others(results: Sequence[Result]) -> str:
+    shares = [result.measured["others_share"] for result in results]
+    return (
+        f"other processes took {100 * median(shares):.0f}% of the machine's CPU time "
+        f"({100 * max(shares):.0f}% at most in a run)"
+        if shares
+        else ""
+    )
 
 
 def _pairs(results: Sequence[Result]) -> list[str]:
