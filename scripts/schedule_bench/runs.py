@@ -45,13 +45,11 @@ class Useful:
 def policy_of(plan: Plan, job: Job) -> Policy:
     """The deployment's policy under the job's schedule."""
     spec = plan.deployment
-    given = {} if job.speculation is None else {"speculation": job.speculation}
-    return Policy(
-        job.schedule,
-        spec.generator.in_flight_requests,
-        spec.verifier.in_flight_tokens,
-        job.in_flight,
-        **given,
+    if not hasattr(Policy, "of"):  # a scheduler without speculation
+        generator, verifier = spec.generator.in_flight_requests, spec.verifier.in_flight_tokens
+        return Policy(job.schedule, generator, verifier, job.in_flight)
+    return Policy.of(
+        spec, job.schedule, problems=job.in_flight, speculation=job.speculation or "auto"
     )
 
 
