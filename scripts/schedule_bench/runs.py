@@ -14,6 +14,8 @@ from pathlib import Path
 
 import psutil
 
+from tts.build.errors import ServerError
+from tts.build.spec import Deployment
 from tts.build.tokenizer import Ids
 from tts.orchestrator.clients.triton import TritonConnection
 from tts.orchestrator.context import Context
@@ -31,7 +33,7 @@ from tts.serving.server import RunningServer, start_server
 
 from .jobs import Job, Measured
 
-SLICES = 32
+SLICES = 24
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,17 @@ class Useful:
 
     calls: list[GenerateCall]
     dialogues: list[Ids]
+
+
+def _fresh_server(deployment: Deployment) -> RunningServer:
+    """A server of its own; on a busy machine one may die as it starts, which must not end it all."""
+    for attempts_left in reversed(range(3)):
+        try:
+            return start_server(deployment)
+        except ServerError:
+            if not attempts_left:
+                raise
+    raise AssertionError("the last attempt returns or raises")
 
 
 def policy_of(plan: Plan, job: Job) -> Policy:
@@ -57,7 +70,7 @@ def run_search(
     plan: Plan, job: Job, profile: cProfile.Profile | None = None
 ) -> tuple[Measured, Useful]:
     """Solve the job's problems; grading, which is done in other processes, is left out."""
-    with start_server(plan.deployment) as server, tempfile.TemporaryDirectory() as folder:
+    with _fresh_server(plan.deployment) as server, tempfile.TemporaryDirectory() as folder:
         create_run(Path(folder), plan.to_config())
         address = server.addresses.grpc
         with _machine(server) as machine:
@@ -125,7 +138,7 @@ async def _search(
 
 def run_alone(plan: Plan, job: Job, useful: Useful) -> Measured:
     """One engine's useful work without dependencies, as much in flight as the policy allows."""
-    with start_server(plan.deployment) as server, _machine(server) as machine:
+    with _fresh_server(plan.deployment) as server, _machine(server) as machine:
         wall = asyncio.run(_alone(plan, job, useful, server.addresses.grpc))
     return {"wall_s": wall} | machine
 

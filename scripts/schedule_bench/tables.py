@@ -150,7 +150,7 @@ def engines(results: Sequence[Result]) -> Table:
             table.add_row(
                 pair,
                 schedule,
-                engine,
+                engine[:3],
                 f"{sum(load) / len(load):,.0f}" if load else "-",
                 sparkline(load),
                 *(f"{100 * idle.get(why, 0.0) / measured['wall_s']:.0f}%" for why in reasons),
