@@ -45,7 +45,7 @@ class Useful:
 
 
 def _fresh_server(deployment: Deployment) -> RunningServer:
-    """A server of its own; on a busy machine one may die as it starts, which must not end it all."""
+    """A server of its own. One that dies as it starts, on a busy machine, must not end it all."""
     for attempts_left in reversed(range(3)):
         try:
             return start_server(deployment)
