@@ -22,6 +22,7 @@ ORCHESTRATOR = {
     "scheduling": {"search"},
     "grading": set(),
     "runlog": set(),
+    "efficiency": {"runlog"},
     "problem": set(),
     "endpoints": set(),
     "prompts": set(),

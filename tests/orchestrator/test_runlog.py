@@ -106,12 +106,13 @@ def solved(problem, level, correct, digest="d"):
     }
 
 
+REQUEST = {"problem": "a", "node": [0], "kind": "main", "prompt_tokens": 7}
 EVENTS_OF_TWO_SESSIONS = [
     {"event": "session", "t": 0.0},
-    {"event": "generated", "t": 2.0, "sent": 0.0, "done": 2.0, "tokens": 10},
-    {"event": "generated", "t": 2.0, "sent": 1.0, "done": 2.0, "tokens": 6},
+    {"event": "generated", **REQUEST, "t": 2.0, "sent": 0.0, "done": 2.0, "tokens": 10},
+    {"event": "generated", **REQUEST, "t": 2.0, "sent": 1.0, "done": 2.0, "tokens": 6},
     {"event": "session", "t": 0.0},
-    {"event": "scored", "t": 1.5, "sent": 0.5, "done": 1.5, "cached": False, "prompt_tokens": 7},
+    {"event": "scored", **REQUEST, "t": 1.5, "sent": 0.5, "done": 1.5, "cached": False},
     {"event": "scored", "t": 1.6, "cached": True},
     solved("b", 1, {"best": False, "weighted": True, "majority": False}) | {"t": 1.8},
     solved("a", 2, {"best": False, "weighted": False, "majority": False}) | {"t": 2.0},

@@ -13,8 +13,9 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from .efficiency import ENGINES, Trace, idle_s, occupancy, sparkline
 from .intervals import half_width
-from .runlog import Event
+from .runlog import Event, read_events
 from .saved import load_saved
 
 
@@ -69,6 +70,63 @@ def details(summary: Event) -> RenderableType:
     return table
 
 
+def engine_use(trace: Trace, slices: int = 32) -> RenderableType:
+    """One run: what was in flight on each engine over time, and when nothing was and why.
+
+    The idle times need a log of a version that kept them; else their columns are left out.
+    """
+    idle = idle_s(trace)
+    reasons = sorted({why for by_why in idle.values() for why in by_why})
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("in flight", no_wrap=True)
+    table.add_column("mean", justify="right")
+    table.add_column("over the run", no_wrap=True)
+    for why in reasons:
+        table.add_column(f"idle:\n{why}", justify="right")
+    for engine, unit in zip(ENGINES, ("requests", "prompt tokens"), strict=True):
+        load = occupancy(trace.of_engine(engine), trace.wall_s, slices)
+        table.add_row(
+            f"{engine}, {unit}",
+            _number(sum(load) / slices if load else None, 1),
+            sparkline(load),
+            *(f"{100 * idle[engine].get(why, 0.0) / trace.wall_s:.1f}%" for why in reasons),
+        )
+    return table
+
+
+def work_lines(summary: Event) -> list[str]:
+    """One run: how long a problem took, and what became of speculation and grouping if any."""
+    latency, spoken, wasted = summary["latency_s"], summary["speculation"], summary["waste"]
+    lines = []
+    if latency["median"] is not None:
+        lines.append(
+            f"time of one problem: median {latency['median']:,.2f} s, p95 {latency['p95']:,.2f} s"
+        )
+    if spoken["sent"]:
+        lines.append(
+            f"speculative expansions: {spoken['sent']:,} sent, {spoken['used']:,} used "
+            f"({100 * spoken['hit_rate']:.1f}%)" + _cancelled(spoken["cancelled"])
+        )
+    if wasted["share"]:
+        lines.append(
+            f"generated in vain: {100 * wasted['share']:.1f}% of all tokens: "
+            f"{wasted['unused_tokens']:,} never used, and about "
+            f"{wasted['cancelled_tokens_estimated']:,} (estimated) in cancelled requests"
+        )
+    if batches := summary["verifier_batches"]:
+        each = ", ".join(
+            f"{name} {batch['batches']:,} (of {batch['tokens'] / batch['batches']:,.0f} tokens)"
+            for name, batch in batches.items()
+        )
+        lines.append(f"verifier batches by trigger: {each}")
+    return lines
+
+
+def _cancelled(by_why: Mapping[str, int]) -> str:
+    reasons = ", ".join(f"{count:,} {why}" for why, count in by_why.items())
+    return f"; cancelled: {reasons}" if reasons else ""
+
+
 def paired_difference(
     one: Mapping[str, bool | None], other: Mapping[str, bool | None]
 ) -> tuple[float, float, int]:
@@ -112,6 +170,10 @@ def print_report(console: Console, folders: Sequence[Path], summaries: Sequence[
     console.print(comparison(summaries))
     if len(summaries) == 1:
         console.print(details(summaries[0]))
+        console.print(engine_use(Trace.of(read_events(folders[0]))))
+        if "waste" in summaries[0]:  # not in one of an older version
+            for line in work_lines(summaries[0]):
+                console.print(line, highlight=False)
     else:
         distinct = {_same_search(s): (f, s) for f, s in zip(folders, summaries, strict=True)}
         entries = [

@@ -148,7 +148,7 @@ async def execute(
                 lambda problem: new_search(
                     plan.parameters, lambda node: node_seed(plan.seed, problem.id, node)
                 ),
-                *_endpoints(plan, connection),
+                *endpoints_of(plan, connection),
                 plan.policy,
                 record=log.write,
                 on_solved=solved,
@@ -164,7 +164,7 @@ async def execute(
     return summary
 
 
-def _endpoints(plan: Plan, connection: TritonConnection) -> tuple[Generator, Verifier]:
+def endpoints_of(plan: Plan, connection: TritonConnection) -> tuple[Generator, Verifier]:
     """Both engines; in a replay they do the work of its script and the script answers."""
     verifier = TritonVerifier(connection)
     if plan.replay:

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable
 from typing import Any
 
+from .efficiency import Trace, brief
 from .runlog import Event
 
 
@@ -13,12 +14,14 @@ def summarise(config: Event, events: Iterable[Event]) -> Event:
     """What `summary.json` holds.
 
     `wall_s` adds up the sessions' searching time (no server start, no model load). Mean in-flight
-    work is the sum of the requests' durations over the wall time (Little's law). `accuracy` is by
-    the strategy's own rule, `accuracy_by_rule` by each; undecided comparisons count as wrong.
+    work is the sum of the requests' durations over the wall time (Little's law); latency, idle
+    time, speculation, waste and batches are those of `efficiency`. `accuracy` is by the strategy's
+    own rule, `accuracy_by_rule` by each; undecided comparisons count as wrong.
     """
-    tally = _Tally()
+    tally, trace = _Tally(), Trace()
     for event in events:
         tally.add(event)
+        trace.add(event)
     wall = tally.wall_s
     solved = sorted(tally.solved.values(), key=lambda event: event["problem"])
     judged = [event for event in solved if event["correct"] is not None]
@@ -38,6 +41,7 @@ def summarise(config: Event, events: Iterable[Event]) -> Event:
             "generator": round(tally.generator_busy_s / wall, 3) if wall else None,
             "verifier": round(tally.verifier_busy_s / wall, 3) if wall else None,
         },
+        **brief(trace),
         "strategy": config["strategy"],
         "schedule": config["schedule"],
         "seed": config["seed"],

@@ -1,0 +1,1 @@
+"""What scripts/bench_schedules is made of."""

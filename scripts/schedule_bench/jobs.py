@@ -1,0 +1,93 @@
+"""What is measured, in which order, and what came of each piece."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tts.orchestrator.scheduling import ScheduleName
+
+SCHEDULES: tuple[ScheduleName, ...] = ("lockstep", "batched", "alternating", "decoupled")
+CROWD = 32  # problems in flight where speculation must cost nothing
+ALONE: tuple[Literal["generator", "verifier"], ...] = ("generator", "verifier")
+
+# Seconds for a problem of n=16 under `decoupled`, and for a fresh server: only for the estimate of
+# the time that is left, which is scaled by how long everything has really taken so far.
+_PROBLEM_S = {"demo": 0.35, "heavy": 2.8}
+_SERVER_S = 4.0
+_LONGER = {"lockstep": 2.0, "batched": 1.3, "alternating": 1.6, "decoupled": 1.0}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One thing to time, on a fresh server.
+
+    `what` is a search, or one engine serving alone the useful work of the latest `walls` search
+    under `decoupled`. `speculation` None is the product's default.
+    """
+
+    part: Literal["walls", "efficiency", "latency", "crowd"]
+    pair: str
+    turn: int
+    problems: int
+    what: Literal["search", "generator", "verifier"] = "search"
+    schedule: ScheduleName = "decoupled"
+    in_flight: int | None = None
+    speculation: Literal["off", "auto"] | None = None
+
+    @property
+    def expected_s(self) -> float:
+        """A first guess."""
+        each = _PROBLEM_S[self.pair] * _LONGER[self.schedule]
+        if self.in_flight == 1:
+            each *= _LONGER["lockstep"]
+        return self.problems * each + _SERVER_S
+
+    @property
+    def name(self) -> str:
+        """For the progress line."""
+        if self.what != "search":
+            return f"{self.pair}: {self.what} alone"
+        text = f"{self.pair}: {self.schedule}, {self.problems} problems"
+        text += f", {self.in_flight} at a time" if self.in_flight else ""
+        return text + (f", speculation {self.speculation}" if self.speculation else "")
+
+
+Measured = dict[str, Any]
+"""What is kept of a job in the JSON file."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """A job that is done."""
+
+    job: Job
+    measured: Measured
+
+
+def jobs_of(pair: str, parts: Sequence[str], problems: int, rounds: int) -> list[Job]:
+    """All jobs of one pair. Rounds go through what is compared forwards and then backwards."""
+    jobs = []
+    for turn in range(rounds):
+        direction = -1 if turn % 2 else 1
+        if "walls" in parts or "efficiency" in parts:
+            schedules = SCHEDULES if "walls" in parts else SCHEDULES[-1:]
+            for schedule in schedules[::direction]:
+                jobs.append(Job("walls", pair, turn, problems, schedule=schedule))
+                if schedule == "decoupled" and "efficiency" in parts:
+                    jobs += [Job("efficiency", pair, turn, problems, what=role) for role in ALONE]
+        if "latency" in parts:
+            single = min(20, max(problems // 3, 1))
+            for part, count, at_once in (("latency", single, 1), ("crowd", problems, CROWD)):
+                jobs += [
+                    Job(part, pair, turn, count, in_flight=at_once, speculation=speculation)
+                    for speculation in ("off", "auto")[::direction]
+                ]
+    return jobs
+
+
+def left_s(jobs: Sequence[Job], done: int, spent_s: float) -> float:
+    """How long the jobs after the first `done` may take, judging by how long those took."""
+    expected = sum(job.expected_s for job in jobs[:done])
+    return sum(job.expected_s for job in jobs[done:]) * (spent_s / expected if done else 1.0)

@@ -1,0 +1,183 @@
+"""One job on a fresh server, through the product's own driver, clients and run log."""
+
+from __future__ import annotations
+
+import asyncio
+import cProfile
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from tts.build.errors import ServerError
+from tts.build.spec import Deployment
+from tts.build.tokenizer import Ids
+from tts.orchestrator.clients.triton import TritonConnection
+from tts.orchestrator.context import Context
+from tts.orchestrator.driver import Driver, Solved
+from tts.orchestrator.efficiency import ENGINES, Trace, brief, occupancy
+from tts.orchestrator.endpoints import GenerateCall
+from tts.orchestrator.runlog import RunLog, create_run, read_events
+from tts.orchestrator.runner import Plan, endpoints_of
+from tts.orchestrator.saturation import KeptGenerator, KeptVerifier, send_all
+from tts.orchestrator.scheduling import Policy
+from tts.orchestrator.search import Search, node_seed
+from tts.orchestrator.simulation.scenario import digest_of
+from tts.orchestrator.strategies import new_search
+from tts.serving.server import RunningServer, start_server
+
+from .jobs import Job, Measured
+
+SLICES = 24
+
+
+@dataclass(frozen=True)
+class Useful:
+    """What a run asked of each engine and needed."""
+
+    calls: list[GenerateCall]
+    dialogues: list[Ids]
+
+
+def _fresh_server(deployment: Deployment) -> RunningServer:
+    """A server of its own. One that dies as it starts, on a busy machine, must not end it all."""
+    for attempts_left in reversed(range(3)):
+        try:
+            return start_server(deployment)
+        except ServerError:
+            if not attempts_left:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def policy_of(plan: Plan, job: Job) -> Policy:
+    """The deployment's policy under the job's schedule."""
+    spec = plan.deployment
+    if not hasattr(Policy, "of"):  # a scheduler without speculation
+        generator, verifier = spec.generator.in_flight_requests, spec.verifier.in_flight_tokens
+        return Policy(job.schedule, generator, verifier, job.in_flight)
+    return Policy.of(
+        spec, job.schedule, problems=job.in_flight, speculation=job.speculation or "auto"
+    )
+
+
+def run_search(
+    plan: Plan, job: Job, profile: cProfile.Profile | None = None
+) -> tuple[Measured, Useful]:
+    """Solve the job's problems; grading, which is done in other processes, is left out."""
+    with _fresh_server(plan.deployment) as server, tempfile.TemporaryDirectory() as folder:
+        create_run(Path(folder), plan.to_config())
+        address = server.addresses.grpc
+        with _machine(server) as machine:
+            measured, useful = asyncio.run(_search(plan, job, address, Path(folder), profile))
+        trace = Trace.of(read_events(Path(folder)))
+    load = {engine: trace.of_engine(engine) for engine in ENGINES}
+    measured |= machine | brief(trace)
+    measured["latencies_s"] = sorted(round(each, 4) for each in trace.latencies.values())
+    measured["occupancy"] = {
+        engine: [round(part, 2) for part in occupancy(requests, trace.wall_s, SLICES)]
+        for engine, requests in load.items()
+    }
+    return measured, useful
+
+
+async def _search(
+    plan: Plan, job: Job, address: str, folder: Path, profile: cProfile.Profile | None
+) -> tuple[Measured, Useful]:
+    searches: dict[str, Search] = {}
+    async with TritonConnection(address) as connection:
+        generator, verifier = endpoints_of(plan, connection)
+        kept_generator, kept_verifier = KeptGenerator(generator), KeptVerifier(verifier)
+        cpu = time.process_time()
+        if profile:
+            profile.enable()
+        with RunLog(folder) as log:
+
+            async def solved(outcome: Solved) -> None:
+                log.write({"event": "problem_solved", "problem": outcome.problem.id})
+                searches[outcome.problem.id] = outcome.search
+
+            driver = Driver(
+                plan.models,
+                lambda problem: new_search(
+                    plan.parameters, lambda node: node_seed(plan.seed, problem.id, node)
+                ),
+                kept_generator,
+                kept_verifier,
+                policy_of(plan, job),
+                record=log.write,
+                on_solved=solved,
+            )
+            # fresh ones: those of the plan would still hold the last run's nodes
+            contexts = [Context.of(plan.models, c.problem) for c in plan.problems[: job.problems]]
+            began = time.perf_counter()
+            await driver.run(contexts)
+            wall = time.perf_counter() - began
+        if profile:
+            profile.disable()
+        cpu = time.process_time() - cpu
+    seeds = {
+        node_seed(plan.seed, problem, node.path)
+        for problem, search in searches.items()
+        for node in search.tree
+    }
+    useful = Useful(kept_generator.useful(seeds), list(kept_verifier.dialogues.values()))
+    return {
+        "wall_s": wall,
+        "cpu_s": cpu,
+        "nodes": sum(len(search.tree) for search in searches.values()),
+        "digest": digest_of({name: search.tree.digest() for name, search in searches.items()}),
+        "useful": {"generator": len(useful.calls), "verifier": len(useful.dialogues)},
+    }, useful
+
+
+def run_alone(plan: Plan, job: Job, useful: Useful) -> Measured:
+    """One engine's useful work without dependencies, as much in flight as the policy allows."""
+    with _fresh_server(plan.deployment) as server, _machine(server) as machine:
+        wall = asyncio.run(_alone(plan, job, useful, server.addresses.grpc))
+    return {"wall_s": wall} | machine
+
+
+async def _alone(plan: Plan, job: Job, useful: Useful, address: str) -> float:
+    spec = plan.deployment
+    async with TritonConnection(address) as connection:
+        generator, verifier = endpoints_of(plan, connection)
+        began = time.perf_counter()
+        if job.what == "generator":
+            budget = spec.generator.in_flight_requests
+            await send_all(useful.calls, lambda _: 1, budget, generator.generate)
+        else:
+            await send_all(useful.dialogues, len, spec.verifier.in_flight_tokens, verifier.score)
+        return time.perf_counter() - began
+
+
+@contextmanager
+def _machine(server: RunningServer) -> Iterator[Measured]:
+    """What the server's processes used, and what others took of the machine, in the block."""
+    root = psutil.Process(server.state.server.pid)
+    processes = [root, *root.children(recursive=True)]
+
+    def now() -> tuple[float, float, float, float]:
+        whole = psutil.cpu_times()
+        busy = sum(whole[:3]) + getattr(whole, "steal", 0.0)  # user, nice, system
+        ours = sum(sum(process.cpu_times()[:2]) for process in processes)
+        return time.perf_counter(), busy, ours, time.process_time()
+
+    used: Measured = {}
+    before = now()
+    yield used
+    wall, busy, ours, own = (b - a for a, b in zip(before, now(), strict=True))
+    used["server_cpu_s"] = ours
+    used["others_share"] = max(0.0, busy - ours - own) / (wall * (os.cpu_count() or 1))
+
+
+def profiled(plan: Plan, problems: int) -> cProfile.Profile:
+    """Where the orchestrator's time goes in one more run."""
+    profile = cProfile.Profile()
+    run_search(plan, Job("walls", "demo", 0, problems), profile)
+    return profile

@@ -1,0 +1,274 @@
+"""Tables of what was measured, made from the results alone: also from some of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from statistics import median
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tts.orchestrator.efficiency import quantile, sparkline
+
+from .jobs import SCHEDULES, Measured, Result
+
+AIMS = {  # wall over decoupled's, at least
+    ("demo", "lockstep"): 1.6,
+    ("demo", "batched"): 1.2,
+    ("heavy", "lockstep"): 2.0,
+    ("heavy", "batched"): 1.3,
+}
+EFFICIENCY_AIM = 0.9
+LATENCY_AIM = 1.2
+CROWD_AIM = 1.02
+CPU_AIM_MS = 1.5
+
+
+def tables(results: Sequence[Result]) -> RenderableType:
+    """Everything that there are results for."""
+    parts = [walls, efficiency, latency, cpu, engines, speculation]
+    made = [table for part in parts if (table := part(results)).row_count]
+    return Group(*made, Text(_digests(results)), Text(_others(results)))
+
+
+def walls(results: Sequence[Result]) -> Table:
+    """Wall time of each schedule, and over decoupled's of the same round."""
+    table = _table("wall time", "pair", "schedule", "wall s", "over decoupled", "aim", "met")
+    for pair, schedule, members in _searches(results):
+        ratios = _over_decoupled(results, pair, members)
+        aim = AIMS.get((pair, schedule))
+        table.add_row(
+            f"{pair}, {members[0].job.problems} problems",
+            schedule,
+            f"{median(_walls(members)):,.1f}",
+            _spread(ratios),
+            f">= {aim}" if aim else "",
+            _met(ratios, aim, lambda ratio, aim: ratio >= aim),
+        )
+    return table
+
+
+def efficiency(results: Sequence[Result]) -> Table:
+    """What both engines need for the useful work alone, against decoupled's wall time."""
+    table = _table(
+        "useful work of decoupled, each engine alone and without dependencies",
+        "pair", "generator s", "verifier s", "decoupled s", "limit / decoupled", "aim", "met",
+    )  # fmt: skip
+    for pair in _pairs(results):
+        alone: dict[str, dict[int, float]] = defaultdict(dict)
+        for result in results:
+            job = result.job
+            if job.pair == pair and job.part in ("walls", "efficiency"):
+                name = job.schedule if job.what == "search" else job.what
+                alone[name][job.turn] = result.measured["wall_s"]
+        generator, verifier, whole = (alone[k] for k in ("generator", "verifier", "decoupled"))
+        turns = generator.keys() & verifier.keys() & whole.keys()
+        if not turns:
+            continue
+        ratios = [max(generator[turn], verifier[turn]) / whole[turn] for turn in sorted(turns)]
+        table.add_row(
+            pair,
+            *(f"{median(each.values()):,.1f}" for each in (generator, verifier, whole)),
+            _spread(ratios),
+            f">= {EFFICIENCY_AIM}",
+            _met(ratios, EFFICIENCY_AIM, lambda ratio, aim: ratio >= aim),
+        )
+    return table
+
+
+def latency(results: Sequence[Result]) -> Table:
+    """Speculation: a problem alone on an idle server, and many at a time."""
+    table = _table(
+        "speculation off and auto", "pair", "problems at a time", "", "off s", "auto s", "ratio",
+        "aim", "met",
+    )  # fmt: skip
+    for pair in _pairs(results):
+        single, crowd = (_off_and_auto(results, pair, part) for part in ("latency", "crowd"))
+        for name, share in (("median", 0.5), ("p95", 0.95)):
+            times = [
+                [quantile(measured["latencies_s"], share) or 0.0 for measured in each]
+                for each in single
+            ]
+            ratios = [off / auto for off, auto in zip(*times, strict=True) if auto]
+            if ratios:
+                met = _met(ratios, LATENCY_AIM, lambda ratio, aim: ratio >= aim)
+                table.add_row(
+                    pair, "1", f"{name} of a problem, off / auto",
+                    *(f"{median(each):.2f}" for each in times),
+                    _spread(ratios), f">= {LATENCY_AIM}", met,
+                )  # fmt: skip
+        times = [[measured["wall_s"] for measured in each] for each in crowd]
+        ratios = [auto / off for off, auto in zip(*times, strict=True)]
+        if ratios:
+            at_once = next(r.job.in_flight for r in results if r.job.part == "crowd")
+            met = _met(ratios, CROWD_AIM, lambda ratio, aim: ratio <= aim)
+            table.add_row(
+                pair, str(at_once), "wall of all, auto / off",
+                *(f"{median(each):.1f}" for each in times),
+                _spread(ratios), f"<= {CROWD_AIM}", met,
+            )  # fmt: skip
+    return table
+
+
+def cpu(results: Sequence[Result]) -> Table:
+    """The orchestrator's own time: driver, searches, gRPC client, run log."""
+    table = _table(
+        "CPU time of the orchestrator's process", "pair", "schedule", "thoughts", "ms per thought",
+        "share of a core", "aim", "met",
+    )  # fmt: skip
+    for pair, schedule, members in _searches(results):
+        spent = [1e3 * m["cpu_s"] / m["nodes"] for m in (r.measured for r in members)]
+        busy = [m["cpu_s"] / m["wall_s"] for m in (r.measured for r in members)]
+        table.add_row(
+            pair,
+            schedule,
+            f"{members[0].measured['nodes']:,}",
+            _spread(spent),
+            f"{100 * median(busy):.0f}%",
+            f"< {CPU_AIM_MS}",
+            _met(spent, CPU_AIM_MS, lambda each, aim: each < aim),
+        )
+    return table
+
+
+def engines(results: Sequence[Result]) -> Table:
+    """What was in flight over the last run of each schedule, and when nothing was and why."""
+    chosen = [(*each[:2], each[2][-1].measured) for each in _searches(results)]
+    reasons = sorted(
+        {why for _, _, m in chosen for by_why in m["idle_s"].values() for why in by_why}
+    )
+    table = _table(
+        "in flight over the run (generator: requests, verifier: prompt tokens), and idle times",
+        "pair", "schedule", "engine", "mean", "over the run", *(f"idle:\n{why}" for why in reasons),
+    )  # fmt: skip
+    for pair, schedule, measured in chosen:
+        for engine, load in measured["occupancy"].items():
+            idle = measured["idle_s"][engine]
+            table.add_row(
+                pair,
+                schedule,
+                engine[:3],
+                f"{sum(load) / len(load):,.0f}" if load else "-",
+                sparkline(load),
+                *(f"{100 * idle.get(why, 0.0) / measured['wall_s']:.0f}%" for why in reasons),
+            )
+    return table
+
+
+def speculation(results: Sequence[Result]) -> Table:
+    """Speculative expansions and waste, over all runs of a kind."""
+    table = _table(
+        "speculation and waste", "pair", "run", "sent", "used", "hit rate", "cancelled",
+        "tokens in vain",
+    )  # fmt: skip
+    groups: dict[tuple[str, str], list[Measured]] = defaultdict(list)
+    for result in results:
+        job = result.job
+        if job.what == "search":
+            name = job.schedule if job.part == "walls" else f"{job.in_flight} at a time"
+            name += f", {job.speculation}" if job.speculation else ""
+            groups[job.pair, name].append(result.measured)
+    for (pair, name), members in groups.items():
+        sent, used = (sum(m["speculation"][k] for m in members) for k in ("sent", "used"))
+        cancelled = sum(sum(m["speculation"]["cancelled"].values()) for m in members)
+        shares = [m["waste"]["share"] for m in members if m["waste"]["share"] is not None]
+        table.add_row(
+            pair, name, f"{sent:,}", f"{used:,}", f"{100 * used / sent:.0f}%" if sent else "-",
+            f"{cancelled:,}", f"{100 * median(shares):.1f}%" if shares else "-",
+        )  # fmt: skip
+    return table
+
+
+def _digests(results: Sequence[Result]) -> str:
+    groups: dict[tuple[str, int], set[str]] = defaultdict(set)
+    for result in results:
+        if result.job.what == "search":
+            groups[result.job.pair, result.job.problems].add(result.measured["digest"])
+    if not groups:
+        return ""
+    same = all(len(digests) == 1 for digests in groups.values())
+    return f"trees identical in all runs on the same problems: {'yes' if same else 'NO'}"
+
+
+def _others(results: Sequence[Result]) -> str:
+    shares = [result.measured["others_share"] for result in results]
+    return (
+        f"other processes took {100 * median(shares):.0f}% of the machine's CPU time "
+        f"({100 * max(shares):.0f}% at most in a run)"
+        if shares
+        else ""
+    )
+
+
+def _pairs(results: Sequence[Result]) -> list[str]:
+    return list(dict.fromkeys(result.job.pair for result in results))
+
+
+def _searches(results: Sequence[Result]) -> Iterable[tuple[str, str, list[Result]]]:
+    """Pair, schedule and the runs of the part `walls`."""
+    for pair in _pairs(results):
+        for schedule in SCHEDULES:
+            members = [
+                result
+                for result in results
+                if (result.job.part, result.job.pair) == ("walls", pair)
+                and (result.job.what, result.job.schedule) == ("search", schedule)
+            ]
+            if members:
+                yield pair, schedule, members
+
+
+def _walls(members: Sequence[Result]) -> list[float]:
+    return [result.measured["wall_s"] for result in members]
+
+
+def _over_decoupled(results: Sequence[Result], pair: str, members: list[Result]) -> list[float]:
+    yardstick = {
+        result.job.turn: result.measured["wall_s"]
+        for name, schedule, runs in _searches(results)
+        for result in runs
+        if (name, schedule) == (pair, "decoupled")
+    }
+    return [
+        result.measured["wall_s"] / yardstick[result.job.turn]
+        for result in members
+        if result.job.turn in yardstick
+    ]
+
+
+def _off_and_auto(
+    results: Sequence[Result], pair: str, part: str
+) -> tuple[list[Measured], list[Measured]]:
+    """The runs of the rounds that have both."""
+    by_turn: dict[int, dict[str | None, Measured]] = defaultdict(dict)
+    for result in results:
+        if (result.job.pair, result.job.part) == (pair, part):
+            by_turn[result.job.turn][result.job.speculation] = result.measured
+    whole = [both for both in by_turn.values() if len(both) == 2]
+    return [both["off"] for both in whole], [both["auto"] for both in whole]
+
+
+def _table(title: str, *headings: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=f"\n{title}", title_justify="left")
+    for heading in headings:
+        right = heading not in ("pair", "schedule", "engine", "over the run", "run", "met", "")
+        table.add_column(heading, justify="right" if right else "left", no_wrap=True)
+    return table
+
+
+def _spread(values: Sequence[float]) -> str:
+    if not values:
+        return "-"
+    if len(values) == 1:
+        return f"{values[0]:.2f}"
+    return f"{median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
+
+
+def _met(values: Sequence[float], aim: float | None, holds: Callable[[float, float], bool]) -> str:
+    """By the median."""
+    if aim is None or not values:
+        return ""
+    return "yes" if holds(median(values), aim) else "no"
