@@ -82,7 +82,7 @@ def efficiency(results: Sequence[Result]) -> Table:
 def latency(results: Sequence[Result]) -> Table:
     """Speculation: a problem alone on an idle server, and many at a time."""
     table = _table(
-        "speculation off and auto", "pair", "problems at a time", "", "off s", "auto s", "ratio",
+        "speculation off and auto", "pair", "at a\ntime", "", "off s", "auto s", "ratio",
         "aim", "met",
     )  # fmt: skip
     for pair in _pairs(results):
