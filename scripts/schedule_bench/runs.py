@@ -22,10 +22,10 @@ from tts.orchestrator.context import Context
 from tts.orchestrator.driver import Driver, Solved
 from tts.orchestrator.efficiency import ENGINES, Trace, brief, occupancy
 from tts.orchestrator.endpoints import GenerateCall
+from tts.orchestrator.policy import policy_of
 from tts.orchestrator.runlog import RunLog, create_run, read_events
 from tts.orchestrator.runner import Plan, endpoints_of
 from tts.orchestrator.saturation import KeptGenerator, KeptVerifier, send_all
-from tts.orchestrator.scheduling import Policy
 from tts.orchestrator.search import Search, node_seed
 from tts.orchestrator.simulation.scenario import digest_of
 from tts.orchestrator.strategies import new_search
@@ -53,17 +53,6 @@ def _fresh_server(deployment: Deployment) -> RunningServer:
             if not attempts_left:
                 raise
     raise AssertionError("the last attempt returns or raises")
-
-
-def policy_of(plan: Plan, job: Job) -> Policy:
-    """The deployment's policy under the job's schedule."""
-    spec = plan.deployment
-    if not hasattr(Policy, "of"):  # a scheduler without speculation
-        generator, verifier = spec.generator.in_flight_requests, spec.verifier.in_flight_tokens
-        return Policy(job.schedule, generator, verifier, job.in_flight)
-    return Policy.of(
-        spec, job.schedule, problems=job.in_flight, speculation=job.speculation or "auto"
-    )
 
 
 def run_search(
@@ -109,7 +98,12 @@ async def _search(
                 ),
                 kept_generator,
                 kept_verifier,
-                policy_of(plan, job),
+                policy_of(
+                    plan.deployment,
+                    job.schedule,
+                    speculation=job.speculation or "auto",
+                    problems=job.in_flight,
+                ),
                 record=log.write,
                 on_solved=solved,
             )
