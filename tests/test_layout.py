@@ -29,9 +29,9 @@ ORCHESTRATOR = {
     "steps": {"search"},
     "clients": {"endpoints"},
     "context": {"prompts", "problem", "search", "steps"},
-    "idle": set(),
+    "load": set(),
     "speculation": {"scheduling", "search"},
-    "driver": {"context", "endpoints", "idle", "problem", "scheduling", "search", "speculation"},
+    "driver": {"context", "endpoints", "load", "problem", "scheduling", "search", "speculation"},
     "replay": {"context", "endpoints", "problem", "prompts", "runlog", "saved", "search"},
     "simulation": {
         "context",

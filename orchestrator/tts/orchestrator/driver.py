@@ -22,7 +22,7 @@ from tts.build.errors import TtsError
 
 from .context import Context, Models
 from .endpoints import GenerateCall, Generator, Verifier
-from .idle import IdleWatch
+from .load import IdleWatch, Load
 from .problem import Problem
 from .scheduling import Job, Kind, Policy, Prefetch, Scheduler
 from .search import (
@@ -128,6 +128,7 @@ class Driver:
         self._replayed = replayed or {}
         self._clock = clock
         self._idle = IdleWatch(record)
+        self._load = Load()
         self._running: dict[int, _Running] = {}
         self._queued: deque[Context] = deque()
         self._place = 0
@@ -140,6 +141,11 @@ class Driver:
     def in_flight(self) -> tuple[int, int]:
         """Requests in flight now: generator, verifier."""
         return self._scheduler.in_flight
+
+    @property
+    def generator_knee(self) -> int | None:
+        """Requests in flight from which on the generator gained little; None: not seen."""
+        return self._scheduler.knee
 
     async def run(self, problems: Iterable[Context]) -> None:
         """Solve all problems, oldest first.
@@ -445,6 +451,10 @@ class Driver:
         self._scheduler.ended(job)
         return True
 
+    def _area(self) -> float:
+        """The generator's load up to now, in request-seconds."""
+        return self._load.update(self._clock(), self._scheduler.in_flight[0])
+
     async def _generate(
         self, running: _Running, work: Expand
     ) -> tuple[tuple[Thought, ...], dict[str, Any]]:
@@ -455,7 +465,10 @@ class Driver:
         call = GenerateCall(
             prompt, limit, work.seed, sampling.temperature, sampling.top_p, not work.whole
         )
+        began, area = self._clock(), self._area()
         ids = await self._generator.generate(call)
+        if took := self._clock() - began:
+            self._scheduler.learn((self._area() - area) / took, len(ids), took)
         thoughts = self._models.thoughts(ids, truncated=len(ids) >= limit, whole=work.whole)
         logged = [{"ids": t.token_ids, "text": t.text, "stop": t.stop} for t in thoughts]
         return thoughts, {"event": "generated", "tokens": len(ids), "thoughts": logged}

@@ -158,7 +158,7 @@ async def execute(
             progress.in_flight = lambda: driver.in_flight
             left = [c for c in plan.problems if c.problem.id not in saved.solved]
             await driver.run(left)
-            log.write({"event": "finished"})
+            log.write({"event": "finished", "generator_knee": driver.generator_knee})
     summary = summarise(config, read_events(folder))
     write_summary(folder, summary)
     return summary

@@ -13,7 +13,11 @@ from typing import Literal
 from ..search import Score
 from .grouping import Grouping, Trigger
 from .jobs import Job, Kind, Queue
+from .knee import LoadCurve
 from .schedules import ScheduleName, new_schedule
+
+SPECULATE_BELOW = 0.8
+"""Share of the generator's best throughput up to which more load costs the others little."""
 
 SpeculationName = Literal["off", "auto", "always"]
 
@@ -50,6 +54,7 @@ class Scheduler:
             else None
         )
         self._speculation = policy.speculation
+        self._curve = LoadCurve(SPECULATE_BELOW)
         self._problems = policy.problems
         self._running = 0
         self.triggers: dict[Job, Trigger] = {}
@@ -114,9 +119,22 @@ class Scheduler:
         """Generator slots that speculation may take now, after everything else was taken."""
         if self._speculation == "off":
             return 0
-        if self._speculation == "auto" and self._verifier:
+        slots = self._schedule.spare(self._generator, self._verifier)
+        if self._speculation == "always" or slots <= 0:
+            return slots
+        if self._verifier:
             return 0  # the verifier is behind: thoughts that come sooner would only queue for it
-        return self._schedule.spare(self._generator, self._verifier)
+        knee = self.knee
+        return slots if knee is None else min(slots, knee - self._generator.jobs)
+
+    @property
+    def knee(self) -> int | None:
+        """Requests in flight from which on the generator gains little; None: not known yet."""
+        return self._curve.knee()
+
+    def learn(self, load: float, tokens: int, seconds: float) -> None:
+        """The generator has answered a request with `tokens`; `load`: mean requests in flight."""
+        self._curve.add(load, tokens, seconds)
 
     def speculate(self, job: Job) -> None:
         """A speculative job is being sent."""

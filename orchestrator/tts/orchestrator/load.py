@@ -1,4 +1,4 @@
-"""When an engine had nothing to do, and why. Pure: times and states are given."""
+"""How busy the engines are, and why one has nothing to do. Pure: times and states are given."""
 
 from __future__ import annotations
 
@@ -40,6 +40,21 @@ class IdleWatch:
             self._idle.pop(engine, None)
         else:
             self._idle[engine] = (now, why)
+
+
+class Load:
+    """Requests in flight on an engine, averaged over any stretch of time."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        self._in_flight = 0
+        self._sum = 0.0
+
+    def update(self, now: float, in_flight: int) -> float:
+        """So many from `now` on; the integral so far, in request-seconds."""
+        self._sum += self._in_flight * (now - self._now)
+        self._now, self._in_flight = now, in_flight
+        return self._sum
 
 
 def reason(pending: int, others: int) -> str:
