@@ -316,7 +316,7 @@ class Driver:
         task.add_done_callback(partial(self._left, running, job))
 
     def _speculate(self) -> None:
-        """Fill slots that nothing certain wants: over all problems shallow first, then by score."""
+        """Fill slots that nothing certain wants: over all problems shallow first, then by chance."""
         if (slots := self._scheduler.spare()) <= 0:
             return
         always = self._policy.speculation == "always"
@@ -325,8 +325,10 @@ class Driver:
             for running in self._running.values()
             if always or running.speculation.pays
         ]
-        ranked = heapq.merge(*guesses, key=lambda each: (each[1].level, -each[1].score))
+        ranked = heapq.merge(*guesses, key=lambda each: (each[1].level, -each[1].chance))
         for running, guess in ranked:
+            if not self._scheduler.pays(guess.chance):
+                return
             job = Job(
                 running.place, guess.work, self._prompt_length(running, guess), Kind.SPECULATIVE
             )

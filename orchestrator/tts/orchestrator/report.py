@@ -172,8 +172,7 @@ def print_report(console: Console, folders: Sequence[Path], summaries: Sequence[
         console.print(details(summaries[0]))
         console.print(engine_use(Trace.of(read_events(folders[0]))))
         if "waste" in summaries[0]:  # not in one of an older version
-            for work in work_lines(summaries[0]):
-                console.print(work, highlight=False)
+            console.print("\n".join(work_lines(summaries[0])), highlight=False)
     else:
         distinct = {_same_search(s): (f, s) for f, s in zip(folders, summaries, strict=True)}
         entries = [

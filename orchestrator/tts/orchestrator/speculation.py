@@ -49,4 +49,4 @@ class Speculation:
 
 def worst(guess: Guess, problem: int) -> tuple[int, float, int]:
     """Sort key of speculative requests in flight: the largest is given up first."""
-    return guess.level, -guess.score, problem
+    return guess.level, -guess.chance, problem

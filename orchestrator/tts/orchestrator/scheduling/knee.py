@@ -71,14 +71,17 @@ class LoadCurve:
             bucket = self._buckets[place] = _Bucket()
         bucket.add(load, work, seconds, self._seen)
 
-    def knee(self) -> int | None:
-        """The load at which throughput stops growing; None while too few loads were seen."""
+    def knee(self, share: float | None = None) -> int | None:
+        """The load that reaches this share of the best throughput (None: that of the curve).
+
+        None while too few loads were seen.
+        """
         points = [
             (bucket.load, bucket.load * bucket.work / bucket.seconds)
             for bucket in self._buckets
             if bucket and bucket.samples >= _ENOUGH and self._seen - bucket.last <= _FORGET
         ]
-        found = find_knee(points, self._share)
+        found = find_knee(points, self._share if share is None else share)
         return None if found is None else math.ceil(found)
 
 

@@ -16,9 +16,6 @@ from .jobs import Job, Kind, Queue
 from .knee import LoadCurve
 from .schedules import ScheduleName, new_schedule
 
-SPECULATE_BELOW = 0.8
-"""Share of the generator's best throughput up to which more load costs the others little."""
-
 SpeculationName = Literal["off", "auto", "always"]
 
 
@@ -54,7 +51,7 @@ class Scheduler:
             else None
         )
         self._speculation = policy.speculation
-        self._curve = LoadCurve(SPECULATE_BELOW)
+        self._curve = LoadCurve()
         self._problems = policy.problems
         self._running = 0
         self.triggers: dict[Job, Trigger] = {}
@@ -119,13 +116,21 @@ class Scheduler:
         """Generator slots that speculation may take now, after everything else was taken."""
         if self._speculation == "off":
             return 0
-        slots = self._schedule.spare(self._generator, self._verifier)
-        if self._speculation == "always" or slots <= 0:
-            return slots
-        if self._verifier:
+        if self._speculation == "auto" and self._verifier:
             return 0  # the verifier is behind: thoughts that come sooner would only queue for it
-        knee = self.knee
-        return slots if knee is None else min(slots, knee - self._generator.jobs)
+        return self._schedule.spare(self._generator, self._verifier)
+
+    def pays(self, chance: float) -> bool:
+        """Whether one more request gains, if with this chance it is of use.
+
+        Where a step of the engine takes t0 + t1 * load, one more request slows the others by the
+        share t1 / (t0 + t1 * load), which at the present load costs them as much as the share of
+        the best throughput that the engine has reached already; the request itself brings `chance`.
+        """
+        if self._speculation == "always":
+            return True
+        limit = self._curve.knee(chance)
+        return limit is None or self._generator.jobs < limit
 
     @property
     def knee(self) -> int | None:

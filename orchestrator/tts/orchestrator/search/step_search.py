@@ -120,6 +120,8 @@ class Prospect:
     """A node that may be expanded in the iteration after `iteration` of the pool `key`."""
 
     node: NodePath
+    chance: float
+    """A rough probability that it will be."""
     score: float
     key: int
     iteration: int
@@ -176,14 +178,14 @@ class StepSearch(ABC, Generic[Config]):
         level = 1
         prospects = [p for pool in self._undecided.values() for p in self._prospects(pool)]
         while prospects:
-            prospects.sort(key=lambda prospect: (-prospect.score, prospect.node))
+            prospects.sort(key=lambda p: (-p.chance, -p.score, p.node))
             deeper: list[Prospect] = []
             for prospect, children in self._rationed(prospects):
                 for child in range(children):
                     path = (*prospect.node, child)
                     following = self._first_unanswered(path, prospect, answered)
                     if isinstance(following, Expand):
-                        yield Guess(following, level, prospect.score)
+                        yield Guess(following, level, prospect.chance)
                     elif following:
                         deeper.append(following)
             prospects, level = deeper, level + 1
@@ -372,13 +374,42 @@ class StepSearch(ABC, Generic[Config]):
     def _prospects(self, pool: Pool) -> list[Prospect]:
         """The candidates that may be expanded, as far as is known."""
         bar = self._bar(pool)
+        chances = self._chances(pool)
         return [
-            Prospect(candidate.end.path, self._estimate(candidate), pool.key, pool.iteration)
+            Prospect(
+                candidate.end.path,
+                chances[candidate],
+                self._estimate(candidate),
+                pool.key,
+                pool.iteration,
+            )
             for candidate in pool.candidates
             if candidate.grown
             and self._active(pool, candidate.end)
             and (bar is None or self._best_rank(candidate) <= bar)
         ]
+
+    def _chances(self, pool: Pool) -> dict[Candidate, float]:
+        """A rough probability of each candidate that it will be expanded.
+
+        Of the m candidates that compete, k would be kept. One that is r-th of the s that are
+        scored so far is expected to end up (m + 1) / (s + 1) * r-th: order statistics of draws
+        from one distribution. Of the others, k / m will be kept.
+        """
+        competing = len(pool.candidates) - pool.ended
+        kept = self._kept(competing)
+        scored = [node for _, node in pool.ranked if self._active(pool, node)]
+        place = {node.path: r for r, node in enumerate(scored, start=1)}
+        spread = kept * (len(scored) + 1) / (competing + 1)
+        return {
+            candidate: min(1.0, spread / place[path] if path in place else kept / max(competing, 1))
+            for candidate in pool.candidates
+            for path in (candidate.end.path,)
+        }
+
+    def _kept(self, candidates: int) -> int:
+        """How many of so many candidates, if their scores were equal, would get children."""
+        return sum(share > 0 for share in self._shares([UNKNOWN_SCORE] * candidates))
 
     def _estimate(self, candidate: Candidate) -> float:
         """The score of its path, or before it is scored that of the path above it."""
@@ -420,7 +451,8 @@ class StepSearch(ABC, Generic[Config]):
     def _below(self, end: NodePath, above: Prospect) -> Prospect | None:
         if self._last(above.iteration + 1):
             return None
-        return Prospect(end, above.score, above.key, above.iteration + 1)
+        chance = above.chance * self._kept(self.config.n) / self.config.n
+        return Prospect(end, chance, above.score, above.key, above.iteration + 1)
 
 
 class VotingConfig(StepConfig):

@@ -107,13 +107,13 @@ Work = Expand | Score
 class Guess:
     """An expansion that may be asked for later, exactly as it would be asked.
 
-    `level` counts from 1, for children of nodes that the search is about to decide on; `score` is
-    the best estimate of the parent's.
+    `level` counts from 1, for children of nodes that the search is about to decide on; `chance` is
+    a rough probability that it will be asked for.
     """
 
     work: Expand
     level: int
-    score: float
+    chance: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class Search(Protocol):
         """
 
     def foresee(self, answered: Mapping[NodePath, tuple[Thought, ...]]) -> Iterator[Guess]:
-        """Expansions that may be asked for later, best first: shallow, then by score.
+        """Expansions that may be asked for later, best first: shallow, then by the parent's score.
 
         At most as many children as could really be asked for; below those that are in `answered`
         the next level is foreseen, and so on.
