@@ -316,7 +316,7 @@ class Driver:
         task.add_done_callback(partial(self._left, running, job))
 
     def _speculate(self) -> None:
-        """Fill slots that nothing certain wants: over all problems shallow first, then by chance."""
+        """Fill slots that nothing certain wants: of all problems shallow first, then by chance."""
         if (slots := self._scheduler.spare()) <= 0:
             return
         always = self._policy.speculation == "always"
