@@ -37,6 +37,10 @@ logger = logging.getLogger(__name__)
 OnResponse = Callable[[Response], None]
 
 
+POLLING_SHARE = 0.02
+"""Of the engine thread's time, for asking whether requests were cancelled."""
+
+
 @dataclass(slots=True)
 class _Job:
     ticket: int
@@ -89,6 +93,7 @@ class EngineHost:
         self._tickets = count(1)
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._cancel_check_s = cancel_check_s
+        self._next_poll = 0.0
         publish = partial(_guarded, on_statistics)
         self._recorder = Recorder(iteration_log, statistics_s, publish)
         self._closed = False
@@ -247,14 +252,21 @@ class EngineHost:
             self._respond(job, job.generation.cancel())
 
     def _check_cancellations(self) -> None:
-        # Each poll may be a round trip to the server: every job has a turn of its own, so that most
-        # are answered before they are asked at all, and of a long queue only the head is asked.
+        # Each poll may be a round trip to the server, milliseconds on a busy machine: one at a
+        # time, whoever has waited longest, and no more than a small share of this thread's time.
+        # Most jobs are answered before their turn.
         now = time.monotonic()
+        if now < self._next_poll:
+            return
         head = islice(self._waiting.values(), self.limits.max_active)
-        for job in [job for job in chain(self._active.values(), head) if job.check_at <= now]:
-            job.check_at = now + self._cancel_check_s
-            if job.is_cancelled():
-                self._cancel(job.ticket)
+        job = min(chain(self._active.values(), head), key=lambda job: job.check_at, default=None)
+        if job is None or job.check_at > now:
+            return
+        job.check_at = now + self._cancel_check_s
+        if job.is_cancelled():
+            self._cancel(job.ticket)
+        asked = time.monotonic()
+        self._next_poll = asked + (asked - now) / POLLING_SHARE
 
     def _recover(self, error: Exception) -> None:
         """A failed step poisons the pipeline: fail what was in it and open a new one."""
