@@ -216,17 +216,27 @@ def test_a_polled_cancellation_ends_the_request_with_what_it_has(generator):
     assert sum(len(reply.token_ids) for reply in replies) < 200
 
 
-def test_a_request_is_not_asked_for_cancellation_before_its_period_is_over(generator):
+def test_a_request_is_not_asked_for_cancellation_before_its_period_is_over(generator, monkeypatch):
     asked, done = [], threading.Event()
     generator.host._cancel_check_s = 3600.0
     generator.host.submit(sampled(n=20), lambda _: done.set(), lambda: bool(asked.append(1)))
     assert done.wait(10)
     assert not asked
     generator.host._cancel_check_s = 0.0
+    monkeypatch.setattr("tts.engines.openvino_host.POLLING_SHARE", 1e9)  # as often as it likes
     done.clear()
     generator.host.submit(sampled(n=20), lambda _: done.set(), lambda: bool(asked.append(1)))
     assert done.wait(10)
     assert len(asked) >= 19, "asked after every step that did not end it"
+
+
+def test_asking_for_cancellation_takes_a_small_share_of_the_time(generator, monkeypatch):
+    asked, done = [], threading.Event()
+    monkeypatch.setattr("tts.engines.openvino_host.POLLING_SHARE", 1e-9)
+    generator.host._cancel_check_s = 0.0
+    generator.host.submit(sampled(n=20), lambda _: done.set(), lambda: bool(asked.append(1)))
+    assert done.wait(10)
+    assert len(asked) <= 1, "the first answer took its share for years to come"
 
 
 def test_a_host_at_rest_is_not_stepped_by_a_command(generator, monkeypatch):

@@ -171,3 +171,157 @@ def test_a_finished_problem_leaves_nothing_behind():
     scheduler.ended(first)
     scheduler.problem_done(0)
     assert [job.problem for job in scheduler.take(0.0)] == [1]
+
+
+def hold(tokens=10, wait=1.0):
+    return Scheduler(Policy("decoupled", 4, 1000, group_tokens=tokens, group_wait_s=wait))
+
+
+def ask(scheduler, child, tokens, now, *, group=(), completes=False, problem=0):
+    job = Job(problem, Score((*group, child), group, completes), tokens, Kind.MAIN)
+    scheduler.add(job, now)
+    scheduler.scoring(problem, job.work)
+    return job
+
+
+def test_verifier_work_is_held_until_there_is_enough_of_it():
+    scheduler = hold()
+    first = ask(scheduler, 0, 4, now=0.0)
+    assert scheduler.take(0.0) == []
+    assert scheduler.pending == (0, 1)
+    second = ask(scheduler, 1, 6, now=0.5)
+    assert scheduler.take(0.5) == [first, second]
+    assert [scheduler.triggers[job] for job in (first, second)] == ["tokens", "tokens"]
+    scheduler.ended(first)
+    assert first not in scheduler.triggers
+
+
+def test_verifier_work_is_held_until_its_siblings_are_there():
+    scheduler = hold(tokens=100)
+    first = ask(scheduler, 0, 4, now=0.0, group=(3,))
+    other = ask(scheduler, 0, 4, now=0.0, group=(4,))
+    assert scheduler.take(0.0) == []
+    scheduler.scoring(0, Score((3, 1), (3,), completes=True))  # known already: never a job
+    assert scheduler.take(0.1) == [first]
+    assert scheduler.triggers[first] == "group"
+    assert scheduler.take(0.9) == []
+    assert scheduler.due() == 1.0
+    assert scheduler.take(1.0) == [other]
+    assert scheduler.triggers[other] == "deadline"
+    assert scheduler.due() is None
+
+
+def test_a_group_of_another_problem_lets_nothing_go():
+    scheduler = hold(tokens=100)
+    held = ask(scheduler, 0, 4, now=0.0, group=(3,))
+    scheduler.scoring(1, Score((3, 1), (3,), completes=True))
+    assert scheduler.take(0.0) == []
+    assert scheduler.drop(held)
+    assert scheduler.due() is None
+    assert not scheduler.drop(held)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    jobs=st.lists(
+        st.tuples(
+            st.integers(0, 2), st.integers(0, 2), st.integers(1, 30), st.booleans(), st.floats(0, 1)
+        ),
+        max_size=30,
+    ),
+    tokens=st.integers(1, 60),
+    wait=st.sampled_from([0.1, 1.0]),
+)
+def test_no_score_is_held_for_longer_than_the_deadline(jobs, tokens, wait):
+    scheduler = Scheduler(Policy("decoupled", 4, 10**6, group_tokens=tokens, group_wait_s=wait))
+    now, waiting = 0.0, {}
+    for child, (problem, group, size, completes, later) in enumerate(jobs):
+        while (due := scheduler.due()) is not None and due <= now + later:
+            for job in scheduler.take(due):
+                assert due - waiting.pop(job) <= wait + 1e-9
+        now += later
+        job = ask(scheduler, child, size, now, group=(group,), completes=completes, problem=problem)
+        waiting[job] = now
+        for job in scheduler.take(now):
+            del waiting[job]
+        assert sum(job.tokens for job in waiting) < tokens
+    if waiting:
+        last = max(waiting.values()) + wait
+        assert set(scheduler.take(last)) == set(waiting)
+
+
+def speculative(child):
+    return generate(0, child, Kind.SPECULATIVE)
+
+
+def test_speculation_has_what_main_work_leaves_and_gives_it_back():
+    scheduler = Scheduler(Policy("decoupled", 4, 100, speculation="always"))
+    for child in range(2):
+        scheduler.add(generate(0, child), 0.0)
+    scheduler.take(0.0)
+    assert scheduler.spare() == 2
+    guesses = [speculative(10), speculative(11)]
+    for job in guesses:
+        scheduler.speculate(job)
+    assert scheduler.spare() == 0
+    assert scheduler.overdrawn() == 0
+    wanted = generate(0, 2)
+    scheduler.add(wanted, 0.0)
+    assert scheduler.take(0.0) == [wanted], "main work does not wait for speculation"
+    assert scheduler.overdrawn() == 1
+    scheduler.ended(guesses[0])
+    assert scheduler.overdrawn() == 0
+    scheduler.promote(guesses[1])
+    assert scheduler.in_flight == (4, 0)
+    assert guesses[1].kind is Kind.MAIN
+    scheduler.add(generate(0, 3), 0.0)
+    assert scheduler.take(0.0) == [], "what was promoted has its slot for good"
+
+
+@pytest.mark.parametrize("schedule", ["lockstep", "batched"])
+def test_phases_do_not_speculate(schedule):
+    scheduler = Scheduler(Policy(schedule, 4, 100, speculation="always"))
+    scheduler.add(generate(0, 0), 0.0)
+    scheduler.take(0.0)
+    assert scheduler.spare() == 0
+
+
+def test_alternating_fills_the_generators_turn_with_speculation():
+    scheduler = Scheduler(Policy("alternating", 4, 100, speculation="always"))
+    scheduler.add(generate(0, 0), 0.0)
+    (job,) = scheduler.take(0.0)
+    assert scheduler.spare() == 3
+    assert scheduler.spare() == 0, "the batch is on its way"
+    scheduler.ended(job)
+    scheduler.add(score(0, 0, 5), 0.0)
+    scheduler.take(0.0)
+    assert scheduler.spare() == 0, "it is the verifier's turn"
+
+
+def test_auto_does_not_speculate_while_the_verifier_is_behind():
+    for mode, slots in (("auto", 0), ("always", 4), ("off", 0)):
+        scheduler = Scheduler(Policy("decoupled", 4, 10, speculation=mode))
+        for child in range(2):
+            scheduler.add(score(0, child, 8), 0.0)
+        scheduler.take(0.0)
+        assert scheduler.spare() == slots
+
+
+@settings(max_examples=50, deadline=None)
+@given(fixed=st.floats(0.1, 10), each=st.floats(0.01, 1), chance=st.floats(0.05, 0.7))
+def test_speculation_pays_up_to_the_share_of_throughput_that_it_may_lose(fixed, each, chance):
+    """Steps of fixed + each * load: a share of the best throughput is (each * load) / step."""
+    scheduler = Scheduler(Policy("decoupled", 512, 100))
+    assert scheduler.pays(0.01), "nothing is known yet"
+    loads = [2**power for power in range(10)]
+    for load in loads * 20:
+        scheduler.learn(load, 10, 10 * (fixed + each * load))
+    best = loads[-1] / (fixed + each * loads[-1])
+    admitted = 0
+    while scheduler.pays(chance) and admitted < 512:
+        scheduler.speculate(speculative(admitted))
+        admitted += 1
+    before = max(admitted - 1, 1)
+    assert before / (fixed + each * before) <= chance * best * 1.02 or admitted <= 1
+    if admitted > 1:
+        assert admitted / (fixed + each * admitted) >= chance * best * 0.9 or admitted == 512

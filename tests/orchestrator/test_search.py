@@ -252,6 +252,8 @@ def test_beam_search_keeps_its_best(config, world):
         nodes = [node for node in search.tree if len(node.path) == depth and min(node.path) >= 0]
         expanded = [node for node in nodes if node.fate is Fate.EXPANDED]
         assert len(expanded) <= config.n // config.beam_width
+        for node in nodes:  # one that was pruned without a score would have had this one
+            search.tree.lock_score(node.path, answer(Score(node.path), world).score)
         scores = {n.path: search.tree.path_score(n.path, config.agg_strategy) for n in nodes}
         if expanded:
             worst_kept = min(scores[node.path] for node in expanded)
@@ -537,3 +539,113 @@ def test_early_stop_without_a_reader_of_answers_is_a_mistake():
     with pytest.raises(ValueError, match="answer_of"):
         BeamSearch(BeamSearchConfig(early_stop=True), lambda _: 0)
     assert AnswerForm("5", True) != AnswerForm("5", False)
+
+
+@settings(max_examples=500, deadline=None)
+@given(tree_configs, worlds, st.integers(0, 10**6))
+def test_what_is_foreseen_is_what_will_be_asked(config, world, shuffle):
+    """Guesses are exact, no more than could be asked for, and ruled out for good or not at all."""
+    order = random.Random(shuffle)
+    search = build(config)
+    asked_for = {w.node: w for w in drive(build(config), world) if isinstance(w, Expand)}
+    answered: dict[tuple[int, ...], tuple[Thought, ...]] = {}
+    ruled_out: set[tuple[int, ...]] = set()
+    foreseen: dict[tuple[int, ...], Expand] = {}
+    pending: list[Work] = []
+    while not search.done:
+        pending += search.ask()
+        levels = Counter()
+        last = (0, 0.0)
+        for guess in search.foresee(answered):
+            node = guess.work.node
+            assert node not in search.tree
+            assert node not in answered
+            assert 0.0 <= guess.chance <= 1.0
+            assert last <= (guess.level, -guess.chance), "shallow first, then by chance"
+            last = (guess.level, -guess.chance)
+            levels[guess.level] += 1
+            foreseen[node] = guess.work
+            assert not any(node[:depth] in ruled_out for depth in range(1, len(node)))
+            if order.random() < 0.3:  # an engine has answered it before it was asked for
+                answered[node] = answer(guess.work, world).thoughts
+            if guess.level > 3:
+                break
+        assert all(count <= config.n for count in levels.values())
+        expandable = search.expandable()
+        work = pending.pop(order.randrange(len(pending)))
+        search.tell(answer(work, world))
+        gone = {path for path in expandable if path not in search.expandable()}
+        ruled_out |= {path for path in gone if search.tree[path].fate is not Fate.EXPANDED}
+    asked = {node.path for node in search.tree}
+    for node, guess in foreseen.items():
+        if node in asked:
+            assert guess == asked_for.get(node, guess)
+    assert not any(search.tree[path].fate is Fate.EXPANDED for path in ruled_out & asked)
+
+
+def test_foresight_covers_the_next_expansions_of_a_decided_search():
+    """All scored but one: the three best of four are foreseen, and then asked as foreseen."""
+    search = build(BeamSearchConfig(n=4, beam_width=2, num_iterations=3))
+    step = (Thought((1,), "a\n\n", Stop.STEP),)
+    for work in search.ask():
+        search.tell(Generated(work.node, step))
+    search.ask()
+    for child, score in ((0, 0.9), (1, 0.2), (2, 0.8)):
+        search.tell(Scored((child,), score))
+    assert search.expandable() == {(0,), (2,), (3,)}, "1 is outranked by two, 3 has no score yet"
+    guesses = list(search.foresee({}))
+    assert [(g.work.node, g.level) for g in guesses] == [
+        ((0, 0), 1),
+        ((0, 1), 1),
+        ((2, 0), 1),
+        ((2, 1), 1),
+    ]
+    deeper = list(search.foresee({(0, 0): step}))
+    assert [(g.work.node, g.level) for g in deeper if g.level == 2] == [
+        ((0, 0, 0), 2),
+        ((0, 0, 1), 2),
+    ]
+    search.tell(Scored((3,), 0.1))
+    assert search.ask() == [g.work for g in guesses]
+
+
+def test_a_step_that_cannot_be_kept_is_pruned_without_a_score():
+    search = build(BeamSearchConfig(n=4, beam_width=4, num_iterations=3, agg_strategy="min"))
+    step = (Thought((1,), "a\n\n", Stop.STEP),)
+    for work in search.ask():
+        search.tell(Generated(work.node, step))
+    search.ask()
+    for child, score in ((0, 0.5), (1, 0.2), (2, 0.3), (3, 0.1)):
+        search.tell(Scored((child,), score))
+    for work in search.ask():
+        search.tell(Generated(work.node, step))
+    assert len(search.ask()) == 4
+    assert search.unwanted() == []
+    search.tell(Scored((0, 0), 0.7))  # min along the path: 0.5, which no sibling can beat
+    assert search.unwanted() == [(0, 1), (0, 2), (0, 3)]
+    assert [search.tree[0, child].fate for child in range(4)] == [
+        Fate.EXPANDED,
+        *[Fate.PRUNED] * 3,
+    ]
+    assert [work.node for work in search.ask()] == [(0, 0, child) for child in range(4)]
+    search.tell(Scored((0, 1), 0.9))
+    assert search.tree[0, 1].score is None, "late: it had been pruned"
+
+
+def test_no_active_beam_is_scored_once_enough_chains_have_ended():
+    search = build(BeamSearchConfig(n=2, beam_width=1, num_iterations=3))
+    search.ask()
+    search.tell(Generated((0,), (Thought((1,), "a", Stop.END),)))
+    search.tell(Generated((1,), (Thought((1,), "a\n\n", Stop.STEP),)))
+    assert [work.node for work in search.ask()] == [(0,), (1,)]
+    search.tell(Scored((0,), 0.5))
+    assert search.unwanted() == [], "one completion is missing: the other beam goes on"
+    search.tell(Scored((1,), 0.5))
+    assert [work.node for work in search.ask()] == [(1, 0), (1, 1)]
+    search.tell(Generated((1, 0), (Thought((1,), "a", Stop.END),)))
+    search.tell(Generated((1, 1), (Thought((1,), "a\n\n", Stop.STEP),)))
+    assert [work.node for work in search.ask()] == [(1, 0)], "the second completion"
+    assert search.expandable() == set()
+    search.tell(Scored((1, 0), 0.5))
+    assert search.done
+    assert search.tree[1, 1].fate is Fate.PRUNED

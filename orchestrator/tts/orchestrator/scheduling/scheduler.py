@@ -65,19 +65,19 @@ class Scheduler:
     @property
     def pending(self) -> tuple[int, int]:
         """Jobs that wait to be sent: generator, verifier."""
-        held = len(self._grouping) if self._grouping else 0
+        held = len(self._grouping) if self._grouping is not None else 0
         return len(self._generator), len(self._verifier) + held
 
     def add(self, job: Job, now: float) -> None:
         """Take in work that a search asks for at the time `now`, in seconds."""
-        if self._grouping and isinstance(job.work, Score):
+        if self._grouping is not None and isinstance(job.work, Score):
             self._grouping.add(job, now)
         else:
             self._queue(job).push(job)
 
     def scoring(self, problem: int, work: Score) -> None:
         """A search has asked for this score; it may be known already and never become a job."""
-        if self._grouping:
+        if self._grouping is not None:
             self._grouping.complete(problem, work)
 
     def wants_problem(self) -> bool:
@@ -88,7 +88,7 @@ class Scheduler:
 
     def take(self, now: float) -> list[Job]:
         """The jobs to send now; their budget is charged until `ended`."""
-        if self._grouping:
+        if self._grouping is not None:
             for job, trigger in self._grouping.release(now):
                 self.triggers[job] = trigger
                 self._verifier.push(job)
@@ -96,7 +96,7 @@ class Scheduler:
 
     def due(self) -> float | None:
         """When `take` must be called at the latest, if nothing happens before."""
-        return self._grouping.due() if self._grouping else None
+        return self._grouping.due() if self._grouping is not None else None
 
     def ended(self, job: Job) -> None:
         """A job that was taken has been answered, has failed or was cancelled."""
@@ -105,7 +105,7 @@ class Scheduler:
 
     def drop(self, job: Job) -> bool:
         """Forget a pending job; False if it has been taken."""
-        if self._grouping:
+        if self._grouping is not None:
             held = len(self._grouping)
             self._grouping.drop_job(job)
             if len(self._grouping) < held:
@@ -165,7 +165,7 @@ class Scheduler:
         self._running -= 1
         self._generator.drop(problem)
         self._verifier.drop(problem)
-        if self._grouping:
+        if self._grouping is not None:
             self._grouping.drop(problem)
 
     def _queue(self, job: Job) -> Queue:
