@@ -93,8 +93,17 @@ class Outcome:
     """Share of the candidates' time in which nothing is done for them: of the time from an
     iteration's first request to its last answer, what is neither the candidate's own generation nor
     its scoring."""
+    speculated: int
+    """Expansions sent before their search had asked for them."""
+    used: int
+    """How many of them it asked for in the end."""
     digest: str
     """Hash over every problem's tree; see Tree.digest."""
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Share of the speculative expansions that were of use; None without any."""
+        return self.used / self.speculated if self.speculated else None
 
 
 def simulated_deployment(gpu: GpuName, gpus: int) -> Deployment:
@@ -180,7 +189,11 @@ async def _run(scenario: Scenario, schedule: ScheduleName, began: float) -> Outc
     trees: dict[str, str] = {}
     events: list[dict[str, Any]] = []
 
+    used = 0
+
     def record(event: dict[str, Any]) -> None:
+        nonlocal used
+        used += event["event"] == "used"
         if event["event"] == "problem_started":
             started[event["problem"]] = clock()
         elif "done" in event:
@@ -211,6 +224,8 @@ async def _run(scenario: Scenario, schedule: ScheduleName, began: float) -> Outc
         server.busy_s,
         tuple(sorted(latencies)),
         _waiting(events),
+        sum(event["kind"] == "speculative" for event in events),
+        used,
         digest_of(trees),
     )
 

@@ -19,6 +19,7 @@ _NOTES = (
     "busy: share of the time with a step under way; of the orchestrator, spent on calls.",
     "wait: share of a candidate's time in which nothing is done for it.",
     "prompts: tokens computed, and the share of all that was found in the cache.",
+    "guess used: share of the speculative expansions that their search asked for in the end.",
     "batch: requests in a generator step, tokens in a verifier step. each: time of one problem.",
 )
 
@@ -40,6 +41,7 @@ def comparison(scenario: Scenario, strategy: str, outcomes: Sequence[Outcome]) -
         "\nver",
         "each\np50 s",
         "\np95 s",
+        "guess\nused",
         "same\ntrees",
     ):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -61,6 +63,7 @@ def comparison(scenario: Scenario, strategy: str, outcomes: Sequence[Outcome]) -
             _mean(verifier.computed_tokens, verifier.steps),
             f"{_quantile(outcome.latencies_s, 0.5):.2f}",
             f"{_quantile(outcome.latencies_s, 0.95):.2f}",
+            "-" if outcome.hit_rate is None else _percent(outcome.hit_rate),
             "yes" if outcome.digest == first.digest else "NO",
         )
     speed = sum(o.wall_s for o in outcomes) / sum(o.real_s for o in outcomes)
