@@ -110,7 +110,9 @@ def test_random_engines_do_the_recorded_work_under_any_schedule(
 
 def test_a_replay_is_reported_and_resumed_as_one(tts, recorded, pair, tmp_path):
     folder = tmp_path / "run"
-    code, out, err = tts.run("bench", pair, "--replay", recorded, "--out", folder)
+    code, out, err = tts.run(
+        "bench", pair, "--replay", recorded, "--speculation", "off", "--out", folder
+    )
     assert code == 0, err
     assert f"replay of {recorded}" in out
     assert "trees and answers as recorded: yes" in out

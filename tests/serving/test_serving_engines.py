@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,6 +37,9 @@ def test_engines_that_were_built_are_served(
         running.check()
         assert sorted(running.health.stubs.values()) == ["generator", "prm_engine", "prm_score"]
         assert pod_probe(running.addresses.http_port) == ""
+        for file in iteration_logs(deployment).values():
+            while not file.read_text():  # written twice a second
+                time.sleep(0.05)
         os.kill(next(iter(running.health.stubs)).pid, signal.SIGKILL)
         assert "/v2/models/" in pod_probe(running.addresses.http_port)
     for file in iteration_logs(deployment).values():  # the request that proved it ready

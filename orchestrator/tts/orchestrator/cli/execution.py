@@ -84,8 +84,8 @@ def as_wanted(
         strategy,
         config["schedule"],
         parameters,
-        config["speculation"],
-        config["in_flight"],
+        config.get("speculation", "auto"),  # older runs do not say
+        config.get("in_flight"),
         Path(config["replay"]["source"]) if "replay" in config else None,
     )
 
