@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tts.build import builder, openvino_target
+from tts.build import builder, openvino_runtime, openvino_target
 from tts.build.builder import BuildReport, build_engines, require_current
 from tts.build.errors import BuildError, CheckpointError, ConfigError
 from tts.build.manifest import read_engine_config, read_manifest
@@ -363,6 +363,20 @@ def test_large_models_are_verified_only_when_asked(deployment: Deploy, monkeypat
     assert report.status == "built"
     assert report.verification is not None
     assert build(deployment(), verify=True)[0].status == "unchanged"
+
+
+def test_bf16_is_refused_where_the_cpu_cannot_serve_it(
+    deployment: Deploy, monkeypatch: Any, home: Path
+) -> None:
+    monkeypatch.setattr(openvino_runtime, "cpu_flags", lambda: {"avx2", "avx512f"})
+    with pytest.raises(
+        ConfigError, match=r"generator\.precision is 'bf16'.*no AVX512-BF16"
+    ) as caught:
+        build(deployment(precision="bf16"))
+    assert "fp32 or int8" in str(caught.value.hint)
+    assert not (home / "built" / "test" / "generator").exists()
+    monkeypatch.setattr(openvino_runtime, "cpu_flags", lambda: {"avx2", "avx512f", "avx512_bf16"})
+    assert [report.status for report in build(deployment(precision="bf16"))] == ["built"] * 2
 
 
 def test_not_enough_space(deployment: Deploy, monkeypatch: Any) -> None:

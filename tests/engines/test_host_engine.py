@@ -8,8 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tts.build import openvino_runtime, paths
 from tts.build.errors import EngineError
-from tts.engines.requests import GenerateRequest
+from tts.build.manifest import read_engine_config
+from tts.engines.openvino_host import EngineHost
+from tts.engines.requests import GenerateRequest, Limits
 
 
 def prompt(seed=0, length=40):
@@ -335,3 +338,12 @@ def test_the_iteration_log_adds_up(open_host, tmp_path):
     assert sum(line["generation_requests"] for line in lines) == 4 * 9
     assert lines[-1]["output_tokens_total"] == 40
     assert max(line["blocks_used"] for line in lines) == 4 * 2
+
+
+def test_bf16_built_elsewhere_is_refused_where_the_cpu_cannot_serve_it(pair, monkeypatch):
+    folder = paths.engine_dir(pair.name, "verifier")
+    built = read_engine_config(folder).model_copy(update={"precision": "bf16"})
+    limits = Limits(128, 256, 128, 32, 64, 8, labels=2)
+    monkeypatch.setattr(openvino_runtime, "cpu_flags", lambda: {"avx2", "avx512f"})
+    with pytest.raises(EngineError, match=r"verifier\.precision is 'bf16'.*no AVX512-BF16"):
+        EngineHost(folder, built, limits)

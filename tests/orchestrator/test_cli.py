@@ -214,7 +214,7 @@ def test_report_prints_runs_side_by_side(tmp_path):
 
 def test_doctor_answers_in_plain_words(tmp_path):
     _, out, _ = tts("doctor", home=tmp_path)
-    for word in ("Python", "Triton server", "CPU engine", "deployment demo"):
+    for word in ("Python", "Triton server", "CPU engine", "precision bf16", "deployment demo"):
         assert word in out
     assert "tts build-engines demo" in out
 

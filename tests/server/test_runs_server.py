@@ -177,11 +177,12 @@ def test_every_strategy_grows_the_same_trees_under_every_schedule(tts, tmp_path,
 
 @pytest.mark.slow
 def test_fifty_problems_grow_one_set_of_trees_on_cold_and_warm_caches(tts, tmp_path, monkeypatch):
-    """Each schedule on a server that has just been started, and on the same one again.
+    """Each schedule on a server that has just been started, and on the same one again; then
+    decoupled with as many speculative steps as there are empty slots.
 
     Small searches of many problems: with few beams a schedule must batch many problems together,
     and three iterations are enough for a beam to be kept, expanded and pruned. More of either
-    would make these 400 searches longer and show nothing else.
+    would make these 450 searches longer and show nothing else.
     """
     monkeypatch.setenv("TTS_HOME", str(tts.home))
     spec = load_deployment("demo")
@@ -199,7 +200,14 @@ def test_fifty_problems_grow_one_set_of_trees_on_cold_and_warm_caches(tts, tmp_p
                 outcome = asyncio.run(execute(plan, folder, server.addresses.grpc))
                 assert outcome["problems"] == 50
                 digests[schedule, caches] = outcome["tree_digest"]
-    assert len(digests) == 8
+    wanted = replace(wanted, schedule="decoupled", speculation="always", in_flight=3)
+    with start_server(spec) as server:
+        plan = plan_with(wanted, problems, spec, strategy, config)
+        folder = tmp_path / "speculation"
+        outcome = asyncio.run(execute(plan, folder, server.addresses.grpc))
+        digests["decoupled", "speculation"] = outcome["tree_digest"]
+    assert any(event.get("kind") == "speculative" for event in events(folder))
+    assert len(digests) == 9
     assert len(set(digests.values())) == 1, digests
 
 
@@ -243,10 +251,9 @@ def servers(tts):
     ]
 
 
-@pytest.mark.parametrize("victim", ["server", "stub"])
-def test_a_server_killed_in_the_middle_ends_the_run_with_what_is_saved(tts, tmp_path, victim):
-    folder = tmp_path / "run"
-    process = tts.start("bench", "demo", *LONG, "--out", folder)
+def killed(tts, folder, victim, *options):
+    """A run whose server, or one of that's models, is killed in the middle; what it must say."""
+    process = tts.start("bench", "demo", *options, "--out", folder)
     wait_for_events(process, folder, "generated", 50)
     (server,) = servers(tts)
     if victim == "stub":
@@ -260,6 +267,42 @@ def test_a_server_killed_in_the_middle_ends_the_run_with_what_is_saved(tts, tmp_
     assert "problems are solved and saved in" in err
     assert f"tts bench --resume {folder}" in err
     assert tts.leftovers() == []
+
+
+@pytest.mark.parametrize("victim", ["server", "stub"])
+def test_a_server_killed_in_the_middle_ends_the_run_with_what_is_saved(tts, tmp_path, victim):
+    killed(tts, tmp_path / "run", victim, *LONG)
+
+
+def test_a_stub_killed_under_speculation_is_continued_to_the_same_trees(tts, plain, tmp_path):
+    folder = tmp_path / "run"
+    killed(tts, folder, "stub", "--limit", 6, "--speculation", "always", "--in-flight", 2)
+    before = events(folder)
+    assert any(event.get("kind") == "speculative" for event in before)
+    code, _, err = tts.run("bench", "--resume", folder)
+    assert code == 0, err
+    assert summary(folder)["tree_digest"] == summary(plain)["tree_digest"]
+    log = events(folder)
+    assert log[: len(before)] == before
+    asked = [(e["problem"], *e["node"]) for e in log if e["event"] == "generated"]
+    assert len(asked) == len(set(asked)), "something was generated twice"
+
+
+def test_grouping_the_verifiers_requests_changes_no_tree(tts, plain, tmp_path, monkeypatch):
+    monkeypatch.setenv("TTS_HOME", str(tts.home))
+    demo = load_deployment("demo")
+    verifier = demo.verifier.model_copy(update={"group_tokens": 512})
+    spec = demo.model_copy(update={"verifier": verifier})
+    strategy = STRATEGIES["beam-search"]
+    wanted = Wanted("demo", "demo", 6, 0, strategy.name, "decoupled", {})
+    config = configure(strategy, spec, {})
+    plan = plan_with(wanted, load_problems("demo", limit=6), spec, strategy, config)
+    with start_server(spec) as server:
+        outcome = asyncio.run(execute(plan, tmp_path / "run", server.addresses.grpc))
+    assert outcome["tree_digest"] == summary(plain)["tree_digest"]
+    asked = [e for e in events(tmp_path / "run") if e["event"] == "scored" and not e["cached"]]
+    assert asked
+    assert all("trigger" in event for event in asked)
 
 
 def test_a_server_replaced_in_the_middle_changes_nothing(tts, plain, tmp_path, monkeypatch):

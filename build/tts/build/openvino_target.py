@@ -20,6 +20,7 @@ from .manifest import (
     write_record,
 )
 from .openvino_export import EXPORTER_VERSION, export_model, save_model
+from .openvino_runtime import require_precision
 from .plan import Checked, Plan, check_length, check_tokenizer, describe_engine
 from .spec import Deployment, Precision, Role, VerifierSpec
 from .tokenizer import Tokenizer
@@ -49,6 +50,7 @@ def settings_for(deployment: Deployment, role: Role) -> Settings:
 def plan_engine(deployment: Deployment, role: Role) -> Plan:
     """Check everything that can be known without building; raises CheckpointError, ConfigError."""
     spec = deployment.engines()[role]
+    require_precision(role, spec.precision)
     model = open_checkpoint(spec.checkpoint).config
     check_length(deployment, role, model.max_position_embeddings)
     tokenizer = Tokenizer(spec.checkpoint)

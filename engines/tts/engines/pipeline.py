@@ -10,7 +10,7 @@ import openvino as ov
 import openvino_genai as ov_genai
 
 from tts.build.manifest import EngineConfig
-from tts.build.openvino_runtime import plugin_properties
+from tts.build.openvino_runtime import plugin_properties, require_precision
 
 from .requests import GenerateRequest, Limits
 
@@ -20,7 +20,11 @@ _FLOOR = -1e4  # finite stand-in for log 0, far below anything softmax can see
 
 
 def open_pipeline(engine_dir: Path, config: EngineConfig, limits: Limits, threads: int) -> Any:
-    """Load an engine into a new pipeline (about 0.1 s for a tiny model)."""
+    """Load an engine into a new pipeline (about 0.1 s for a tiny model).
+
+    Raises ConfigError for a precision that this CPU cannot serve: it may have been built elsewhere.
+    """
+    require_precision(config.role, config.precision)
     scheduler = ov_genai.SchedulerConfig()
     scheduler.num_kv_blocks = limits.blocks
     scheduler.max_num_batched_tokens = limits.max_num_tokens

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Literal
 
 import psutil
@@ -20,6 +19,7 @@ import psutil
 from tts.build import paths
 from tts.build.builder import require_current
 from tts.build.errors import TtsError
+from tts.build.openvino_runtime import BF16_FLAG, cpu_flags
 from tts.build.spec import Deployment, bundled_deployments, load_deployment
 from tts.build.tensorrt import contract
 from tts.serving.tritonserver import find_tritonserver
@@ -60,12 +60,7 @@ def _python() -> Observation:
 
 
 def _cpu() -> Observation:
-    flags: set[str] = set()
-    info = Path("/proc/cpuinfo")
-    if info.is_file():
-        line = next((text for text in info.read_text().splitlines() if "flags" in text), "")
-        flags = set(line.split())
-    fast = [flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if flag in flags]
+    fast = [flag for flag in ("avx2", "avx512f", BF16_FLAG, "amx_bf16") if flag in cpu_flags()]
     found = f"{os.cpu_count()} cores, {platform.machine()}, {', '.join(fast) or 'no AVX2'}"
     if platform.system() != "Linux" or platform.machine() != "x86_64":
         return Observation(
@@ -88,7 +83,8 @@ def _openvino() -> Observation:
     versions = {name: _version(name) for name in ("openvino", "openvino-genai")}
     found = ", ".join(f"{name} {version or 'absent'}" for name, version in versions.items())
     if all(versions.values()):
-        return Observation("CPU engine", "ok", found)
+        bf16 = "runs here" if BF16_FLAG in cpu_flags() else f"does not run here: no {BF16_FLAG}"
+        return Observation("CPU engine", "ok", f"{found}; precision bf16 {bf16}")
     return Observation("CPU engine", "missing", found, "pip install openvino openvino-genai")
 
 
