@@ -89,7 +89,7 @@ def test_random_engines_do_the_recorded_work_under_any_schedule(
     with start_server(spec) as server:
         expected = generated_by(server)
         for schedule in ("lockstep", "decoupled"):
-            given = Wanted(str(pair), "demo", None, 0, "beam-search", schedule, {})
+            given = Wanted(str(pair), "demo", None, 0, "beam-search", schedule, {}, "off")
             wanted = as_recorded(given, recorded, set())
             strategy = STRATEGIES[wanted.strategy]
             config = configure(strategy, spec, wanted.parameters)
