@@ -158,7 +158,8 @@ def test_the_engines_do_work_of_the_recorded_size(tiny_deployment, words, tmp_pa
     assert sorted(engine.asked) == sorted(wanted)
     # which outranked steps were scored before they were pruned depends on the schedule
     assert engine.scored == sum(
-        e["event"] == "scored" and not e["cached"] or e.get("work") == "score" for e in again.events
+        (e["event"] == "scored" and not e["cached"]) or e.get("work") == "score"
+        for e in again.events
     )
 
 
