@@ -176,7 +176,9 @@ class Driver:
         self._give_back()
         self._speculate()
         self._set_alarm()
-        self._idle.update(self._clock(), self._scheduler.in_flight, self._scheduler.pending)
+        now, in_flight = self._clock(), self._scheduler.in_flight
+        self._load.update(now, in_flight[0])
+        self._idle.update(now, in_flight, self._scheduler.pending)
 
     def _set_alarm(self) -> None:
         """Pump again when held work is due, even if nothing happens before."""
@@ -406,19 +408,19 @@ class Driver:
                     answer, outcome = await self._score(running, job.work)
                 case Prefetch():
                     answer, outcome = await self._prefetch(running)
-        except BaseException as failure:
-            wanted = self._ended(running, job)
-            if wanted or not isinstance(failure, (asyncio.CancelledError, TtsError)):
+        except (asyncio.CancelledError, TtsError):
+            if self._ended(running, job):
                 raise
+            wanted = False
+        else:
+            wanted = self._ended(running, job)
+        if not wanted:
             outcome = {"event": "cancelled", "work": type(job.work).__name__.lower()}
-            why = {"why": self._why.pop(job, "ended")}
-            self._record(outcome | event | why | {"done": self._clock()})
-            return
-        if not self._ended(running, job):
-            return  # cancelled in the moment in which it was answered
+            event["why"] = self._why[job]
         self._record(outcome | event | {"done": self._clock()})
-        self._take_in(running, job, answer)
-        self._pump()
+        if wanted:
+            self._take_in(running, job, answer)
+            self._pump()
 
     def _take_in(self, running: _Running, job: Job, answer: Any) -> None:
         """Tell a search what came back, or keep it until the search asks."""
