@@ -159,7 +159,8 @@ def test_the_engines_do_work_of_the_recorded_size(tiny_deployment, words, tmp_pa
     # which outranked steps were scored before they were pruned depends on the schedule
     fresh = [e for e in again.events if e["event"] == "scored" and not e["cached"]]
     cancelled = [e for e in again.events if e["event"] == "cancelled" and e["work"] == "score"]
-    assert engine.scored == len(fresh) + len(cancelled)
+    # ... and what is cancelled may not have reached the engine
+    assert len(fresh) <= engine.scored <= len(fresh) + len(cancelled)
 
 
 def test_what_was_never_asked_gets_an_answer_that_was_recorded(tiny_deployment, recorded):
@@ -476,7 +477,7 @@ def test_chains_without_a_score_for_every_step_are_left_out(tmp_path):
 DEFAULTS = Wanted("demo", "demo", None, 0, "beam-search", "decoupled", {})
 
 
-def test_a_recorded_run_decides_everything_but_deployment_and_schedule(recorded):
+def test_a_recorded_run_decides_everything_but_deployment_and_scheduling(recorded):
     run, folder = recorded
     wanted = as_recorded(DEFAULTS, folder, {"deployment", "schedule"})
     assert (wanted.deployment, wanted.schedule, wanted.replay) == ("demo", "decoupled", folder)
@@ -484,6 +485,10 @@ def test_a_recorded_run_decides_everything_but_deployment_and_schedule(recorded)
     assert wanted.parameters == run.config.model_dump(mode="json")
     same = replace(DEFAULTS, seed=1, parameters={"n": 8})
     assert as_recorded(same, folder, {"seed", "n"}) == wanted
+    driven = {"speculation": "off", "in_flight": 3}
+    assert as_recorded(replace(DEFAULTS, **driven), folder, set(driven)) == replace(
+        wanted, **driven
+    )
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def given_options(context: typer.Context) -> set[str]:
 
 
 def as_recorded(wanted: Wanted, path: Path, given: Collection[str]) -> Wanted:
-    """What a replay of `path` is: of a recorded run everything but deployment and schedule.
+    """What a replay of `path` is: what a recorded run was, scheduled as `wanted` says.
 
     Raises ConfigError naming an option that was given and is not as recorded.
     """
@@ -42,7 +42,13 @@ def as_recorded(wanted: Wanted, path: Path, given: Collection[str]) -> Wanted:
         asked["dataset"] = findable(wanted.dataset)
     _refuse_others(source, asked, wanted.parameters, recorded)
     replayed = as_wanted(recorded, wanted.deployment, recorded["strategy"], recorded["parameters"])
-    return replace(replayed, schedule=wanted.schedule, replay=source.path)
+    return replace(
+        replayed,
+        schedule=wanted.schedule,
+        speculation=wanted.speculation,
+        in_flight=wanted.in_flight,
+        replay=source.path,
+    )
 
 
 def recorded_work(path: Path, asked: dict[str, Any], parameters: dict[str, Any]) -> Recorded:
