@@ -45,6 +45,14 @@ def write_tokenizer(folder: Path) -> None:
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": 4}))
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of real servers run in one process, so that one of them at a time takes the cores."""
+    for item in items:
+        if item.get_closest_marker("server"):
+            item.add_marker(pytest.mark.xdist_group("server"))
+
+
 @pytest.fixture(scope="session")
 def tokenizer_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a tokenizer and no model."""
