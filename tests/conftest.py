@@ -1,12 +1,18 @@
 """What many tests need: a tiny tokenizer, and a deployment that uses it."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from tts.build.spec import Deployment
+
+settings.register_profile("repeatable", derandomize=True, database=None)
+settings.register_profile("searching")  # new examples in each run
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 SPECIALS = ["<|begin_of_text|>", "<|pad|>", "<|user|>", "<|assistant|>", "<|eot_id|>"]
 CHAT_TEMPLATE = (

@@ -46,7 +46,7 @@ def test_the_knee_is_where_the_formula_says(step_s, each_s, share):
 
 
 @given(positive, positive, st.integers(0, 2**32))
-def test_a_noisy_curve_has_its_knee_within_a_bucket(step_s, each_s, seed):
+def test_a_noisy_curve_has_its_knee_within_two_buckets(step_s, each_s, seed):
     curve = LoadCurve()
     learn(curve, LOADS, step_s, each_s, count=60, noise=0.2, seed=seed)
     found = curve.knee()
@@ -54,7 +54,7 @@ def test_a_noisy_curve_has_its_knee_within_a_bucket(step_s, each_s, seed):
     if found is None:
         assert exact > LOADS[-1] / 8
     else:
-        assert exact / 2 <= found <= 2 * exact + 1
+        assert exact / 4 <= found <= 4 * exact + 1
 
 
 samples = st.lists(
