@@ -10,7 +10,7 @@ from tts.orchestrator.scheduling import ScheduleName
 
 SCHEDULES: tuple[ScheduleName, ...] = ("lockstep", "batched", "alternating", "decoupled")
 CROWD = 32  # problems in flight where speculation must cost nothing
-ALONE: tuple[Literal["generator", "verifier"], ...] = ("generator", "verifier")
+SATURATED: tuple[Literal["generator", "verifier", "both"], ...] = ("generator", "verifier", "both")
 
 # Seconds for a problem of n=16 under `decoupled`, and for a fresh server: only for the estimate of
 # the time that is left, which is scaled by how long everything has really taken so far.
@@ -24,14 +24,15 @@ class Job:
     """One thing to time, on a fresh server.
 
     `what` is a search, or one engine serving alone the useful work of the latest `walls` search
-    under `decoupled`. `speculation` None is the product's default.
+    under `decoupled`, or both engines serving it at once. `speculation` None is the product's
+    default.
     """
 
     part: Literal["walls", "efficiency", "latency", "crowd"]
     pair: str
     turn: int
     problems: int
-    what: Literal["search", "generator", "verifier"] = "search"
+    what: Literal["search", "generator", "verifier", "both"] = "search"
     schedule: ScheduleName = "decoupled"
     in_flight: int | None = None
     speculation: Literal["off", "auto"] | None = None
@@ -48,7 +49,7 @@ class Job:
     def name(self) -> str:
         """For the progress line."""
         if self.what != "search":
-            return f"{self.pair}: {self.what} alone"
+            return f"{self.pair}: {self.what} without dependencies"
         text = f"{self.pair}: {self.schedule}, {self.problems} problems"
         text += f", {self.in_flight} at a time" if self.in_flight else ""
         return text + (f", speculation {self.speculation}" if self.speculation else "")
@@ -76,7 +77,7 @@ def jobs_of(pair: str, parts: Sequence[str], problems: int, rounds: int) -> list
             for schedule in schedules[::direction]:
                 jobs.append(Job("walls", pair, turn, problems, schedule=schedule))
                 if schedule == "decoupled" and "efficiency" in parts:
-                    jobs += [Job("efficiency", pair, turn, problems, what=role) for role in ALONE]
+                    jobs += [Job("efficiency", pair, turn, problems, what=role) for role in SATURATED]
         if "latency" in parts:
             single = min(20, max(problems // 3, 1))
             for part, count, at_once in (("latency", single, 1), ("crowd", problems, CROWD)):

@@ -130,23 +130,26 @@ async def _search(
     }, useful
 
 
-def run_alone(plan: Plan, job: Job, useful: Useful) -> Measured:
-    """One engine's useful work without dependencies, as much in flight as the policy allows."""
+def run_saturated(plan: Plan, job: Job, useful: Useful) -> Measured:
+    """The job's engines' useful work without dependencies, as much in flight as allowed."""
     with _fresh_server(plan.deployment) as server, _machine(server) as machine:
-        wall = asyncio.run(_alone(plan, job, useful, server.addresses.grpc))
+        wall = asyncio.run(_saturated(plan, job, useful, server.addresses.grpc))
     return {"wall_s": wall} | machine
 
 
-async def _alone(plan: Plan, job: Job, useful: Useful, address: str) -> float:
+async def _saturated(plan: Plan, job: Job, useful: Useful, address: str) -> float:
     spec = plan.deployment
     async with TritonConnection(address) as connection:
         generator, verifier = endpoints_of(plan, connection)
         began = time.perf_counter()
-        if job.what == "generator":
+        work = []
+        if job.what != "verifier":
             budget = spec.generator.in_flight_requests
-            await send_all(useful.calls, lambda _: 1, budget, generator.generate)
-        else:
-            await send_all(useful.dialogues, len, spec.verifier.in_flight_tokens, verifier.score)
+            work.append(send_all(useful.calls, lambda _: 1, budget, generator.generate))
+        if job.what != "generator":
+            budget = spec.verifier.in_flight_tokens
+            work.append(send_all(useful.dialogues, len, budget, verifier.score))
+        await asyncio.gather(*work)
         return time.perf_counter() - began
 
 

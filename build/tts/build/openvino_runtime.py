@@ -43,7 +43,9 @@ def plugin_properties(precision: Precision, threads: int = 1) -> dict[str, str |
 
     The plug-in's own defaults are bf16 arithmetic over an 8-bit KV cache: both are always set,
     because one without the other is refused or loses precision. With int8 weights the plug-in would
-    quantise the activations as well, unless the group size of that is 0.
+    quantise the activations as well, unless the group size of that is 0. It would also pin each
+    engine's threads to the machine's first cores: two processes would share one and leave the other
+    idle.
     """
     if precision not in PRECISIONS["openvino"]:
         raise ConfigError(
@@ -56,5 +58,6 @@ def plugin_properties(precision: Precision, threads: int = 1) -> dict[str, str |
         "KV_CACHE_PRECISION": compute,
         "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,
         "INFERENCE_NUM_THREADS": threads,
+        "ENABLE_CPU_PINNING": "NO",
         "NUM_STREAMS": 1,
     }
