@@ -77,7 +77,9 @@ def jobs_of(pair: str, parts: Sequence[str], problems: int, rounds: int) -> list
             for schedule in schedules[::direction]:
                 jobs.append(Job("walls", pair, turn, problems, schedule=schedule))
                 if schedule == "decoupled" and "efficiency" in parts:
-                    jobs += [Job("efficiency", pair, turn, problems, what=role) for role in SATURATED]
+                    jobs += [
+                        Job("efficiency", pair, turn, problems, what=role) for role in SATURATED
+                    ]
         if "latency" in parts:
             single = min(20, max(problems // 3, 1))
             for part, count, at_once in (("latency", single, 1), ("crowd", problems, CROWD)):

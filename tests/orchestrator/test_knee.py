@@ -103,6 +103,25 @@ def test_an_engine_that_gains_nothing_has_its_knee_at_the_smallest_load():
     assert find_knee([(2, 50.0), (4, 50.0), (8, 40.0)]) == 2
 
 
+@given(positive, positive, st.lists(st.sampled_from(LOADS), min_size=2, unique=True))
+def test_the_share_of_the_limit_is_what_the_formula_says(step_s, each_s, loads):
+    curve = LoadCurve()
+    assert curve.share(8) is None
+    learn(curve, loads[:1], step_s, each_s)
+    assert curve.share(8) is None, "one load tells nothing"
+    learn(curve, loads[1:], step_s, each_s)
+    for load in (1, 7, 1000):
+        assert curve.share(load) == pytest.approx(
+            each_s * load / (step_s + each_s * load), rel=1e-2
+        )
+
+
+def test_an_engine_that_is_no_slower_with_more_load_has_no_limit():
+    curve = LoadCurve()
+    learn(curve, [2, 8], 1.0, 0.0)
+    assert curve.share(1000) == 0.0
+
+
 def test_one_slow_request_moves_nothing():
     curve = LoadCurve()
     learn(curve, LOADS, 1.0, 0.2)

@@ -313,7 +313,7 @@ class Driver:
         self._scheduler.add(job, self._clock())
 
     def _send(self, running: _Running, job: Job) -> None:
-        task = self._group.create_task(self._request(running, job))
+        task = self._group.create_task(self._request(running, job, job.kind))
         running.in_flight[job] = task
         task.add_done_callback(partial(self._left, running, job))
 
@@ -388,11 +388,12 @@ class Driver:
             _, job = running.speculation.in_flight.pop(node)
             self._cancel(running, job, "slot")
 
-    async def _request(self, running: _Running, job: Job) -> None:
+    async def _request(self, running: _Running, job: Job, kind: Kind) -> None:
+        # `kind` is what it is sent as; it may be promoted before this begins
         event: dict[str, Any] = {
             "problem": running.context.problem.id,
             "node": job.work.node,
-            "kind": job.kind.name.lower(),
+            "kind": kind.name.lower(),
             "prompt_tokens": job.tokens,
             "in_flight": self._scheduler.in_flight,
             "sent": self._clock(),

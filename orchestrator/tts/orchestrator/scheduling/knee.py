@@ -71,18 +71,44 @@ class LoadCurve:
             bucket = self._buckets[place] = _Bucket()
         bucket.add(load, work, seconds, self._seen)
 
-    def knee(self, share: float | None = None) -> int | None:
-        """The load that reaches this share of the best throughput (None: that of the curve).
+    def knee(self) -> int | None:
+        """The load that reaches the curve's share of the best throughput.
 
         None while too few loads were seen.
         """
         points = [
-            (bucket.load, bucket.load * bucket.work / bucket.seconds)
+            (bucket.load, bucket.load * bucket.work / bucket.seconds) for bucket in self._counting()
+        ]
+        found = find_knee(points, self._share)
+        return None if found is None else math.ceil(found)
+
+    def share(self, load: float) -> float | None:
+        """The throughput at this load over that which no load can exceed, in [0, 1].
+
+        Seconds per unit of work are fitted by a line over the load, t0 + t1 * load (least squares
+        over the buckets): then it is t1 * load / (t0 + t1 * load). None while too few loads were
+        seen; one is not enough.
+        """
+        points = [(bucket.load, bucket.seconds / bucket.work) for bucket in self._counting()]
+        if len(points) < 2:
+            return None
+        mean_load = sum(load for load, _ in points) / len(points)
+        mean_time = sum(time for _, time in points) / len(points)
+        each_s = sum((load - mean_load) * (time - mean_time) for load, time in points) / sum(
+            (load - mean_load) ** 2 for load, _ in points
+        )
+        if each_s <= 0:
+            return 0.0
+        step_s = max(0.0, mean_time - each_s * mean_load)
+        return each_s * load / (step_s + each_s * load)
+
+    def _counting(self) -> list[_Bucket]:
+        """The buckets with enough samples that are not too old, by rising load."""
+        return [
+            bucket
             for bucket in self._buckets
             if bucket and bucket.samples >= _ENOUGH and self._seen - bucket.last <= _FORGET
         ]
-        found = find_knee(points, self._share if share is None else share)
-        return None if found is None else math.ceil(found)
 
 
 class _Bucket:

@@ -18,6 +18,9 @@ from .schedules import ScheduleName, new_schedule
 
 SpeculationName = Literal["off", "auto", "always"]
 
+CAUTION = 4
+"""What a guess's chance must be of its cost; of 1, 2, 4 and 8 the best in simulation."""
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -116,21 +119,23 @@ class Scheduler:
         """Generator slots that speculation may take now, after everything else was taken."""
         if self._speculation == "off":
             return 0
-        if self._speculation == "auto" and self._verifier:
-            return 0  # the verifier is behind: thoughts that come sooner would only queue for it
+        if self._speculation == "auto" and (self._verifier or not self.pays(1.0)):
+            return 0  # if the verifier is behind, thoughts that come sooner only queue for it
         return self._schedule.spare(self._generator, self._verifier)
 
     def pays(self, chance: float) -> bool:
         """Whether one more request gains, if with this chance it is of use.
 
-        Where a step of the engine takes t0 + t1 * load, one more request slows the others by the
-        share t1 / (t0 + t1 * load), which at the present load costs them as much as the share of
-        the best throughput that the engine has reached already; the request itself brings `chance`.
+        Where a step of the engine takes t0 + t1 * load, one more request slows `load` others by
+        t1 / (t0 + t1 * load) each: together they lose the share of the engine's limit that the
+        load has reached. The request brings `chance`, but sooner work seldom means a sooner end,
+        hence CAUTION. While the share is not known nothing is sent: the load of main work changes
+        enough to learn it, and speculation would hide it.
         """
         if self._speculation == "always":
             return True
-        limit = self._curve.knee(chance)
-        return limit is None or self._generator.jobs < limit
+        share = self._curve.share(self._generator.jobs + 1)
+        return share is not None and CAUTION * share < chance
 
     @property
     def knee(self) -> int | None:
