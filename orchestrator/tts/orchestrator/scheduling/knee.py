@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 SHARE = 0.9
 ROOM = 2.0
-"""How many times the knee the largest load must be."""
+"""How many times the knee, or the smallest load, the largest load must be."""
 
 _BUCKETS = 32  # one per power of two
 _MEMORY = 64  # samples that a bucket's averages go back
@@ -86,17 +86,20 @@ class LoadCurve:
         """The throughput at this load over that which no load can exceed, in [0, 1].
 
         Seconds per unit of work are fitted by a line over the load, t0 + t1 * load (least squares
-        over the buckets): then it is t1 * load / (t0 + t1 * load). None while too few loads were
-        seen; one is not enough.
+        over the buckets, by their samples): then it is t1 * load / (t0 + t1 * load). None while the
+        loads that were seen do not differ enough.
         """
-        points = [(bucket.load, bucket.seconds / bucket.work) for bucket in self._counting()]
-        if len(points) < 2:
+        buckets = self._counting()
+        if not buckets or buckets[-1].load < ROOM * buckets[0].load:
             return None
-        mean_load = sum(load for load, _ in points) / len(points)
-        mean_time = sum(time for _, time in points) / len(points)
-        each_s = sum((load - mean_load) * (time - mean_time) for load, time in points) / sum(
-            (load - mean_load) ** 2 for load, _ in points
-        )
+        loads = [bucket.load for bucket in buckets]
+        times = [bucket.seconds / bucket.work for bucket in buckets]
+        weights = [min(bucket.samples, _MEMORY) for bucket in buckets]
+        mean_load = _mean(loads, weights)
+        mean_time = _mean(times, weights)
+        spread = _mean([(each - mean_load) ** 2 for each in loads], weights)
+        both = [(x - mean_load) * (y - mean_time) for x, y in zip(loads, times, strict=True)]
+        each_s = _mean(both, weights) / spread
         if each_s <= 0:
             return 0.0
         step_s = max(0.0, mean_time - each_s * mean_load)
@@ -109,6 +112,11 @@ class LoadCurve:
             for bucket in self._buckets
             if bucket and bucket.samples >= _ENOUGH and self._seen - bucket.last <= _FORGET
         ]
+
+
+def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
+    products = (value * weight for value, weight in zip(values, weights, strict=True))
+    return sum(products) / sum(weights)
 
 
 class _Bucket:
