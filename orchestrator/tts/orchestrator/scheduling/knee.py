@@ -13,7 +13,10 @@ from collections.abc import Sequence
 
 SHARE = 0.9
 ROOM = 2.0
-"""How many times the knee, or the smallest load, the largest load must be."""
+"""How many times the knee the largest load must be."""
+
+SPREAD = 1.5
+"""How many times the smallest load the largest must be to tell what a load costs."""
 
 _BUCKETS = 32  # one per power of two
 _MEMORY = 64  # samples that a bucket's averages go back
@@ -90,7 +93,7 @@ class LoadCurve:
         loads that were seen do not differ enough.
         """
         buckets = self._counting()
-        if not buckets or buckets[-1].load < ROOM * buckets[0].load:
+        if not buckets or buckets[-1].load < SPREAD * buckets[0].load:
             return None
         loads = [bucket.load for bucket in buckets]
         times = [bucket.seconds / bucket.work for bucket in buckets]
