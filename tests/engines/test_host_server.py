@@ -309,19 +309,34 @@ def test_the_metrics_have_the_names_of_tensorrt_llm(client):
 
 
 def test_the_token_lengths_are_counted(client):
-    def counted(name: str, part: str) -> float:
+    def counted() -> dict[tuple[str, str], float]:
         with urllib.request.urlopen(client.metrics_url, timeout=5) as answer:
-            lines = answer.read().decode().splitlines()
-        mine = [ln for ln in lines if ln.startswith(f"{name}_{part}{{") and '"generator"' in ln]
-        return float(mine[0].rsplit(" ", 1)[1])
+            lines = [ln for ln in answer.read().decode().splitlines() if '"generator"' in ln]
+        return {
+            (length, part): float(line.rsplit(" ", 1)[1])
+            for length in ("input", "output")
+            for part in ("count", "sum")
+            for line in lines
+            if line.startswith(f"nv_llm_{length}_token_len_{part}{{")
+        }
 
-    names = ("nv_llm_input_token_len", "nv_llm_output_token_len")
-    before = {(n, p): counted(n, p) for n in names for p in ("count", "sum")}
+    def settled() -> dict[tuple[str, str], float]:
+        """The counters are published now and then, one after another."""
+        seen, now = {}, counted()
+        while now != seen:
+            time.sleep(0.5)
+            seen, now = now, counted()
+        return now
+
+    before = after = settled()
     client.generate(**sampled(output=8))
     client.generate(**sampled(output=0))  # refused: not counted
-    deadline = time.monotonic() + 2
-    while counted(names[1], "count") == before[names[1], "count"] and time.monotonic() < deadline:
-        time.sleep(0.02)
-    after = {(n, p): counted(n, p) - value for (n, p), value in before.items()}
-    assert [after[names[0], part] for part in ("count", "sum")] == [1, len(PROMPT)]
-    assert [after[names[1], part] for part in ("count", "sum")] == [1, 8]
+    deadline = time.monotonic() + 10
+    while after == before and time.monotonic() < deadline:
+        after = settled()
+    assert {key: value - before[key] for key, value in after.items()} == {
+        ("input", "count"): 1,
+        ("input", "sum"): len(PROMPT),
+        ("output", "count"): 1,
+        ("output", "sum"): 8,
+    }
