@@ -78,7 +78,7 @@ def jobs_of(pair: str, parts: Sequence[str], problems: int, rounds: int) -> list
                 jobs.append(Job("walls", pair, turn, problems, schedule=schedule))
                 if schedule == "decoupled" and "efficiency" in parts:
                     jobs += [
-                        Job("efficiency", pair, turn, problems, what=role) for role in SATURATED
+                        Job("efficiency", pair, turn, problems, what=what) for what in SATURATED
                     ]
         if "latency" in parts:
             single = min(20, max(problems // 3, 1))

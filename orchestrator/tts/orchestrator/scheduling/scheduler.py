@@ -119,9 +119,10 @@ class Scheduler:
         """Generator slots that speculation may take now, after everything else was taken."""
         if self._speculation == "off":
             return 0
-        if self._speculation == "auto" and (self._verifier or not self.pays(1.0)):
+        slots = self._schedule.spare(self._generator, self._verifier)  # asked once after each take
+        if slots > 0 and self._speculation == "auto" and (self._verifier or not self.pays(1.0)):
             return 0  # if the verifier is behind, thoughts that come sooner only queue for it
-        return self._schedule.spare(self._generator, self._verifier)
+        return slots
 
     def pays(self, chance: float) -> bool:
         """Whether one more request gains, if with this chance it is of use.
