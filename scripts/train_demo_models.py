@@ -3,7 +3,7 @@
     python scripts/train_demo_models.py --out engines/checkpoints --work runs/demo-training
 
 Everything is synthetic and made on the fly from the seed (see
-tts.orchestrator.datasets.demo). Each stage keeps its result in the work folder and is skipped
+tts.datasets.demo). Each stage keeps its result in the work folder and is skipped
 when it is there; a killed run goes on where it was. Runs are seeded but not bitwise
 repeatable: thread counts and torch versions change the sums.
 
@@ -35,7 +35,7 @@ from demo_training.training import Losses, Schedule, train
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from tts.orchestrator.datasets import demo
+from tts.datasets import demo
 
 GENERATOR = Shape(hidden=128, layers=3, heads=4, intermediate=352, tied=True)
 TRUNK = Shape(hidden=160, layers=4, heads=5, intermediate=432, tied=False)

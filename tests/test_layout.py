@@ -1,52 +1,51 @@
-"""The shape of the project: the namespace stays a namespace, and dependencies point down."""
+"""The shape of the project: one namespace, layers that import downwards only, no circles."""
 
 import ast
 import os
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE_ROOTS = ("build", "engines", "triton_repo", "orchestrator")
-PACKAGES = {  # package -> what it may import of tts besides itself
-    "tts.build": set(),
-    "tts.engines": {"tts.build"},
-    "tts.serving": {"tts.build", "tts.engines"},
-    "tts.orchestrator": {"tts.build", "tts.engines", "tts.serving"},
-}
-# inside the orchestrator: part -> parts it may import besides itself
-ORCHESTRATOR = {
-    "search": set(),
-    "scheduling": {"search"},
-    "grading": set(),
-    "runlog": set(),
-    "efficiency": {"runlog"},
-    "problem": set(),
-    "endpoints": set(),
-    "prompts": set(),
-    "steps": {"search"},
-    "clients": {"endpoints"},
-    "context": {"prompts", "problem", "search", "steps"},
-    "load": set(),
-    "speculation": {"scheduling", "search"},
-    "driver": {"context", "endpoints", "load", "problem", "scheduling", "search", "speculation"},
-    "replay": {"context", "endpoints", "problem", "prompts", "runlog", "saved", "search"},
-    "simulation": {
-        "context",
-        "driver",
-        "endpoints",
-        "policy",
-        "problem",
-        "replay",
-        "scheduling",
-        "search",
-        "strategies",
-    },
-    "lint": {"prompts", "steps"},
-    "tuning": {"context", "endpoints", "problem", "runlog", "scheduling", "search"},
-}
+LAYERS = (
+    # compile, run in process, serve
+    "build",
+    "engines",
+    "serving",
+    # orchestrator: what is searched and what answers
+    "problem",
+    "search",
+    "endpoints",
+    # order of work, token ids, answers, the log
+    "scheduling",
+    "prompting",
+    "grading",
+    "runlog",
+    # what there is to choose from
+    "strategies",
+    "datasets",
+    # the runtime, and what its log says
+    "driver",
+    "analysis",
+    # engines that are not there, and checks without any
+    "replay",
+    "simulation",
+    "checks",
+    # programs: of the user's own, and the project's
+    "session",
+    "tuning",
+    "bench",
+    # what people see
+    "reports",
+    "cli",
+)
+"""Every part of the namespace, lowest first: each imports itself and parts before it only."""
+PURE = {"search", "scheduling"}
+"""Parts without IO, clock, asyncio or engine."""
 CORE_MAY_IMPORT = {
     "abc",
     "__future__",
@@ -70,6 +69,9 @@ def modules():
             yield name.removesuffix(".__init__"), file
 
 
+MODULES = dict(modules())
+
+
 def imports(name, file):
     """Absolute names of everything a module imports, at the top or inside functions."""
     package = name if file.name == "__init__.py" else name.rpartition(".")[0]
@@ -84,59 +86,65 @@ def imports(name, file):
             yield from (f"{base}.{alias.name}" for alias in node.names)
 
 
+def module_of(imported):
+    """The module that an imported name is, or is in; None if it is not ours."""
+    while imported.startswith("tts.") and imported not in MODULES:
+        imported = imported.rpartition(".")[0]
+    return imported if imported in MODULES else None
+
+
 def test_the_namespace_has_no_init_file():
     roots = [ROOT / root for root in SOURCE_ROOTS]
     for folder in [*roots, *(root / "tts" for root in roots)]:
         assert not (folder / "__init__.py").exists(), f"{folder}/__init__.py hides the other roots"
 
 
-def test_every_package_is_typed_and_none_is_empty():
-    for package in PACKAGES:
-        found = [name for name, _ in modules() if name.startswith(package + ".")]
-        assert found, f"no module of {package}"
+def test_every_package_is_typed():
     for root in SOURCE_ROOTS:
-        assert list((ROOT / root / "tts").glob("*/py.typed")), f"no py.typed under {root}"
+        for package in (ROOT / root / "tts").iterdir():
+            if package.is_dir() and package.name != "__pycache__":
+                assert (package / "py.typed").exists(), f"no py.typed in {package}"
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_dependencies_between_packages_point_down(package):
-    allowed = PACKAGES[package] | {package}
-    for name, file in modules():
-        if name.startswith(package):
+def test_every_part_has_its_layer():
+    assert {name.split(".")[1] for name in MODULES} == set(LAYERS)
+
+
+@pytest.mark.parametrize("part", LAYERS)
+def test_imports_point_down(part):
+    allowed = set(LAYERS[: LAYERS.index(part) + 1])
+    for name, file in MODULES.items():
+        if name.split(".")[1] == part:
             for imported in imports(name, file):
                 if imported.startswith("tts."):
-                    owner = ".".join(imported.split(".")[:2])
-                    assert owner in allowed, f"{name} imports {imported}"
+                    assert imported.split(".")[1] in allowed, f"{name} imports {imported}"
 
 
-@pytest.mark.parametrize("part", ORCHESTRATOR)
-def test_dependencies_inside_the_orchestrator_point_down(part):
-    allowed = ORCHESTRATOR[part] | {part}
-    seen = False
-    for name, file in modules():
-        if name.split(".")[1:3] == ["orchestrator", part]:
-            seen = True
-            for imported in imports(name, file):
-                words = imported.split(".")
-                if words[:2] == ["tts", "orchestrator"] and len(words) > 2:
-                    assert words[2] in allowed, f"{name} imports {imported}"
-    assert seen, f"no module tts.orchestrator.{part}"
+def test_no_modules_import_each_other_in_a_circle():
+    graph = {
+        name: {module_of(each) for each in imports(name, file)} - {None, name}
+        for name, file in MODULES.items()
+    }
+    for package in [name for name, file in MODULES.items() if file.name == "__init__.py"]:
+        graph[package] = set()  # it gathers its modules' names; those who use them name it
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
 
 
-@pytest.mark.parametrize("part", ["search", "scheduling"])
+@pytest.mark.parametrize("part", sorted(PURE))
 def test_the_core_imports_no_io_no_clock_no_engine(part):
-    for name, file in modules():
-        if name.startswith(f"tts.orchestrator.{part}"):
+    for name, file in MODULES.items():
+        if name.split(".")[1] == part:
             for imported in imports(name, file):
-                top = imported.split(".")[0]
-                assert top in CORE_MAY_IMPORT or imported.startswith("tts.orchestrator."), (
-                    f"{name} imports {imported}"
-                )
+                pure = imported.split(".")[0] in CORE_MAY_IMPORT
+                assert pure or imported.split(".")[1] in PURE, f"{name} imports {imported}"
 
 
 def test_the_simulated_engine_is_pure():
     allowed = (CORE_MAY_IMPORT - {"pydantic"}) | {"numpy", "pathlib"}
-    for name, file in modules():
+    for name, file in MODULES.items():
         if name.startswith("tts.engines.simulated"):
             for imported in imports(name, file):
                 ours = imported.startswith(("tts.engines.simulated.", "tts.build."))
@@ -146,7 +154,7 @@ def test_the_simulated_engine_is_pure():
 def test_help_does_not_import_anything_heavy():
     code = (
         "import sys; sys.argv = ['tts', '--help']\n"
-        "from tts.orchestrator.cli import main\n"
+        "from tts.cli import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
         "heavy = {'numpy', 'openvino', 'grpc', 'torch', 'transformers', 'sympy', 'pydantic'}\n"

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tts.orchestrator.datasets import demo
-from tts.orchestrator.datasets.demo import Chain, Op
+from tts.datasets import demo
+from tts.datasets.demo import Chain, Op
 
 from .text import Codec, random_question, random_solution
 

@@ -12,8 +12,8 @@ from itertools import pairwise
 
 import torch
 
-from tts.orchestrator.datasets import demo
-from tts.orchestrator.datasets.demo import Chain
+from tts.datasets import demo
+from tts.datasets.demo import Chain
 
 from .decode import sample, score
 from .model import Llama

@@ -11,7 +11,7 @@ from pathlib import Path
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from tokenizers.processors import TemplateProcessing
 
-from tts.orchestrator.datasets import demo
+from tts.datasets import demo
 
 VOCABULARY = 768
 BOS, END, PAD, USER, ASSISTANT, EOT = (

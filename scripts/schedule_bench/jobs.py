@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tts.orchestrator.scheduling import ScheduleName
+from tts.scheduling import ScheduleName
 
 SCHEDULES: tuple[ScheduleName, ...] = ("lockstep", "batched", "alternating", "decoupled")
 CROWD = 32  # problems in flight where speculation must cost nothing

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import yaml
 
+from tts.bench.run import Plan, execute
 from tts.build import paths
 from tts.build.builder import build_engines
 from tts.build.spec import Deployment, load_deployment
-from tts.orchestrator.context import Context, Models
-from tts.orchestrator.datasets.load import load_problems
-from tts.orchestrator.replay import Replay, open_source
-from tts.orchestrator.runner import Plan, execute
-from tts.orchestrator.strategies import find_strategy
-from tts.serving.repository import deployment_digest
-from tts.serving.server import start_server
+from tts.datasets.load import load_problems
+from tts.prompting.context import Context, Models
+from tts.replay import Replay, open_source
+from tts.serving.repository.render import deployment_digest
+from tts.serving.server.start import start_server
+from tts.strategies.catalog import find_strategy
 
 Say = Callable[[str], None]
 

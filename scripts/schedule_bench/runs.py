@@ -14,22 +14,22 @@ from pathlib import Path
 
 import psutil
 
+from tts.analysis.utilization import ENGINES, Trace, brief, occupancy
+from tts.bench.run import Plan, endpoints_of
+from tts.bench.upper_bound import KeptGenerator, KeptVerifier, send_all
 from tts.build.errors import ServerError
 from tts.build.spec import Deployment
 from tts.build.tokenizer import Ids
-from tts.orchestrator.clients.triton import TritonConnection
-from tts.orchestrator.context import Context
-from tts.orchestrator.driver import Driver, Solved
-from tts.orchestrator.efficiency import ENGINES, Trace, brief, occupancy
-from tts.orchestrator.endpoints import GenerateCall
-from tts.orchestrator.policy import policy_of
-from tts.orchestrator.runlog import RunLog, create_run, read_events
-from tts.orchestrator.runner import Plan, endpoints_of
-from tts.orchestrator.saturation import KeptGenerator, KeptVerifier, send_all
-from tts.orchestrator.search import Search, node_seed
-from tts.orchestrator.simulation.scenario import digest_of
-from tts.orchestrator.strategies import new_search
-from tts.serving.server import RunningServer, start_server
+from tts.driver.driver import Driver, Solved
+from tts.driver.policy import policy_of
+from tts.endpoints.base import GenerateCall
+from tts.endpoints.triton import TritonConnection
+from tts.prompting.context import Context
+from tts.runlog.log import RunLog, create_run, read_events
+from tts.search import Search, node_seed
+from tts.serving.server.start import RunningServer, start_server
+from tts.simulation.scenario import digest_of
+from tts.strategies.catalog import new_search
 
 from .jobs import Job, Measured
 

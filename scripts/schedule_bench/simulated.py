@@ -13,10 +13,10 @@ from rich import box
 from rich.table import Table
 
 from tts.build.spec import Gpu
-from tts.orchestrator.scheduling import ScheduleName
-from tts.orchestrator.simulation.scenario import Scenario, simulate, simulated_deployment
-from tts.orchestrator.simulation.workload import typical
-from tts.orchestrator.strategies import find_strategy
+from tts.scheduling import ScheduleName
+from tts.simulation.scenario import Scenario, simulate, simulated_deployment
+from tts.simulation.workload import typical
+from tts.strategies.catalog import find_strategy
 
 from .jobs import SCHEDULES
 

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tts.orchestrator.efficiency import quantile, sparkline
+from tts.analysis.utilization import quantile, sparkline
 
 from .jobs import SCHEDULES, Measured, Result
 

@@ -12,13 +12,15 @@ from typing import Any
 
 import pytest
 
-from tts.build import builder, openvino_runtime, openvino_target
+from tts.build import builder
 from tts.build.builder import BuildReport, build_engines, require_current
 from tts.build.errors import BuildError, CheckpointError, ConfigError
 from tts.build.manifest import read_engine_config, read_manifest
+from tts.build.openvino import runtime as openvino_runtime
+from tts.build.openvino import target as openvino_target
+from tts.build.openvino.verify import EXPORT_TOLERANCE
 from tts.build.spec import Deployment
 from tts.build.staging import build_lock
-from tts.build.verify import EXPORT_TOLERANCE
 
 Deploy = Callable[..., Deployment]
 
@@ -133,7 +135,7 @@ def test_changed_settings_are_noticed(
 
 def test_another_exporter_builds_again(deployment: Deploy, monkeypatch: Any) -> None:
     build(deployment())
-    monkeypatch.setattr("tts.build.openvino_target.EXPORTER_VERSION", 99)
+    monkeypatch.setattr("tts.build.openvino.target.EXPORTER_VERSION", 99)
     with pytest.raises(BuildError, match="exporter_version was 1 and is now 99"):
         require_current(deployment())
 

@@ -8,7 +8,7 @@ import pytest
 
 from tts.build.builder import build_engines
 from tts.build.manifest import read_engine_config
-from tts.build.openvino_runtime import BF16_FLAG, cpu_flags, plugin_properties
+from tts.build.openvino.runtime import BF16_FLAG, cpu_flags, plugin_properties
 from tts.build.spec import Deployment, Role
 
 

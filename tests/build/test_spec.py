@@ -9,7 +9,7 @@ import yaml
 
 from tts.build import paths
 from tts.build.errors import ConfigError
-from tts.build.openvino_target import settings_for
+from tts.build.openvino.target import settings_for
 from tts.build.spec import Deployment, bundled_deployments, load_deployment
 
 Load = Callable[..., Deployment]

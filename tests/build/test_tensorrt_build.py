@@ -27,7 +27,7 @@ from tts.build.tensorrt import contract
 from tts.build.tensorrt.commands import expected_engine
 from tts.build.tensorrt.engine_files import require_as_asked
 from tts.build.tensorrt.model import read_model
-from tts.orchestrator.cli import app
+from tts.cli import app
 
 STANDIN = Path(__file__).parent / "standin"
 TOOLS = ("docker", "nvidia-smi", "python3", "trtllm-build")

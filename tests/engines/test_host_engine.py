@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tts.build import openvino_runtime, paths
+from tts.build import paths
 from tts.build.errors import EngineError
 from tts.build.manifest import read_engine_config
+from tts.build.openvino import runtime as openvino_runtime
 from tts.engines.openvino_host import EngineHost
 from tts.engines.requests import GenerateRequest, Limits
 

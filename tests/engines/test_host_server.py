@@ -12,7 +12,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tts.build.spec import Deployment
 from tts.engines import wire
-from tts.serving.server import RunningServer, start_server
+from tts.serving.server.start import RunningServer, start_server
 
 pytestmark = pytest.mark.server
 

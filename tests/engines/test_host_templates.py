@@ -7,7 +7,7 @@ from tritonclient.grpc import model_config_pb2
 from tts.build import paths
 from tts.build.spec import Deployment
 from tts.engines import wire
-from tts.serving.repository import render_repository
+from tts.serving.repository.render import render_repository
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tts.orchestrator.grading import canonical
+from tts.grading import canonical
 
 
 @pytest.mark.parametrize(

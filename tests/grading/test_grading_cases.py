@@ -3,7 +3,7 @@
 import psutil
 import pytest
 
-from tts.orchestrator.grading import Grader, Outcome, extract_answer
+from tts.grading import Grader, Outcome, extract_answer
 
 # Measured with math-verify 0.9.0: 280 of 287. What remains are mostly matters of taste: does a list
 # have an order (g0331, g0337), is 0.0304 another spelling of 3.04 (g0353, g0354), how far may

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tts.orchestrator.grading import extract_answer, extract_gsm8k_answer
+from tts.grading import extract_answer, extract_gsm8k_answer
 
 
 @pytest.mark.parametrize(

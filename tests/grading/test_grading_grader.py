@@ -11,8 +11,8 @@ import time
 import psutil
 import pytest
 
-from tts.orchestrator.grading import Grader, GraderUnavailable, Outcome, Reason, Verdict
-from tts.orchestrator.grading.process import WorkerProcess, _environment
+from tts.grading import Grader, GraderUnavailable, Outcome, Reason, Verdict
+from tts.grading.process import WorkerProcess, _environment
 
 SLOW = "(9)^{(9)^{9}}"  # keeps a worker busy for far longer than any test
 
@@ -246,7 +246,7 @@ def start_script():
         """
         import asyncio
         import signal
-        from tts.orchestrator.grading import Grader
+        from tts.grading import Grader
 
         signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore it
 
@@ -288,7 +288,7 @@ def test_the_worker_inherits_no_secrets(monkeypatch):
 def test_the_worker_speaks_json_lines():
     requests = [["1/2", "0.5"], ["\ud800\0", "5"], ["x", "y"]]
     worker = subprocess.run(
-        [sys.executable, "-P", "-m", "tts.orchestrator.grading.worker", "512", "10"],
+        [sys.executable, "-P", "-m", "tts.grading.worker", "512", "10"],
         input="".join(json.dumps(request) + "\n" for request in requests),
         stdout=subprocess.PIPE,
         text=True,
@@ -302,7 +302,7 @@ def test_the_worker_speaks_json_lines():
 
 def test_a_worker_out_of_memory_says_so_and_leaves():
     script = """
-from tts.orchestrator.grading import equivalence, worker
+from tts.grading import equivalence, worker
 def compare(prediction, reference):
     raise MemoryError
 equivalence.compare = compare
@@ -321,7 +321,7 @@ worker.main()
 
 
 def test_the_parent_never_imports_sympy():
-    script = "import sys, tts.orchestrator.grading; sys.exit('sympy' in sys.modules)"
+    script = "import sys, tts.grading; sys.exit('sympy' in sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True, env=_environment())
 
 

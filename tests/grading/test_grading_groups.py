@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tts.orchestrator.grading import Grader, Outcome, Reason, Verdict, group_answers
+from tts.grading import Grader, Outcome, Reason, Verdict, group_answers
 
 
 class FractionGrader:

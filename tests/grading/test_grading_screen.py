@@ -1,6 +1,6 @@
 import pytest
 
-from tts.orchestrator.grading.screen import is_too_costly
+from tts.grading.screen import is_too_costly
 
 
 @pytest.mark.parametrize(

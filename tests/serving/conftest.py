@@ -9,7 +9,7 @@ import pytest
 
 from tts.build import paths
 from tts.build.spec import Deployment
-from tts.serving import repository
+from tts.serving.repository import render as repository
 
 TEMPLATES = Path(__file__).parent / "templates"
 ENGINES = {"generator": SimpleNamespace(), "verifier": SimpleNamespace(label_token_ids=(7, 9))}

@@ -10,7 +10,7 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as triton
 
 from tts.serving.contract.facts import contract
-from tts.serving.repository import parse_config
+from tts.serving.repository.render import parse_config
 
 
 def mutate(folder: Path, rng: random.Random) -> str:

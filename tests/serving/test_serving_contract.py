@@ -9,9 +9,9 @@ from tritonclient.grpc import model_config_pb2
 
 from tts.build import paths
 from tts.build.spec import Deployment
-from tts.serving import repository
 from tts.serving.contract.facts import contract
-from tts.serving.repository import iteration_logs, parse_config, render_repository
+from tts.serving.repository import render as repository
+from tts.serving.repository.render import iteration_logs, parse_config, render_repository
 
 PLACEHOLDERS = {"logits": "TYPE_FP32"}
 

@@ -18,8 +18,8 @@ from tts.build import paths
 from tts.build.builder import build_engines
 from tts.build.errors import BuildError
 from tts.build.spec import Deployment
-from tts.serving.repository import iteration_logs
-from tts.serving.server import start_server
+from tts.serving.repository.render import iteration_logs
+from tts.serving.server.start import start_server
 
 pytestmark = pytest.mark.server
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tts.build.errors import ServerError
-from tts.serving import environment, tritonserver
-from tts.serving.tritonserver import PYTHON, STUB, find_tritonserver
+from tts.serving.command import environment, tritonserver
+from tts.serving.command.tritonserver import PYTHON, STUB, find_tritonserver
 
 
 def install(root: Path, *, python: str = PYTHON, backends: tuple[str, ...] = ("python",)) -> Path:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tts.serving import triton_log
+from tts.serving.server import triton_log
 
 NOISE = (
     'W1120 14:18:49.17 5765 pinned_memory_manager.cc:273] "Unable to allocate"\n'

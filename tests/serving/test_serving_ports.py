@@ -7,7 +7,7 @@ import pytest
 
 from tts.build.errors import ServerError
 from tts.build.spec import ServerSpec
-from tts.serving.ports import Addresses, choose_addresses
+from tts.serving.command.ports import Addresses, choose_addresses
 
 
 def test_automatic_ports_are_free_and_differ():

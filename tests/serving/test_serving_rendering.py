@@ -8,7 +8,7 @@ import pytest
 from tts.build import paths
 from tts.build.errors import ServerError
 from tts.build.spec import Deployment
-from tts.serving.repository import deployment_digest, parse_config, render_repository
+from tts.serving.repository.render import deployment_digest, parse_config, render_repository
 
 Echo = Callable[..., Deployment]
 

@@ -19,10 +19,11 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tts.build import paths
 from tts.build.errors import ServerError
 from tts.build.spec import Deployment
-from tts.serving import probe, server
-from tts.serving.health import observe
-from tts.serving.ports import Addresses
-from tts.serving.server import find_server, start_server, stop_server
+from tts.serving.command.ports import Addresses
+from tts.serving.server import probe
+from tts.serving.server import start as server
+from tts.serving.server.health import observe
+from tts.serving.server.start import find_server, start_server, stop_server
 
 pytestmark = pytest.mark.server
 

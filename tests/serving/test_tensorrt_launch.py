@@ -19,10 +19,11 @@ from typer.testing import CliRunner
 from tts.build import paths
 from tts.build.errors import BuildError, ConfigError, ServerError
 from tts.build.spec import Deployment
-from tts.orchestrator.cli import app
-from tts.serving import guard, repository
-from tts.serving.lookup import find_server, stop_server
-from tts.serving.server import planned_command, start_server
+from tts.cli import app
+from tts.serving.command import guard
+from tts.serving.repository import render as repository
+from tts.serving.server.lookup import find_server, stop_server
+from tts.serving.server.start import planned_command, start_server
 
 Make = Callable[..., Deployment]
 PLAY = Path(__file__).parent / "stand_ins" / "play.py"

@@ -13,8 +13,8 @@ from tts.build import paths
 from tts.build.errors import ConfigError
 from tts.build.spec import Deployment
 from tts.serving.contract import check_repository
-from tts.serving.manifests import PROBE, one_replica, render_manifests
-from tts.serving.repository import render_repository
+from tts.serving.repository.manifests import PROBE, one_replica, render_manifests
+from tts.serving.repository.render import render_repository
 
 Make = Callable[..., Deployment]
 PAIRS: dict[str, dict[str, Any]] = {

@@ -17,10 +17,10 @@ from tritonclient.grpc import model_config_pb2 as triton
 from tts.build import paths
 from tts.build.errors import BuildError, CheckpointError
 from tts.build.spec import Deployment
-from tts.serving import repository
 from tts.serving.contract import check_repository
 from tts.serving.contract.facts import contract
-from tts.serving.repository import parse_config, render_repository
+from tts.serving.repository import render as repository
+from tts.serving.repository.render import parse_config, render_repository
 
 Make = Callable[..., Deployment]
 MUTATIONS = 200

@@ -20,13 +20,13 @@ from .manifest import (
     new_manifest,
     write_record,
 )
+from .openvino.verify import Verification
 from .plan import Plan, check_length
 from .spec import Deployment, Role, VerifierSpec
 from .staging import build_lock, disk_errors, recover, staged
 from .targets import TargetModule, target_module
 from .tokenizer import Tokenizer
 from .verifier_format import verifier_format
-from .verify import Verification
 
 Say = Callable[[str], None]
 

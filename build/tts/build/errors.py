@@ -13,7 +13,7 @@
     │   ├── EndpointTimeout       no answer within the deadline (retried, then fatal)
     │   └── RequestRefused        the server refused this request (never retried)
     ├── RunError             the run folder cannot be written or resumed
-    ├── GraderUnavailable    answers cannot be compared (orchestrator.grading)
+    ├── GraderUnavailable    answers cannot be compared (tts.grading)
     └── Interrupted          the user pressed Ctrl-C (exit 130)
 
 The message says what was wrong and where; `hint` says what to do. The command line prints both

@@ -15,9 +15,9 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from .checkpoint import FileStamp, content_hash, stamp_files
 from .errors import BuildError
-from .openvino_runtime import CACHE_BYTES
+from .openvino.runtime import CACHE_BYTES
+from .openvino.verify import Verification
 from .spec import Precision, Role, Target
-from .verify import Verification
 
 CONFIG_FILE = "config.json"
 MANIFEST_FILE = "manifest.json"

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from .errors import CheckpointError, ConfigError
 from .manifest import EngineConfig, Settings
 from .model_config import ModelConfig
+from .openvino.verify import Verification
 from .spec import Deployment, EngineSpec, Role, VerifierSpec
 from .tokenizer import Tokenizer
 from .verifier_format import label_ids, verifier_format
-from .verify import Verification
 
 
 @dataclass(frozen=True)

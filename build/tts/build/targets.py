@@ -45,7 +45,7 @@ def target_module(target: Target) -> TargetModule:
     """The module of a target; only that one is imported."""
     match target:
         case "openvino":
-            from . import openvino_target
+            from .openvino import target as openvino_target
 
             return openvino_target
         case "tensorrt":

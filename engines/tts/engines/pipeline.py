@@ -10,7 +10,7 @@ import openvino as ov
 import openvino_genai as ov_genai
 
 from tts.build.manifest import EngineConfig
-from tts.build.openvino_runtime import plugin_properties, require_precision
+from tts.build.openvino.runtime import plugin_properties, require_precision
 
 from .requests import GenerateRequest, Limits
 

@@ -16,7 +16,7 @@ from tts.build.errors import ServerError
 from tts.build.spec import Deployment
 from tts.engines import wire
 
-from ..repository import CONFIG, parse_config
+from ..repository.render import CONFIG, parse_config
 from .expected import expected_configs
 from .facts import contract
 

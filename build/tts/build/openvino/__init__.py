@@ -1,0 +1,1 @@
+"""Target openvino: export, precision, engines for a CPU, and their comparison with transformers."""

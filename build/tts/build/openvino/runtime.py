@@ -1,0 +1,63 @@
+"""How the OpenVINO CPU plug-in must be set up to compute an engine as it was verified."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from ..errors import ConfigError
+from ..spec import PRECISIONS, Precision, Role
+
+BF16_FLAG = "avx512_bf16"
+"""The CPU flag without which OpenVINO's paged attention computes in f32 only.
+
+OpenVINO's OPTIMIZATION_CAPABILITIES are no answer: by its sources (hasHardwareSupport, and
+PagedAttention::getRuntimePrecision) they list BF16 also for AVX-512 without it.
+"""
+
+CACHE_BYTES: dict[str, int] = {"fp32": 4, "bf16": 2, "int8": 4}
+"""Bytes per KV-cache element, by the precision of an engine."""
+
+
+@cache
+def cpu_flags() -> frozenset[str]:
+    """The instruction sets of this machine's CPU, as Linux names them; empty elsewhere."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.is_file() else []
+    return frozenset(next((line for line in lines if line.startswith("flags")), "").split())
+
+
+def require_precision(role: Role, precision: Precision) -> None:
+    """Raise ConfigError where this machine's CPU cannot serve an engine of this precision."""
+    if precision == "bf16" and BF16_FLAG not in cpu_flags():
+        raise ConfigError(
+            f"{role}.precision is 'bf16', and this machine's CPU has no AVX512-BF16 "
+            f"({BF16_FLAG}): OpenVINO's paged attention cannot run in bf16 without it.",
+            hint=f"Set {role}.precision to fp32 or int8 and build the engine, or use a machine "
+            "that has it.",
+        )
+
+
+def plugin_properties(precision: Precision, threads: int = 1) -> dict[str, str | int]:
+    """Properties for `compile_model` or a GenAI pipeline; `threads` are CPU threads.
+
+    The plug-in's own defaults are bf16 arithmetic over an 8-bit KV cache: both are always set,
+    because one without the other is refused or loses precision. With int8 weights the plug-in would
+    quantise the activations as well, unless the group size of that is 0. It would also pin each
+    engine's threads to the machine's first cores: two processes would share one and leave the other
+    idle.
+    """
+    if precision not in PRECISIONS["openvino"]:
+        raise ConfigError(
+            f"Precision {precision!r} is not one of target openvino: "
+            f"{', '.join(PRECISIONS['openvino'])}."
+        )
+    compute = "bf16" if precision == "bf16" else "f32"
+    return {
+        "INFERENCE_PRECISION_HINT": compute,
+        "KV_CACHE_PRECISION": compute,
+        "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,
+        "INFERENCE_NUM_THREADS": threads,
+        "ENABLE_CPU_PINNING": "NO",
+        "NUM_STREAMS": 1,
+    }

@@ -1,0 +1,120 @@
+"""Target openvino: engines for this machine's CPU, exported from the checkpoint in process."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from .. import paths
+from ..checkpoint import Checkpoint, FileStamp, open_checkpoint
+from ..errors import BuildError
+from ..manifest import CONFIG_FILE, EngineConfig, Settings, read_engine_config, write_record
+from ..plan import Checked, Plan, check_length, check_tokenizer, describe_engine
+from ..spec import Deployment, Precision, Role, VerifierSpec
+from ..tokenizer import Tokenizer
+from .export import EXPORTER_VERSION, export_model, save_model
+from .runtime import require_precision
+from .verify import missing_packages, verify_engine
+
+VERIFY_BY_DEFAULT_BELOW = 200_000_000
+"""Parameters. A larger model is verified only when asked: transformers needs it in fp32 as well."""
+_STORED_BYTES: dict[Precision, int] = {"fp32": 4, "bf16": 2, "int8": 1}
+
+
+def settings_for(deployment: Deployment, role: Role) -> Settings:
+    """What the engine of a role would be made with now."""
+    spec = deployment.engines()[role]
+    labels: JsonValue = None
+    if isinstance(spec, VerifierSpec):
+        labels = [spec.labels.positive, spec.labels.negative]
+    return {
+        "target": deployment.target,
+        "role": role,
+        "precision": spec.precision,
+        "labels": labels,
+        "exporter_version": EXPORTER_VERSION,
+        "openvino_version": importlib.metadata.version("openvino"),
+    }
+
+
+def plan_engine(deployment: Deployment, role: Role) -> Plan:
+    """Check everything that can be known without building; raises CheckpointError, ConfigError."""
+    spec = deployment.engines()[role]
+    require_precision(role, spec.precision)
+    model = open_checkpoint(spec.checkpoint).config
+    check_length(deployment, role, model.max_position_embeddings)
+    tokenizer = Tokenizer(spec.checkpoint)
+    check_tokenizer(tokenizer, model.vocab_size, spec)
+    logits = None if role == "verifier" else model.vocab_size  # a verifier's head is cut to labels
+    config = describe_engine(deployment, role, model, tokenizer, logits)
+    folder = paths.engine_dir(deployment.name, role)
+    return Plan(deployment, role, folder, settings_for(deployment, role), config)
+
+
+def engine_config(deployment: Deployment, role: Role, folder: Path) -> EngineConfig:
+    """What is served by the engine in `folder`."""
+    return read_engine_config(folder)
+
+
+def prepare(plans: Sequence[Plan], verify: bool | None) -> None:
+    """Refuse a verification that cannot be done, before anything is built."""
+    if verify and (missing := missing_packages()):
+        raise BuildError(
+            f"Verification was asked for, but {' and '.join(missing)} cannot be imported.",
+            hint="pip install 'tts-toolkit[verify]'",
+        )
+
+
+def make_engine(
+    plan: Plan,
+    stamps: Sequence[FileStamp],
+    folder: Path,
+    verify: bool | None,
+    say: Callable[[str], None],
+) -> Checked:
+    """Export the checkpoint to `folder`, and compare it with transformers."""
+    checkpoint = open_checkpoint(plan.spec.checkpoint)
+    precision, labels = plan.config.precision, plan.config.label_token_ids
+    _require_space(plan, checkpoint)
+    say(f"{plan.role}: exporting {checkpoint.path.name} to OpenVINO in {precision}")
+    save_model(export_model(checkpoint, precision, labels), folder)
+    write_record(folder, CONFIG_FILE, plan.config)
+    if not_verified := _why_not_verified(checkpoint, verify):
+        say(f"{plan.role}: not verified: {not_verified}")
+        return Checked(None, not_verified)
+    say(f"{plan.role}: comparing with transformers")
+    return Checked(verify_engine(folder, checkpoint, precision, labels), None)
+
+
+def preview(deployment: Deployment, role: Role) -> list[str]:
+    """What would be exported; there is no command to paste, it happens in process."""
+    spec, folder = deployment.engines()[role], paths.engine_dir(deployment.name, role)
+    return [f"# {role}: export {spec.checkpoint} to OpenVINO in {spec.precision}, as {folder}"]
+
+
+def _why_not_verified(checkpoint: Checkpoint, verify: bool | None) -> str | None:
+    if verify is False:
+        return "switched off"
+    if verify:
+        return None
+    if missing := missing_packages():
+        return f"{' and '.join(missing)} not installed (pip install 'tts-toolkit[verify]')"
+    parameters = checkpoint.num_parameters
+    if parameters >= VERIFY_BY_DEFAULT_BELOW:
+        return f"a model of {parameters / 1e6:.0f}M parameters is verified only when asked"
+    return None
+
+
+def _require_space(plan: Plan, checkpoint: Checkpoint) -> None:
+    needed = checkpoint.num_parameters * _STORED_BYTES[plan.config.precision]
+    free = shutil.disk_usage(plan.folder.parent).free
+    if free < needed:
+        raise BuildError(
+            f"The {plan.role} engine needs about {needed / 1e9:.1f} GB in {plan.folder.parent}, "
+            f"which has {free / 1e9:.1f} GB free.",
+            hint="Free some space, or set TTS_HOME to a folder on a larger disk.",
+        )

@@ -1,0 +1,222 @@
+"""Does an exported engine compute what transformers computes? Measured on seeded token sequences.
+
+Two questions are kept apart, so that a wrong graph cannot hide behind rounding:
+
+- *export*: the engine in fp32 arithmetic against transformers with the weights as the engine
+  stores them (rounded to bf16 or int8). They must agree to fp32 rounding, in every precision.
+- *served*: the engine with the arithmetic it is served with against the checkpoint itself. This
+  holds what the precision costs; only nonsense is refused.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from ..checkpoint import Checkpoint
+from ..errors import BuildError
+from ..spec import Precision
+from ..weights import Array
+from .export import MODEL_FILE
+from .runtime import plugin_properties
+from .weights import label_precision, stored_values
+
+EXPORT_TOLERANCE = 1e-4
+"""Largest error of a logit, absolute; logits beyond 10 may differ by 1e-5 of the largest one."""
+SERVED_TOLERANCE = 0.2
+"""Largest error of a logit in bf16 and int8, as a part of the largest logit."""
+_SPREAD = 4096  # positions; beyond, fp32 angles themselves differ between libraries
+_SEED = 20240607
+
+
+class Verification(BaseModel):
+    """The largest errors of a logit, and the largest logit that they were measured beside."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    export_error: float
+    served_error: float
+    largest_logit: float
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A batch of sequences, [rows, tokens] each, computed in pieces of `steps` tokens."""
+
+    ids: Array
+    mask: Array
+    positions: Array
+    steps: tuple[int, ...]
+
+
+def missing_packages() -> list[str]:
+    """Packages that verification needs and that are not installed."""
+    return [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
+
+
+def verify_engine(
+    folder: Path,
+    checkpoint: Checkpoint,
+    precision: Precision,
+    label_token_ids: Sequence[int] | None = None,
+) -> Verification:
+    """Compare the engine in `folder` with transformers; raises BuildError when they disagree."""
+    cases = _cases(checkpoint)
+    exact, stored = _reference(checkpoint, precision, label_token_ids, cases)
+    largest = float(np.max([np.abs(logits).max() for logits in exact]))
+    export_error = _largest_error(folder, "fp32", cases, stored)
+    served_error = export_error
+    if precision != "fp32":
+        served_error = _largest_error(folder, precision, cases, exact)
+    result = Verification(
+        export_error=export_error, served_error=served_error, largest_logit=largest
+    )
+    export_limit = max(EXPORT_TOLERANCE, 1e-5 * largest)
+    served_limit = export_limit if precision == "fp32" else SERVED_TOLERANCE * largest
+    for what, error, limit in (
+        ("in fp32 arithmetic", export_error, export_limit),
+        (f"as served in {precision}", served_error, served_limit),
+    ):
+        if not error <= limit:  # written so that NaN fails
+            raise BuildError(
+                f"The engine of {checkpoint.path} does not compute what transformers computes: "
+                f"{what} a logit is off by {error:.3g}, allowed is {limit:.3g} "
+                f"(largest logit {largest:.3g}).",
+                hint="Please report this with the checkpoint's config.json. `--no-verify` builds "
+                "the engine regardless.",
+            )
+    return result
+
+
+def _cases(checkpoint: Checkpoint) -> list[_Case]:
+    rng = np.random.default_rng(_SEED)
+    config = checkpoint.config
+    longest = config.max_position_embeddings
+
+    def case(tokens: int, steps: Sequence[int] = (), rows: int = 1) -> _Case:
+        tokens = min(tokens, longest)
+        ids = rng.integers(0, config.vocab_size, (rows, tokens))
+        positions = np.tile(np.arange(tokens), (rows, 1))
+        fits = sum(steps) == tokens
+        return _Case(ids, np.ones_like(ids), positions, tuple(steps) if fits else (tokens,))
+
+    alone = [case(1), case(7), case(40), case(16, steps=(12, 1, 1, 1, 1))]
+    # gaps between the positions show a wrong rotary embedding that short sequences hide
+    spread = case(32)
+    span = min(longest, _SPREAD)
+    positions = np.sort(rng.choice(span, spread.ids.shape[1], replace=False))[None]
+    padded = case(12, steps=(8, 3, 1), rows=2)
+    padded.mask[0, :5] = 0
+    padded.positions[0] = np.maximum(np.cumsum(padded.mask[0]) - 1, 0)
+    return [*alone, _Case(spread.ids, spread.mask, positions, spread.steps), padded]
+
+
+def _largest_error(
+    folder: Path, precision: Precision, cases: Sequence[_Case], reference: Sequence[Array]
+) -> float:
+    import openvino
+
+    properties = plugin_properties(precision)
+    try:
+        model = openvino.Core().compile_model(folder / MODEL_FILE, "CPU", properties)
+    except RuntimeError as error:
+        raise BuildError(
+            f"OpenVINO cannot load the engine in {precision} on this CPU: {error}",
+            hint="Choose precision fp32 in the deployment file; every CPU computes it.",
+        ) from error
+    errors = []
+    for case, expected in zip(cases, reference, strict=True):
+        request = model.create_infer_request()
+        logits, start = [], 0
+        for step in case.steps:
+            end = start + step
+            inputs = {
+                "input_ids": case.ids[:, start:end],
+                "attention_mask": case.mask[:, :end],
+                "position_ids": case.positions[:, start:end],
+                "beam_idx": np.arange(len(case.ids), dtype=np.int32),
+            }
+            logits.append(request.infer(inputs)["logits"].copy())
+            start = end
+        real = case.mask == 1
+        errors.append(np.abs(np.concatenate(logits, axis=1) - expected)[real].max())
+    return float(np.max(errors))
+
+
+def _reference(
+    checkpoint: Checkpoint,
+    precision: Precision,
+    label_token_ids: Sequence[int] | None,
+    cases: Sequence[_Case],
+) -> tuple[list[Array], list[Array]]:
+    """Logits of every case: of the checkpoint, and of it with the engine's stored weights."""
+    import torch
+
+    model = _load(checkpoint)
+    rows = None
+    if label_token_ids is not None:
+        rows = model.get_output_embeddings().weight.detach()[list(label_token_ids)].clone()
+
+    def logits(case: _Case) -> Array:
+        inputs = {
+            "input_ids": torch.from_numpy(case.ids),
+            "attention_mask": torch.from_numpy(case.mask),
+            "position_ids": torch.from_numpy(case.positions),
+        }
+        if rows is None:
+            return np.asarray(model(**inputs).logits.numpy())
+        return np.asarray((model.model(**inputs).last_hidden_state @ rows.T).numpy())
+
+    with torch.inference_mode():
+        exact = [logits(case) for case in cases]
+        if precision == "fp32":
+            return exact, exact
+        for parameter in model.parameters():
+            if parameter.dim() == 2:
+                parameter.copy_(torch.from_numpy(stored_values(parameter.numpy(), precision)))
+        if rows is not None:
+            kept = stored_values(rows.numpy(), label_precision(precision))
+            rows.copy_(torch.from_numpy(kept))
+        return exact, [logits(case) for case in cases]
+
+
+def _load(checkpoint: Checkpoint) -> Any:
+    """The transformers model in fp32. The architecture's own class is used: no remote code."""
+    import transformers
+
+    kind = getattr(transformers, checkpoint.config.architecture)
+    try:
+        with _quiet():
+            model = kind.from_pretrained(
+                checkpoint.path, local_files_only=True, use_safetensors=True
+            )
+    except Exception as error:  # transformers raises whatever its parts raise
+        raise BuildError(
+            f"transformers could not load {checkpoint.path} to verify the engine: {error}",
+            hint="`--no-verify` builds the engine without the comparison.",
+        ) from error
+    return model.float().eval()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence transformers' progress bar and advice while it loads."""
+    from transformers.utils import logging as untyped
+
+    logging: Any = untyped
+    level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bar:
+            logging.enable_progress_bar()

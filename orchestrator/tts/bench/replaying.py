@@ -1,0 +1,93 @@
+"""What `--replay` makes of the other options."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from tts.build.errors import ConfigError
+from tts.build.spec import load_deployment
+from tts.datasets.load import load_problems
+from tts.prompting.context import Models
+from tts.replay import Source, open_source
+from tts.simulation.scenario import Recorded
+from tts.strategies.catalog import find_strategy
+
+from .request import Wanted, as_wanted, findable
+
+
+def given_options(context: typer.Context) -> set[str]:
+    """The names of the parameters that the command line gives, rather than defaults."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}
+
+
+def as_recorded(wanted: Wanted, path: Path, given: Collection[str]) -> Wanted:
+    """What a replay of `path` is: what a recorded run was, scheduled as `wanted` says.
+
+    Raises ConfigError naming an option that was given and is not as recorded.
+    """
+    source = open_source(path)
+    recorded = source.recorded
+    if recorded is None:
+        return replace(wanted, replay=source.path)
+    asked: dict[str, Any] = {
+        name: getattr(wanted, name) for name in ("limit", "seed", "strategy") if name in given
+    }
+    if "dataset" in given:
+        asked["dataset"] = findable(wanted.dataset)
+    _refuse_others(source, asked, wanted.parameters, recorded)
+    replayed = as_wanted(recorded, wanted.deployment, recorded["strategy"], recorded["parameters"])
+    return replace(
+        replayed,
+        schedule=wanted.schedule,
+        speculation=wanted.speculation,
+        in_flight=wanted.in_flight,
+        replay=source.path,
+    )
+
+
+def recorded_work(path: Path, asked: dict[str, Any], parameters: dict[str, Any]) -> Recorded:
+    """A recorded run to be simulated; raises a TtsError naming what does not fit.
+
+    `asked` and `parameters` are the options and the strategy's parameters that were given.
+    """
+    source = open_source(path)
+    config = source.recorded
+    if config is None:
+        raise ConfigError(
+            f"{source.path} is not the folder of a recorded run.",
+            hint="The statistics of a trace file: --traces.",
+        )
+    _refuse_others(source, asked, parameters, config)
+    models = source.limited(Models.load(load_deployment(config["deployment_source"])))
+    loaded = load_problems(config["dataset"], limit=config["limit"], seed=config["seed"])
+    problems = source.problems(loaded)
+    return Recorded(
+        models,
+        tuple(problems),
+        config["strategy"],
+        find_strategy(config["strategy"]).configure(
+            config["parameters"], context=models.deployment.generator.max_seq_len
+        ),
+        config["seed"],
+        source.script(models, problems),
+    )
+
+
+def _refuse_others(
+    source: Source, asked: dict[str, Any], parameters: dict[str, Any], recorded: dict[str, Any]
+) -> None:
+    """Raise ConfigError for the first of the options that is not as recorded."""
+    known = {**recorded["parameters"], **recorded}
+    for name, value in {**asked, **parameters}.items():
+        if known.get(name) != value:
+            raise ConfigError(
+                f"{name} is {value!r}, but the run recorded in {source.path} has "
+                f"{known.get(name)!r}; a replay does what was recorded.",
+                hint="Leave the option out.",
+            )

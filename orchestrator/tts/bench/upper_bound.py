@@ -1,0 +1,86 @@
+"""The useful work of a run, sent again without its dependencies: what the engines can do at best.
+
+Keep a run's calls with KeptGenerator and KeptVerifier, pick the useful ones, and time `send_all` on
+each engine alone. The larger time is a limit that no schedule of the same work can beat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from tts.build.tokenizer import Ids
+from tts.endpoints.base import GenerateCall, Generator, Verifier
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class KeptGenerator:
+    """See endpoints.Generator; keeps the calls that were answered, in the order of sending."""
+
+    inner: Generator
+    calls: dict[int, GenerateCall] = field(default_factory=dict)
+    """By seed, which names the node."""
+
+    async def generate(self, call: GenerateCall) -> list[int]:
+        """See endpoints.Generator."""
+        self.calls.setdefault(call.seed, call)
+        try:
+            return await self.inner.generate(call)
+        except BaseException:
+            self.calls.pop(call.seed, None)
+            raise
+
+    def useful(self, seeds: Collection[int]) -> list[GenerateCall]:
+        """The calls of these nodes."""
+        return [call for seed, call in self.calls.items() if seed in seeds]
+
+
+@dataclass(frozen=True)
+class KeptVerifier:
+    """See endpoints.Verifier; keeps the dialogues that were scored, in the order of sending."""
+
+    inner: Verifier
+    dialogues: dict[bytes, Ids] = field(default_factory=dict)
+
+    async def score(self, input_ids: Ids) -> float:
+        """See endpoints.Verifier."""
+        key = input_ids.tobytes()
+        self.dialogues.setdefault(key, input_ids)
+        try:
+            return await self.inner.score(input_ids)
+        except BaseException:
+            self.dialogues.pop(key, None)
+            raise
+
+
+async def send_all(
+    works: Iterable[T],
+    cost: Callable[[T], int],
+    budget: int,
+    send: Callable[[T], Awaitable[object]],
+) -> None:
+    """Send everything in this order, always as much as the budget allows.
+
+    `cost` is what a piece takes of the budget while in flight; one that costs more than the whole
+    budget goes alone. The first failure is raised after the others were cancelled.
+    """
+    used = 0
+    freed = asyncio.Event()
+
+    async def one(work: T) -> None:
+        nonlocal used
+        await send(work)
+        used -= cost(work)
+        freed.set()
+
+    async with asyncio.TaskGroup() as group:
+        for work in works:
+            while used and used + cost(work) > budget:
+                freed.clear()
+                await freed.wait()
+            used += cost(work)
+            group.create_task(one(work))

@@ -1,0 +1,215 @@
+"""What this machine can run and what is missing, in plain words."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+import psutil
+
+from tts.build import paths
+from tts.build.builder import require_current
+from tts.build.errors import TtsError
+from tts.build.openvino.runtime import BF16_FLAG, cpu_flags
+from tts.build.spec import Deployment, bundled_deployments, load_deployment
+from tts.build.tensorrt import contract
+from tts.serving.command.tritonserver import find_tritonserver
+
+MINIMUM_FREE_BYTES = 2 * 1024**3
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One thing looked at. `missing` means that the CPU target cannot run without it."""
+
+    what: str
+    state: Literal["ok", "note", "missing"]
+    found: str
+    advice: str = ""
+
+
+def diagnose() -> list[Observation]:
+    """Look at everything; takes about a second."""
+    return [
+        _python(),
+        _cpu(),
+        _memory(),
+        _openvino(),
+        _tritonserver(),
+        _verification(),
+        *_storage(),
+        *_gpus(),
+        *_deployments(),
+    ]
+
+
+def _python() -> Observation:
+    version = platform.python_version()
+    if sys.version_info[:2] == (3, 11):
+        return Observation("Python", "ok", version)
+    return Observation("Python", "missing", version, "The bundled Triton server needs Python 3.11.")
+
+
+def _cpu() -> Observation:
+    fast = [flag for flag in ("avx2", "avx512f", BF16_FLAG, "amx_bf16") if flag in cpu_flags()]
+    found = f"{os.cpu_count()} cores, {platform.machine()}, {', '.join(fast) or 'no AVX2'}"
+    if platform.system() != "Linux" or platform.machine() != "x86_64":
+        return Observation(
+            "CPU", "missing", found, "The bundled Triton server is Linux x86_64 only."
+        )
+    if (os.cpu_count() or 1) < 2:
+        return Observation("CPU", "note", found, "Two engines on one core take turns: expect half.")
+    return Observation("CPU", "ok", found)
+
+
+def _memory() -> Observation:
+    free = psutil.virtual_memory().available
+    found = f"{free / 1024**3:.1f} GiB free"
+    if free < MINIMUM_FREE_BYTES:
+        return Observation("memory", "note", found, "The demo needs about 2 GiB.")
+    return Observation("memory", "ok", found)
+
+
+def _openvino() -> Observation:
+    versions = {name: _version(name) for name in ("openvino", "openvino-genai")}
+    found = ", ".join(f"{name} {version or 'absent'}" for name, version in versions.items())
+    if all(versions.values()):
+        bf16 = "runs here" if BF16_FLAG in cpu_flags() else f"does not run here: no {BF16_FLAG}"
+        return Observation("CPU engine", "ok", f"{found}; precision bf16 {bf16}")
+    return Observation("CPU engine", "missing", found, "pip install openvino openvino-genai")
+
+
+def _tritonserver() -> Observation:
+    try:
+        return Observation("Triton server", "ok", find_tritonserver().describe())
+    except TtsError as error:
+        return Observation("Triton server", "missing", error.message, error.hint or "")
+
+
+def _verification() -> Observation:
+    absent = [name for name in ("torch", "transformers") if not importlib.util.find_spec(name)]
+    if not absent:
+        return Observation("engine verification", "ok", "torch and transformers are installed")
+    return Observation(
+        "engine verification",
+        "note",
+        f"{' and '.join(absent)} not installed: engines are built but not compared",
+        "pip install 'tts-toolkit[verify]' (choose a CPU build of torch)",
+    )
+
+
+def _storage() -> Iterator[Observation]:
+    for what, folder in (("engines", paths.built_dir("x").parent), ("runs", paths.runs_dir())):
+        existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+        free = shutil.disk_usage(existing).free / 1024**3
+        found = f"{folder} ({free:.0f} GiB free)"
+        if not os.access(existing, os.W_OK):
+            advice = "Set TTS_HOME to a folder that you may write to."
+            yield Observation(what, "missing", f"{folder} is not writable", advice)
+        else:
+            yield Observation(what, "ok" if free > 1 else "note", found)
+
+
+def _deployments() -> Iterator[Observation]:
+    here = {gpu.capability for gpu in _nvidia_gpus()}
+    elsewhere = []
+    for name in bundled_deployments():
+        what = f"deployment {name}"
+        try:
+            deployment = load_deployment(name)
+            if deployment.tensorrt and _capability(deployment) not in here:
+                elsewhere.append(name)
+                continue
+            require_current(deployment)
+        except TtsError as error:
+            yield Observation(what, "note", error.message, error.hint or "")
+        else:
+            yield Observation(what, "ok", "both engines are built and current")
+    if elsewhere:
+        what = "deployments for other NVIDIA GPUs" if here else "deployments for NVIDIA GPUs"
+        advice = (
+            "Needing no GPU: tts plan NAME (what fits), tts build-engines NAME --dry-run, "
+            "tts deploy NAME."
+        )
+        yield Observation(what, "note", ", ".join(elsewhere), advice)
+
+
+def _capability(deployment: Deployment) -> str:
+    assert deployment.tensorrt is not None  # asked of target tensorrt only
+    return contract.compute_capability(deployment.tensorrt.gpu)
+
+
+@dataclass(frozen=True, slots=True)
+class _Gpu:
+    name: str
+    memory: str
+    driver: str
+    capability: str
+
+
+def _gpus() -> Iterator[Observation]:
+    gpus = _nvidia_gpus()
+    if not gpus:
+        found = "none found: target tensorrt cannot be built or run here"
+        yield Observation("NVIDIA GPU", "note", found)
+        return
+    described = [f"{gpu.name}, {gpu.memory}, compute capability {gpu.capability}" for gpu in gpus]
+    yield Observation("NVIDIA GPU", "ok", "; ".join(described))
+    have, wanted = gpus[0].driver, max(c.driver for c in contract.containers().values())
+    if int(have.partition(".")[0] or 0) < int(wanted.partition(".")[0]):
+        advice = (
+            f"The containers of TensorRT-LLM {contract.TENSORRT_LLM} want {wanted} or later, or a "
+            "branch that CUDA's forward compatibility supports."
+        )
+        yield Observation("NVIDIA driver", "note", have, advice)
+    else:
+        yield Observation("NVIDIA driver", "ok", have)
+    if tag := os.environ.get(contract.version_variable()):
+        fits = tag in contract.containers()
+        advice = "" if fits else f"It must be one of {', '.join(contract.containers())}."
+        yield Observation("NVIDIA container", "ok" if fits else "note", f"inside {tag}", advice)
+    elif docker := shutil.which("docker"):
+        yield Observation("docker", "ok", docker)
+    else:
+        advice = "Install docker and the NVIDIA Container Toolkit."
+        yield Observation(
+            "docker", "note", "absent: target tensorrt is built and served in it", advice
+        )
+
+
+@cache
+def _nvidia_gpus() -> tuple[_Gpu, ...]:
+    command = shutil.which("nvidia-smi")
+    if command is None:
+        return ()
+    query = "--query-gpu=name,memory.total,driver_version,compute_cap"
+    try:
+        done = subprocess.run(
+            [command, query, "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    if done.returncode:
+        return ()
+    rows = (line.split(",") for line in done.stdout.splitlines())
+    return tuple(_Gpu(*(field.strip() for field in row)) for row in rows if len(row) == 4)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,52 @@
+"""What a command needs of this machine, refused in a sentence before anything else is looked at."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+
+from tts.build.errors import CheckpointError, ServerError
+from tts.build.spec import Deployment
+
+
+def require_gpu(deployment: Deployment) -> None:
+    """Raise ServerError for engines of target tensorrt where no NVIDIA driver is.
+
+    A server elsewhere that answers at the deployment's gRPC port is as good.
+    """
+    if deployment.tensorrt is None or shutil.which("nvidia-smi"):
+        return
+    from tts.serving.server.lookup import find_server
+
+    if find_server(deployment):
+        return
+    name = deployment.name
+    raise ServerError(
+        f"Deployment {name!r} runs on an NVIDIA GPU ({deployment.tensorrt.gpu}), and this machine "
+        "has none: there is no nvidia-smi.",
+        hint="Run this on the machine with the GPU. What needs none: tts plan, tts lint, "
+        "tts build-engines --dry-run, tts deploy and tts serve --dry-run.",
+    )
+
+
+def require_checkpoints(deployment: Deployment) -> None:
+    """Raise CheckpointError naming the download of every published checkpoint that is missing."""
+    from tts.build.tensorrt.known_models import known_model
+
+    missing = {}
+    for engine in deployment.engines().values():
+        known = known_model(engine.checkpoint)
+        if known and not engine.checkpoint.is_dir():
+            missing[engine.checkpoint] = known.source.removeprefix("https://huggingface.co/")
+    if missing:
+        folders = "\n".join(f"  {folder}" for folder in missing)
+        downloads = "\n".join(
+            f"  hf download {repository} --local-dir {shlex.quote(str(folder))} "
+            "--exclude 'original/*'"
+            for folder, repository in missing.items()
+        )
+        raise CheckpointError(
+            f"These checkpoints of {deployment.name!r} are not there yet:\n{folders}",
+            hint=f"Download them (pip install huggingface_hub):\n{downloads}\n"
+            "or set `checkpoint` in the deployment file to the folders where they are.",
+        )

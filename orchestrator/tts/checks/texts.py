@@ -1,0 +1,138 @@
+"""Checks of what is made of text: labels, prompts, the verifier's dialogue, stop words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from tts.build.errors import CheckpointError, RequestError
+from tts.build.plan import check_tokenizer
+from tts.build.spec import Deployment, EngineSpec, Role
+from tts.build.tensorrt.known_models import shape_of
+from tts.build.tensorrt.plan import QUESTION, STEP
+from tts.build.tokenizer import Tokenizer
+from tts.build.verifier_format import verifier_format
+from tts.engines import wire
+from tts.prompting.chat import generator_prompt
+from tts.prompting.steps import count_stop_words, delimiter_stop_words
+from tts.serving.contract import Finding
+
+from .findings import not_checked, refused
+
+MOST_STOP_WORDS = 50_000
+
+
+def tokenizers(deployment: Deployment) -> Iterator[Finding]:
+    """Each tokenizer is its model's; the verifier's makes its labels and its dialogue."""
+    for role, spec in deployment.engines().items():
+        if not (spec.checkpoint / "tokenizer.json").is_file():
+            yield not_checked(
+                f"{spec.checkpoint} has no tokenizer.json",
+                role,
+                "stop words and the prompt's length are counted in its tokens"
+                if role == "generator"
+                else "labels and dialogue are made of its tokens",
+                "Download the checkpoint, or at least its tokenizer files, to that folder.",
+            )
+            continue
+        try:
+            tokenizer = Tokenizer(spec.checkpoint)
+            vocab_size = tokenizer.vocab_size
+            with suppress(CheckpointError):  # told by the check of the checkpoints
+                vocab_size = shape_of(spec.checkpoint).vocab_size
+            check_tokenizer(tokenizer, vocab_size, spec)
+        except CheckpointError as error:
+            why = "requests are made of its tokens, and scores read at the labels' ids"
+            yield refused(error, deployment, role, why, "Download the checkpoint again.")
+
+
+def prompt(deployment: Deployment) -> Iterator[Finding]:
+    """What surrounds every question leaves room for it and for an answer."""
+    spec = deployment.generator
+    if tokenizer := _tokenizer(spec):
+        try:
+            used = len(generator_prompt(tokenizer, spec, ""))
+        except CheckpointError as error:
+            where = "generator.system_prompt" if spec.system_prompt else "generator.checkpoint"
+            mend = "Take a checkpoint whose chat template can."
+            if spec.system_prompt:
+                mend = "Leave it out, or take a checkpoint whose chat template takes one."
+            yield refused(error, deployment, where, "no prompt can be made", mend)
+            return
+        what = "system prompt and template" if spec.system_prompt else "the chat template"
+        mend = "Raise generator.max_seq_len, or shorten generator.system_prompt."
+        yield from _room("generator", used, what, spec.max_seq_len, mend)
+
+
+def dialogue(deployment: Deployment) -> Iterator[Finding]:
+    """What surrounds question and step leaves room for them in the verifier."""
+    spec = deployment.verifier
+    if tokenizer := _tokenizer(spec):
+        with suppress(CheckpointError):  # told by the check of the tokenizers
+            used = len(verifier_format(tokenizer, spec).first("", ""))
+            mend = "Raise verifier.max_seq_len."
+            yield from _room("verifier", used, "the dialogue", spec.max_seq_len, mend)
+
+
+def stop_words(deployment: Deployment) -> Iterator[Finding]:
+    """The step delimiter gives stop words, and their tensor has the layout of the wire."""
+    spec = deployment.generator
+    if not (tokenizer := _tokenizer(spec)):
+        return
+    where = "generator.step_delimiter"
+    count = count_stop_words(tokenizer.token_texts, spec.step_delimiter)
+    if not count:
+        yield Finding(
+            f"is {spec.step_delimiter!r}, which no tokens of {spec.checkpoint} spell",
+            where,
+            "no step would ever end before its length limit",
+            "Set generator.step_delimiter to a text that the generator can write.",
+        )
+        return
+    if count > MOST_STOP_WORDS:
+        yield Finding(
+            f"is {spec.step_delimiter!r}, which tokens of {spec.checkpoint} spell in {count:,} "
+            "ways",
+            where,
+            f"each is a stop word in every request; at most {MOST_STOP_WORDS:,} are sensible",
+            "Set generator.step_delimiter to a shorter text.",
+        )
+        return
+    words = delimiter_stop_words(tokenizer.token_texts, spec.step_delimiter)
+    try:
+        sent = wire.decode_stop_words(wire.encode_stop_words(words))
+    except (RequestError, ValueError) as error:
+        sent, problem = (), str(error)
+    else:
+        problem = "they are read back as others"
+    if sent != tuple(words):
+        yield Finding(
+            f"its {len(words)} stop words do not fit stop_words_list: {problem}",
+            where,
+            "the server answers every request with an error",
+            "Set generator.step_delimiter to another text.",
+        )
+
+
+def _room(role: Role, used: int, what: str, limit: int, mend: str) -> Iterator[Finding]:
+    where = f"{role}.max_seq_len"
+    if used >= limit:
+        why = "no question fits, so every problem is refused"
+        yield Finding(f"is {limit}, but {used} tokens go to {what} alone", where, why, mend)
+    elif used + QUESTION + STEP > limit:
+        yield Finding(
+            f"is {limit}; {used} tokens go to {what}, and {limit - used} are left for question and "
+            "steps",
+            where,
+            f"a problem of MATH takes about {QUESTION} tokens, and each step {STEP}",
+            mend,
+            "warning",
+        )
+
+
+def _tokenizer(spec: EngineSpec) -> Tokenizer | None:
+    """The tokenizer, or None; then the check of the tokenizers has said why."""
+    if (spec.checkpoint / "tokenizer.json").is_file():
+        with suppress(CheckpointError):
+            return Tokenizer(spec.checkpoint)
+    return None

@@ -1,0 +1,98 @@
+"""`tts build-engines` and `tts deploy`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .options import DeploymentArgument
+
+if TYPE_CHECKING:
+    from tts.build.builder import BuildReport
+
+
+def build_engines(
+    deployment: DeploymentArgument,
+    force: Annotated[bool, typer.Option("--force", help="Build even if nothing changed.")] = False,
+    verify: Annotated[
+        bool | None,
+        typer.Option(
+            help="Compare the engines' logits with transformers (target openvino). "
+            "Default: for small models."
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the commands and build nothing.")
+    ] = False,
+) -> None:
+    """Compile both checkpoints into engines; unchanged ones are skipped."""
+    from tts.build.builder import build_engines as build
+    from tts.build.builder import preview_build
+    from tts.build.spec import load_deployment
+    from tts.checks import BEFORE_BUILD
+    from tts.checks.requirements import require_checkpoints
+    from tts.reports.console import consoles, say
+
+    from .lint import refuse_errors
+
+    spec = load_deployment(deployment)
+    refuse_errors(spec, BEFORE_BUILD)
+    out, _ = consoles()
+    if dry_run:
+        for line in preview_build(spec):
+            out.print(line, markup=False, soft_wrap=True)
+        return
+    require_checkpoints(spec)
+    for report in build(spec, force=force, verify=verify, say=say):
+        out.print(_sentence(report), markup=False, soft_wrap=True)
+
+
+def deploy(
+    deployment: DeploymentArgument,
+    manifests: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Also write manifests for docker compose and Kubernetes there (target tensorrt).",
+        ),
+    ] = None,
+) -> None:
+    """Render the Triton model repository of a deployment."""
+    from tts.build import paths
+    from tts.build.spec import load_deployment
+    from tts.checks import BEFORE_DEPLOY
+    from tts.reports.console import consoles, say
+    from tts.serving.repository.manifests import render_manifests, require_manifests
+    from tts.serving.repository.render import missing_engines, render_repository
+
+    from .lint import refuse_errors
+
+    spec = load_deployment(deployment)
+    if manifests:
+        require_manifests(spec)
+    refuse_errors(spec, BEFORE_DEPLOY)
+    folder = render_repository(spec)
+    out, _ = consoles()
+    out.print(f"model repository: {folder}", markup=False, soft_wrap=True)
+    for file in render_manifests(spec, manifests) if manifests else ():
+        out.print(f"manifest: {file}", markup=False, soft_wrap=True)
+    if manifests and spec.server.grpc_port == "auto":
+        say("There the server listens on gRPC port 8001; bench and solve look for it on that port")
+        say("when the deployment says server.grpc_port: 8001.")
+    if missing := missing_engines(spec):
+        say(f"Not built on this machine: {' and '.join(missing)}. The repository expects them in")
+        say(f"{paths.built_dir(spec.name)}; build them with: tts build-engines {deployment}")
+        say("Then deploy again: clients know a server by the engines it was rendered for.")
+
+
+def _sentence(report: BuildReport) -> str:
+    size = f"{report.size_bytes / 1e6:.1f} MB"
+    if report.verification:
+        error = max(report.verification.export_error, report.verification.served_error)
+        checked = f"largest logit error against transformers {error:.1e}"
+    else:
+        checked = f"not verified: {report.not_verified}"
+    took = f" in {report.seconds:.1f} s" if report.status == "built" else ""
+    return f"{report.role}: {report.status}{took}, {size}, {checked}\n  {report.folder}"

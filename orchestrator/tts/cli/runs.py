@@ -1,0 +1,209 @@
+"""`tts bench`, `tts solve` and `tts report`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+class Schedule(StrEnum):
+    """The schedules' names, here for the same reason as STRATEGY_NAMES."""
+
+    lockstep = "lockstep"
+    batched = "batched"
+    alternating = "alternating"
+    decoupled = "decoupled"
+
+
+class Speculation(StrEnum):
+    """Likewise."""
+
+    off = "off"
+    auto = "auto"
+    always = "always"
+
+
+# The registry's names, which are here because importing it takes too long for a help text.
+STRATEGY_NAMES = (
+    "cot",
+    "self-consistency",
+    "best-of-n",
+    "weighted-best-of-n",
+    "beam-search",
+    "dvts",
+    "rebase",
+    "particle-filtering",
+)
+ALL = "all"
+
+_NAMES = ", ".join(STRATEGY_NAMES)
+_N = Annotated[
+    int | None, typer.Option("--n", help="Completions per problem.", show_default="16; cot: 1")
+]
+_Seed = Annotated[int, typer.Option("--seed", help="Seed of the run and of generated problems.")]
+_Out = Annotated[
+    Path | None, typer.Option("--out", help="Run folder.", show_default="a new one under runs/")
+]
+_Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Another parameter of the strategy, such as temperature=0.7 or beam_width=2; with "
+        "all, of every strategy that has it.",
+    ),
+]
+
+SpeculationOption = Annotated[
+    Speculation,
+    typer.Option(
+        "--speculation",
+        metavar="|".join(Speculation),
+        help="Fill the generator's empty slots with steps that may not be needed, under the "
+        "schedules alternating and decoupled. auto: while it pays. The trees are the same.",
+    ),
+]
+
+
+def bench(
+    context: typer.Context,
+    deployment: Annotated[
+        str | None,
+        typer.Argument(metavar="DEPLOYMENT", help="A deployment file or a bundled name."),
+    ] = None,
+    dataset: Annotated[
+        str, typer.Option("--dataset", help="demo, or a JSONL file with problem and answer.")
+    ] = "demo",
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", help="Problems to solve.", show_default="all; demo: 100"),
+    ] = None,
+    seed: _Seed = 0,
+    strategy: Annotated[
+        str,
+        typer.Option(
+            "--strategy", help=f"{_NAMES}; or {ALL}: each in turn, compared side by side."
+        ),
+    ] = "beam-search",
+    schedule: Annotated[
+        Schedule,
+        typer.Option(
+            "--schedule",
+            metavar="NAME",
+            help=f"In which order work is sent: {', '.join(Schedule)}.",
+        ),
+    ] = Schedule.decoupled,
+    speculation: SpeculationOption = Speculation.auto,
+    in_flight: Annotated[
+        int | None,
+        typer.Option(
+            "--in-flight",
+            min=1,
+            help="Problems that run at a time at most.",
+            show_default="as many as keep the generator busy",
+        ),
+    ] = None,
+    n: _N = None,
+    parameters: _Set = None,
+    replay: Annotated[
+        Path | None,
+        typer.Option(
+            "--replay",
+            metavar="RUN|FILE",
+            help="Let a recorded run, or a file of recorded chains, say what the engines answer, "
+            "while they work at its lengths.",
+        ),
+    ] = None,
+    out: _Out = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option("--resume", metavar="DIR", help="Continue the run or comparison there."),
+    ] = None,
+) -> None:
+    """Solve the problems of a dataset; without a running server, one is started for the run."""
+    from tts.bench.group_run import resume_group, run_all
+    from tts.bench.replaying import as_recorded, given_options
+    from tts.bench.request import Wanted, resume_bench, run_bench
+    from tts.reports.live_tree import report_comparison, report_run
+    from tts.runlog.groups import is_group
+    from tts.runlog.log import read_summary
+
+    if resume is not None and replay is not None:
+        raise typer.BadParameter("a resumed run goes on as it began", param_hint="--replay")
+    if resume is not None:
+        folder = (resume_group if is_group(resume) else resume_bench)(resume, deployment)
+    elif deployment is None:
+        raise typer.BadParameter("name one, or --resume a run", param_hint="DEPLOYMENT")
+    else:
+        wanted = Wanted(
+            deployment,
+            dataset,
+            limit,
+            seed,
+            strategy,
+            schedule.value,
+            _parameters(n, parameters),
+            speculation.value,
+            in_flight,
+        )
+        if replay is not None:
+            wanted = as_recorded(wanted, replay, given_options(context))
+        folder = (run_all if wanted.strategy == ALL else run_bench)(wanted, out)
+    if is_group(folder):
+        report_comparison([folder])
+    else:
+        report_run([folder], [read_summary(folder)])
+
+
+def solve(
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="The problem to solve.")],
+    deployment: Annotated[
+        str, typer.Option("--deployment", "-d", help="A deployment file or a bundled name.")
+    ] = "demo",
+    seed: _Seed = 0,
+    strategy: Annotated[str, typer.Option("--strategy", help=f"{_NAMES}.")] = "beam-search",
+    speculation: SpeculationOption = Speculation.auto,
+    n: _N = None,
+    parameters: _Set = None,
+    out: _Out = None,
+) -> None:
+    """Solve one problem and watch its tree grow."""
+    from tts.bench.request import Wanted, run_solve
+
+    chosen = _parameters(n, parameters)
+    wanted = Wanted(
+        deployment, "solve", None, seed, strategy, "decoupled", chosen, speculation.value
+    )
+    run_solve(question, wanted, out)
+
+
+def report(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Folders of finished runs, or of whole comparisons."),
+    ],
+) -> None:
+    """Print the tables of a run again, or of several side by side."""
+    from tts.reports.live_tree import report_comparison, report_run
+    from tts.runlog.groups import is_group
+    from tts.runlog.log import read_summary
+
+    if any(is_group(run) for run in runs):
+        report_comparison(runs)
+    else:
+        report_run(runs, [read_summary(run) for run in runs])
+
+
+def _parameters(n: int | None, assignments: list[str] | None) -> dict[str, Any]:
+    import yaml
+
+    parameters: dict[str, Any] = {} if n is None else {"n": n}
+    for assignment in assignments or []:
+        name, separator, value = assignment.partition("=")
+        if not separator or not name:
+            raise typer.BadParameter(f"{assignment!r} is not NAME=VALUE", param_hint="--set")
+        parameters[name.strip()] = yaml.safe_load(value)
+    return parameters

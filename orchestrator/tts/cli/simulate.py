@@ -1,0 +1,157 @@
+"""`tts simulate`: schedules side by side on GPUs that are not at hand."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .runs import STRATEGY_NAMES, Schedule, Speculation, SpeculationOption
+
+if TYPE_CHECKING:
+    from tts.replay import Script
+
+
+class _Gpu(StrEnum):
+    a100_80g = "a100-80g"
+    h100 = "h100"
+    h200 = "h200"
+
+
+class _Sharing(StrEnum):
+    time_sliced = "time-sliced"
+    overlapped = "overlapped"
+
+
+def simulate(
+    context: typer.Context,
+    gpu: Annotated[_Gpu, typer.Option("--gpu", help="The kind of GPU.")] = _Gpu.h100,
+    gpus: Annotated[
+        int, typer.Option("--gpus", min=1, max=2, help="2: one for each engine; 1: shared.")
+    ] = 2,
+    sharing: Annotated[
+        _Sharing | None,
+        typer.Option(
+            "--sharing",
+            help="How engines share one GPU: the worst and the best case.",
+            show_default="time-sliced",
+        ),
+    ] = None,
+    strategy: Annotated[
+        str, typer.Option("--strategy", help=f"{', '.join(STRATEGY_NAMES)}.")
+    ] = "beam-search",
+    n: Annotated[
+        int | None,
+        typer.Option("--n", help="Completions per problem.", show_default="16; cot: 1"),
+    ] = None,
+    beam_width: Annotated[
+        int | None,
+        typer.Option("--beam-width", help="Children of a kept beam.", show_default="4"),
+    ] = None,
+    problems: Annotated[
+        int, typer.Option("--problems", min=1, help="Problems to solve, at most.")
+    ] = 64,
+    in_flight: Annotated[
+        int, typer.Option("--in-flight", min=1, help="Problems that run at a time at most.")
+    ] = 8,
+    schedules: Annotated[
+        list[Schedule] | None,
+        typer.Option("--schedule", help="May be given several times.", show_default="all"),
+    ] = None,
+    speculation: SpeculationOption = Speculation.auto,
+    traces: Annotated[
+        Path | None,
+        typer.Option(
+            "--traces",
+            metavar="FILE",
+            help="Recorded chains, of which step lengths, ends and scores take their statistics.",
+            show_default="a 1B model on MATH",
+        ),
+    ] = None,
+    replay: Annotated[
+        Path | None,
+        typer.Option(
+            "--replay",
+            metavar="RUN",
+            help="A recorded run, which says what is solved, how, and what the engines answer.",
+        ),
+    ] = None,
+    tuned: Annotated[
+        Path | None,
+        typer.Option(
+            "--tuned",
+            metavar="FILE",
+            help="A result of tts tune, to which both engines' step times are fitted.",
+            show_default="a roofline of the GPU",
+        ),
+    ] = None,
+    call_ms: Annotated[
+        float | None,
+        typer.Option(
+            "--call-ms",
+            min=0,
+            help="The orchestrator's own time for a call.",
+            show_default="0.5; with --tuned 0, for what was measured includes it",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the run.")] = 0,
+) -> None:
+    """Predict how schedules compare for Llama-3.2-1B with an 8B verifier; needs no GPU.
+
+    The real search and scheduler run on simulated engines and virtual time (docs/simulation.md).
+    """
+    from tts.bench.replaying import given_options, recorded_work
+    from tts.reports.console import consoles, say
+    from tts.reports.simulation import comparison
+    from tts.simulation.scenario import Scenario, simulated_deployment
+    from tts.simulation.scenario import simulate as simulate_schedule
+    from tts.simulation.workload import from_traces, typical
+    from tts.strategies.catalog import find_strategy
+    from tts.tuning.fit import read_fits
+
+    if sharing and gpus > 1:
+        raise typer.BadParameter("applies to --gpus 1 only", param_hint="--sharing")
+    if traces and replay:
+        raise typer.BadParameter("give one of --traces and --replay", param_hint="--traces")
+    fits = read_fits(tuned) if tuned else None
+    if call_ms is None:
+        call_ms = 0.0 if fits else 0.5
+    deployment = simulated_deployment(gpu.value, gpus)
+    given = {
+        name: value for name, value in (("n", n), ("beam_width", beam_width)) if value is not None
+    }
+    if replay:
+        options = given_options(context) & {"strategy", "seed"}
+        asked = {name: context.params[name] for name in options}
+        recorded = recorded_work(replay, asked, given)
+        strategy, parameters, seed = recorded.strategy, recorded.parameters, recorded.seed
+        problems = min(problems, len(recorded.problems))
+        workload: Script = recorded.script
+    else:
+        recorded = None
+        parameters = find_strategy(strategy).configure(
+            given, context=deployment.generator.max_seq_len
+        )
+        workload = from_traces(traces) if traces else typical()
+    scenario = Scenario(
+        deployment,
+        gpus,
+        (sharing or _Sharing.time_sliced).value,
+        workload,
+        parameters,
+        problems,
+        in_flight,
+        seed,
+        speculation.value,
+        call_ms / 1e3,
+        recorded=recorded,
+        fits=fits,
+    )
+    outcomes = []
+    for schedule in schedules or Schedule:
+        outcomes.append(simulate_schedule(scenario, schedule.value))
+        say(f"{schedule.value}: {outcomes[-1].wall_s:,.1f} s in {outcomes[-1].real_s:.1f} s")
+    out, _ = consoles()
+    out.print(comparison(scenario, strategy, outcomes))

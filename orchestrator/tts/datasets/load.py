@@ -1,0 +1,91 @@
+"""Problems by dataset name or from a JSONL file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tts.build.errors import DatasetError
+from tts.grading import extract_gsm8k_answer
+from tts.problem import Problem
+
+from .demo import demo_problems
+
+DEFAULT_DEMO_COUNT = 100
+
+
+def load_problems(dataset: str, *, limit: int | None = None, seed: int = 0) -> list[Problem]:
+    """The problems of a dataset, in order.
+
+    `demo` generates held-out problems from `seed`; anything else is a JSONL file, one object per
+    line: `problem` or `question`, `answer` (GSM8K's `... #### 18` is understood), optional
+    `unique_id` or `id`, optional `level`. The whole file is checked, whatever the limit. Raises
+    DatasetError naming the file and line.
+    """
+    if limit is not None and limit < 1:
+        raise DatasetError(f"The limit is {limit}; it must be at least 1.")
+    if dataset == "demo":
+        generated = demo_problems(limit or DEFAULT_DEMO_COUNT, seed)
+        return [Problem(p.id, p.question, p.answer, p.level) for p in generated]
+    file = Path(dataset).expanduser()
+    if not file.is_file():
+        raise DatasetError(
+            f"There is no dataset {dataset!r}: neither a file nor a known name.",
+            hint="Known names: demo. A file must be JSONL with problem and answer in each line.",
+        )
+    problems = list(_read(file))
+    if not problems:
+        raise DatasetError(f"{file} holds no problems.")
+    return problems[:limit]
+
+
+def _read(file: Path) -> Iterator[Problem]:
+    seen: dict[str, int] = {}
+    try:
+        with file.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, start=1):
+                if not line.strip():
+                    continue
+                problem = _parse(line, f"{file}, line {number}", f"{file.stem}:{number}")
+                if problem.id in seen:
+                    raise DatasetError(
+                        f"{file}, line {number}: id {problem.id!r} was used in line "
+                        f"{seen[problem.id]} already; ids must be unique."
+                    )
+                seen[problem.id] = number
+                yield problem
+    except (OSError, UnicodeDecodeError) as error:
+        raise DatasetError(f"{file} cannot be read: {error}") from error
+
+
+def _parse(line: str, where: str, default_id: str) -> Problem:
+    try:
+        data = json.loads(line)
+    except ValueError as error:
+        raise DatasetError(f"{where} is not JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise DatasetError(f"{where} must hold a JSON object, not {type(data).__name__}.")
+    question = _text(data, ("problem", "question"), where)
+    answer = _text(data, ("answer",), where)
+    identity = data.get("unique_id", data.get("id", default_id))
+    level = data.get("level")
+    if isinstance(level, bool) or not isinstance(level, int | str | None):
+        raise DatasetError(f"{where}: level is {level!r}; it must be a number or a text.")
+    return Problem(str(identity), question, extract_gsm8k_answer(answer) or answer, level)
+
+
+def _text(data: dict[str, Any], names: tuple[str, ...], where: str) -> str:
+    for name in names:
+        if name in data:
+            value = data[name]
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                value = str(value)
+            if not isinstance(value, str) or not value.strip():
+                raise DatasetError(f"{where}: {name} is {value!r}; it must be a text.")
+            return value
+    raise DatasetError(
+        f"{where} lacks the field {' or '.join(map(repr, names))}; it has "
+        f"{', '.join(sorted(data)) or 'no fields'}."
+    )

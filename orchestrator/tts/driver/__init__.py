@@ -1,0 +1,1 @@
+"""The loop between searches, the scheduler and the two endpoints."""

@@ -1,0 +1,28 @@
+"""A deployment's batching policies, as the scheduler takes them."""
+
+from __future__ import annotations
+
+from tts.build.spec import Deployment
+from tts.scheduling import Policy, ScheduleName, SpeculationName
+
+
+def policy_of(
+    deployment: Deployment,
+    schedule: ScheduleName,
+    *,
+    speculation: SpeculationName = "auto",
+    problems: int | None = None,
+) -> Policy:
+    """What may be in flight under a schedule, with so many problems at a time at most."""
+    generator, verifier = deployment.generator, deployment.verifier
+    return Policy(
+        schedule,
+        generator.in_flight_requests,
+        verifier.in_flight_tokens,
+        problems,
+        speculation,
+        verifier.group_tokens,
+        verifier.group_wait_ms / 1e3,
+        # the CPU host keeps requests that share a prefix apart until one of them has computed it
+        prefetch=deployment.target == "tensorrt" and schedule == "decoupled",
+    )

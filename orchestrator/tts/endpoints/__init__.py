@@ -1,0 +1,1 @@
+"""The generator and the verifier as the driver sees them, wherever they run."""

@@ -1,0 +1,46 @@
+"""Sending a request again: its answer depends on it alone, so asking twice changes nothing.
+
+A request that is refused fails at once: it would be refused again. One that found no server, a
+server that went away under it, or no answer in time is sent again until it has failed for
+PATIENCE_S. That is long enough for a server to come back with small engines, or behind a load
+balancer to be replaced, and short enough for an engine lost for good to end a run while somebody
+looks on. Servers that this machine started are watched beside the run (tts.serving.server.health):
+their death ends it within a second or two, whatever the patience here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from tts.build.errors import EndpointTimeout, EndpointUnavailable
+
+PATIENCE_S = 60.0
+"""From the first failure of a request to the last time it is sent again, at most."""
+FIRST_WAIT_S = 0.2
+"""Before it is sent again for the first time; doubled each time, up to LONGEST_WAIT_S."""
+LONGEST_WAIT_S = 5.0
+
+T = TypeVar("T")
+
+
+async def retried(attempt: Callable[[], Awaitable[T]]) -> T:
+    """What `attempt()` gives, called again after a failure that may pass.
+
+    Raises the last EndpointUnavailable or EndpointTimeout once patience has run out, and any other
+    error at once. Time is the event loop's, so it may be virtual.
+    """
+    now = asyncio.get_running_loop().time
+    give_up: float | None = None
+    wait = FIRST_WAIT_S
+    while True:
+        try:
+            return await attempt()
+        except (EndpointUnavailable, EndpointTimeout):
+            if give_up is None:
+                give_up = now() + PATIENCE_S
+            if now() + wait > give_up:
+                raise
+        await asyncio.sleep(wait)
+        wait = min(2 * wait, LONGEST_WAIT_S)

@@ -1,0 +1,79 @@
+"""A generator and a verifier without a model: deterministic, instant or shuffled in time.
+
+What they answer depends on the request alone (ids and seed), as a real engine's answer does, so
+runs over them can be compared node for node. They ship with the toolkit so that code built on it
+can be tested without a server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tts.build.tokenizer import Ids
+
+from .base import GenerateCall
+
+
+@dataclass
+class Calls:
+    """What the scripted pair was asked, in order: the ids (and seed) of each request."""
+
+    generated: list[tuple[bytes, int]] = field(default_factory=list)
+    scored: list[bytes] = field(default_factory=list)
+
+
+@dataclass
+class ScriptedGenerator:
+    """Writes steps of `words`, each followed by `delimiter`; `end` is the chance of ending.
+
+    `words` are token sequences to draw from. With `jitter` each answer waits a random number of
+    turns of the event loop, drawn from it, so that answers overtake one another.
+    """
+
+    words: Sequence[Sequence[int]]
+    delimiter: Sequence[int]
+    end: float = 0.25
+    jitter: random.Random | None = None
+    calls: Calls = field(default_factory=Calls)
+
+    async def generate(self, call: GenerateCall) -> list[int]:
+        """See endpoints.Generator."""
+        self.calls.generated.append((call.input_ids.tobytes(), call.seed))
+        await _wait(self.jitter)
+        greedy = call.temperature == 0
+        seed = zlib.crc32(call.input_ids.tobytes()) if greedy else call.seed
+        choice = random.Random(seed)
+        ids: list[int] = []
+        while len(ids) < call.max_new_tokens:
+            for _ in range(choice.randint(1, 3)):
+                ids += choice.choice(self.words)
+            if choice.random() < self.end:
+                break
+            ids += self.delimiter
+            if call.stop_at_step:
+                break
+        return ids[: call.max_new_tokens]
+
+
+@dataclass
+class ScriptedVerifier:
+    """Scores by a hash of the ids, in `steps` equal steps, so that ties are common."""
+
+    steps: int = 5
+    jitter: random.Random | None = None
+    calls: Calls = field(default_factory=Calls)
+
+    async def score(self, input_ids: Ids) -> float:
+        """See endpoints.Verifier."""
+        self.calls.scored.append(input_ids.tobytes())
+        await _wait(self.jitter)
+        return zlib.crc32(input_ids.tobytes()) % (self.steps + 1) / self.steps
+
+
+async def _wait(jitter: random.Random | None) -> None:
+    for _ in range(jitter.randint(0, 20) if jitter else 0):
+        await asyncio.sleep(0)

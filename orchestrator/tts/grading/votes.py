@@ -1,0 +1,143 @@
+"""From completions to one answer: naive best, weighted vote, majority vote, all three reported."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tts.search import AnswerForm, Completion, SearchResult
+
+from . import Grader, canonical, extract_answer, group_answers, is_integer
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The answer by each rule; None where no completion has one or, unscored, no rule applies."""
+
+    best: str | None
+    weighted: str | None
+    majority: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Equal answers: the first of them in path order, and whether it is right (None: unknown)."""
+
+    answer: str
+    correct: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Answers and whether each is right; `correct` is None where there is no reference.
+
+    `any_correct` says whether any completion is right (pass@n); `undecided` counts comparisons
+    with the reference that ended without a verdict (they count as wrong). `group_of` has for each
+    completion, in the search's order, its place in `groups`, or -1 if it has no answer.
+    """
+
+    answers: Answers
+    correct: dict[str, bool] | None
+    any_correct: bool | None
+    undecided: int
+    groups: tuple[Group, ...]
+    group_of: tuple[int, ...]
+
+    def to_event(self) -> dict[str, Any]:
+        """As plain JSON data, without what belongs to single completions."""
+        event = asdict(self)
+        del event["group_of"]
+        return event
+
+
+async def judge(result: SearchResult, reference: str | None, grader: Grader) -> Judged:
+    """Extract, group and vote; compare with the reference if there is one.
+
+    Equal answers are grouped by mathematical equivalence before any vote.
+    """
+    completions = sorted(result.completions, key=lambda done: done.node)
+    extracted = [extract_answer(done.text) for done in completions]
+    group_of = await group_answers(extracted, grader)
+    groups: list[Group] = []
+    undecided = 0
+    for answer, group in zip(extracted, group_of, strict=True):
+        if answer is not None and group == len(groups):  # the first of its group
+            correct = None
+            if reference is not None:
+                verdict = await grader.equal(answer, reference)
+                correct = verdict.equal
+                undecided += verdict.undecided
+            groups.append(Group(answer, correct))
+    answers = vote(completions, extracted, group_of)
+    by_node = dict(zip((done.node for done in completions), group_of, strict=True))
+    return Judged(
+        answers,
+        right_by_rule(completions, group_of, groups) if reference is not None else None,
+        any(group.correct for group in groups) if reference is not None else None,
+        undecided,
+        tuple(groups),
+        tuple(by_node[done.node] for done in result.completions),
+    )
+
+
+def right_by_rule(
+    completions: Sequence[Completion], group_of: Sequence[int], groups: Sequence[Group]
+) -> dict[str, bool]:
+    """Whether what each rule chooses is right; unscored completions have the majority rule only.
+
+    The completions may be some of those that were grouped; they are in path order, as for `vote`.
+    """
+    answers = vote(completions, [groups[g].answer if g >= 0 else None for g in group_of], group_of)
+    right = {group.answer for group in groups if group.correct}
+    return {
+        rule: answer in right
+        for rule, answer in asdict(answers).items()
+        if rule == "majority" or _scored(completions)
+    }
+
+
+def vote(
+    completions: Sequence[Completion], extracted: Sequence[str | None], groups: Sequence[int]
+) -> Answers:
+    """Choose by each rule. `groups[i]` is the group of answer i, -1 for none.
+
+    best: the answer of the best-scored completion, whatever it is. weighted: the group with the
+    largest sum of scores. majority: the largest group. Ties go to the group that comes first in
+    path order; a group speaks through its first member.
+    """
+    members: dict[int, list[int]] = {}
+    for index, group in enumerate(groups):
+        if group >= 0:
+            members.setdefault(group, []).append(index)
+
+    def speaker(weigh: list[float]) -> str | None:
+        if not members:
+            return None
+        totals = {g: round(sum(weigh[i] for i in who), 9) for g, who in members.items()}
+        return extracted[members[max(totals, key=lambda g: (totals[g], -members[g][0]))][0]]
+
+    majority = speaker([1.0] * len(completions))
+    if not _scored(completions):
+        return Answers(None, None, majority)
+    scores = [done.score or 0.0 for done in completions]
+    best = max(range(len(completions)), key=lambda i: (scores[i], -i))
+    best_group = members.get(groups[best])
+    return Answers(extracted[best_group[0]] if best_group else None, speaker(scores), majority)
+
+
+def answer_form(text: str) -> AnswerForm | None:
+    """Normal form of the answer in a completion's text, or None; pure and fast.
+
+    For a search that stops early. Two plain integers that differ are different answers; any other
+    two forms may yet turn out equal.
+    """
+    answer = extract_answer(text)
+    if answer is None:
+        return None
+    form = canonical(answer)
+    return AnswerForm(form, is_integer(form))
+
+
+def _scored(completions: Sequence[Completion]) -> bool:
+    return any(done.score is not None for done in completions)

@@ -1,1 +1,0 @@
-"""Search core, scheduler, clients, prompts, grading, benchmark and command line."""

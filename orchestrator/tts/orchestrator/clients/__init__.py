@@ -1,1 +1,0 @@
-"""Clients of the two engines over gRPC."""

@@ -1,0 +1,1 @@
+"""Token ids of chats, of steps and of verifier dialogues."""

@@ -1,0 +1,48 @@
+"""Both endpoints of a replay: the engine does the work, the script gives the answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tts.build.errors import EndpointError
+from tts.build.tokenizer import Ids
+from tts.endpoints.base import GenerateCall, Generator, Verifier
+
+from .script import Script
+
+
+@dataclass(frozen=True)
+class ReplayGenerator:
+    """See endpoints.Generator. `inner` must be one that nothing but the limit ends."""
+
+    inner: Generator
+    script: Script
+
+    async def generate(self, call: GenerateCall) -> list[int]:
+        """The script's answer, once the engine has generated as many tokens.
+
+        An end-of-sequence token counts: an engine spends a step on it.
+        """
+        ids = self.script.generate(call)
+        tokens = len(ids) + self.script.ended(call, ids)
+        work = replace(call, max_new_tokens=tokens, stop_at_step=False)
+        done = len(await self.inner.generate(work))
+        if done != tokens:
+            raise EndpointError(
+                f"The generator answered {done} tokens to a replay that asked for exactly "
+                f"{tokens}: it ends its output by itself."
+            )
+        return ids
+
+
+@dataclass(frozen=True)
+class ReplayVerifier:
+    """See endpoints.Verifier."""
+
+    inner: Verifier
+    script: Script
+
+    async def score(self, input_ids: Ids) -> float:
+        """The script's score, once the engine has computed its own."""
+        await self.inner.score(input_ids)
+        return self.script.score(input_ids)

@@ -1,0 +1,230 @@
+"""Strategies side by side, in tables that fit a terminal of 100 columns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tts.analysis.comparison import NoCurve, Row, joined_curves, label, varying
+from tts.analysis.intervals import half_width
+
+from .runs import accuracy_cell, paired_table
+
+Column = TypeVar("Column", int, str)
+
+_COLUMNS = 9  # of a few characters each, beside a strategy's name
+_RULES = {"best": "best score", "weighted": "weighted vote", "majority": "majority vote"}
+_WHY_NO_CURVE: dict[NoCurve, str] = {
+    "dependent": "at its own n only, since no part of its search is a smaller search",
+    "early_stop": "at its own n only, since early_stop leaves problems with different numbers of "
+    "completions",
+    "old_log": "at its own n only, since its log is from a version that did not keep each "
+    "completion's answer",
+}
+
+
+def comparison_tables(rows: Sequence[Row]) -> RenderableType:
+    """All tables of a comparison; at least one row."""
+    also = varying(rows)
+    names = [label(row, also) for row in rows]
+    by_run: dict[str, list[Row]] = {}
+    for row in rows:
+        by_run.setdefault(row.run, []).append(row)
+    runs = list(by_run.values())  # strategies that share a run share its passes and rules
+    run_names = [_together(sharing, also) for sharing in runs]
+    parts = [
+        _header(rows),
+        Text(),
+        _costs(rows, names),
+        *(Text(line, style="dim") for line in _shared(runs)),
+        *_levels(rows, names),
+        _rules(runs, run_names),
+        *_curves(rows, names, runs, run_names),
+    ]
+    if not {"dataset", "seed", "problems"} & set(also):  # else ids may name other problems
+        entries = [
+            (name, row.accuracy, row.right)
+            for name, row in zip(_distinct(names, rows), rows, strict=True)
+        ]
+        if table := paired_table(entries):
+            parts += [_title("differences, problem by problem"), table]
+    return Group(*parts, Text())
+
+
+def _header(rows: Sequence[Row]) -> Text:
+    def all_of(values: Iterable[object]) -> str:
+        return ", ".join(dict.fromkeys(str(value) for value in values))
+
+    return Text(
+        f"deployment {all_of(row.deployment for row in rows)}, "
+        f"dataset {all_of(Path(row.dataset).name for row in rows)}: "
+        f"{all_of(row.problems for row in rows)} problems, "
+        f"schedule {all_of(row.schedule for row in rows)}, "
+        f"seed {all_of(row.seed for row in rows)}",
+        style="bold",
+    )
+
+
+def _costs(rows: Sequence[Row], names: Sequence[str]) -> Table:
+    table = _table(
+        "n", "accuracy (95%)", "pass@n", "samples", "tokens", "verifier\ncalls", "wall s"
+    )
+    for row, name in zip(rows, names, strict=True):
+        table.add_row(
+            Text(name),
+            str(row.n),
+            accuracy_cell(row.accuracy, row.problems),
+            _percent(row.pass_at_n),
+            f"{row.samples:,}",
+            f"{row.generated_tokens:,}",
+            f"{row.verifier_calls:,}",
+            f"{row.wall_s:,.1f}",
+        )
+    return table
+
+
+def _shared(runs: Sequence[Sequence[Row]]) -> list[str]:
+    lines = [
+        f"{' and '.join(row.strategy for row in sharing)} are one run under {len(sharing)} votes."
+        for sharing in runs
+        if len(sharing) > 1
+    ]
+    return list(dict.fromkeys(lines))
+
+
+def _levels(rows: Sequence[Row], names: Sequence[str]) -> list[RenderableType]:
+    found = {level for row in rows for level in row.accuracy_by_level}
+    if not found:
+        return []
+    headings = {}
+    for level in sorted(found, key=lambda level: (len(level), level)):
+        counts = {
+            row.accuracy_by_level[level]["problems"]
+            for row in rows
+            if level in row.accuracy_by_level
+        }
+        headings[level] = f"{level}\n({counts.pop()})" if len(counts) == 1 else level
+    cells = [
+        {level: entry["accuracy"] for level, entry in row.accuracy_by_level.items()} for row in rows
+    ]
+    return [
+        _title("accuracy by level (problems)"),
+        *_percentages(headings, _distinct(names, rows), cells),
+    ]
+
+
+def _rules(runs: Sequence[Sequence[Row]], names: Sequence[str]) -> RenderableType:
+    table = _table("n", *_RULES.values())
+    for name, sharing in zip(names, runs, strict=True):
+        row = sharing[0]
+        own = {each.vote for each in sharing}
+        cells = [
+            accuracy_cell(row.accuracy_by_rule.get(rule), row.problems)
+            + (" *" if rule in own else "  ")
+            for rule in _RULES
+        ]
+        table.add_row(Text(name), str(row.n), *cells)
+    return Group(
+        _title("accuracy by rule (95%)"), table, Text("* the strategy's own rule", style="dim")
+    )
+
+
+def _curves(
+    rows: Sequence[Row],
+    names: Sequence[str],
+    runs: Sequence[Sequence[Row]],
+    run_names: Sequence[str],
+) -> list[RenderableType]:
+    accuracy = joined_curves(names, rows)
+    sizes = sorted({size for points in accuracy.values() for size in points})
+    if not sizes:
+        return []
+    headings = {size: str(size) for size in sizes}
+    passes = joined_curves(run_names, [sharing[0] for sharing in runs])
+    return [
+        _title("accuracy over n"),
+        *_percentages(
+            headings,
+            list(accuracy),
+            [{n: p.accuracy for n, p in points.items()} for points in accuracy.values()],
+        ),
+        _title("pass@n over n: any of n completions is right"),
+        *_percentages(
+            headings,
+            list(passes),
+            [{n: p.pass_at_n for n, p in points.items()} for points in passes.values()],
+        ),
+        Text(),
+        *(Text(line, style="dim") for line in _curve_notes(rows)),
+    ]
+
+
+def _curve_notes(rows: Sequence[Row]) -> list[str]:
+    widest = max(half_width(p.accuracy, row.problems) for row in rows for p in row.curve)
+    notes = [f"95% intervals: at most ±{100 * widest:.1f} points (Wilson, by problems)."]
+    if any(len(row.curve) > 1 for row in rows):
+        notes.append(
+            "Below a run's own n: averages over its disjoint blocks of chains or whole subtrees."
+        )
+    for reason, why in _WHY_NO_CURVE.items():
+        having = [row.strategy for row in rows if row.no_curve == reason and row.n > 1]
+        if having:
+            notes.append(f"{', '.join(dict.fromkeys(having))}: {why}.")
+    return notes
+
+
+def _percentages(
+    headings: Mapping[Column, str],
+    names: Sequence[str],
+    shares: Sequence[Mapping[Column, float | None]],
+) -> list[Table]:
+    """A row of percentages for each name; several tables if there are many columns."""
+    columns = list(headings)
+    tables = []
+    for start in range(0, len(columns), _COLUMNS):
+        part = columns[start : start + _COLUMNS]
+        table = _table(*(headings[column] for column in part))
+        for name, row in zip(names, shares, strict=True):
+            cells = [_percent(row[column]) if column in row else "" for column in part]
+            table.add_row(Text(name), *cells)
+        tables.append(table)
+    return tables
+
+
+def _distinct(names: Sequence[str], rows: Sequence[Row]) -> list[str]:
+    """The names, with n where several rows bear one."""
+    count = Counter(names)
+    return [
+        name if count[name] == 1 else f"{name}, n={row.n}"
+        for name, row in zip(names, rows, strict=True)
+    ]
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table.add_column("strategy", overflow="fold")
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
+def _title(text: str) -> Text:
+    return Text(f"\n{text}\n", style="bold")
+
+
+def _together(sharing: Sequence[Row], also: Sequence[str]) -> str:
+    """The name of strategies that share a run, and thus what is special about them."""
+    strategies = ", ".join(row.strategy for row in sharing)
+    return label(replace(sharing[0], strategy=strategies), also)
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f}%"

@@ -1,0 +1,247 @@
+"""Tables of finished runs, for the terminal."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tts.analysis.intervals import half_width
+from tts.analysis.utilization import ENGINES, Trace, idle_s, occupancy, sparkline
+from tts.runlog.log import Event, read_events
+from tts.runlog.resume import load_saved
+
+
+def comparison(summaries: Sequence[Event]) -> RenderableType:
+    """Runs side by side, a row each; speed-up is against the lockstep run of the same search."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("strategy", no_wrap=True)
+    table.add_column("schedule", no_wrap=True)
+    for heading in (
+        "n",
+        "accuracy (95%)",
+        "wall s",
+        "problems/s",
+        "tokens/s",
+        "verifier calls",
+        "in flight gen/ver",
+        "speed-up",
+    ):
+        table.add_column(heading, justify="right")
+    for summary in summaries:
+        in_flight = summary["mean_in_flight"]
+        table.add_row(
+            summary["strategy"],
+            summary["schedule"],
+            str(summary["n"]),
+            accuracy_cell(summary["accuracy"], summary["problems"]),
+            _number(summary["wall_s"], 1),
+            _number(summary["problems_per_s"], 2),
+            _number(summary["tokens_per_s"], 0),
+            _number(summary["verifier_calls"], 0),
+            f"{_number(in_flight['generator'], 1)} / {_number(in_flight['verifier'], 1)}",
+            _speed_up(summary, summaries),
+        )
+    lines = [Text(line) for line in _tree_lines(summaries)]
+    return Group(table, *lines)
+
+
+def details(summary: Event) -> RenderableType:
+    """One run: accuracy by rule and by level."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("accuracy by")
+    table.add_column("", justify="right")
+    names = {"best": "best score", "weighted": "weighted vote", "majority": "majority vote"}
+    for rule, share in summary["accuracy_by_rule"].items():
+        chosen = " (the answer)" if rule == summary["vote"] else ""
+        table.add_row(names[rule] + chosen, accuracy_cell(share, summary["problems"]))
+    table.add_row("any of n (pass@n)", accuracy_cell(summary["pass_at_n"], summary["problems"]))
+    for level, entry in summary["accuracy_by_level"].items():
+        table.add_row(f"level {level}", accuracy_cell(entry["accuracy"], entry["problems"]))
+    if summary["undecided"]:
+        table.caption = f"{summary['undecided']} comparisons undecided, counted as wrong"
+    return table
+
+
+def engine_use(trace: Trace, slices: int = 32) -> RenderableType:
+    """One run: what was in flight on each engine over time, and when nothing was and why.
+
+    The idle times need a log of a version that kept them; else their columns are left out.
+    """
+    idle = idle_s(trace)
+    reasons = sorted({why for by_why in idle.values() for why in by_why})
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("in flight", no_wrap=True)
+    table.add_column("mean", justify="right")
+    table.add_column("over the run", no_wrap=True)
+    for why in reasons:
+        table.add_column(f"idle:\n{why}", justify="right")
+    for engine, unit in zip(ENGINES, ("requests", "prompt tokens"), strict=True):
+        load = occupancy(trace.of_engine(engine), trace.wall_s, slices)
+        table.add_row(
+            f"{engine}, {unit}",
+            _number(sum(load) / slices if load else None, 1),
+            sparkline(load),
+            *(f"{100 * idle[engine].get(why, 0.0) / trace.wall_s:.1f}%" for why in reasons),
+        )
+    return table
+
+
+def work_lines(summary: Event) -> list[str]:
+    """One run: how long a problem took, and what became of speculation and grouping if any."""
+    latency, spoken, wasted = summary["latency_s"], summary["speculation"], summary["waste"]
+    lines = []
+    if latency["median"] is not None:
+        lines.append(
+            f"time of one problem: median {latency['median']:,.2f} s, p95 {latency['p95']:,.2f} s"
+        )
+    if spoken["sent"]:
+        lines.append(
+            f"speculative expansions: {spoken['sent']:,} sent, {spoken['used']:,} used "
+            f"({100 * spoken['hit_rate']:.1f}%)" + _cancelled(spoken["cancelled"])
+        )
+    if wasted["share"]:
+        lines.append(
+            f"generated in vain: {100 * wasted['share']:.1f}% of all tokens: "
+            f"{wasted['unused_tokens']:,} never used, and about "
+            f"{wasted['cancelled_tokens_estimated']:,} (estimated) in cancelled requests"
+        )
+    if batches := summary["verifier_batches"]:
+        each = ", ".join(
+            f"{name} {batch['batches']:,} (of {batch['tokens'] / batch['batches']:,.0f} tokens)"
+            for name, batch in batches.items()
+        )
+        lines.append(f"verifier batches by trigger: {each}")
+    return lines
+
+
+def _cancelled(by_why: Mapping[str, int]) -> str:
+    reasons = ", ".join(f"{count:,} {why}" for why, count in by_why.items())
+    return f"; cancelled: {reasons}" if reasons else ""
+
+
+def paired_difference(
+    one: Mapping[str, bool | None], other: Mapping[str, bool | None]
+) -> tuple[float, float, int]:
+    """Mean of one minus other over the problems both have, its standard error, and their number.
+
+    Both count as 1 where right, else 0. The error is that of the paired differences, which is
+    smaller than that of two independent runs because easy problems cancel.
+    """
+    differences = [bool(one[name]) - bool(other[name]) for name in one.keys() & other.keys()]
+    count = len(differences)
+    if not count:
+        return 0.0, 0.0, 0
+    mean = sum(differences) / count
+    variance = sum((value - mean) ** 2 for value in differences) / max(count - 1, 1)
+    return mean, math.sqrt(variance / count), count
+
+
+def paired_table(
+    entries: Sequence[tuple[str, float | None, Mapping[str, bool | None]]],
+) -> Table | None:
+    """Each entry against the next one down in accuracy, on the problems that both solved.
+
+    An entry is a name, an accuracy, and of each problem whether its answer is right. None if
+    there is nothing to compare.
+    """
+    ranked = sorted(entries, key=lambda entry: entry[1] or 0.0, reverse=True)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for heading in ("better", "than"):
+        table.add_column(heading)
+    table.add_column("by (paired, standard error)", justify="right")
+    for (better, _, ours), (worse, _, theirs) in itertools.pairwise(ranked):
+        mean, error, count = paired_difference(ours, theirs)
+        if count:
+            points = f"{100 * mean:+.1f} points ±{100 * error:.1f} on {count} problems"
+            table.add_row(Text(better), Text(worse), points)
+    return table if table.row_count else None
+
+
+def print_report(console: Console, folders: Sequence[Path], summaries: Sequence[Event]) -> None:
+    """Print runs side by side, or one run with its details, and where they are kept."""
+    console.print(comparison(summaries))
+    if len(summaries) == 1:
+        console.print(details(summaries[0]))
+        console.print(engine_use(Trace.of(read_events(folders[0]))))
+        if "waste" in summaries[0]:  # not in one of an older version
+            console.print("\n".join(work_lines(summaries[0])), highlight=False)
+    else:
+        distinct = {_same_search(s): (f, s) for f, s in zip(folders, summaries, strict=True)}
+        entries = [
+            (summary["strategy"], summary["accuracy"], load_saved(folder, summary["vote"]).solved)
+            for folder, summary in distinct.values()
+        ]
+        if table := paired_table(entries):
+            console.print(table)
+    for folder, summary in zip(folders, summaries, strict=True):
+        console.print(f"run folder: {folder}", style="dim", highlight=False, soft_wrap=True)
+        if line := replay_line(summary):
+            console.print(line, style="yellow", highlight=False, soft_wrap=True)
+
+
+def accuracy_cell(share: float | None, problems: int) -> str:
+    """`82.5% ±5.4`: the Wilson 95% interval's half width, which is sane at 0 and 1 too."""
+    if share is None or not problems:
+        return "-"
+    return f"{100 * share:.1f}% ±{100 * half_width(share, problems):.1f}"
+
+
+def replay_line(summary: Event) -> str | None:
+    """What a replay is to be called, from a summary or a group's configuration; else None."""
+    replay = summary.get("replay")  # older ones do not say
+    if not replay:
+        return None
+    line = f"replay of {replay['source']}: the engines did the work, the recording answered"
+    if "tree_digest" in replay:
+        same = summary["tree_digest"] == replay["tree_digest"]
+        line += f"; trees and answers as recorded: {'yes' if same else 'NO'}"
+    if replay["text"] == "made up":
+        line += "; its text is made up, so there are no answers to grade"
+    return line
+
+
+def _same_search(summary: Event) -> tuple[Any, ...]:
+    """What two runs must share for their trees to be comparable."""
+    parameters = tuple(sorted(summary["parameters"].items()))
+    names = ("strategy", "dataset", "seed", "problems", "deployment")
+    replayed = (summary.get("replay") or {}).get("digest")
+    return (*(summary[name] for name in names), parameters, replayed)
+
+
+def _speed_up(summary: Event, summaries: Sequence[Event]) -> str:
+    for other in summaries:
+        if (
+            summary["schedule"] != "lockstep"
+            and other["schedule"] == "lockstep"
+            and _same_search(other) == _same_search(summary)
+        ):
+            return f"{other['wall_s'] / summary['wall_s']:.2f}x"
+    return ""
+
+
+def _tree_lines(summaries: Sequence[Event]) -> list[str]:
+    groups: dict[tuple[Any, ...], list[Event]] = {}
+    for summary in summaries:
+        groups.setdefault(_same_search(summary), []).append(summary)
+    lines = []
+    for members in groups.values():
+        if len(members) > 1:
+            same = len({member["tree_digest"] for member in members}) == 1
+            schedules = " and ".join(member["schedule"] for member in members)
+            lines.append(
+                f"trees identical ({members[0]['strategy']}: {schedules}): "
+                + ("yes" if same else "NO")
+            )
+    return lines
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:,.{digits}f}"

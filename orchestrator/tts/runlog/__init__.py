@@ -1,0 +1,1 @@
+"""The run folder and its log, the single source of everything derived from a run."""

@@ -1,0 +1,133 @@
+"""Pieces of work, and the queue of one model with its budget."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from enum import IntEnum
+
+from tts.search import Expand, NodePath, Score
+
+
+class Kind(IntEnum):
+    """How certain it is that work is needed; smaller goes first."""
+
+    MAIN = 0
+    """Certain to be needed for a running problem."""
+    EAGER = 1
+    """First work of a queued problem."""
+    SPECULATIVE = 2
+    """Expansion of a thought that may yet be pruned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prefetch:
+    """Have the generator compute a problem's prompt once, ahead of the siblings that share it."""
+
+    node: NodePath = ()
+    """The root."""
+
+
+@dataclass(eq=False, slots=True)
+class Job:
+    """One piece of work of one problem. `problem` is its place in the run, oldest first.
+
+    `tokens` is the length of the request's prompt.
+    """
+
+    problem: int
+    work: Expand | Score | Prefetch
+    tokens: int
+    kind: Kind
+
+    @property
+    def generates(self) -> bool:
+        """Whether it goes to the generator."""
+        return not isinstance(self.work, Score)
+
+    @property
+    def cost(self) -> int:
+        """What it takes of its model's budget: one request, or its tokens."""
+        return 1 if self.generates else self.tokens
+
+
+class Queue:
+    """Jobs of one model, best first: by kind, then oldest problem, then as they were asked.
+
+    Speculative jobs are not queued, only counted while they are in flight: they have what main
+    and eager jobs leave of the budget, and these do not wait for them.
+    """
+
+    def __init__(self, budget: int) -> None:
+        self.budget = budget
+        self.used = 0
+        """Cost of the main and eager jobs in flight."""
+        self.jobs = 0
+        """Jobs in flight."""
+        self.speculative = 0
+        """Speculative jobs in flight."""
+        self.pending_cost = 0
+        self._heap: list[tuple[int, int, int, Job]] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        """Pending jobs."""
+        return len(self._heap)
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything is pending or in flight."""
+        return bool(self._heap or self.jobs)
+
+    def push(self, job: Job) -> None:
+        """Take in a job."""
+        heapq.heappush(self._heap, (job.kind, job.problem, self._count, job))
+        self._count += 1
+        self.pending_cost += job.cost
+
+    def take(self) -> list[Job]:
+        """The best jobs, as many as fit; their budget is charged until `ended`.
+
+        A job never waits behind a worse one that fits; a job larger than the whole budget goes
+        alone.
+        """
+        jobs: list[Job] = []
+        while self._heap and (not self.used or self.used + self._heap[0][3].cost <= self.budget):
+            job = heapq.heappop(self._heap)[3]
+            self.pending_cost -= job.cost
+            self.started(job)
+            jobs.append(job)
+        return jobs
+
+    def started(self, job: Job) -> None:
+        """Charge the budget for a job that is being sent."""
+        self.jobs += 1
+        if job.kind is Kind.SPECULATIVE:
+            self.speculative += 1
+        else:
+            self.used += job.cost
+
+    def ended(self, job: Job) -> None:
+        """A job that was sent has been answered, has failed or was cancelled."""
+        self.jobs -= 1
+        if job.kind is Kind.SPECULATIVE:
+            self.speculative -= 1
+        else:
+            self.used -= job.cost
+
+    def drop(self, problem: int) -> None:
+        """Forget the pending jobs of one problem."""
+        self._keep([entry for entry in self._heap if entry[1] != problem])
+
+    def drop_job(self, job: Job) -> bool:
+        """Forget one pending job; False if it is not pending."""
+        kept = [entry for entry in self._heap if entry[3] is not job]
+        if len(kept) == len(self._heap):
+            return False
+        self._keep(kept)
+        return True
+
+    def _keep(self, entries: list[tuple[int, int, int, Job]]) -> None:
+        heapq.heapify(entries)
+        self._heap = entries
+        self.pending_cost = sum(entry[3].cost for entry in entries)

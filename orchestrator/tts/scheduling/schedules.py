@@ -1,0 +1,131 @@
+"""The schedules: when each model may be sent work, and when a queued problem may start.
+
+They differ in order alone. Each sees the same two queues, in which main work stands before eager
+work before speculative work.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+from .queue import Job, Queue
+
+ScheduleName = Literal["lockstep", "batched", "alternating", "decoupled"]
+
+
+class Schedule(Protocol):
+    """The state of one schedule."""
+
+    def wants_problem(self, generator: Queue, verifier: Queue, running: int) -> bool:
+        """Whether a queued problem should be started now; `running` counts those that run."""
+
+    def take(self, generator: Queue, verifier: Queue) -> list[Job]:
+        """The jobs to send now."""
+
+    def spare(self, generator: Queue, verifier: Queue) -> int:
+        """Slots of the generator that are left for speculation, once `take` gave what there is."""
+
+
+class Phased:
+    """Generate all, score all, decide, and again: both models never work at once.
+
+    `lockstep` has one problem at a time. `batched` has many: before a phase begins, problems are
+    started while the batch of the model that it is for falls short of that model's budget.
+    """
+
+    def __init__(self, *, batched: bool) -> None:
+        self._batched = batched
+        self._scoring = False
+
+    def wants_problem(self, generator: Queue, verifier: Queue, running: int) -> bool:
+        """See Schedule."""
+        if not self._batched:
+            return running == 0
+        if generator.jobs or verifier.jobs or (self._scoring and verifier):
+            return False  # in the middle of a phase
+        batch = generator if generator else verifier
+        return batch.pending_cost < batch.budget
+
+    def take(self, generator: Queue, verifier: Queue) -> list[Job]:
+        """See Schedule."""
+        if not (verifier if self._scoring else generator).busy:
+            self._scoring = not self._scoring
+        return (verifier if self._scoring else generator).take()
+
+    def spare(self, generator: Queue, verifier: Queue) -> int:
+        """See Schedule: none, a phase has nothing but what all its problems need."""
+        return 0
+
+
+class Alternating:
+    """The models take turns; a turn is one batch, as large as the model's budget.
+
+    The generator's batch is filled with work of running problems first, then with queued problems,
+    then with speculation. A model without work passes its turn.
+    """
+
+    def __init__(self) -> None:
+        self._scored_last = True
+        self._filling = False
+        """Whether the generator's batch has just been taken."""
+
+    def wants_problem(self, generator: Queue, verifier: Queue, running: int) -> bool:
+        """See Schedule."""
+        if generator.jobs or verifier.jobs:
+            return False
+        generators_turn = self._scored_last or not verifier
+        return (
+            generators_turn
+            and generator.pending_cost < generator.budget
+            and verifier.pending_cost < verifier.budget  # else its queue would only grow
+        )
+
+    def take(self, generator: Queue, verifier: Queue) -> list[Job]:
+        """See Schedule."""
+        if generator.jobs or verifier.jobs or not (generator or verifier):
+            return []
+        self._scored_last = not generator or (not self._scored_last and bool(verifier))
+        self._filling = not self._scored_last
+        return (verifier if self._scored_last else generator).take()
+
+    def spare(self, generator: Queue, verifier: Queue) -> int:
+        """See Schedule: what the batch that was just taken leaves; none once it is on its way."""
+        filling, self._filling = self._filling, False
+        return generator.budget - generator.used if filling else 0
+
+
+class Decoupled:
+    """Both models always in flight, each within its own budget; no turns."""
+
+    def wants_problem(self, generator: Queue, verifier: Queue, running: int) -> bool:
+        """See Schedule.
+
+        When the generator has a free slot that no running problem wants, unless the verifier is so
+        far behind that more problems would only lengthen its queue.
+        """
+        return (
+            not generator
+            and generator.used < generator.budget
+            and verifier.pending_cost < verifier.budget
+        )
+
+    def take(self, generator: Queue, verifier: Queue) -> list[Job]:
+        """See Schedule."""
+        return generator.take() + verifier.take()
+
+    def spare(self, generator: Queue, verifier: Queue) -> int:
+        """See Schedule."""
+        return generator.budget - generator.used - generator.speculative
+
+
+def new_schedule(name: ScheduleName) -> Schedule:
+    """The schedule of that name, at the beginning of a run."""
+    match name:
+        case "lockstep":
+            return Phased(batched=False)
+        case "batched":
+            return Phased(batched=True)
+        case "alternating":
+            return Alternating()
+        case "decoupled":
+            return Decoupled()

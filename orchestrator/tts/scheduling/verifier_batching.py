@@ -1,0 +1,79 @@
+"""Verifier work held back until a batch of it is worth an engine step. Pure: times are given.
+
+A verifier step on a GPU costs the same for a few tokens as for some hundreds, so single requests
+waste it. Held work goes when there are enough tokens of it, when all siblings of a group are there
+(nothing more will come that could join them), or when the oldest has waited long enough.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from tts.search import Score
+
+from .queue import Job
+
+CLOCK_ERROR_S = 1e-6  # a timer may be early by its rounding
+
+
+class Trigger(StrEnum):
+    """What let a held job go."""
+
+    TOKENS = "tokens"
+    GROUP = "group"
+    DEADLINE = "deadline"
+
+
+class Grouping:
+    """The jobs that are held."""
+
+    def __init__(self, tokens: int, wait_s: float) -> None:
+        """`tokens` let all held jobs go at once; none is held for longer than `wait_s` seconds."""
+        self._tokens = tokens
+        self._wait_s = wait_s
+        self._held: list[tuple[float, Job]] = []
+        self._complete: set[tuple[int, tuple[int, ...]]] = set()
+
+    def __len__(self) -> int:
+        """Jobs held."""
+        return len(self._held)
+
+    def add(self, job: Job, now: float) -> None:
+        """Hold a job from `now` on."""
+        self._held.append((now, job))
+
+    def complete(self, problem: int, work: Score) -> None:
+        """A search has asked for a score, held or known already: note if it completes a group."""
+        if work.completes:
+            self._complete.add((problem, work.group))
+
+    def release(self, now: float) -> list[tuple[Job, Trigger]]:
+        """The jobs that may go, in the order in which they came."""
+        if sum(job.tokens for _, job in self._held) >= self._tokens:
+            released = [(job, Trigger.TOKENS) for _, job in self._held]
+            self._held.clear()
+        else:
+            released = []
+            kept = []
+            for since, job in self._held:
+                if isinstance(job.work, Score) and (job.problem, job.work.group) in self._complete:
+                    released.append((job, Trigger.GROUP))
+                elif since + self._wait_s <= now + CLOCK_ERROR_S:
+                    released.append((job, Trigger.DEADLINE))
+                else:
+                    kept.append((since, job))
+            self._held = kept
+        self._complete.clear()
+        return released
+
+    def due(self) -> float | None:
+        """When the oldest job must go; None if nothing is held."""
+        return self._held[0][0] + self._wait_s if self._held else None
+
+    def drop(self, problem: int) -> None:
+        """Forget the held jobs of one problem."""
+        self._held = [(since, job) for since, job in self._held if job.problem != problem]
+
+    def drop_job(self, job: Job) -> None:
+        """Forget one job, if it is held."""
+        self._held = [(since, held) for since, held in self._held if held is not job]

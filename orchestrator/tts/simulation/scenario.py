@@ -1,0 +1,252 @@
+"""One simulated run: a deployment's shape on a GPU, a workload, a schedule, and what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tts.build.spec import Deployment, EngineSpec, Role
+from tts.build.spec import Gpu as GpuName
+from tts.driver.driver import Driver, Solved
+from tts.driver.policy import policy_of
+from tts.engines.simulated import (
+    GPUS,
+    LLAMA_1B,
+    LLAMA_8B_VERIFIER,
+    Affine,
+    Engine,
+    Gpu,
+    ModelShape,
+    PagedCache,
+    Roofline,
+    Sharing,
+    StepTime,
+    Totals,
+)
+from tts.problem import Problem
+from tts.prompting.context import Context, Models
+from tts.replay import Script
+from tts.scheduling import ScheduleName, SpeculationName
+from tts.search import Search, node_seed
+from tts.strategies.catalog import Config, new_search
+
+from .server import Server, SimulatedGenerator, SimulatedVerifier
+from .text import DELIMITER, question, simulated_models
+from .virtual_time import run_virtual
+
+_MEMORY_SHARE = 0.9  # of the GPU, for weights and KV cache; the rest is activations and libraries
+_BLOCK_SIZE = 32
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A recorded run as a scenario's work."""
+
+    models: Models
+    problems: tuple[Problem, ...]
+    strategy: str
+    parameters: Config
+    seed: int
+    script: Script
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is simulated, but for the schedule. `in_flight` bounds the problems that run at once."""
+
+    deployment: Deployment
+    gpus: int
+    sharing: Sharing
+    workload: Script
+    parameters: Config
+    problems: int
+    in_flight: int
+    seed: int = 0
+    speculation: SpeculationName = "auto"
+    call_s: float = 0.5e-3
+    cancel_s: float = 5e-3
+    recorded: Recorded | None = None
+    """Where the workload is a recorded run; else questions are made up."""
+    fits: Mapping[Role, Affine] | None = None
+    """Step times fitted to measurements, instead of those of the two models on this GPU."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A simulated run. Times are virtual but for `real_s`."""
+
+    schedule: ScheduleName
+    wall_s: float
+    real_s: float
+    generator: Totals
+    verifier: Totals
+    calls_s: float
+    """What the orchestrator's processor spent on calls."""
+    latencies_s: tuple[float, ...]
+    """From the start of each problem to its result."""
+    waiting: float
+    """Share of the candidates' time in which nothing is done for them: of the time from an
+    iteration's first request to its last answer, what is neither the candidate's own generation nor
+    its scoring."""
+    speculated: int
+    """Expansions sent before their search had asked for them."""
+    used: int
+    """How many of them it asked for in the end."""
+    digest: str
+    """Hash over every problem's tree; see Tree.digest."""
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Share of the speculative expansions that were of use; None without any."""
+        return self.used / self.speculated if self.speculated else None
+
+
+def simulated_deployment(gpu: GpuName, gpus: int) -> Deployment:
+    """Llama-3.2-1B and an 8B verifier, with the memory that is left as KV cache, half each."""
+
+    def engine(model: ModelShape, others: float) -> dict[str, Any]:
+        left = GPUS[gpu].memory * _MEMORY_SHARE - model.weight_bytes - others
+        return {
+            "checkpoint": "simulated",
+            "precision": "bf16",
+            "max_batch_size": 512,
+            "max_num_tokens": 8192,
+            "max_seq_len": 4096,
+            "kv_cache": {
+                "tokens": int(left / (1 if others == 0 else 2) / model.kv_bytes),
+                "block_size": _BLOCK_SIZE,
+            },
+        }
+
+    alone = gpus > 1
+    generator = engine(LLAMA_1B, 0 if alone else LLAMA_8B_VERIFIER.weight_bytes)
+    verifier = engine(LLAMA_8B_VERIFIER, 0 if alone else LLAMA_1B.weight_bytes)
+    return Deployment.model_validate(
+        {
+            "name": "simulated",
+            "target": "tensorrt",
+            "tensorrt": {"gpu": gpu},
+            "generator": {**generator, "in_flight_requests": 512, "step_delimiter": DELIMITER},
+            "verifier": {**verifier, "in_flight_tokens": 65536},
+        }
+    )
+
+
+def simulate(scenario: Scenario, schedule: ScheduleName) -> Outcome:
+    """Run the driver and the scheduler on simulated engines."""
+    began = time.perf_counter()
+    return run_virtual(_run(scenario, schedule, began))
+
+
+def problems(scenario: Scenario) -> list[Context]:
+    """What is solved: the first recorded problems, or as many made-up ones."""
+    if scenario.recorded:
+        models = scenario.recorded.models
+        chosen = scenario.recorded.problems[: scenario.problems]
+        return [Context.of(models, problem) for problem in chosen]
+    models = simulated_models(scenario.deployment)
+    return [
+        Context.of(models, Problem(f"simulated-{number}", question(number)))
+        for number in range(scenario.problems)
+    ]
+
+
+def search_of(scenario: Scenario, problem: Problem) -> Search:
+    """A fresh search of one problem."""
+    return new_search(scenario.parameters, lambda node: node_seed(scenario.seed, problem.id, node))
+
+
+def digest_of(trees: Mapping[str, str]) -> str:
+    """One hash over the digests of all problems' trees; see Tree.digest."""
+    lines = [f"{name}|{trees[name]}\n" for name in sorted(trees)]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+async def _run(scenario: Scenario, schedule: ScheduleName, began: float) -> Outcome:
+    clock = asyncio.get_running_loop().time
+    spec = scenario.deployment
+    assert spec.tensorrt is not None
+    gpu = GPUS[spec.tensorrt.gpu]
+    times: Mapping[Role, StepTime] = scenario.fits or {
+        "generator": Roofline(gpu, LLAMA_1B),
+        "verifier": Roofline(gpu, LLAMA_8B_VERIFIER),
+    }
+    generator = _engine(spec.generator, times["generator"])
+    verifier = _engine(spec.verifier, times["verifier"])
+    if scenario.gpus > 1:
+        gpus = [Gpu([generator]), Gpu([verifier])]
+    else:
+        gpus = [Gpu([generator, verifier], scenario.sharing)]
+    server = Server(gpus, scenario.call_s, scenario.cancel_s)
+    contexts = problems(scenario)
+    started: dict[str, float] = {}
+    latencies: list[float] = []
+    trees: dict[str, str] = {}
+    events: list[dict[str, Any]] = []
+
+    used = 0
+
+    def record(event: dict[str, Any]) -> None:
+        nonlocal used
+        used += event["event"] == "used"
+        if event["event"] == "problem_started":
+            started[event["problem"]] = clock()
+        elif "done" in event:
+            events.append(event)
+
+    async def solved(outcome: Solved) -> None:
+        name = outcome.problem.id
+        latencies.append(clock() - started[name])
+        trees[name] = outcome.search.tree.digest()
+
+    driver = Driver(
+        contexts[0].models,
+        lambda problem: search_of(scenario, problem),
+        SimulatedGenerator(server, generator, scenario.workload),
+        SimulatedVerifier(server, verifier, scenario.workload),
+        policy_of(spec, schedule, speculation=scenario.speculation, problems=scenario.in_flight),
+        record=record,
+        on_solved=solved,
+        clock=clock,
+    )
+    await driver.run(contexts)
+    return Outcome(
+        schedule,
+        clock(),
+        time.perf_counter() - began,
+        generator.totals,
+        verifier.totals,
+        server.busy_s,
+        tuple(sorted(latencies)),
+        _waiting(events),
+        sum(event["kind"] == "speculative" for event in events),
+        used,
+        digest_of(trees),
+    )
+
+
+def _engine(spec: EngineSpec, step_time: StepTime) -> Engine:
+    cache = spec.kv_cache
+    return Engine(
+        step_time,
+        PagedCache(cache.blocks, cache.block_size, reuse=cache.reuse),
+        spec.max_batch_size,
+        spec.max_num_tokens,
+    )
+
+
+def _waiting(events: Sequence[dict[str, Any]]) -> float:
+    iterations: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
+    for event in events:
+        iterations[event["problem"], len(event["node"])].append(event)
+    own = present = 0.0
+    for members in iterations.values():
+        span = max(event["done"] for event in members) - min(event["sent"] for event in members)
+        present += span * len({event["node"] for event in members})
+        own += sum(event["done"] - event["sent"] for event in members)
+    return 1 - own / present if present else 0.0

@@ -1,0 +1,1 @@
+"""The search strategies by name, and their parameters."""

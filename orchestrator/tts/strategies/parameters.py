@@ -1,0 +1,88 @@
+"""A strategy's parameters: what is given, else what the deployment says, else its defaults."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from tts.build.errors import ConfigError
+from tts.build.spec import Deployment, explain
+
+from .catalog import STRATEGIES, Config, Strategy
+
+
+def configure(strategy: Strategy, deployment: Deployment, given: dict[str, Any]) -> Config:
+    """A strategy's parameters on a deployment; raises ConfigError.
+
+    `given` wins over the deployment's block for that strategy, which wins over the defaults.
+    """
+    values = {**deployment.strategies.get(strategy.name, {}), **given}
+    return strategy.configure(values, context=deployment.generator.max_seq_len)
+
+
+def configure_all(deployment: Deployment, given: dict[str, Any]) -> dict[str, Config]:
+    """Every strategy's parameters, by its name; raises ConfigError.
+
+    What is given goes to each strategy that has such a parameter to set; one that none has is
+    refused, and so is a value that one of them refuses.
+    """
+    settable = {name: _settable(strategy) for name, strategy in STRATEGIES.items()}
+    known = list(dict.fromkeys(parameter for names in settable.values() for parameter in names))
+    for parameter in given:
+        if parameter not in known:
+            raise ConfigError(
+                f"No strategy has a parameter {parameter!r}; there are {', '.join(known)}."
+            )
+    return {
+        name: configure(
+            strategy,
+            deployment,
+            {parameter: given[parameter] for parameter in given if parameter in settable[name]},
+        )
+        for name, strategy in STRATEGIES.items()
+    }
+
+
+def check_blocks(deployment: Deployment) -> None:
+    """Refuse a deployment whose `strategies` are wrong in any place; raises ConfigError.
+
+    Every block must be valid by itself, whichever strategy is about to run.
+    """
+    wrong: list[str] = []
+    for name, block in deployment.strategies.items():
+        path = f"strategies.{name}"
+        if name not in STRATEGIES:
+            wrong.append(f"  {path}: unknown strategy; allowed here: {', '.join(STRATEGIES)}")
+            continue
+        strategy = STRATEGIES[name]
+        allowed = _settable(strategy)
+        unknown = [parameter for parameter in block if parameter not in allowed]
+        wrong += [
+            f"  {path}.{parameter} = {block[parameter]!r}: not a parameter that can be set; "
+            f"allowed here: {', '.join(allowed)}"
+            for parameter in unknown
+        ]
+        if not unknown:
+            wrong += _refusals(strategy, deployment, path)
+    if wrong:
+        raise ConfigError(f"Deployment {deployment.name} is not valid:\n" + "\n".join(wrong))
+
+
+def default_parameters(strategy: Strategy, context: int) -> dict[str, Any]:
+    """What each parameter is where nobody says otherwise; `context` as in `Strategy.configure`."""
+    return strategy.configure({}, context=context).model_dump(mode="json")
+
+
+def _settable(strategy: Strategy) -> list[str]:
+    return [name for name in strategy.config.model_fields if name not in strategy.fixed]
+
+
+def _refusals(strategy: Strategy, deployment: Deployment, path: str) -> list[str]:
+    try:
+        configure(strategy, deployment, {})
+    except ConfigError as error:
+        if isinstance(error.__cause__, ValidationError):
+            return [explain(error.__cause__, path)]
+        return [f"  {path}: {error.message}"]
+    return []

@@ -1,0 +1,104 @@
+"""The requests of a recorded run, as they may be sent again. Pure: no engine, no clock."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from tts.build.tokenizer import Ids
+from tts.endpoints.base import GenerateCall
+from tts.problem import Problem
+from tts.prompting.context import Context, Models
+from tts.runlog.log import Event
+from tts.search import NodePath, Stop, Thought, node_seed
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """A dialogue to score; its first `known` tokens were computed for its parent already."""
+
+    ids: Ids
+    known: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What a run asked of both engines.
+
+    In random order, so that the first of them are like all of them, but siblings stand together
+    as they were sent.
+    """
+
+    generations: tuple[GenerateCall, ...]
+    scorings: tuple[Scoring, ...]
+
+
+def recorded_requests(
+    models: Models, problems: Iterable[Problem], config: Mapping[str, Any], events: Iterable[Event]
+) -> Recorded:
+    """The requests of a run with this run.json and log; problems are found by their id.
+
+    A generation is asked for as many tokens as it gave then, with the same seed and sampling.
+    """
+    contexts = {problem.id: Context.of(models, problem) for problem in problems}
+    known: dict[str, set[NodePath]] = {name: {()} for name in contexts}
+    parameters = config["parameters"]
+    generations: dict[tuple[str, NodePath], list[GenerateCall]] = defaultdict(list)
+    scorings: dict[tuple[str, NodePath], list[Scoring]] = defaultdict(list)
+    for event in events:
+        if event["event"] not in ("generated", "scored"):
+            continue
+        name, node = event["problem"], tuple(event["node"])
+        context, parent = contexts[name], node[:-1]
+        if event["event"] == "generated":
+            if parent not in known[name]:
+                continue
+            thoughts = [_thought(logged) for logged in event["thoughts"]]
+            if event["tokens"]:
+                call = GenerateCall(
+                    context.generator_ids(parent),
+                    event["tokens"],
+                    node_seed(config["seed"], name, node),
+                    parameters["temperature"],
+                    parameters["top_p"],
+                    [thought.stop for thought in thoughts] == [Stop.STEP],
+                )
+                generations[name, parent].append(call)
+            for thought in thoughts:
+                if node not in known[name]:
+                    context.add(node, thought)
+                    known[name].add(node)
+                node = (*node, 0)
+        elif not event["cached"] and node in known[name]:
+            ids = context.verifier_ids(node)
+            before = (
+                context.verifier_ids(parent)
+                if parent
+                else models.verifier.first(context.problem.question, "")
+            )
+            scorings[name, parent].append(Scoring(ids, common_prefix(before, ids)))
+    return Recorded(_shuffled(generations), _shuffled(scorings))
+
+
+def common_prefix(first: Ids, second: Ids) -> int:
+    """How many tokens both begin with."""
+    length = min(len(first), len(second))
+    differ = np.flatnonzero(first[:length] != second[:length])
+    return int(differ[0]) if len(differ) else length
+
+
+def _thought(logged: Mapping[str, Any]) -> Thought:
+    return Thought(tuple(logged["ids"]), logged["text"], Stop(logged["stop"]))
+
+
+def _shuffled(groups: Mapping[Any, Sequence[T]]) -> tuple[T, ...]:
+    order = list(groups.values())
+    random.Random(0).shuffle(order)
+    return tuple(request for group in order for request in group)

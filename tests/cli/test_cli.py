@@ -1,0 +1,225 @@
+"""The command line without a server: help, refusals, exit codes; in a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tts.build import paths
+from tts.cli.runs import ALL, STRATEGY_NAMES
+from tts.strategies.catalog import STRATEGIES
+
+BUNDLED = paths.deployments_dir() / "demo.yaml"
+
+
+def tts(*arguments, home, timeout=60):
+    """Run `tts` with a home of its own; its exit code, stdout and stderr."""
+    code = "import sys; sys.argv[0] = 'tts'; from tts.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        cwd="/",
+        env={**os.environ, "TTS_HOME": str(home), "COLUMNS": "120"},
+        check=False,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.returncode, done.stdout, done.stderr
+
+
+def deployment(tmp_path, **changes):
+    data = yaml.safe_load(BUNDLED.read_text())
+    for role in ("generator", "verifier"):
+        data[role]["checkpoint"] = str((BUNDLED.parent / data[role]["checkpoint"]).resolve())
+    for path, value in changes.items():
+        *parents, last = path.split("__")
+        place = data
+        for parent in parents:
+            place = place[parent]
+        place[last] = value
+    file = tmp_path / "own.yaml"
+    file.write_text(yaml.safe_dump(data))
+    return file
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "",
+        "plan",
+        "lint",
+        "build-engines",
+        "deploy",
+        "serve",
+        "tune",
+        "solve",
+        "bench",
+        "report",
+        "doctor",
+    ],
+)
+def test_every_command_has_help(command, tmp_path):
+    code, out, _ = tts(*command.split(), "--help", home=tmp_path)
+    assert code == 0
+    assert "Usage: tts" in out
+
+
+def test_unknown_deployment_lists_the_bundled_ones(tmp_path):
+    code, _, err = tts("build-engines", "nowhere", home=tmp_path)
+    assert code == 2
+    assert "no deployment 'nowhere'" in err
+    assert "demo" in err
+
+
+def test_unknown_field_is_refused_with_path_value_and_what_is_allowed(tmp_path):
+    file = deployment(tmp_path, generator__max_batchsize=3)
+    code, _, err = tts("build-engines", file, home=tmp_path)
+    assert code == 2
+    assert "generator.max_batchsize = 3: unknown field; allowed here: checkpoint," in err
+
+
+def test_missing_checkpoint(tmp_path):
+    file = deployment(tmp_path, verifier__checkpoint="/no/such/folder")
+    code, _, err = tts("build-engines", file, home=tmp_path)
+    assert code == 2
+    assert "/no/such/folder" in err
+
+
+@pytest.mark.parametrize("command", ["build-engines", "deploy"])
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"labels": {"positive": "good"}}, "verifier.labels.positive: 'good' is "),
+        ({"labels": {"negative": "bad"}}, "verifier.labels.negative: 'bad' is "),
+        ({"format": "math-shepherd", "step_tag": "done"}, "verifier.step_tag: 'done' is "),
+        (
+            {
+                "format": "custom",
+                "template": {"head": "{question}", "answer": "## ", "turn": "Step "},
+            },
+            "verifier.template: no score can be read between '## ' and ",
+        ),
+    ],
+)
+def test_a_verifier_that_cannot_be_asked_is_refused(tmp_path, command, changes, complaint):
+    file = deployment(tmp_path, **{f"verifier__{name}": value for name, value in changes.items()})
+    code, out, err = tts(command, file, home=tmp_path / "home")
+    assert (code, out) == (2, "")
+    assert complaint in err
+    home = tmp_path / "home"
+    assert not any(path.is_file() and path.name != ".build.lock" for path in home.rglob("*"))
+
+
+def test_bench_without_engines_says_how_to_build_them(tmp_path):
+    code, _, err = tts("bench", "demo", "--limit", "1", home=tmp_path)
+    assert code == 1
+    assert "tts build-engines demo" in err
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--strategy", "bean-search"), "no strategy 'bean-search'"),
+        (("--n", "10"), "n is 10, which is not a multiple of beam_width (4)"),
+        (("--set", "beam_width=0"), "beam_width = 0"),
+        (("--set", "agg_strategy=median"), "agg_strategy = 'median'"),
+        (("--set", "width=3"), "no parameter 'width'"),
+        (("--set", "width"), "NAME=VALUE"),
+        (("--schedule", "random"), "'random'"),
+        (("--dataset", "/no/file.jsonl"), "no dataset '/no/file.jsonl'"),
+        (("--limit", "0"), "at least 1"),
+        (("--strategy", "all", "--n", "10"), "beam-search are not valid: n is 10"),
+        (("--strategy", "all", "--set", "width=3"), "No strategy has a parameter 'width'"),
+    ],
+)
+def test_bad_parameters_are_refused_before_any_work(tmp_path, arguments, complaint):
+    code, _, err = tts("bench", "demo", *arguments, home=tmp_path)
+    assert code == 2
+    assert complaint in " ".join(err.replace("│", " ").split())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_help_lists_the_strategies_there_are():
+    assert list(STRATEGY_NAMES) == list(STRATEGIES)
+    assert ALL not in STRATEGIES
+
+
+def test_the_strategies_block_of_a_deployment_is_checked_whatever_runs(tmp_path):
+    file = deployment(tmp_path, strategies={"beam-search": {"beam_wdth": 2}})
+    for command in (
+        ("bench", file),
+        ("bench", file, "--strategy", "all"),
+        ("solve", "1", "-d", file),
+    ):
+        code, _, err = tts(*command, home=tmp_path / "home")
+        assert code == 2
+        assert "strategies.beam-search.beam_wdth = 2: not a parameter" in err
+    assert not (tmp_path / "home").exists()
+
+
+def test_report_of_what_is_no_run(tmp_path):
+    code, _, err = tts("report", tmp_path, home=tmp_path)
+    assert code == 1
+    assert "holds no run" in err
+
+
+def test_report_prints_runs_side_by_side(tmp_path):
+    common = {
+        "problems": 40,
+        "accuracy": 0.8,
+        "wall_s": 10.0,
+        "problems_per_s": 4.0,
+        "generated_tokens": 100,
+        "tokens_per_s": 10.0,
+        "verifier_calls": 1234,
+        "mean_in_flight": {"generator": 8.0, "verifier": None},
+        "strategy": "beam-search",
+        "schedule": "decoupled",
+        "seed": 0,
+        "n": 16,
+        "vote": "weighted",
+        "parameters": {"n": 16},
+        "deployment": "demo",
+        "dataset": "demo",
+        "tree_digest": "abc",
+        "accuracy_by_rule": {"best": 0.7, "weighted": 0.8},
+        "pass_at_n": 0.9,
+        "accuracy_by_level": {"1": {"problems": 40, "accuracy": 0.8}},
+        "undecided": 0,
+    }
+    for name, changes in {
+        "slow": {"schedule": "lockstep", "wall_s": 20.0},
+        "fast": {},
+        "other": {"tree_digest": "xyz", "strategy": "best-of-n"},
+    }.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text("{}")
+        (tmp_path / name / "summary.json").write_text(json.dumps({**common, **changes}))
+    runs = [tmp_path / name for name in ("slow", "fast", "other")]
+    code, out, _ = tts("report", *runs, home=tmp_path)
+    assert code == 0
+    assert "2.00x" in out
+    assert "trees identical (beam-search: lockstep and decoupled): yes" in out
+    assert "1,234" in out
+    code, out, _ = tts("report", runs[1], home=tmp_path)
+    assert "weighted vote (the answer)" in out
+    assert "level 1" in out
+
+
+def test_doctor_answers_in_plain_words(tmp_path):
+    _, out, _ = tts("doctor", home=tmp_path)
+    for word in ("Python", "Triton server", "CPU engine", "precision bf16", "deployment demo"):
+        assert word in out
+    assert "tts build-engines demo" in out
+
+
+def test_commands_work_from_anywhere_by_bundled_name(tmp_path):
+    code, _, err = tts("report", Path("nowhere"), home=tmp_path)
+    assert code == 1
+    assert "nowhere" in err

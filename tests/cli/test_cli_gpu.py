@@ -1,0 +1,122 @@
+"""The commands on deployments for NVIDIA GPUs, on machines with and without one."""
+
+import pytest
+from typer.testing import CliRunner
+
+from tts.build import paths
+from tts.build.errors import CheckpointError, ServerError
+from tts.build.spec import bundled_deployments, load_deployment
+from tts.checks import machine as diagnosis
+from tts.cli import app
+
+FOR_GPUS = [name for name in bundled_deployments() if load_deployment(name).tensorrt]
+LLAMA = "llama-1b-prm-8b-h100-bf16"
+SMI = """#!/bin/sh
+echo "NVIDIA H100 80GB HBM3, 81559 MiB, {driver}, 9.0"
+"""
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A home of its own, on a machine that has neither docker nor a GPU."""
+    monkeypatch.setenv("TTS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.delenv("NVIDIA_TRITON_SERVER_VERSION", raising=False)
+    diagnosis._nvidia_gpus.cache_clear()
+    yield tmp_path
+    diagnosis._nvidia_gpus.cache_clear()
+
+
+def has_gpu(home, driver="590.44.01", **programs):
+    (home / "bin").mkdir()
+    for name, text in {"nvidia-smi": SMI.format(driver=driver), **programs}.items():
+        (home / "bin" / name).write_text(text)
+        (home / "bin" / name).chmod(0o755)
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.mark.parametrize("name", FOR_GPUS)
+def test_everything_but_the_engines_can_be_made_without_a_gpu(home, name):
+    done = run("build-engines", name, "--dry-run")
+    assert done.exit_code == 0
+    assert done.stdout.count("docker run") == 6
+    manifests = home / "manifests"
+    done = run("deploy", name, "--manifests", manifests)
+    assert done.exit_code == 0
+    assert f"model repository: {paths.repository_dir(name)}" in done.stdout
+    assert "Not built on this machine: generator and verifier." in done.stderr
+    assert (manifests / "kubernetes.yaml").is_file()
+    done = run("serve", name, "--dry-run")
+    assert done.exit_code == 0
+    assert done.stdout.startswith("docker run ")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("bench", LLAMA),
+        ("bench", LLAMA, "--strategy", "all"),
+        ("bench", "demo-gpu"),
+        ("solve", "What is 1 + 1?", "--deployment", LLAMA),
+        ("serve", LLAMA),
+    ],
+)
+def test_what_needs_a_gpu_says_so_first(home, arguments):
+    error = run(*arguments).exception
+    assert isinstance(error, ServerError)
+    assert "runs on an NVIDIA GPU" in error.message
+    assert "there is no nvidia-smi" in error.message
+    assert "tts plan" in error.hint
+
+
+def test_a_missing_download_is_named_with_its_command(home):
+    error = run("build-engines", "llama-8b-prm-8b-2xh100-bf16").exception
+    assert isinstance(error, CheckpointError)
+    for model in (
+        "meta-llama/Llama-3.1-8B-Instruct",
+        "RLHFlow/Llama3.1-8B-PRM-Deepseek-Data",
+    ):
+        folder = paths.deployments_dir().parent / "checkpoints" / model.partition("/")[2]
+        assert f"hf download {model} --local-dir {folder}" in error.hint
+
+
+def test_doctor_without_a_gpu_lists_what_is_for_gpus_in_one_line(home):
+    out = run("doctor").stdout
+    assert f"deployments for NVIDIA GPUs: {', '.join(FOR_GPUS)}" in out
+    assert "NVIDIA GPU: none found" in out
+    assert "docker" not in out
+
+
+def test_doctor_with_a_gpu_tells_its_deployments_from_others(home):
+    has_gpu(home, docker="")
+    out = run("doctor").stdout
+    assert "NVIDIA H100 80GB HBM3, 81559 MiB, compute capability 9.0" in out
+    assert "NVIDIA driver: 590.44.01" in out
+    assert f"docker: {home / 'bin' / 'docker'}" in out
+    assert f"deployment {LLAMA}: There is no checkpoint folder" in out
+    assert "deployments for other NVIDIA GPUs: demo-gpu, llama-1b-prm-8b-a100-bf16\n" in out
+
+
+def test_doctor_points_out_an_old_driver_and_a_missing_docker(home):
+    has_gpu(home, driver="550.54.15")
+    out = run("doctor").stdout
+    assert "note     NVIDIA driver: 550.54.15" in out
+    assert "590.44.01 or later" in out
+    assert "docker: absent" in out
+
+
+def test_doctor_knows_the_containers(home, monkeypatch):
+    has_gpu(home)
+    monkeypatch.setenv("NVIDIA_TRITON_SERVER_VERSION", "26.08")
+    assert "note     NVIDIA container: inside 26.08" in run("doctor").stdout
+    monkeypatch.setenv("NVIDIA_TRITON_SERVER_VERSION", "26.07")
+    assert "ok       NVIDIA container: inside 26.07" in run("doctor").stdout
+
+
+def test_a_driver_that_does_not_answer_is_no_gpu(home):
+    has_gpu(home)
+    (home / "bin" / "nvidia-smi").write_text("#!/bin/sh\nexit 9\n")
+    assert "NVIDIA GPU: none found" in run("doctor").stdout

@@ -1,0 +1,540 @@
+"""Whole runs of the demo pair on a real server, through the command line, and what can go wrong."""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import psutil
+import pytest
+
+from tts.bench.request import Wanted, plan_with
+from tts.bench.run import execute
+from tts.build import paths
+from tts.build.errors import RequestRefused
+from tts.build.spec import load_deployment
+from tts.datasets.load import load_problems
+from tts.endpoints.base import GenerateCall
+from tts.endpoints.triton import TritonConnection, TritonGenerator, TritonVerifier
+from tts.problem import Problem
+from tts.prompting.context import Context, Models
+from tts.scheduling import ScheduleName
+from tts.serving.server.start import start_server
+from tts.strategies.catalog import STRATEGIES
+from tts.strategies.parameters import configure
+
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.skipif(
+        not (paths.deployments_dir().parent / "checkpoints" / "demo-verifier").is_dir(),
+        reason="the demo checkpoints are not here",
+    ),
+]
+
+CODE = "import sys; sys.argv[0] = 'tts'; from tts.cli import main; main()"
+LONG = ("--limit", "200", "--n", "16")  # long enough to be stopped in the middle
+
+
+class Tts:
+    """The command line with a home of its own, and a watch on what it leaves behind."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+
+    def start(self, *arguments):
+        return subprocess.Popen(
+            [sys.executable, "-c", CODE, *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd="/",
+            env={**os.environ, "TTS_HOME": str(self.home)},
+            start_new_session=True,
+        )
+
+    def run(self, *arguments):
+        process = self.start(*arguments)
+        out, err = process.communicate(timeout=180)
+        assert "Traceback" not in err, err
+        return process.returncode, out, err
+
+    def leftovers(self):
+        """Processes that still name this home, after a moment's grace."""
+        for _ in range(50):
+            left = [
+                process
+                for process in psutil.process_iter(["cmdline"])
+                if any(str(self.home) in word for word in process.info["cmdline"] or ())
+            ]
+            if not left:
+                return []
+            time.sleep(0.1)
+        return left
+
+
+@pytest.fixture(scope="module")
+def tts(tmp_path_factory):
+    tts = Tts(tmp_path_factory.mktemp("home"))
+    code, _, err = tts.run("build-engines", "demo", "--no-verify")
+    assert code == 0, err
+    yield tts
+    assert tts.leftovers() == []
+
+
+def summary(folder):
+    return json.loads((folder / "summary.json").read_text())
+
+
+def events(folder):
+    file = folder / "events.jsonl"
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def wait_for_events(process, folder, kind, count):
+    deadline = time.monotonic() + 60
+    while sum(event["event"] == kind for event in _whole(folder)) < count:
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _whole(folder):
+    file = folder / "events.jsonl"
+    text = file.read_text() if file.exists() else ""
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+
+@pytest.fixture(scope="module")
+def plain(tts, tmp_path_factory):
+    """A small lockstep run that others are compared with."""
+    folder = tmp_path_factory.mktemp("runs") / "plain"
+    code, out, err = tts.run(
+        "bench", "demo", "--limit", 6, "--schedule", "lockstep", "--out", folder
+    )
+    assert code == 0, err
+    assert "beam-search" in out
+    assert str(folder) in out
+    return folder
+
+
+def test_both_schedules_grow_the_same_trees(tts, plain, tmp_path):
+    folder = tmp_path / "run"
+    code, _, err = tts.run("bench", "demo", "--limit", 6, "--out", folder)
+    assert code == 0, err
+    ours, theirs = summary(folder), summary(plain)
+    assert ours["tree_digest"] == theirs["tree_digest"]
+    useful = ours["generated_tokens"] - ours["waste"]["unused_tokens"]
+    assert useful == theirs["generated_tokens"]
+    scores = [
+        {(e["problem"], *e["node"]): e["score"] for e in events(run) if e["event"] == "scored"}
+        for run in (folder, plain)
+    ]
+    both = scores[0].keys() & scores[1].keys()
+    # which outranked steps were scored before they were pruned depends on the schedule
+    assert len(both) >= 0.9 * max(map(len, scores))
+    assert max(abs(scores[0][key] - scores[1][key]) for key in both) <= 1e-4 + 1e-9
+    assert ours["mean_in_flight"]["generator"] > theirs["mean_in_flight"]["generator"]
+    code, out, _ = tts.run("report", plain, folder)
+    assert code == 0
+    assert "trees identical (beam-search: lockstep and decoupled): yes" in out
+
+
+VARIANTS = {
+    "cot": {},
+    "weighted-best-of-n": {"n": 4, "agg_strategy": "min", "early_stop": True},
+    "beam-search": {"n": 4, "beam_width": 2, "agg_strategy": "prod"},
+    "dvts": {"n": 4, "beam_width": 2, "lookahead": 1},
+    "rebase": {"n": 4, "granularity": 2, "finish": "eos", "num_iterations": 4},
+    "particle-filtering": {"n": 4, "ess_threshold": 1},
+}
+
+
+def test_every_strategy_grows_the_same_trees_under_every_schedule(tts, tmp_path, monkeypatch):
+    """All on one server, so that later runs meet the caches that earlier ones have warmed."""
+    monkeypatch.setenv("TTS_HOME", str(tts.home))
+    spec = load_deployment("demo")
+    problems = load_problems("demo", limit=3)
+    with start_server(spec) as server:
+        for name, parameters in VARIANTS.items():
+            strategy = STRATEGIES[name]
+            config = configure(strategy, spec, parameters)
+            digests = set()
+            for schedule in get_args(ScheduleName):
+                wanted = Wanted("demo", "demo", 3, 0, name, schedule, parameters)
+                plan = plan_with(wanted, problems, spec, strategy, config)
+                folder = tmp_path / f"{name}-{schedule}"
+                outcome = asyncio.run(execute(plan, folder, server.addresses.grpc))
+                assert outcome["problems"] == 3
+                digests.add(outcome["tree_digest"])
+            assert len(digests) == 1, name
+
+
+@pytest.mark.slow
+def test_fifty_problems_grow_one_set_of_trees_on_cold_and_warm_caches(tts, tmp_path, monkeypatch):
+    """Each schedule on a server that has just been started, and on the same one again; then
+    decoupled with as many speculative steps as there are empty slots.
+
+    Small searches of many problems: with few beams a schedule must batch many problems together,
+    and three iterations are enough for a beam to be kept, expanded and pruned. More of either
+    would make these 450 searches longer and show nothing else.
+    """
+    monkeypatch.setenv("TTS_HOME", str(tts.home))
+    spec = load_deployment("demo")
+    strategy = STRATEGIES["beam-search"]
+    parameters = {"n": 4, "beam_width": 2, "num_iterations": 3}
+    config = configure(strategy, spec, parameters)
+    problems = load_problems("demo", limit=50)
+    digests = {}
+    for schedule in get_args(ScheduleName):
+        wanted = Wanted("demo", "demo", 50, 0, strategy.name, schedule, parameters)
+        with start_server(spec) as server:
+            for caches in ("cold", "warm"):
+                plan = plan_with(wanted, problems, spec, strategy, config)
+                folder = tmp_path / f"{schedule}-{caches}"
+                outcome = asyncio.run(execute(plan, folder, server.addresses.grpc))
+                assert outcome["problems"] == 50
+                digests[schedule, caches] = outcome["tree_digest"]
+    wanted = replace(wanted, schedule="decoupled", speculation="always", in_flight=3)
+    with start_server(spec) as server:
+        plan = plan_with(wanted, problems, spec, strategy, config)
+        folder = tmp_path / "speculation"
+        outcome = asyncio.run(execute(plan, folder, server.addresses.grpc))
+        digests["decoupled", "speculation"] = outcome["tree_digest"]
+    assert any(event.get("kind") == "speculative" for event in events(folder))
+    assert len(digests) == 9
+    assert len(set(digests.values())) == 1, digests
+
+
+def test_a_killed_run_is_continued_without_solving_anything_twice(tts, plain, tmp_path):
+    folder = tmp_path / "run"
+    arguments = ("--limit", 6, "--schedule", "lockstep", "--out", folder)
+    process = tts.start("bench", "demo", *arguments)
+    wait_for_events(process, folder, "problem_solved", 2)
+    process.kill()
+    process.communicate()
+    assert tts.leftovers() == [], "the server outlived its parent"
+    before = events(folder)[:-1]
+    code, _, err = tts.run("bench", "--resume", folder)
+    assert code == 0, err
+    assert summary(folder)["tree_digest"] == summary(plain)["tree_digest"]
+    assert summary(folder)["sessions"] == 2
+    log = events(folder)
+    solved = [event["problem"] for event in log if event["event"] == "problem_solved"]
+    assert len(solved) == len(set(solved)) == 6
+    asked = [(e["problem"], *e["node"]) for e in log if e["event"] == "generated"]
+    assert len(asked) == len(set(asked)), "something was generated twice"
+    assert len(before) < len(log)
+
+
+def test_resuming_with_something_else_changed_is_refused(tts, plain, tmp_path):
+    config = json.loads((plain / "run.json").read_text())
+    assert config["prompting"]["verifier"]["format"] == "rlhflow"
+    for name in ("deployment_digest", "prompting"):
+        (tmp_path / "run.json").write_text(json.dumps({**config, name: "old"}))
+        code, _, err = tts.run("bench", "--resume", tmp_path)
+        assert code == 1
+        assert f"cannot be continued: its {name} was 'old'" in err
+
+
+def servers(tts):
+    return [
+        process
+        for process in psutil.process_iter(["name", "cmdline"])
+        if process.info["name"] == "tritonserver"
+        and any(str(tts.home) in word for word in process.info["cmdline"] or ())
+    ]
+
+
+def killed(tts, folder, victim, *options):
+    """A run whose server, or one of that's models, is killed in the middle; what it must say."""
+    process = tts.start("bench", "demo", *options, "--out", folder)
+    wait_for_events(process, folder, "generated", 50)
+    (server,) = servers(tts)
+    if victim == "stub":
+        stubs = [p for p in server.children(recursive=True) if "stub" in p.name()]
+        stubs[0].kill()
+    else:
+        server.kill()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "Traceback" not in err
+    assert "problems are solved and saved in" in err
+    assert f"tts bench --resume {folder}" in err
+    assert tts.leftovers() == []
+
+
+@pytest.mark.parametrize("victim", ["server", "stub"])
+def test_a_server_killed_in_the_middle_ends_the_run_with_what_is_saved(tts, tmp_path, victim):
+    killed(tts, tmp_path / "run", victim, *LONG)
+
+
+def test_a_stub_killed_under_speculation_is_continued_to_the_same_trees(tts, plain, tmp_path):
+    folder = tmp_path / "run"
+    killed(tts, folder, "stub", "--limit", 6, "--speculation", "always", "--in-flight", 2)
+    before = events(folder)
+    assert any(event.get("kind") == "speculative" for event in before)
+    code, _, err = tts.run("bench", "--resume", folder)
+    assert code == 0, err
+    assert summary(folder)["tree_digest"] == summary(plain)["tree_digest"]
+    log = events(folder)
+    assert log[: len(before)] == before
+    asked = [(e["problem"], *e["node"]) for e in log if e["event"] == "generated"]
+    assert len(asked) == len(set(asked)), "something was generated twice"
+
+
+def test_grouping_the_verifiers_requests_changes_no_tree(tts, plain, tmp_path, monkeypatch):
+    monkeypatch.setenv("TTS_HOME", str(tts.home))
+    demo = load_deployment("demo")
+    verifier = demo.verifier.model_copy(update={"group_tokens": 512})
+    spec = demo.model_copy(update={"verifier": verifier})
+    strategy = STRATEGIES["beam-search"]
+    wanted = Wanted("demo", "demo", 6, 0, strategy.name, "decoupled", {})
+    config = configure(strategy, spec, {})
+    plan = plan_with(wanted, load_problems("demo", limit=6), spec, strategy, config)
+    with start_server(spec) as server:
+        outcome = asyncio.run(execute(plan, tmp_path / "run", server.addresses.grpc))
+    assert outcome["tree_digest"] == summary(plain)["tree_digest"]
+    asked = [e for e in events(tmp_path / "run") if e["event"] == "scored" and not e["cached"]]
+    assert asked
+    assert all("trigger" in event for event in asked)
+
+
+def test_a_server_replaced_in_the_middle_changes_nothing(tts, plain, tmp_path, monkeypatch):
+    """Stopped in order, and another one started at its address: what failed is asked again."""
+    monkeypatch.setenv("TTS_HOME", str(tts.home))
+    spec = load_deployment("demo")
+    strategy = STRATEGIES["beam-search"]
+    wanted = Wanted("demo", "demo", 6, 0, strategy.name, "decoupled", {})
+    config = configure(strategy, spec, {})
+    plan = plan_with(wanted, load_problems("demo", limit=6), spec, strategy, config)
+    folder = tmp_path / "run"
+
+    async def go(first):
+        port = int(first.addresses.grpc.rpartition(":")[2])
+        fixed = spec.server.model_copy(update={"grpc_port": port})
+        run = asyncio.ensure_future(execute(plan, folder, first.addresses.grpc))
+        while len(_whole(folder)) < 50:
+            assert not run.done()
+            await asyncio.sleep(0.02)
+        await asyncio.to_thread(first.stop)
+        assert not run.done()
+        with await asyncio.to_thread(start_server, spec.model_copy(update={"server": fixed})):
+            return await run
+
+    with start_server(spec) as first:
+        outcome = asyncio.run(go(first))
+    assert outcome["tree_digest"] == summary(plain)["tree_digest"]
+
+
+@pytest.mark.parametrize("presses", [1, 2])
+def test_ctrl_c_stops_in_order_however_often_it_is_pressed(tts, tmp_path, presses):
+    folder = tmp_path / "run"
+    process = tts.start("bench", "demo", *LONG, "--out", folder)
+    wait_for_events(process, folder, "generated", 50)
+    for _ in range(presses):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.1)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert f"tts bench --resume {folder}" in err
+    assert tts.leftovers() == []
+    assert len(_whole(folder)) > 50
+
+
+def test_a_running_server_is_used_and_left_alone(tts, plain, tmp_path):
+    server = tts.start("serve", "demo")
+    try:
+        for line in server.stderr:
+            if "Press Ctrl-C" in line:
+                break
+        assert len(servers(tts)) == 1
+        folder = tmp_path / "run"
+        code, _, err = tts.run("bench", "demo", "--limit", 6, "--out", folder)
+        assert code == 0, err
+        assert "Using the server at" in err
+        assert summary(folder)["tree_digest"] == summary(plain)["tree_digest"]
+        code, out, err = tts.run(
+            "solve", "Compute (37 + 58) - 20.", "--n", 4, "--out", tmp_path / "s"
+        )
+        assert code == 0, err
+        assert "answer:" in out
+        code, _, err = tts.run("serve", "demo")
+        assert code == 1
+        assert "already served" in err
+        assert len(servers(tts)) == 1
+        code, _, err = tts.run("serve", "demo", "--stop")
+        assert code == 0
+        assert "Stopped" in err
+        server.wait(timeout=20)
+        assert "Traceback" not in server.stderr.read()
+    finally:
+        server.kill()
+        server.communicate()
+    assert tts.leftovers() == []
+
+
+def test_a_comparison_of_all_strategies_is_stopped_continued_and_reported(tts, tmp_path):
+    folder = tmp_path / "group"
+    server = tts.start("serve", "demo")
+    try:
+        for line in server.stderr:
+            if "Press Ctrl-C" in line:
+                break
+        arguments = ("--strategy", "all", "--limit", 4, "--n", 4, "--out", folder)
+        process = tts.start("bench", "demo", *arguments)
+        wait_for_events(process, folder / "self-consistency", "generated", 1)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 130, err
+        assert f"tts bench --resume {folder}\n" in err
+        assert " runs are finished" in err
+        code, out, _ = tts.run("report", folder)
+        assert code == 0
+        assert "not finished: " in out
+        done = {run: (run / "events.jsonl").read_bytes() for run in finished_runs(folder)}
+        assert done
+        code, out, err = tts.run("bench", "--resume", folder)
+        assert code == 0, err
+        assert "Traceback" not in err
+    finally:
+        server.send_signal(signal.SIGINT)
+        server.communicate(timeout=20)
+    for run, log in done.items():
+        assert (run / "events.jsonl").read_bytes() == log, "a finished run was touched"
+    rows = json.loads((folder / "comparison.json").read_text())["rows"]
+    assert [row["strategy"] for row in rows] == list(STRATEGIES)
+    for row in rows:
+        run = summary(folder / row["run"])
+        assert row["accuracy"] == run["accuracy_by_rule"][row["vote"]]
+        assert row["pass_at_n"] == run["pass_at_n"]
+        assert (row["n"], row["samples"]) == (run["n"], run["generator_calls"])
+        assert row["n"] == (1 if row["strategy"] == "cot" else 4)
+        assert row["curve"][-1]["accuracy"] == row["accuracy"]
+        start = [row["strategy"], str(row["n"])]
+        line = next(line for line in out.splitlines() if line.split()[:2] == start)
+        assert f"{row['generated_tokens']:,}" in line
+        assert f"{100 * row['accuracy']:.1f}%" in line
+    by_name = {row["strategy"]: row for row in rows}
+    assert by_name["best-of-n"]["run"] == by_name["weighted-best-of-n"]["run"]
+    assert [point["n"] for point in by_name["best-of-n"]["curve"]] == [1, 2, 4]
+    code, again, _ = tts.run("report", folder)
+    assert code == 0
+    assert again == out
+    code, out, _ = tts.run("report", folder / "best-of-n")
+    assert code == 0
+    assert "best score (the answer)" in out
+
+
+def finished_runs(folder):
+    return [file.parent for file in folder.glob("*/summary.json")]
+
+
+def test_a_problem_too_long_for_the_engine_is_refused_before_any_work(tts, tmp_path):
+    file = tmp_path / "set.jsonl"
+    file.write_text(json.dumps({"problem": "7 " * 400, "answer": "1", "id": "long"}) + "\n")
+    code, _, err = tts.run("bench", "demo", "--dataset", file, "--out", tmp_path / "run")
+    assert code == 2
+    assert "Problem long is" in err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_run_folder_without_permission(tts, tmp_path):
+    (tmp_path / "locked").mkdir(mode=0o500)
+    code, _, err = tts.run("bench", "demo", "--limit", 1, "--out", tmp_path / "locked" / "run")
+    assert code == 1
+    assert "cannot be written: Permission denied" in err
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 64 KiB, where one may be mounted."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("no file system may be mounted here")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_ends_the_run_with_what_is_saved(tts, small_disk):
+    folder = small_disk / "run"
+    code, _, err = tts.run("bench", "demo", *LONG, "--out", folder)
+    assert code == 1
+    assert "cannot be written: No space left on device" in err
+    assert "problems are solved and saved in" in err
+    assert f"tts bench --resume {folder}" in err
+    assert len(_whole(folder)) > 20
+    assert tts.leftovers() == []
+
+
+def test_a_port_in_use_is_named(tts, tmp_path):
+    import socket
+
+    import yaml
+
+    data = yaml.safe_load((paths.deployments_dir() / "demo.yaml").read_text())
+    for role in ("generator", "verifier"):
+        checkpoint = paths.deployments_dir() / data[role]["checkpoint"]
+        data[role]["checkpoint"] = str(checkpoint.resolve())
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        data["server"]["http_port"] = port
+        file = tmp_path / "own.yaml"
+        file.write_text(yaml.safe_dump(data))
+        code, _, err = tts.run("serve", file)
+    assert code == 1
+    assert str(port) in err
+    assert "in use" in err
+
+
+def test_the_client_generates_scores_is_refused_and_cancels(tts, monkeypatch):
+    monkeypatch.setenv("TTS_HOME", str(tts.home))
+    deployment = load_deployment("demo")
+    models = Models.load(deployment)
+    context = Context.of(models, Problem("p", "Compute (37 + 58) - 20."))
+
+    async def go(address):
+        async with TritonConnection(address) as connection:
+            generator = TritonGenerator(
+                connection, end_id=models.end_id, step_stop_words=models.step_stop_words
+            )
+            verifier = TritonVerifier(connection)
+            step = GenerateCall(context.prompt, 50, 7, 0.8, 1.0, stop_at_step=True)
+            first = await generator.generate(step)
+            assert first == await generator.generate(step)
+            assert models.generator.decode(first).endswith("\n\n")
+            whole = await generator.generate(replace(step, stop_at_step=False))
+            assert whole[: len(first)] == first
+            greedy = replace(step, temperature=0.0)
+            assert await generator.generate(greedy) == await generator.generate(
+                replace(greedy, seed=8)
+            )
+            right = models.verifier.first("Compute (37 + 58) - 20.", "## Step 1: 37 + 58 = 95")
+            wrong = models.verifier.first("Compute (37 + 58) - 20.", "## Step 1: 37 + 58 = 94")
+            assert await verifier.score(right) > 0.9
+            assert await verifier.score(wrong) < 0.1
+            strange = np.asarray([10**6], dtype=np.int32)
+            with pytest.raises(RequestRefused, match="vocabulary"):
+                await generator.generate(replace(step, input_ids=strange))
+            with pytest.raises(RequestRefused, match="vocabulary"):
+                await verifier.score(strange)
+            running = [asyncio.ensure_future(generator.generate(step)) for _ in range(20)]
+            await asyncio.sleep(0)
+            for task in running:
+                task.cancel()
+            await asyncio.wait(running)
+            assert first == await generator.generate(step)
+
+    with start_server(deployment) as server:
+        asyncio.run(go(server.addresses.grpc))

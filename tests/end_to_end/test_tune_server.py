@@ -1,0 +1,165 @@
+"""`tts tune` on a real server: what it says, what it writes, and what it refuses."""
+
+import json
+import os
+import signal
+
+import pytest
+from tests.end_to_end.test_runs_server import Tts
+
+from tts.build import paths
+from tts.build.spec import load_deployment
+
+BUNDLED = paths.deployments_dir() / "demo.yaml"
+
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.skipif(
+        not (BUNDLED.parent.parent / "checkpoints" / "demo-verifier").is_dir(),
+        reason="the demo checkpoints are not here",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def tts(tmp_path_factory):
+    tts = Tts(tmp_path_factory.mktemp("home"))
+    yield tts
+    assert tts.leftovers() == []
+
+
+@pytest.fixture(scope="module")
+def own(tts, tmp_path_factory):
+    """The demo pair with small batches, so that there are few loads to try."""
+    text = BUNDLED.read_text()
+    for old, new in (
+        ("../checkpoints", str(BUNDLED.parent.parent / "checkpoints")),
+        ("max_batch_size: 64 ", "max_batch_size: 4 "),
+        ("max_batch_size: 64", "max_batch_size: 4"),
+        ("in_flight_requests: 64", "in_flight_requests: 7"),
+        ("in_flight_tokens: 4096", "in_flight_tokens: 777"),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    file = tmp_path_factory.mktemp("deployment") / "own.yaml"
+    file.write_text(text)
+    code, _, err = tts.run("build-engines", file, "--no-verify")
+    assert code == 0, err
+    return file
+
+
+@pytest.fixture(scope="module")
+def tuned(tts, own, tmp_path_factory):
+    """A result with the run that it recorded, and what was printed."""
+    folder = tmp_path_factory.mktemp("tuned")
+    code, out, err = tts.run("tune", own, "--seconds", 1, "--out", folder)
+    assert code == 0, err
+    return folder, out
+
+
+def test_both_engines_are_measured_and_nothing_is_written(tuned, own):
+    folder, out = tuned
+    result = json.loads((folder / "tune.json").read_text())
+    loads = {
+        role: [level["load"] for level in engine["levels"]]
+        for role, engine in result["engines"].items()
+    }
+    assert loads["generator"] == [1, 2, 4, 8]
+    assert loads["verifier"][0] >= 128
+    for engine in result["engines"].values():
+        assert all(level["repeats"] >= 2 for level in engine["levels"])
+        assert all(level["tokens_per_s"] > 0 for level in engine["levels"])
+        assert engine["requests"] > 50
+    for level in result["engines"]["generator"]["levels"]:  # Little's law
+        in_flight = level["requests_per_s"] * level["latency_s"]
+        assert level["load"] / 2 < in_flight < 2 * level["load"]
+    assert 1 <= result["policy"]["generator"]["proposed"] <= 4
+    assert result["policy"]["verifier"]["proposed"] >= 512
+    for words in ("generator: each load measured", "verifier: each load measured", "tokens/s"):
+        assert words in out
+    assert "-  in_flight_requests: 7 " in out
+    assert "--write makes this change." in out
+    assert "in_flight_requests: 7 " in own.read_text()
+
+
+def test_writing_changes_the_two_numbers_only(tts, tuned, own, tmp_path):
+    folder, _ = tuned
+    file = tmp_path / "own.yaml"
+    before = own.read_text()
+    file.write_text(before)
+    run = folder / "run"
+    code, out, err = tts.run(
+        "tune", file, "--run", run, "--seconds", 1, "--out", tmp_path / "tune", "--write"
+    )
+    assert code == 0, err
+    assert "Recording" not in err
+    assert f"Written to {file}" in out
+    spec = load_deployment(file)
+    policy = json.loads((tmp_path / "tune" / "tune.json").read_text())["policy"]
+    assert spec.generator.in_flight_requests == policy["generator"]["proposed"]
+    assert spec.verifier.in_flight_tokens == policy["verifier"]["proposed"]
+    changed = [
+        (old, new)
+        for old, new in zip(before.splitlines(), file.read_text().splitlines(), strict=True)
+        if old != new
+    ]
+    assert [old.split()[:2] for old, _ in changed] == [
+        ["in_flight_requests:", "7"],
+        ["in_flight_tokens:", "777"],
+    ]
+    assert all(old.partition("#")[1:] == new.partition("#")[1:] for old, new in changed)
+
+
+def test_ctrl_c_shows_what_was_measured_so_far(tts, tuned, own, tmp_path):
+    run = tuned[0] / "run"
+    out = tmp_path / "tune"
+    process = tts.start("tune", own, "--run", run, "--seconds", 8, "--out", out, "--write")
+    before = own.read_text()
+    for line in process.stderr:
+        if "Measuring the verifier" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    printed, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert "generator: each load measured" in printed
+    assert "Written" not in printed
+    assert own.read_text() == before
+    assert list(json.loads((out / "tune.json").read_text())["engines"]) == ["generator"]
+
+
+def test_a_result_is_not_written_over(tts, tuned, own):
+    code, _, err = tts.run("tune", own, "--out", tuned[0])
+    assert code == 1
+    assert "already holds a tune result" in err
+
+
+def test_a_run_that_does_not_fit_is_refused_before_anything_starts(tts, tuned, own, tmp_path):
+    code, _, err = tts.run("tune", own, "--run", tmp_path / "nowhere")
+    assert code == 1
+    assert "holds no run" in err
+    run = tuned[0] / "run"
+    other = tmp_path / "run"
+    other.mkdir()
+    config = json.loads((run / "run.json").read_text())
+    (other / "run.json").write_text(json.dumps({**config, "deployment": "llama"}))
+    code, _, err = tts.run("tune", own, "--run", other)
+    assert code == 1
+    assert "is one of 'llama', not of 'demo'" in err
+    (other / "run.json").write_text(json.dumps(config))
+    code, _, err = tts.run("tune", own, "--run", other)
+    assert code == 1
+    assert "holds 0 requests to the generator" in err
+    assert "Starting" not in err
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_file_without_permission_is_refused_before_anything_is_measured(tts, own):
+    own.chmod(0o400)
+    try:
+        code, _, err = tts.run("tune", own, "--write")
+    finally:
+        own.chmod(0o600)
+    assert code == 2
+    assert "permission denied" in err
+    assert "Starting" not in err

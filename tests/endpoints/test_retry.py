@@ -1,0 +1,67 @@
+"""Asking again, on virtual time."""
+
+import asyncio
+import itertools
+
+import pytest
+
+from tts.build.errors import EndpointError, EndpointTimeout, EndpointUnavailable, RequestRefused
+from tts.endpoints.retry import LONGEST_WAIT_S, PATIENCE_S, retried
+from tts.simulation.virtual_time import run_virtual
+
+
+def attempts_of(failures, *, lasting=0.0):
+    """When each attempt was made, and how it ended, if the first ones fail so."""
+    times = []
+    left = iter(failures)
+
+    async def attempt():
+        times.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(lasting)
+        if failure := next(left, None):
+            raise failure
+        return "answer"
+
+    async def go():
+        try:
+            return await retried(attempt)
+        except EndpointError as error:
+            return error
+
+    return times, run_virtual(go())
+
+
+@pytest.mark.parametrize("failure", [EndpointUnavailable("gone"), EndpointTimeout("late")])
+def test_what_may_pass_is_asked_again(failure):
+    times, end = attempts_of([failure] * 3)
+    assert end == "answer"
+    assert times == pytest.approx([0, 0.2, 0.6, 1.4])
+
+
+@pytest.mark.parametrize("failure", [RequestRefused("no"), EndpointError("nonsense")])
+def test_what_would_fail_again_is_raised_at_once(failure):
+    times, end = attempts_of([failure])
+    assert end is failure
+    assert times == [0]
+
+
+def test_a_server_that_is_back_within_a_minute_is_survived():
+    times, end = attempts_of([EndpointUnavailable("gone")] * 15)
+    assert end == "answer"
+    assert 50 < times[-1] <= PATIENCE_S
+    waits = [later - sooner for sooner, later in itertools.pairwise(times)]
+    assert max(waits) == pytest.approx(LONGEST_WAIT_S)
+
+
+def test_an_engine_lost_for_good_is_given_up_with_its_last_error():
+    failures = [EndpointUnavailable(str(number)) for number in range(100)]
+    times, end = attempts_of(failures)
+    assert end is failures[len(times) - 1]
+    assert PATIENCE_S - 5 < times[-1] <= PATIENCE_S
+
+
+def test_time_that_an_attempt_took_counts():
+    """A server that hangs is asked only once more."""
+    times, end = attempts_of([EndpointTimeout("late")] * 100, lasting=120)
+    assert isinstance(end, EndpointTimeout)
+    assert len(times) == 2

@@ -1,0 +1,75 @@
+"""The Triton client where no server is needed; tests/server has the rest."""
+
+import asyncio
+
+import grpc
+import numpy as np
+import pytest
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+
+from tts.build.errors import EndpointUnavailable, RequestRefused
+from tts.endpoints import retry, triton
+from tts.endpoints.triton import TritonConnection, TritonVerifier
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("input_ids holds the id 9; the vocabulary has 5", RequestRefused),
+        ("the engine failed: out of memory", EndpointUnavailable),
+        ("Failed to process the request: Stub process 'x' is not healthy.", EndpointUnavailable),
+        ("Server is stopping, scheduler for model has stopped accepting", EndpointUnavailable),
+        ("Request for unknown model: 'prm' has no available versions", EndpointUnavailable),
+        ("Internal error from Core", EndpointUnavailable),
+        ("Request for unknown model: 'prm' is not found", RequestRefused),
+    ],
+)
+def test_only_a_broken_engine_is_worth_asking_again(message, kind):
+    assert isinstance(triton._refused("generator", message), kind)
+
+
+def test_a_server_that_is_not_there_is_named(monkeypatch):
+    monkeypatch.setattr(retry, "PATIENCE_S", 0.0)
+
+    async def go():
+        async with TritonConnection("127.0.0.1:1") as connection:
+            await TritonVerifier(connection).score(np.asarray([1, 2], dtype=np.int32))
+
+    with pytest.raises(EndpointUnavailable, match=r"server at 127\.0\.0\.1:1 is gone"):
+        asyncio.run(go())
+
+
+class _Scores(service_pb2_grpc.GRPCInferenceServiceServicer):
+    """A verifier that answers 0.5."""
+
+    async def ModelInfer(self, request, context):
+        answer = service_pb2.ModelInferResponse(model_name=request.model_name)
+        answer.outputs.add(name="score", datatype="FP32", shape=[1])
+        answer.raw_output_contents.append(np.float32(0.5).tobytes())
+        return answer
+
+
+async def _serve(port):
+    server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+    service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(_Scores(), server)
+    port = server.add_insecure_port(f"127.0.0.1:{port}")
+    await server.start()
+    return server, port
+
+
+def test_a_server_that_is_replaced_is_survived():
+    async def go():
+        server, port = await _serve(0)
+        async with TritonConnection(f"127.0.0.1:{port}") as connection:
+            verifier = TritonVerifier(connection)
+            ids = np.asarray([1, 2], dtype=np.int32)
+            assert await verifier.score(ids) == 0.5
+            await server.stop(None)
+            asked = asyncio.ensure_future(verifier.score(ids))
+            await asyncio.sleep(0.3)  # the first attempt has failed
+            assert not asked.done()
+            server, _ = await _serve(port)
+            assert await asked == 0.5
+        await server.stop(None)
+
+    asyncio.run(go())

@@ -1,0 +1,73 @@
+"""Numbers of the report."""
+
+import math
+
+import pytest
+from rich.console import Console
+
+from tts.analysis.utilization import Trace, brief
+from tts.reports.runs import accuracy_cell, engine_use, paired_difference, work_lines
+
+
+def shown(renderable):
+    console = Console(width=100, force_terminal=False)
+    with console.capture() as capture:
+        console.print(renderable)
+    return capture.get()
+
+
+def test_paired_difference_is_over_common_problems_with_its_own_error():
+    ours = {"a": True, "b": True, "c": False, "d": True, "only ours": True}
+    theirs = {"a": True, "b": False, "c": False, "d": None, "only theirs": True}
+    mean, error, count = paired_difference(ours, theirs)
+    assert (mean, count) == (0.5, 4)
+    assert error == pytest.approx(math.sqrt(1 / 3 / 4))  # variance of 0, 1, 0, 1 is 1/3
+    assert paired_difference(ours, {"x": True}) == (0.0, 0.0, 0)
+    assert paired_difference(ours, ours)[:2] == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("share", "problems", "cell"),
+    [(0.5, 100, "50.0% ±9.6"), (1.0, 10, "100.0% ±13.9"), (None, 10, "-"), (0.5, 0, "-")],
+)
+def test_accuracy_comes_with_its_interval(share, problems, cell):
+    assert accuracy_cell(share, problems) == cell
+
+
+def test_the_use_of_engines_fits_the_terminal_and_tells_idle_times():
+    request = {"problem": "a", "node": [0], "kind": "main", "sent": 0.0, "prompt_tokens": 40}
+    events = [
+        {"event": "session", "t": 0.0},
+        {"event": "generated", **request, "done": 4.0, "t": 4.0, "tokens": 10},
+        {"event": "scored", **request, "cached": False, "sent": 6.0, "done": 8.0, "t": 8.0},
+    ]
+    waited = {"event": "idle", "engine": "verifier", "why": "dependency", "t": 8.0}
+    idle = [
+        waited | {"since": 0.0, "until": 6.0},
+        waited | {"why": "budget", "since": 7, "until": 7},
+        waited | {"why": "no work", "since": 7, "until": 7},
+    ]
+    plain, full = shown(engine_use(Trace.of(events))), shown(engine_use(Trace.of(events + idle)))
+    assert "idle" not in plain
+    for part in ("75.0%", "dependency", "budget", " 0.5 ", " 10.0 "):  # of 8 s: 4; 40 tokens for 2
+        assert part in full
+    assert max(map(len, full.splitlines())) <= 100
+
+
+def test_the_work_of_a_run_in_words():
+    nothing = brief(Trace())
+    assert work_lines(nothing) == []
+    some = {
+        "latency_s": {"median": 1.5, "p95": 3.0},
+        "speculation": {"sent": 8, "answered": 6, "used": 4, "hit_rate": 0.5}
+        | {"cancelled": {"pruned": 2}},
+        "waste": {"share": 0.1, "unused_tokens": 60, "cancelled_tokens_estimated": 40},
+        "verifier_batches": {"tokens": {"batches": 2, "requests": 9, "tokens": 3000}},
+    }
+    assert work_lines(some) == [
+        "time of one problem: median 1.50 s, p95 3.00 s",
+        "speculative expansions: 8 sent, 4 used (50.0%); cancelled: 2 pruned",
+        "generated in vain: 10.0% of all tokens: 60 never used, and about 40 (estimated) in "
+        "cancelled requests",
+        "verifier batches by trigger: tokens 2 (of 1,500 tokens)",
+    ]

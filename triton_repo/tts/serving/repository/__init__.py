@@ -1,0 +1,1 @@
+"""The Triton model repository of a deployment, and the manifests to run it elsewhere."""

@@ -1,0 +1,147 @@
+"""Manifests that serve a deployment elsewhere: docker compose, and Kubernetes."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tts.build import paths
+from tts.build.errors import ConfigError
+from tts.build.spec import Deployment, Port
+
+from ..command import container
+from ..command.command import arguments, gpus, tensorrt_command
+from ..command.ports import Addresses
+from ..server.probe import DIGEST
+from .render import deployment_digest, render_models, render_template, template_values
+
+PROBE = "/opt/tts/probe.py"
+"""Where the probe lies in a container."""
+_SHM_PREFIX = "tts-"  # a container's shared memory is its own, so any prefix will do
+
+
+def require_manifests(deployment: Deployment) -> None:
+    """Refuse a deployment that no manifests can be made of; raises ConfigError."""
+    if deployment.target != "tensorrt":
+        raise ConfigError(
+            f"Deployment {deployment.name!r} has target {deployment.target}; manifests are for "
+            "target tensorrt, whose container holds all that the server needs."
+        )
+
+
+def render_manifests(deployment: Deployment, folder: Path) -> list[Path]:
+    """Render every manifest of a deployment of target tensorrt into a folder; returns the files."""
+    require_manifests(deployment)
+    values = _common(deployment)
+    rendered = {
+        "compose.yaml": values | _compose(deployment),
+        "kubernetes.yaml": values | _kubernetes(deployment),
+        "autoscaler.yaml": values,
+        "prometheus-adapter.yaml": values,
+    }
+    templates = paths.templates_dir() / "deploy"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, own in rendered.items():
+        render_template(templates / f"{name}.j2", folder / name, own)
+    shutil.copyfile(templates / "probe.py", folder / "probe.py")
+    return [folder / name for name in (*rendered, "probe.py")]
+
+
+def one_replica(deployment: Deployment) -> Deployment:
+    """The deployment as one pod serves it: one replica, on GPUs that count from 0."""
+    engines = deployment.engines()
+    first = {role: spec.placement.replicas[0] for role, spec in engines.items()}
+    number = {gpu: n for n, gpu in enumerate(sorted({g for gpus in first.values() for g in gpus}))}
+    alone: dict[str, Any] = {
+        role: spec.model_copy(
+            update={
+                "tensorrt": spec.placement.model_copy(
+                    update={"gpus": (tuple(number[gpu] for gpu in first[role]),)}
+                )
+            }
+        )
+        for role, spec in engines.items()
+    }
+    return deployment.model_copy(update=alone)
+
+
+def _common(deployment: Deployment) -> dict[str, Any]:
+    spec = deployment.server
+    return {
+        "deployment": deployment,
+        "name": _name(deployment),
+        "image": container.image(deployment),
+        "ports": {
+            "grpc": _port(spec.grpc_port, 8001),
+            "http": _port(spec.http_port, 8000),
+            "metrics": _port(spec.metrics_port, 8002),
+        },
+        "probe": PROBE,
+        "replicas": max(len(e.placement.replicas) for e in deployment.engines().values()),
+        "waiting": max(1, deployment.generator.max_batch_size // 4),
+        DIGEST: deployment_digest(deployment),
+    }
+
+
+def _compose(deployment: Deployment) -> dict[str, Any]:
+    words, variables = _command(deployment, key=None)
+    return {
+        "words": words,
+        "variables": container.HOME | variables,
+        "folders": container.folders(deployment),
+        "gpus": gpus(deployment),
+        "user": f"{os.getuid()}:{os.getgid()}",
+        "shm_size": container.SHARED_MEMORY,
+        "stack": container.STACK_BYTES,
+    }
+
+
+def _kubernetes(deployment: Deployment) -> dict[str, Any]:
+    pod = one_replica(deployment)
+    words, variables = _command(pod, key="$(POD_UID)")
+    files, places = {}, {}
+    with tempfile.TemporaryDirectory(prefix="tts-") as temporary:
+        root = Path(temporary) / "models"
+        # the digest of the whole deployment, by which clients know what a pod serves
+        digest = {DIGEST: deployment_digest(deployment)}
+        render_models(pod, template_values(pod, iteration_log=False) | digest, root)
+        for version in root.glob("*/1"):
+            if not any(version.iterdir()):  # a ConfigMap knows no empty folders
+                (version / "empty").touch()
+        for file in sorted(path for path in root.rglob("*") if path.is_file()):
+            place = file.relative_to(temporary).as_posix()
+            key = file.relative_to(root).as_posix().replace("/", ".")
+            files[key], places[key] = file.read_text(encoding="utf-8"), place
+    probe = paths.templates_dir() / "deploy" / "probe.py"
+    files["probe.py"], places["probe.py"] = probe.read_text(encoding="utf-8"), "probe.py"
+    return {
+        "words": words,
+        "variables": container.HOME | variables,
+        "gpus": gpus(pod),
+        "files": files,
+        "places": places,
+        "built": paths.built_dir(deployment.name),
+        "repository": paths.repository_dir(deployment.name),
+        "engines": {role: paths.engine_dir(deployment.name, role) for role in deployment.engines()},
+    }
+
+
+def _command(deployment: Deployment, key: str | None) -> tuple[list[str], dict[str, str]]:
+    ports = _common(deployment)["ports"]
+    everywhere = Addresses("0.0.0.0", ports["grpc"], ports["http"], ports["metrics"])
+    repository = paths.repository_dir(deployment.name)
+    served = arguments(repository, everywhere, _SHM_PREFIX, key)
+    return tensorrt_command(deployment, container.TRITONSERVER, served)
+
+
+def _port(port: Port, default: int) -> int:
+    return default if port == "auto" else port
+
+
+def _name(deployment: Deployment) -> str:
+    """A name that Kubernetes takes for anything, a Service included."""
+    return re.sub(r"[._]", "-", f"tts-{deployment.name}")[:50].strip("-")

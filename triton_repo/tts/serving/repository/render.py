@@ -1,0 +1,211 @@
+"""Rendering the Triton model repository of a deployment from the templates."""
+
+from __future__ import annotations
+
+import filecmp
+import hashlib
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from google.protobuf import text_format
+from tritonclient.grpc import model_config_pb2
+
+from tts.build import paths
+from tts.build.builder import require_current
+from tts.build.errors import BuildError, ServerError
+from tts.build.manifest import read_manifest
+from tts.build.spec import Deployment, Role
+
+from ..server.probe import DIGEST
+from .labels import label_columns
+
+CONFIG = "config.pbtxt"
+TEMPLATE = f"{CONFIG}.j2"
+_SKIPPED = shutil.ignore_patterns(TEMPLATE, "__pycache__", "*.pyc", "*.md", ".*")
+# what only the orchestrator uses, or where things lie: no reason to take a server for another one
+_NOT_SERVED: dict[str, Any] = {
+    "server": True,
+    "strategies": True,
+    "generator": {"checkpoint", "in_flight_requests", "system_prompt", "step_delimiter"},
+    "verifier": {
+        "checkpoint",
+        "in_flight_tokens",
+        "group_tokens",
+        "group_wait_ms",
+        "format",
+        "step_tag",
+        "template",
+    },
+}
+# what decides the numbers of an engine; not when, where or how well verified it was built
+_ENGINE = {"checkpoint_sha256", "settings", "engine_files"}
+
+
+def render_repository(deployment: Deployment, *, iteration_log: bool = False) -> Path:
+    """Render the model repository of a deployment and return its folder.
+
+    Every configuration is parsed back before the repository takes the place of the last one; an
+    unchanged repository is kept as it is. Raises BuildError if an engine is out of date (or, for
+    target openvino, missing), ServerError naming the template and line if a configuration is not
+    valid.
+    """
+    # TensorRT-LLM engines may be built on another machine than the one that renders
+    if deployment.target == "openvino" or not missing_engines(deployment):
+        require_current(deployment)
+    values = template_values(deployment, iteration_log=iteration_log)
+    target = paths.repository_dir(deployment.name)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".rendering-", dir=target.parent) as temporary:
+        rendered = Path(temporary) / "new"
+        render_models(deployment, values, rendered)
+        if not _same(rendered, target):
+            if target.exists():
+                target.rename(Path(temporary) / "old")
+            rendered.rename(target)
+    return target
+
+
+def render_models(deployment: Deployment, values: dict[str, Any], target: Path) -> None:
+    """Render every model of a deployment into a new folder and parse it back."""
+    for folder in _model_folders(deployment):
+        shutil.copytree(folder, target / folder.name, ignore=_SKIPPED)
+        render_template(folder / TEMPLATE, target / folder.name / CONFIG, values)
+    for config in sorted(target.glob(f"*/{CONFIG}")):
+        stamp = f'key: "{DIGEST}" value {{ string_value: "{values[DIGEST]}" }}'
+        with config.open("a", encoding="utf-8") as file:
+            file.write(f"\nparameters {{ {stamp} }}\n")
+        parse_config(config)
+        (config.parent / "1").mkdir(exist_ok=True)  # Triton wants a version folder, even empty
+
+
+def missing_engines(deployment: Deployment) -> list[Role]:
+    """The roles whose engines are not built on this machine."""
+    folders = {role: paths.engine_dir(deployment.name, role) for role in deployment.engines()}
+    return [role for role, folder in folders.items() if not (folder / "config.json").is_file()]
+
+
+def require_engines(deployment: Deployment) -> None:
+    """Raise BuildError naming the engines that are not built on this machine."""
+    if missing := missing_engines(deployment):
+        raise BuildError(
+            f"Not built on this machine: {' and '.join(missing)} of {deployment.name!r}.",
+            hint=f"Run: tts build-engines {deployment.name}",
+        )
+
+
+def deployment_digest(deployment: Deployment) -> str:
+    """SHA-256 over what defines the served models: engines, policies, templates.
+
+    Addresses and what only the orchestrator reads are left out. Clients compare it with the
+    parameter `deployment_digest` of a server's configurations.
+    """
+    models = {"spec": deployment.model_dump(mode="json", exclude=_NOT_SERVED)}
+    for role in deployment.engines():
+        manifest = read_manifest(paths.engine_dir(deployment.name, role))
+        models[role] = manifest.model_dump(mode="json", include=_ENGINE) if manifest else {}
+    digest = hashlib.sha256(json.dumps(models, sort_keys=True).encode())
+    shared = sorted((paths.templates_dir() / deployment.target).glob("*.j2"))
+    for file in (*shared, *(f for m in _model_folders(deployment) for f in sorted(m.rglob("*")))):
+        if file.suffix in (".py", ".j2"):
+            digest.update(f"\0{file.parent.name}/{file.name}\0".encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
+def iteration_logs(deployment: Deployment) -> dict[Role, Path]:
+    """The files in which a server started with `iteration_log` notes each step of its engines."""
+    folder = paths.server_dir(deployment.name)
+    return {role: folder / f"{role}-iterations.jsonl" for role in deployment.engines()}
+
+
+def template_values(deployment: Deployment, *, iteration_log: bool) -> dict[str, Any]:
+    """The variables of the templates (described in their README.md)."""
+    engines = {role: paths.engine_dir(deployment.name, role) for role in deployment.engines()}
+    logs = iteration_logs(deployment)
+    return {
+        "generator": deployment.generator,
+        "verifier": deployment.verifier,
+        "engine_dirs": {role: _quoted(folder) for role, folder in engines.items()},
+        "iteration_logs": {
+            role: _quoted(file) if iteration_log else "" for role, file in logs.items()
+        },
+        "label_ids": label_columns(deployment),
+        DIGEST: deployment_digest(deployment),
+    }
+
+
+def parse_config(file: Path) -> Any:
+    """The ModelConfig protobuf of a config.pbtxt; raises ServerError naming model and line."""
+    text = file.read_text(encoding="utf-8")
+    try:
+        return text_format.Parse(text, model_config_pb2.ModelConfig())
+    except text_format.ParseError as error:
+        line = error.GetLine() or 0
+        content = text.splitlines()[line - 1].strip()[:100] if line else ""
+        raise ServerError(
+            f"The rendered {file.parent.name}/config.pbtxt is not a valid model configuration, "
+            f"line {line} ({content!r}): {error}",
+            hint=f"The fault is in its template, {TEMPLATE}.",
+        ) from error
+
+
+def _model_folders(deployment: Deployment) -> list[Path]:
+    """The folder of each model: those of every target, and those of this one."""
+    root = paths.templates_dir()
+    common, own = ((root / part).glob(f"*/{TEMPLATE}") for part in ("common", deployment.target))
+    if not (engines := sorted(file.parent for file in own)):
+        raise ServerError(f"There are no model templates for {deployment.target} in {root}.")
+    return [*engines, *sorted(file.parent for file in common)]
+
+
+def render_template(template: Path, file: Path, values: dict[str, Any]) -> None:
+    """Render one template of the templates folder; raises ServerError naming it and the line."""
+    root = paths.templates_dir()
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(root),
+        undefined=jinja2.StrictUndefined,
+        finalize=_booleans,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    name = template.relative_to(root).as_posix()
+    try:
+        text = environment.get_template(name).render(values)
+    except jinja2.TemplateSyntaxError as error:
+        raise ServerError(f"Template {error.name}, line {error.lineno}: {error.message}") from error
+    except jinja2.TemplateError as error:
+        raise ServerError(f"Template {name} cannot be rendered: {error.message}") from error
+    file.write_text(text, encoding="utf-8")
+
+
+def _booleans(value: Any) -> Any:
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _quoted(path: Path) -> str:
+    """A path for between the quotes of protobuf text; it may hold any character."""
+    return str(path).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _same(one: Path, other: Path) -> bool:
+    """Whether two folders hold the same files; what Python left there (__pycache__) aside."""
+
+    def names(root: Path) -> list[Path]:
+        found = (path.relative_to(root) for path in root.rglob("*"))
+        return sorted(path for path in found if "__pycache__" not in path.parts)
+
+    files = names(one)
+    return (
+        other.is_dir()
+        and files == names(other)
+        and all(
+            (other / name).is_dir()
+            if (one / name).is_dir()
+            else filecmp.cmp(one / name, other / name, shallow=False)
+            for name in files
+        )
+    )

@@ -1,0 +1,85 @@
+"""Noticing within a second or two that a server, or a part of it, died.
+
+Triton itself does not notice: with a killed stub it stays "ready" while every request fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from tts.build import paths
+from tts.build.errors import ServerError
+
+from ..command.tritonserver import STUB
+from .probe import probe
+from .state import LOG, Identity, ServerState, identify, process_fields
+
+
+@dataclass(frozen=True)
+class Health:
+    """What must stay alive for a server to answer."""
+
+    state: ServerState
+    stubs: dict[Identity, str]
+    """The Python stubs that ran when the server became ready, each with its model's name."""
+
+    def check(self) -> None:
+        """Raise ServerError naming what died. Takes less than a millisecond.
+
+        A server that we did not start is asked for a real inference instead.
+        """
+        server = self.state.server
+        if server is None:
+            probe(self.state.addresses.grpc)
+            return
+        if server.process() is None:
+            raise ServerError(
+                f"The Triton server (PID {server.pid}) died{_how(server.pid)}.",
+                hint=f"Its log: {paths.server_dir(self.state.deployment) / LOG}",
+            )
+        for stub, model in self.stubs.items():
+            if stub.process() is None:
+                raise ServerError(
+                    f"The Python stub of model {model} (PID {stub.pid}) died{_how(stub.pid)}; "
+                    f"{self.state} cannot answer any more.",
+                    hint="Start the server again.",
+                )
+
+    async def watch(self, interval_s: float = 1.0) -> None:
+        """Check for ever, every `interval_s` seconds; ends only by raising ServerError."""
+        await watch(self.check, interval_s)
+
+
+async def watch(check: Callable[[], None], interval_s: float) -> None:
+    """Call a check for ever, in a thread as it may wait for a network; ends only by its error."""
+    while True:
+        await asyncio.to_thread(check)
+        await asyncio.sleep(interval_s)
+
+
+def observe(state: ServerState) -> Health:
+    """Note the parts of a server that answers now."""
+    process = state.server and state.server.process()
+    stubs: dict[Identity, str] = {}
+    if process:
+        for child in process.children(recursive=True):  # under mpirun they are grandchildren
+            with suppress(psutil.NoSuchProcess, ProcessLookupError):
+                words = child.cmdline()
+                # "<stub> <repository>/<model>/<version>/model.py ..."
+                if words and Path(words[0]).name == STUB:
+                    stubs[identify(child.pid)] = Path(words[1]).parents[1].name
+    return Health(state, stubs)
+
+
+def _how(pid: int) -> str:
+    """`, killed by SIGKILL`, if the process is still a zombie that tells its exit status."""
+    fields = process_fields(pid)
+    number = int(fields[-1]) & 0x7F if fields else 0
+    return f", killed by {signal.Signals(number).name}" if number else ""

@@ -1,0 +1,116 @@
+"""Launching one tritonserver under its guard, and stopping it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from tts.build.errors import ServerError
+
+from ..command import container, guard
+from ..command.command import Command
+from . import failures, triton_log
+from .state import Identity, identify
+
+_START_S = 10.0
+
+
+class PortTaken(ServerError):
+    """Another process took a port between the choice and the launch."""
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A server process under its guard, not known to be ready."""
+
+    guard: subprocess.Popen[bytes]
+    server: Identity
+    command: Command
+    log: Path
+
+    def require_running(self) -> None:
+        """Raise ServerError with the reason from the log if the server has exited."""
+        if (status := self.guard.poll()) is not None:
+            raise _why_stopped(status, self.log)
+
+    def stop(self) -> None:
+        """Stop the server and wait until nothing of it is left; harmless when repeated."""
+        stop_guard(self.guard)
+
+
+def launch(command: Command, variables: dict[str, str], log: Path) -> Launched:
+    """Start a server in the given environment; its output goes to `log`, the last log is kept.
+
+    Raises ServerError if it exits at once.
+    """
+    guarded = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), command.shm_prefix]
+    guarded += command.words
+    if command.container:  # it lives on if the docker command that started it is killed
+        guarded += [guard.THEN, *container.remove_command(command.container)]
+    if log.exists():
+        log.replace(log.with_suffix(".previous.log"))
+    with log.open("ab") as output:  # appending, as the stubs write to it as well
+        process = subprocess.Popen(
+            guarded,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=variables | command.variables,
+            cwd=log.parent,
+            start_new_session=True,  # the terminal's Ctrl-C is for us alone
+        )
+    try:
+        return Launched(process, _server_of(process, log), command, log)
+    except BaseException:
+        stop_guard(process)
+        raise
+
+
+def stop_guard(process: subprocess.Popen[bytes]) -> None:
+    """Ask a guard to stop its server; kill it (and with it the server) if it does not."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(guard.LONGEST_STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _server_of(process: subprocess.Popen[bytes], log: Path) -> Identity:
+    deadline = time.monotonic() + _START_S
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            for child in psutil.Process(process.pid).children():
+                return identify(child.pid)
+        except (psutil.NoSuchProcess, ProcessLookupError):
+            pass
+        time.sleep(0.01)
+    if (status := process.poll()) is not None:
+        raise _why_stopped(status, log)
+    raise ServerError("The Triton server could not be run.", hint=f"Its log: {log}")
+
+
+def _why_stopped(status: int, log: Path) -> ServerError:
+    hint = f"Its log: {log}"
+    if status == 0:
+        return ServerError("The Triton server was stopped by another process.", hint=hint)
+    number = -status if status < 0 else status - 128  # negative: the guard itself was killed
+    if number in set(signal.Signals):
+        killer = signal.Signals(number).name
+        return ServerError(f"The Triton server was killed by {killer}.", hint=hint)
+    reason = triton_log.failure(log) or f"exit status {status}, no message"
+    if triton_log.port_was_taken(log):
+        return PortTaken(f"The Triton server stopped: {reason}.", hint=hint)
+    if known := failures.explain(log):
+        said = textwrap.shorten(reason, 300, placeholder=" ...")
+        return ServerError(known.message, hint=f"{known.hint}\nIt says: {said}\n{hint}")
+    return ServerError(f"The Triton server stopped: {reason}.", hint=hint)

@@ -1,0 +1,85 @@
+"""The server of a deployment that runs already, whoever started it: find it, stop it."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from tts.build import paths
+from tts.build.errors import ServerError
+from tts.build.spec import Deployment
+
+from ..command import guard
+from ..command.ports import Addresses, address
+from ..repository.render import deployment_digest
+from . import probe
+from .state import STATE, ServerState, clean_up, read_state
+
+_POLL_S = 0.05
+
+
+def state_file(deployment: Deployment) -> Path:
+    """Where the state of a deployment's server is kept while it runs."""
+    return paths.server_dir(deployment.name) / STATE
+
+
+def find_server(deployment: Deployment) -> ServerState | None:
+    """The live server of a deployment: one of ours, or one that answers at its given gRPC port.
+
+    Raises ServerError if what runs there serves something else, or an older state of the
+    deployment.
+    """
+    state = read_state(state_file(deployment))
+    port = deployment.server.grpc_port
+    if state is None and port != "auto":
+        where = address(deployment.server.host, port)
+        digest = probe.served_digest(where)
+        if digest is None:
+            return None
+        state = _external(deployment, digest, port)
+    if state is None or state.digest == deployment_digest(deployment):
+        return state
+    if state.server:
+        raise ServerError(
+            f"Deployment {deployment.name} has changed since {state} was started.",
+            hint=f"Stop it first: tts serve {deployment.name} --stop",
+        )
+    raise ServerError(
+        f"Another Triton server answers at {state.addresses.grpc} (server.grpc_port) and does not "
+        f"serve deployment {deployment.name}.",
+        hint="Stop it, or give the deployment another port.",
+    )
+
+
+def stop_server(deployment: Deployment) -> bool:
+    """Stop the server of a deployment that any process of this user started.
+
+    Returns False if none runs. Raises ServerError if it belongs to someone else.
+    """
+    file = state_file(deployment)
+    state = read_state(file)
+    if state is None:
+        return False
+    try:
+        if state.guard and (process := state.guard.process()):
+            with suppress(psutil.NoSuchProcess):
+                process.terminate()
+        deadline = time.monotonic() + guard.LONGEST_STOP_S
+        # not psutil's wait: a guard that its parent has not reaped yet would never be gone
+        while state.guard and state.guard.process() and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+    except psutil.AccessDenied as error:
+        raise ServerError(f"PID {error.pid}, {state}, belongs to another user.") from error
+    clean_up(state)
+    file.unlink(missing_ok=True)
+    return True
+
+
+def _external(deployment: Deployment, digest: str, port: int) -> ServerState:
+    spec = deployment.server
+    http = spec.http_port if spec.http_port != "auto" else 0
+    metrics = spec.metrics_port if spec.metrics_port != "auto" else 0
+    return ServerState(deployment.name, digest, Addresses(spec.host, port, http, metrics))

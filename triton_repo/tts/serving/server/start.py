@@ -1,0 +1,207 @@
+"""Starting the server of a deployment, and what is started. `lookup` finds and stops it."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tts.build import paths
+from tts.build.errors import ConfigError, ServerError
+from tts.build.spec import Deployment
+
+from ..command import environment
+from ..command.command import Command, command
+from ..command.container import Docker, image
+from ..command.ports import Addresses, choose_addresses
+from ..command.tritonserver import TritonServer, find_runtime
+from ..repository.render import (
+    deployment_digest,
+    iteration_logs,
+    render_repository,
+    require_engines,
+)
+from . import probe
+from .health import observe, watch
+from .launch import Launched, PortTaken, launch
+from .lookup import find_server, state_file, stop_server
+from .state import LOG, ServerState, clean_up, identify, now, read_state, write_state
+
+__all__ = ["RunningServer", "find_server", "start_server", "stop_server"]
+
+READY_TIMEOUT_S = 600.0
+"""Default deadline of a start; loading a large engine takes minutes."""
+_ATTEMPTS = 3
+_POLL_S = 0.05
+_LOOPBACK = ("127.", "localhost")
+
+
+class RunningServer:
+    """A ready server that this process started. It never outlives this process.
+
+    A context manager: leaving it stops the server.
+    """
+
+    def __init__(self, state: ServerState, launched: Launched, state_file: Path) -> None:
+        self.state = state
+        self.health = observe(state)
+        self.log = launched.log
+        self._launched = launched
+        self._state_file = state_file
+        atexit.register(self.stop)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def addresses(self) -> Addresses:
+        """Where it listens."""
+        return self.state.addresses
+
+    def check(self) -> None:
+        """Raise ServerError naming what died, if anything did. Takes less than a millisecond."""
+        self._launched.require_running()
+        self.health.check()
+
+    async def watch(self, interval_s: float = 1.0) -> None:
+        """Check for ever, every `interval_s` seconds; ends only by raising ServerError."""
+        await watch(self.check, interval_s)
+
+    def stop(self) -> None:
+        """Stop the server and wait until nothing of it is left; harmless when repeated.
+
+        The guard carries it out, so it is completed even if this call is interrupted.
+        """
+        try:
+            self._launched.stop()
+        finally:
+            clean_up(self.state)  # for the case that the guard itself was killed
+            read_state(self._state_file)  # drops the file, unless a newer server has written it
+            atexit.unregister(self.stop)
+
+
+def start_server(
+    deployment: Deployment,
+    *,
+    iteration_log: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+    ready_timeout_s: float = READY_TIMEOUT_S,
+) -> RunningServer:
+    """Render the repository, launch tritonserver and return when both models have answered.
+
+    `say` gets one line per stage. Raises ServerError (no tritonserver, port in use, a model that
+    does not load, not ready in time, already running) or BuildError (an engine is missing or old).
+    """
+    if iteration_log and deployment.target == "tensorrt":
+        raise ConfigError(
+            "Only engines of target openvino write an iteration log.",
+            hint="For TensorRT-LLM read the metrics nv_trt_llm_* of the server instead.",
+        )
+    runtime = find_runtime(deployment)
+    folder = paths.server_dir(deployment.name)
+    folder.mkdir(parents=True, exist_ok=True)
+    with _only_one_start(folder, deployment.name):
+        if running := find_server(deployment):
+            raise ServerError(
+                f"Deployment {deployment.name} is already served by {running}.",
+                hint=f"Use it, or stop it: tts serve {deployment.name} --stop",
+            )
+        if deployment.target == "tensorrt":  # others cannot even be rendered without
+            require_engines(deployment)
+        render_repository(deployment, iteration_log=iteration_log)
+        variables = dict(os.environ)
+        if isinstance(runtime, TritonServer):
+            prepared = environment.prepare(runtime, environment.folder(deployment))
+            variables = prepared.variables
+        for file in iteration_logs(deployment).values():
+            file.unlink(missing_ok=True)  # the last server's; its iterations counted from 0, too
+        if not deployment.server.host.startswith(_LOOPBACK):
+            say(f"Listening on {deployment.server.host}: others can reach this server.")
+        say(f"Starting {runtime.describe()}")
+        for attempts_left in reversed(range(_ATTEMPTS)):
+            addresses = choose_addresses(deployment.server)
+            this = command(runtime, deployment, addresses)
+            launched = launch(this, variables, folder / LOG)
+            try:
+                server = _when_ready(launched, addresses, deployment, ready_timeout_s)
+            except BaseException as error:
+                launched.stop()
+                if not (isinstance(error, PortTaken) and attempts_left):
+                    raise
+            else:
+                say(f"Ready: gRPC {addresses.grpc}, metrics http://{addresses.metrics}/metrics")
+                return server
+    raise AssertionError("the last attempt returns or raises")
+
+
+def planned_command(deployment: Deployment) -> Command:
+    """The command with which a start would run the server now; on free ports of this machine.
+
+    On a machine that can run no server of target tensorrt it is the one for a machine that can.
+    """
+    try:
+        runtime = find_runtime(deployment)
+    except ServerError:
+        if deployment.target != "tensorrt":
+            raise
+        runtime = Docker(image(deployment))
+    return command(runtime, deployment, choose_addresses(deployment.server))
+
+
+@contextmanager
+def _only_one_start(folder: Path, name: str) -> Iterator[None]:
+    import fcntl  # not on Windows, where `find_tritonserver` has refused already
+
+    with (folder / "start.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ServerError(f"Another process is starting the server of {name} now.") from None
+        yield
+
+
+def _when_ready(
+    launched: Launched, addresses: Addresses, deployment: Deployment, timeout_s: float
+) -> RunningServer:
+    """Wait until both models have answered a request, then make the server known."""
+    digest = deployment_digest(deployment)
+    deadline = time.monotonic() + timeout_s
+    # the digest as well: on a port lost in a race, somebody else's server may answer
+    while not (probe.is_ready(addresses.grpc) and probe.served_digest(addresses.grpc) == digest):
+        launched.require_running()
+        if time.monotonic() > deadline:
+            raise ServerError(
+                f"The Triton server was not ready within {timeout_s:.0f} s.",
+                hint=f"Its log: {launched.log}",
+            )
+        time.sleep(_POLL_S)
+    try:
+        probe.probe(addresses.grpc, max(1.0, deadline - time.monotonic()))
+    except ServerError:
+        launched.require_running()  # if it died meanwhile, that is the better message
+        raise
+    state = ServerState(
+        deployment=deployment.name,
+        digest=digest,
+        addresses=addresses,
+        server=launched.server,
+        guard=identify(launched.guard.pid),
+        shm_prefix=launched.command.shm_prefix,
+        container=launched.command.container,
+        started=now(),
+    )
+    write_state(state_file(deployment), state)
+    return RunningServer(state, launched, state_file(deployment))

@@ -1,0 +1,139 @@
+"""What is known of a running server, and the file that tells other processes.
+
+`server.json` lies in the deployment's server folder while a server of ours runs. A pid alone proves
+nothing (it is reused), so the start of the process is kept with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+
+from ..command import container
+from ..command.guard import remove_shared_memory
+from ..command.ports import Addresses
+
+STATE = "server.json"
+LOG = "triton.log"
+_STARTED = 19  # index of field 22 of /proc/PID/stat, see proc_pid_stat(5)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """One process, told apart from a later one with the same pid."""
+
+    pid: int
+    started_ticks: int
+    """When it started, in the kernel's ticks since boot: unlike a time, no clock can change it."""
+
+    def process(self) -> psutil.Process | None:
+        """The process, or None if it is gone (a zombie is gone)."""
+        fields = process_fields(self.pid)
+        if not fields or fields[0] in "ZX" or int(fields[_STARTED]) != self.started_ticks:
+            return None
+        with suppress(psutil.NoSuchProcess):
+            return psutil.Process(self.pid)
+        return None
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """A server that serves a deployment."""
+
+    deployment: str
+    digest: str
+    addresses: Addresses
+    server: Identity | None = None
+    """The tritonserver process; None for a server that we did not start."""
+    guard: Identity | None = None
+    shm_prefix: str = ""
+    container: str = ""
+    """Name of the container that it runs in; `server` is then the docker command beside it."""
+    started: str = ""
+    """UTC, ISO 8601."""
+
+    def __str__(self) -> str:
+        who = f"PID {self.server.pid}, since {self.started}" if self.server else "not ours"
+        return f"the server at {self.addresses.grpc} ({who})"
+
+
+def identify(pid: int) -> Identity:
+    """The identity of a running process; raises ProcessLookupError."""
+    fields = process_fields(pid)
+    if not fields:
+        raise ProcessLookupError(f"process {pid} is gone")
+    return Identity(pid, int(fields[_STARTED]))
+
+
+def process_fields(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat from the state letter on; empty if there is no such process."""
+    try:
+        # the name before them may hold spaces and brackets
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except (OSError, UnicodeDecodeError):
+        return []
+
+
+def now() -> str:
+    """The current time as the state file keeps it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def write_state(file: Path, state: ServerState) -> None:
+    """Write the state file atomically."""
+    temporary = file.with_suffix(".tmp")
+    temporary.write_text(json.dumps(asdict(state), indent=2) + "\n", encoding="utf-8")
+    temporary.replace(file)
+
+
+def read_state(file: Path) -> ServerState | None:
+    """The live server that a state file tells of, else None.
+
+    The file of a dead server is removed, together with whatever its death left behind.
+    """
+    try:
+        state = _parse(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, KeyError):  # damaged: nothing can be learned from it
+        file.unlink(missing_ok=True)
+        return None
+    if state.server and state.server.process():
+        return state
+    clean_up(state)
+    file.unlink(missing_ok=True)
+    return None
+
+
+def clean_up(state: ServerState) -> None:
+    """Kill what still runs of a server; remove its shared memory and its container."""
+    if not state.shm_prefix:
+        return
+    killed = []
+    for process in psutil.process_iter(["uids", "cmdline"]):
+        # the server and its stubs carry the prefix; so does the guard, which ends by itself
+        words, uids = process.info["cmdline"], process.info["uids"]
+        mine = uids is not None and uids.real == os.getuid()
+        is_guard = state.guard is not None and process.pid == state.guard.pid
+        if mine and not is_guard and any(state.shm_prefix in word for word in words or ()):
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+                killed.append(process)
+    psutil.wait_procs(killed, timeout=1.0)
+    if state.container:
+        container.remove(state.container)
+    remove_shared_memory(state.shm_prefix)
+
+
+def _parse(text: str) -> ServerState:
+    data = json.loads(text)
+    data["addresses"] = Addresses(**data["addresses"])
+    for role in ("server", "guard"):
+        data[role] = Identity(**data[role]) if data[role] else None
+    return ServerState(**data)
