@@ -19,10 +19,9 @@ from tts.bench.run import Plan, endpoints_of
 from tts.bench.upper_bound import KeptGenerator, KeptVerifier, send_all
 from tts.build.errors import ServerError
 from tts.build.spec import Deployment
-from tts.build.tokenizer import Ids
 from tts.driver.driver import Driver, Solved
 from tts.driver.policy import policy_of
-from tts.endpoints.base import GenerateCall
+from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.triton import TritonConnection
 from tts.prompting.context import Context
 from tts.runlog.log import RunLog, create_run, read_events
@@ -41,7 +40,7 @@ class Useful:
     """What a run asked of each engine and needed."""
 
     calls: list[GenerateCall]
-    dialogues: list[Ids]
+    dialogues: list[ScoreCall]
 
 
 def _fresh_server(deployment: Deployment) -> RunningServer:
@@ -120,7 +119,7 @@ async def _search(
         for problem, search in searches.items()
         for node in search.tree
     }
-    useful = Useful(kept_generator.useful(seeds), list(kept_verifier.dialogues.values()))
+    useful = Useful(kept_generator.useful(seeds), list(kept_verifier.calls.values()))
     return {
         "wall_s": wall,
         "cpu_s": cpu,
@@ -148,7 +147,9 @@ async def _saturated(plan: Plan, job: Job, useful: Useful, address: str) -> floa
             work.append(send_all(useful.calls, lambda _: 1, budget, generator.generate))
         if job.what != "generator":
             budget = spec.verifier.in_flight_tokens
-            work.append(send_all(useful.dialogues, len, budget, verifier.score))
+            work.append(
+                send_all(useful.dialogues, lambda call: len(call.input_ids), budget, verifier.score)
+            )
         await asyncio.gather(*work)
         return time.perf_counter() - began
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts.bench.upper_bound import KeptGenerator, KeptVerifier, send_all
-from tts.endpoints.base import GenerateCall
+from tts.endpoints.base import GenerateCall, ScoreCall, VerifierResult
 
 
 @given(st.lists(st.integers(1, 12), max_size=30), st.integers(1, 10), st.randoms())
@@ -61,8 +61,8 @@ class Engine:
     async def generate(self, call):
         return self._answer(call.seed, [7])
 
-    async def score(self, input_ids):
-        return self._answer(int(input_ids[-1]), 0.5)
+    async def score(self, call):
+        return self._answer(int(call.input_ids[-1]), VerifierResult(0.5))
 
     def _answer(self, number, answer):
         if number in self.refused:
@@ -76,7 +76,7 @@ def test_what_was_answered_is_kept_once_and_what_failed_is_not():
 
     async def run():
         for seed in (5, 3, 4, 5):
-            dialogue = np.array([9, seed], np.int32)
+            dialogue = ScoreCall(np.array([9, seed], np.int32))
             if seed in engine.refused:
                 with pytest.raises(RuntimeError):
                     await generator.generate(call(seed))
@@ -84,9 +84,9 @@ def test_what_was_answered_is_kept_once_and_what_failed_is_not():
                     await verifier.score(dialogue)
             else:
                 assert await generator.generate(call(seed)) == [7]
-                assert await verifier.score(dialogue) == 0.5
+                assert await verifier.score(dialogue) == VerifierResult(0.5)
 
     asyncio.run(run())
     assert [call.seed for call in generator.useful({3, 4, 5})] == [5, 4]
     assert [call.seed for call in generator.useful({4})] == [4]
-    assert [int(ids[-1]) for ids in verifier.dialogues.values()] == [5, 4]
+    assert [int(call.input_ids[-1]) for call in verifier.calls.values()] == [5, 4]

@@ -192,8 +192,8 @@ class FaultyVerifier:
     inner: Any
     engine: FaultyEngine
 
-    async def score(self, input_ids):
-        return await self.engine.ask(input_ids.tobytes(), lambda: self.inner.score(input_ids))
+    async def score(self, call):
+        return await self.engine.ask(call.input_ids.tobytes(), lambda: self.inner.score(call))
 
 
 class Repeating:

@@ -155,8 +155,8 @@ class _Peaks:
     async def generate(self, call):
         return await self._counted(self.inner.generate(call), 1)
 
-    async def score(self, ids):
-        return await self._counted(self.inner.score(ids), len(ids))
+    async def score(self, call):
+        return await self._counted(self.inner.score(call), len(call.input_ids))
 
     async def _counted(self, answer, cost):
         state = self.state

@@ -27,7 +27,7 @@ from tests.search import reference, worlds
 
 from tts.build.errors import EndpointUnavailable
 from tts.driver.driver import Driver
-from tts.endpoints.base import GenerateCall
+from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.grading.votes import answer_form
 from tts.problem import Problem
@@ -241,7 +241,7 @@ class _ByPath:
         ids = self.context.verifier_ids(path)
         if len(ids) >= self.world.models.deployment.verifier.max_seq_len:
             return 0.0
-        return at_once(self.world.verifier.score(ids))
+        return at_once(self.world.verifier.score(ScoreCall(ids))).score
 
     def answer_form(self, text):
         form = answer_form(text)

@@ -22,7 +22,7 @@ from tts.build import paths
 from tts.build.errors import RequestRefused
 from tts.build.spec import load_deployment
 from tts.datasets.load import load_problems
-from tts.endpoints.base import GenerateCall
+from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.triton import TritonConnection, TritonGenerator, TritonVerifier
 from tts.problem import Problem
 from tts.prompting.context import Context, Models
@@ -522,13 +522,13 @@ def test_the_client_generates_scores_is_refused_and_cancels(tts, monkeypatch):
             )
             right = models.verifier.first("Compute (37 + 58) - 20.", "## Step 1: 37 + 58 = 95")
             wrong = models.verifier.first("Compute (37 + 58) - 20.", "## Step 1: 37 + 58 = 94")
-            assert await verifier.score(right) > 0.9
-            assert await verifier.score(wrong) < 0.1
+            assert (await verifier.score(ScoreCall(right))).score > 0.9
+            assert (await verifier.score(ScoreCall(wrong))).score < 0.1
             strange = np.asarray([10**6], dtype=np.int32)
             with pytest.raises(RequestRefused, match="vocabulary"):
                 await generator.generate(replace(step, input_ids=strange))
             with pytest.raises(RequestRefused, match="vocabulary"):
-                await verifier.score(strange)
+                await verifier.score(ScoreCall(strange))
             running = [asyncio.ensure_future(generator.generate(step)) for _ in range(20)]
             await asyncio.sleep(0)
             for task in running:

@@ -9,6 +9,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tts.build.errors import EndpointUnavailable, RequestRefused
 from tts.endpoints import retry, triton
+from tts.endpoints.base import ScoreCall, VerifierResult
 from tts.endpoints.triton import TritonConnection, TritonVerifier
 
 
@@ -33,7 +34,7 @@ def test_a_server_that_is_not_there_is_named(monkeypatch):
 
     async def go():
         async with TritonConnection("127.0.0.1:1") as connection:
-            await TritonVerifier(connection).score(np.asarray([1, 2], dtype=np.int32))
+            await TritonVerifier(connection).score(ScoreCall(np.asarray([1, 2], dtype=np.int32)))
 
     with pytest.raises(EndpointUnavailable, match=r"server at 127\.0\.0\.1:1 is gone"):
         asyncio.run(go())
@@ -62,14 +63,14 @@ def test_a_server_that_is_replaced_is_survived():
         server, port = await _serve(0)
         async with TritonConnection(f"127.0.0.1:{port}") as connection:
             verifier = TritonVerifier(connection)
-            ids = np.asarray([1, 2], dtype=np.int32)
-            assert await verifier.score(ids) == 0.5
+            call = ScoreCall(np.asarray([1, 2], dtype=np.int32))
+            assert await verifier.score(call) == VerifierResult(0.5)
             await server.stop(None)
-            asked = asyncio.ensure_future(verifier.score(ids))
+            asked = asyncio.ensure_future(verifier.score(call))
             await asyncio.sleep(0.3)  # the first attempt has failed
             assert not asked.done()
             server, _ = await _serve(port)
-            assert await asked == 0.5
+            assert await asked == VerifierResult(0.5)
         await server.stop(None)
 
     asyncio.run(go())

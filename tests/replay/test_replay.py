@@ -22,7 +22,7 @@ from tts.bench.request import Wanted
 from tts.build.errors import ConfigError, DatasetError, EndpointError, RunError
 from tts.build.tokenizer import Tokenizer
 from tts.cli import app
-from tts.endpoints.base import GenerateCall
+from tts.endpoints.base import GenerateCall, ScoreCall, VerifierResult
 from tts.prompting.context import Context, Models
 from tts.replay import (
     Chain,
@@ -63,11 +63,11 @@ class Endless:
         self.asked.append(call.max_new_tokens)
         return [7] * call.max_new_tokens
 
-    async def score(self, input_ids):
+    async def score(self, call):
         for _ in range(self.jitter.randint(0, 20)):
             await asyncio.sleep(0)
         self.scored += 1
-        return 0.5
+        return VerifierResult(0.5)
 
 
 @pytest.fixture(scope="module")
@@ -260,13 +260,13 @@ def test_a_cancelled_replay_cancels_on_the_engine(tiny_deployment, recorded):
 
     class Hangs:
         async def generate(self, call):
-            await self.score(call.input_ids)
+            await self.score(call)
 
-        async def score(self, input_ids):
+        async def score(self, call):
             try:
                 await asyncio.get_running_loop().create_future()
             except asyncio.CancelledError:
-                cancelled.append(input_ids)
+                cancelled.append(call)
                 raise
 
     async def main():
@@ -274,7 +274,7 @@ def test_a_cancelled_replay_cancels_on_the_engine(tiny_deployment, recorded):
         call = GenerateCall(ids, 50, 1, 0.8, 1.0, stop_at_step=True)
         for awaited in (
             ReplayGenerator(Hangs(), script).generate(call),
-            ReplayVerifier(Hangs(), script).score(ids),
+            ReplayVerifier(Hangs(), script).score(ScoreCall(ids)),
         ):
             task = asyncio.ensure_future(awaited)
             await asyncio.sleep(0)

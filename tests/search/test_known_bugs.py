@@ -14,6 +14,7 @@ from tests.driver.scripted_run import PROBLEMS, Run
 from tts.build.spec import VerifierSpec
 from tts.build.tokenizer import Tokenizer
 from tts.build.verifier_format import verifier_format
+from tts.endpoints.base import VerifierResult
 from tts.endpoints.scripted import ScriptedVerifier
 from tts.grading import Grader
 from tts.grading.votes import judge
@@ -223,9 +224,9 @@ def test_runs_under_different_aggregation_are_not_compared_as_one_search(capsys)
 class _Noisy(ScriptedVerifier):
     """Never gives one answer twice, as kernels in low precision do not."""
 
-    async def score(self, input_ids):
-        self.calls.scored.append(input_ids.tobytes())
-        return min(1.0, 0.5 + 0.01 * len(self.calls.scored) % 0.4)
+    async def score(self, call):
+        self.calls.scored.append(call.input_ids.tobytes())
+        return VerifierResult(min(1.0, 0.5 + 0.01 * len(self.calls.scored) % 0.4))
 
 
 def test_a_noisy_verifier_cannot_give_one_path_two_scores(tiny_deployment, words):

@@ -13,7 +13,7 @@ from tts.build.errors import DatasetError
 from tts.cli import app
 from tts.cli.simulate import _Gpu, _Sharing
 from tts.driver.driver import Driver
-from tts.endpoints.base import GenerateCall
+from tts.endpoints.base import GenerateCall, VerifierResult
 from tts.engines.simulated import GPUS
 from tts.scheduling import Policy, ScheduleName
 from tts.search import Stop
@@ -60,8 +60,8 @@ def without_time(plain):
         async def generate(self, call):
             return plain.workload.generate(call)
 
-        async def score(self, input_ids):
-            return plain.workload.score(input_ids)
+        async def score(self, call):
+            return VerifierResult(plain.workload.score(call.input_ids))
 
     async def solved(outcome):
         trees[outcome.problem.id] = outcome.search.tree.digest()

@@ -11,8 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from tts.build.tokenizer import Ids
-from tts.endpoints.base import GenerateCall, Generator, Verifier
+from tts.endpoints.base import GenerateCall, Generator, ScoreCall, Verifier, VerifierResult
 
 T = TypeVar("T")
 
@@ -44,16 +43,16 @@ class KeptVerifier:
     """See endpoints.Verifier; keeps the dialogues that were scored, in the order of sending."""
 
     inner: Verifier
-    dialogues: dict[bytes, Ids] = field(default_factory=dict)
+    calls: dict[bytes, ScoreCall] = field(default_factory=dict)
 
-    async def score(self, input_ids: Ids) -> float:
+    async def score(self, call: ScoreCall) -> VerifierResult:
         """See endpoints.Verifier."""
-        key = input_ids.tobytes()
-        self.dialogues.setdefault(key, input_ids)
+        key = call.input_ids.tobytes()
+        self.calls.setdefault(key, call)
         try:
-            return await self.inner.score(input_ids)
+            return await self.inner.score(call)
         except BaseException:
-            self.dialogues.pop(key, None)
+            self.calls.pop(key, None)
             raise
 
 

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 from tts.build.errors import TtsError
-from tts.endpoints.base import GenerateCall, Generator, Verifier
+from tts.endpoints.base import GenerateCall, Generator, ScoreCall, Verifier
 from tts.problem import Problem
 from tts.prompting.context import Context, Models
 from tts.scheduling import Job, Kind, Policy, Prefetch, Scheduler
@@ -484,7 +484,8 @@ class Driver:
         return None, {"event": "prefetched", "engine": "generator"}
 
     async def _score(self, running: _Running, work: Score) -> tuple[float, dict[str, Any]]:
-        score = quantise(await self._verifier.score(running.context.verifier_ids(work.node)))
+        result = await self._verifier.score(ScoreCall(running.context.verifier_ids(work.node)))
+        score = quantise(result.score)
         return score, {"event": "scored", "score": score, "cached": False}
 
     def _share_score(self, running: _Running, node: NodePath, score: float) -> None:

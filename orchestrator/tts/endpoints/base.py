@@ -33,8 +33,27 @@ class Generator(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class ScoreCall:
+    """A chain whose last step is to be scored: as token ids for a model, as text for a function.
+
+    `input_ids` is the verifier's dialogue, int32 [length]; `steps` are stripped of white space.
+    """
+
+    input_ids: npt.NDArray[np.int32]
+    question: str = ""
+    steps: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class VerifierResult:
+    """What a verifier says of a chain's last step: `score` is within [0, 1]."""
+
+    score: float
+
+
 class Verifier(Protocol):
     """The engine that scores."""
 
-    async def score(self, input_ids: npt.NDArray[np.int32]) -> float:
-        """Probability of the positive label after `input_ids`, in [0, 1]; raises EndpointError."""
+    async def score(self, call: ScoreCall) -> VerifierResult:
+        """Judge the last step of a chain; raises EndpointError."""

@@ -13,9 +13,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tts.build.tokenizer import Ids
-
-from .base import GenerateCall
+from .base import GenerateCall, ScoreCall, VerifierResult
 
 
 @dataclass
@@ -67,11 +65,12 @@ class ScriptedVerifier:
     jitter: random.Random | None = None
     calls: Calls = field(default_factory=Calls)
 
-    async def score(self, input_ids: Ids) -> float:
+    async def score(self, call: ScoreCall) -> VerifierResult:
         """See endpoints.Verifier."""
-        self.calls.scored.append(input_ids.tobytes())
+        ids = call.input_ids.tobytes()
+        self.calls.scored.append(ids)
         await _wait(self.jitter)
-        return zlib.crc32(input_ids.tobytes()) % (self.steps + 1) / self.steps
+        return VerifierResult(zlib.crc32(ids) % (self.steps + 1) / self.steps)
 
 
 async def _wait(jitter: random.Random | None) -> None:

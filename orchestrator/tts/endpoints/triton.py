@@ -17,10 +17,9 @@ import numpy as np
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tts.build.errors import EndpointError, EndpointTimeout, EndpointUnavailable, RequestRefused
-from tts.build.tokenizer import Ids
 from tts.engines import wire
 
-from .base import GenerateCall
+from .base import GenerateCall, ScoreCall, VerifierResult
 from .retry import LONGEST_WAIT_S, retried
 from .triton_stream import SharedStream
 
@@ -148,18 +147,18 @@ class TritonVerifier:
         self._template.outputs.add(name="score")
         self._fixed = [_int32(1), b"\x01"]
 
-    async def score(self, input_ids: Ids) -> float:
+    async def score(self, call: ScoreCall) -> VerifierResult:
         """See endpoints.Verifier."""
         request = service_pb2.ModelInferRequest()
         request.CopyFrom(self._template)
-        ids = np.ascontiguousarray(input_ids, dtype=np.int32)
+        ids = np.ascontiguousarray(call.input_ids, dtype=np.int32)
         request.inputs[0].shape[1] = len(ids)
         request.raw_input_contents.extend([ids.tobytes(), _int32(len(ids)), *self._fixed])
         answer = await self._connection.infer(request)
         (score,) = np.frombuffer(_output(answer, "score"), dtype=np.float32)
         if not -1e-6 <= score <= 1 + 1e-6:  # NaN included
             raise EndpointError(f"The verifier answered {score}, which is no probability.")
-        return float(min(max(score, 0.0), 1.0))
+        return VerifierResult(float(min(max(score, 0.0), 1.0)))
 
 
 def _generate_template(

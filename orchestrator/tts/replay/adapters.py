@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tts.build.errors import EndpointError
-from tts.build.tokenizer import Ids
-from tts.endpoints.base import GenerateCall, Generator, Verifier
+from tts.endpoints.base import GenerateCall, Generator, ScoreCall, Verifier, VerifierResult
 
 from .script import Script
 
@@ -42,7 +41,7 @@ class ReplayVerifier:
     inner: Verifier
     script: Script
 
-    async def score(self, input_ids: Ids) -> float:
+    async def score(self, call: ScoreCall) -> VerifierResult:
         """The script's score, once the engine has computed its own."""
-        await self.inner.score(input_ids)
-        return self.script.score(input_ids)
+        await self.inner.score(call)
+        return VerifierResult(self.script.score(call.input_ids))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tts.build.tokenizer import Ids
-from tts.endpoints.base import GenerateCall
+from tts.endpoints.base import GenerateCall, ScoreCall, VerifierResult
 from tts.engines.simulated import Engine, Gpu, Request
 from tts.replay import Script
 
@@ -101,11 +101,11 @@ class SimulatedVerifier:
     engine: Engine
     script: Script
 
-    async def score(self, input_ids: Ids) -> float:
+    async def score(self, call: ScoreCall) -> VerifierResult:
         """See endpoints.Verifier."""
-        request = Request(input_ids, _as_ids([END_ID]), 1)
+        request = Request(call.input_ids, _as_ids([END_ID]), 1)
         await self.server.serve(self.engine, request)
-        return self.script.score(input_ids)
+        return VerifierResult(self.script.score(call.input_ids))
 
 
 def _as_ids(tokens: Sequence[int]) -> Ids:

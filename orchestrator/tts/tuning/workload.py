@@ -17,7 +17,7 @@ import numpy as np
 
 from tts.build.spec import Deployment, Role
 from tts.build.tokenizer import Ids
-from tts.endpoints.base import GenerateCall, Generator, Verifier
+from tts.endpoints.base import GenerateCall, Generator, ScoreCall, Verifier
 
 from .requests import Recorded, Scoring
 
@@ -85,7 +85,7 @@ def loadable_verifier(verifier: Verifier, recorded: Recorded, spec: Deployment) 
 
     def job(ids: Ids, salt: int) -> Job:
         async def send() -> int:
-            await verifier.score(salted(ids, salt, alphabet))
+            await verifier.score(ScoreCall(salted(ids, salt, alphabet)))
             return len(ids)
 
         return Job(len(ids), send)
