@@ -1,0 +1,200 @@
+"""The events of a run log, and the one codec that writes and reads them.
+
+An event is one line of JSON; the field `event` names its type. Times are seconds since the session
+began (monotonic), `t` that of writing. `node` is a path of child indices. docs/run-log.md says what
+each event means. A field that is added gets a default, so that older logs can be read; a log of a
+newer version than VERSION is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from tts.search import NodePath, Stop, Thought
+
+VERSION = 2
+"""Of the log's schema. Logs of version 1 do not say theirs, and lack some fields."""
+
+EngineName = Literal["generator", "verifier"]
+KindName = Literal["main", "eager", "speculative"]
+WorkName = Literal["expand", "score", "prefetch"]
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event"):
+    """Base of all events."""
+
+    t: float
+
+
+class Session(Event, frozen=True, kw_only=True, tag="session"):
+    """The run was started or resumed, at this wall-clock `time` (ISO 8601)."""
+
+    time: str
+    version: int = 1
+
+
+class ProblemStarted(Event, frozen=True, kw_only=True, tag="problem_started"):
+    """A queued problem became a running one."""
+
+    problem: str
+    question: str = ""
+
+
+class LoggedThought(msgspec.Struct, frozen=True):
+    """A thought as it is logged."""
+
+    ids: tuple[int, ...]
+    text: str
+    stop: Stop
+
+
+class Request(Event, frozen=True, kw_only=True):
+    """A request that an engine was sent.
+
+    `in_flight`: requests on the generator and the verifier when it was sent, itself included.
+    """
+
+    problem: str
+    sent: float
+    done: float
+    prompt_tokens: int
+    in_flight: tuple[int, int]
+
+
+class Generated(Request, frozen=True, kw_only=True, tag="generated"):
+    """The generator answered: `node` is the first thought's, each further one is its child 0."""
+
+    node: NodePath
+    kind: KindName
+    tokens: int
+    thoughts: tuple[LoggedThought, ...]
+
+
+class Scored(Event, frozen=True, kw_only=True, tag="scored"):
+    """A node got its score; where it is `cached`, without a request of its own."""
+
+    problem: str
+    node: NodePath
+    score: float
+    cached: bool
+    kind: KindName = "main"
+    sent: float = 0.0
+    done: float = 0.0
+    prompt_tokens: int = 0
+    in_flight: tuple[int, int] = (0, 0)
+    trigger: str | None = None
+    """What let a batch go, where verifier work is held back for one."""
+
+
+class Prefetched(Request, frozen=True, kw_only=True, tag="prefetched"):
+    """The generator computed a prompt ahead of the requests that begin with it."""
+
+    node: NodePath = ()
+    engine: EngineName = "generator"
+
+
+class Cancelled(Request, frozen=True, kw_only=True, tag="cancelled"):
+    """A request was cancelled before it was answered, or its answer was not wanted any more."""
+
+    work: WorkName
+    node: NodePath = ()
+    kind: KindName = "main"
+    why: str = "ended"
+    trigger: str | None = None
+
+
+class Used(Event, frozen=True, kw_only=True, tag="used"):
+    """A search asked for an expansion that had been sent ahead."""
+
+    problem: str
+    node: NodePath
+
+
+class Idle(Event, frozen=True, kw_only=True, tag="idle"):
+    """Nothing was in flight on an engine."""
+
+    engine: EngineName
+    since: float
+    until: float
+    why: str
+
+
+class LoggedCompletion(msgspec.Struct, frozen=True):
+    """A completion; `group` is its answer's place in the groups, -1 for no answer."""
+
+    node: NodePath
+    score: float | None
+    group: int = -1
+
+
+class LoggedAnswer(msgspec.Struct, frozen=True):
+    """A group of equal answers: the first of them, and whether it is right."""
+
+    answer: str
+    correct: bool | None
+
+
+class ProblemSolved(Event, frozen=True, kw_only=True, tag="problem_solved"):
+    """A problem's search ended and its answers were compared; `correct` by rule, like `answers`."""
+
+    problem: str
+    answers: dict[str, str | None]
+    correct: dict[str, bool] | None
+    any_correct: bool | None
+    tree_digest: str
+    level: int | str | None = None
+    reference: str | None = None
+    undecided: int = 0
+    completions: tuple[LoggedCompletion, ...] = ()
+    groups: tuple[LoggedAnswer, ...] | None = None
+    """None in logs from before they were kept."""
+    nodes: int = 0
+
+
+class Finished(Event, frozen=True, kw_only=True, tag="finished"):
+    """The run is complete.
+
+    `generator_knee`: requests in flight from which on the generator gained little (its saturation
+    point); None where the run has not shown it.
+    """
+
+    generator_knee: int | None = None
+
+
+AnyEvent = (
+    Session
+    | ProblemStarted
+    | Generated
+    | Scored
+    | Prefetched
+    | Cancelled
+    | Used
+    | Idle
+    | ProblemSolved
+    | Finished
+)
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(AnyEvent)
+
+
+def encode(event: Event) -> bytes:
+    """One line of the log, without its end."""
+    return _encoder.encode(event)
+
+
+def decode(line: bytes) -> AnyEvent:
+    """The event of a line; raises msgspec.MsgspecError."""
+    return _decoder.decode(line)
+
+
+def logged(thoughts: tuple[Thought, ...]) -> tuple[LoggedThought, ...]:
+    """Thoughts as they are logged."""
+    return tuple(LoggedThought(t.token_ids, t.text, t.stop) for t in thoughts)
+
+
+def thoughts_of(event: Generated) -> tuple[Thought, ...]:
+    """The thoughts that were logged."""
+    return tuple(Thought(t.ids, t.text, t.stop) for t in event.thoughts)
