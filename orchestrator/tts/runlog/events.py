@@ -187,7 +187,8 @@ def encode(event: Event) -> bytes:
 
 def decode(line: bytes) -> AnyEvent:
     """The event of a line; raises msgspec.MsgspecError."""
-    return _decoder.decode(line)
+    event: AnyEvent = _decoder.decode(line)
+    return event
 
 
 def logged(thoughts: tuple[Thought, ...]) -> tuple[LoggedThought, ...]:
