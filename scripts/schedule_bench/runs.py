@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -19,11 +20,11 @@ from tts.bench.run import Plan, endpoints_of
 from tts.bench.upper_bound import KeptGenerator, KeptVerifier, send_all
 from tts.build.errors import ServerError
 from tts.build.spec import Deployment
-from tts.driver.driver import Driver, Solved
-from tts.driver.policy import policy_of
+from tts.driver import Driver, policy_of
 from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.triton import TritonConnection
-from tts.prompting.context import Context
+from tts.problem import Problem
+from tts.runlog import events
 from tts.runlog.log import RunLog, create_run, read_events
 from tts.search import Search, node_seed
 from tts.serving.server.start import RunningServer, start_server
@@ -85,16 +86,8 @@ async def _search(
         if profile:
             profile.enable()
         with RunLog(folder) as log:
-
-            async def solved(outcome: Solved) -> None:
-                log.write({"event": "problem_solved", "problem": outcome.problem.id})
-                searches[outcome.problem.id] = outcome.search
-
             driver = Driver(
                 plan.models,
-                lambda problem: new_search(
-                    plan.parameters, lambda node: node_seed(plan.seed, problem.id, node)
-                ),
                 kept_generator,
                 kept_verifier,
                 policy_of(
@@ -104,12 +97,28 @@ async def _search(
                     problems=job.in_flight,
                 ),
                 record=log.write,
-                on_solved=solved,
+                clock=log.clock,
             )
-            # fresh ones: those of the plan would still hold the last run's nodes
-            contexts = [Context.of(plan.models, c.problem) for c in plan.problems[: job.problems]]
+
+            async def solve(problem: Problem) -> None:
+                seed = partial(node_seed, plan.seed, problem.id)
+                solved = await driver.submit(problem, lambda: new_search(plan.parameters, seed))
+                searches[problem.id] = solved.search
+                log.write(
+                    events.ProblemSolved(
+                        t=log.clock(),
+                        problem=problem.id,
+                        answers={},
+                        correct=None,
+                        any_correct=None,
+                        tree_digest=solved.search.tree.digest(),
+                    )
+                )
+
+            to_solve = [context.problem for context in plan.problems[: job.problems]]
             began = time.perf_counter()
-            await driver.run(contexts)
+            async with driver:
+                await asyncio.gather(*map(solve, to_solve))
             wall = time.perf_counter() - began
         if profile:
             profile.disable()

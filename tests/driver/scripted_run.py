@@ -4,11 +4,11 @@ import asyncio
 import random
 from dataclasses import replace
 
-from tts.driver.driver import Driver
-from tts.driver.policy import policy_of
+from tts.driver import Driver, policy_of
 from tts.endpoints.scripted import Calls, ScriptedGenerator, ScriptedVerifier
 from tts.problem import Problem
-from tts.prompting.context import Context, Models
+from tts.prompting import Models
+from tts.runlog import events
 from tts.search import node_seed
 from tts.strategies.catalog import new_search
 
@@ -18,9 +18,7 @@ PROBLEMS = [Problem(f"p{i}", f"Compute {i} + {i}.", str(2 * i)) for i in range(4
 class Run:
     """One run and everything that can be seen of it."""
 
-    def __init__(
-        self, deployment, words, config, schedule, *, jitter=None, replayed=None, **policy
-    ):
+    def __init__(self, deployment, words, config, schedule, *, jitter=None, resumed=None, **policy):
         self.models = Models.load(deployment)
         self.config, self.words = config, words
         self.calls = Calls()
@@ -29,27 +27,43 @@ class Run:
         self.policy = replace(policy_of(deployment, schedule), **policy)
         self.generator = ScriptedGenerator(*words, jitter=self.jitter, calls=self.calls)
         self.verifier = ScriptedVerifier(jitter=self.jitter, calls=self.calls)
-        self.replayed = replayed
+        self.resumed = resumed or {}
 
     def new_search(self, problem):
         return new_search(self.config, lambda node: node_seed(1, problem.id, node))
 
-    async def solved(self, outcome):
-        self.searches[outcome.problem.id] = outcome.search
+    def new_driver(self):
+        self.driver = Driver(
+            self.models, self.generator, self.verifier, self.policy, record=self.events.append
+        )
+        return self.driver
+
+    def submit(self, problem, **options):
+        resumed = self.resumed.get(problem.id)
+        return self.driver.submit(
+            problem, lambda: self.new_search(problem), resumed=resumed, **options
+        )
 
     def go(self, problems=PROBLEMS):
-        self.driver = Driver(
-            self.models,
-            self.new_search,
-            self.generator,
-            self.verifier,
-            self.policy,
-            record=self.events.append,
-            on_solved=self.solved,
-            replayed=self.replayed,
-        )
-        asyncio.run(self.driver.run([Context.of(self.models, p) for p in problems]))
+        async def solve():
+            async with self.new_driver():
+                for submission in [self.submit(problem) for problem in problems]:
+                    self.searches[submission.problem.id] = (await submission).search
+
+        asyncio.run(solve())
         return self
+
+    def events_of(self, *types):
+        return [event for event in self.events if isinstance(event, types)]
+
+    @property
+    def requests(self):
+        """Events of answered requests."""
+        return [
+            event
+            for event in self.events_of(events.Generated, events.Scored)
+            if not getattr(event, "cached", False)
+        ]
 
     @property
     def digests(self):

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from tests.driver.scripted_run import PROBLEMS, Run
 
 from tts.build.errors import DatasetError, EndpointUnavailable
-from tts.driver.driver import Replayed
 from tts.problem import Problem
-from tts.prompting.context import Context, Models
+from tts.prompting import Context, Models
+from tts.runlog import events
+from tts.runlog.resume import ResumedWork
 from tts.scheduling import ScheduleName
 from tts.search import (
     BeamSearchConfig,
@@ -22,7 +23,6 @@ from tts.search import (
     RebaseConfig,
     SampleSearchConfig,
     Stop,
-    Thought,
 )
 
 WORDS = ("1", "22", "a", " + ", "")
@@ -129,8 +129,8 @@ def test_an_early_stop_cancels_what_is_in_flight_and_pending(tiny_deployment, ag
     config = SampleSearchConfig(n=40, scored=False, early_stop=True, max_tokens=60)
     run = Run(tiny_deployment, agreeing, config, "decoupled", jitter=1).go()
     assert {len(s.result().completions) for s in run.searches.values()} == {21}
-    cancelled = [event for event in run.events if event["event"] == "cancelled"]
-    assert {event["work"] for event in cancelled} == {"expand"}
+    cancelled = run.events_of(events.Cancelled)
+    assert {event.work for event in cancelled} == {"expand"}
     assert len(run.calls.generated) < len(PROBLEMS) * 40, "pending chains were sent all the same"
     assert run.driver.in_flight == (0, 0)
 
@@ -138,9 +138,9 @@ def test_an_early_stop_cancels_what_is_in_flight_and_pending(tiny_deployment, ag
 def test_identical_steps_share_one_verifier_call(tiny_deployment, words):
     run = Run(tiny_deployment, words, CONFIGS[0], "decoupled", jitter=3).go()
     assert max(Counter(run.calls.scored).values()) == 1
-    scored = [event for event in run.events if event["event"] == "scored"]
-    fresh = [event for event in scored if not event["cached"]]
-    cancelled = [e for e in run.events if e["event"] == "cancelled" and e["work"] == "score"]
+    scored = run.events_of(events.Scored)
+    fresh = [event for event in scored if not event.cached]
+    cancelled = [event for event in run.events_of(events.Cancelled) if event.work == "score"]
     assert len(fresh) + len(cancelled) == len(run.calls.scored) < len(scored)
     nodes = [node for search in run.searches.values() for node in search.tree]
     assert len(scored) == sum(node.score is not None for node in nodes)
@@ -184,33 +184,31 @@ def test_budgets_hold_and_only_decoupled_keeps_both_engines_busy(tiny_deployment
 
 def test_lockstep_solves_one_problem_at_a_time(tiny_deployment, words):
     run = Run(tiny_deployment, words, CONFIGS[0], "lockstep", jitter=5).go()
-    order = [event["problem"] for event in run.events if "problem" in event]
+    order = [event.problem for event in run.events if not isinstance(event, events.Idle)]
     assert order == sorted(order)
 
 
-def part_of(events, seed):
+def part_of(run, seed):
     """What a log holds of a run that was cut off: some of its thoughts and scores."""
     cut = random.Random(seed)
-    replayed: dict[str, Replayed] = {}
-    for event in events:
-        if event["event"] not in ("generated", "scored") or cut.random() < 0.4:
+    resumed: dict[str, ResumedWork] = {}
+    for event in run.events_of(events.Generated, events.Scored):
+        if cut.random() < 0.4:
             continue
-        pieces = replayed.setdefault(event["problem"], Replayed())
-        if event["event"] == "scored":
-            pieces.scores[event["node"]] = event["score"]
+        pieces = resumed.setdefault(event.problem, ResumedWork())
+        if isinstance(event, events.Scored):
+            pieces.scores[event.node] = event.score
         else:
-            pieces.thoughts[event["node"]] = tuple(
-                Thought(t["ids"], t["text"], Stop(t["stop"])) for t in event["thoughts"]
-            )
-    return replayed
+            pieces.thoughts[event.node] = events.thoughts_of(event)
+    return resumed
 
 
 @pytest.mark.parametrize("config", CONFIGS + STOPPING)
 def test_a_run_goes_on_from_any_part_of_its_log(tiny_deployment, words, config):
     whole = Run(tiny_deployment, words, config, "decoupled", jitter=1).go()
     for seed in range(5):
-        replayed = part_of(whole.events, seed)
-        again = Run(tiny_deployment, words, config, "decoupled", replayed=replayed).go()
+        resumed = part_of(whole, seed)
+        again = Run(tiny_deployment, words, config, "decoupled", resumed=resumed).go()
         assert again.digests == whole.digests
         same_scores(again, whole)
 
@@ -218,10 +216,10 @@ def test_a_run_goes_on_from_any_part_of_its_log(tiny_deployment, words, config):
 def test_what_a_log_holds_is_not_computed_again(tiny_deployment, words):
     plainly = {"speculation": "off"}
     whole = Run(tiny_deployment, words, CONFIGS[0], "decoupled", jitter=1, **plainly).go()
-    replayed = part_of(whole.events, 2)
-    again = Run(tiny_deployment, words, CONFIGS[0], "decoupled", replayed=replayed, **plainly).go()
+    resumed = part_of(whole, 2)
+    again = Run(tiny_deployment, words, CONFIGS[0], "decoupled", resumed=resumed, **plainly).go()
     assert again.digests == whole.digests
-    kept = sum(len(pieces.thoughts) for pieces in replayed.values())
+    kept = sum(len(pieces.thoughts) for pieces in resumed.values())
     assert len(again.calls.generated) == len(whole.calls.generated) - kept
 
 

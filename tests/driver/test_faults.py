@@ -3,7 +3,6 @@
 import asyncio
 import dataclasses
 import functools
-import json
 import random
 import tempfile
 from collections import Counter
@@ -26,12 +25,13 @@ from tests.driver.faulty import (
 from tests.search import reference, worlds
 
 from tts.build.errors import EndpointUnavailable
-from tts.driver.driver import Driver
+from tts.driver import Driver
 from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.grading.votes import answer_form
 from tts.problem import Problem
-from tts.prompting.context import Context, Models
+from tts.prompting import Context, Models
+from tts.runlog import events
 from tts.runlog.log import EVENTS
 from tts.runlog.resume import load_saved
 from tts.scheduling import Policy, ScheduleName
@@ -265,58 +265,76 @@ class Session:
         self.generator = FaultyEngine(generator or self.case.generator)
         self.verifier = FaultyEngine(verifier or self.case.verifier)
         self.saved = saved
-        self.events, self.begun, self.searches = [], {}, {}
+        self.events, self.submitted, self.begun, self.searches = [], {}, {}, {}
         self.lost = None
         run_virtual(self._run())
 
     async def _run(self):
         solved = self.saved.solved if self.saved else {}
         left = [problem for problem in self.world.problems if problem.id not in solved]
-        self.driver = Driver(
+        driver = Driver(
             self.world.models,
-            self._new_search,
             FaultyGenerator(self.world.generator, self.generator),
             FaultyVerifier(self.world.verifier, self.verifier),
             policy_of(self.case, self.schedule),
             record=self._record,
-            on_solved=self._solved,
-            replayed=self.saved and self.saved.replayed,
             clock=asyncio.get_running_loop().time,
         )
         try:
-            await self.driver.run([Context.of(self.world.models, problem) for problem in left])
-        except EndpointUnavailable as error:
-            self.lost = error
-        assert self.driver.in_flight == (0, 0)
+            async with driver, asyncio.TaskGroup() as graders:
+                for problem in left:
+                    graders.create_task(self._solved(self._submit(driver, problem)))
+        except* EndpointUnavailable as errors:
+            self.lost = errors.exceptions[0]
+        assert driver.in_flight == (0, 0)
         assert self.generator.in_flight == self.verifier.in_flight == 0
         assert asyncio.all_tasks() == {asyncio.current_task()}, "something was left behind"
 
+    def _submit(self, driver, problem):
+        resumed = self.saved and self.saved.replayed.get(problem.id)
+        new_search = functools.partial(self._new_search, problem)
+        submission = driver.submit(problem, new_search, resumed=resumed)
+        self.submitted[problem.id] = submission
+        return submission
+
     def _new_search(self, problem):
-        running = sum(not search.done for search in self.begun.values())
+        running = sum(not self.submitted[name].done for name in self.begun)
         assert running < (self.case.problems_at_once or len(self.world.problems))
         search = new_search(self.world.config, self.world.seed(problem))
         self.begun[problem.id] = Repeating(search, self.case.repeats, random.Random(self.case.seed))
         return self.begun[problem.id]
 
     def _record(self, event):
-        engine = {"generated": self.generator, "scored": self.verifier}.get(event["event"])
-        if engine and not event.get("cached") and engine.faults.cancelling != "never":
-            assert not self.begun[event["problem"]].done, "not cancelled when its search ended"
+        engine = {events.Generated: self.generator, events.Scored: self.verifier}.get(type(event))
+        cached = isinstance(event, events.Scored) and event.cached
+        if engine and not cached and engine.faults.cancelling != "never":
+            assert not self.begun[event.problem].done, "not cancelled when its search ended"
         self.events.append(event)
 
-    async def _solved(self, outcome):
+    def events_of(self, kind):
+        return [event for event in self.events if isinstance(event, kind)]
+
+    async def _solved(self, submission):
+        outcome = await submission
         await asyncio.sleep(self.case.grading_s)
         outcome.search.tell_all_again()
         self.searches[outcome.problem.id] = outcome.search
         self.events.append(
-            {"event": "problem_solved", "problem": outcome.problem.id, "correct": None}
+            events.ProblemSolved(
+                t=0.0,
+                problem=outcome.problem.id,
+                answers={},
+                correct=None,
+                any_correct=None,
+                tree_digest="",
+            )
         )
 
-    def save(self, *, events=None):
+    def save(self, *, most=None):
         """What the log holds after a session, read as a resumed run reads it."""
         with tempfile.TemporaryDirectory() as folder:
-            lines = [json.dumps(event) + "\n" for event in self.events[:events]]
-            Path(folder, EVENTS).write_text("".join(lines))
+            lines = [events.encode(event) + b"\n" for event in self.events[:most]]
+            Path(folder, EVENTS).write_bytes(b"".join(lines))
             return load_saved(Path(folder), "best")
 
 
@@ -396,17 +414,13 @@ def test_an_engine_lost_for_good_ends_the_run_with_everything_saved(models, stra
             return
 
         # every answer that arrived is in the log, and nothing is in it twice
-        answered = [event for event in first.events if event["event"] == "generated"]
-        scored = [e for e in first.events if e["event"] == "scored" and not e["cached"]]
+        answered = first.events_of(events.Generated)
+        scored = [event for event in first.events_of(events.Scored) if not event.cached]
         late = first.generator.seen[LATE] + first.verifier.seen[LATE]
         arrived = first.generator.answered.total() + first.verifier.answered.total()
         assert arrived <= len(answered) + len(scored) <= arrived + late
-        for kind in ("generated", "scored"):
-            nodes = Counter(
-                (event["problem"], event["node"])
-                for event in first.events
-                if event["event"] == kind
-            )
+        for kind in (events.Generated, events.Scored):
+            nodes = Counter((event.problem, event.node) for event in first.events_of(kind))
             assert not nodes or max(nodes.values()) == 1
 
         second = Session(world, schedule, saved=first.save())
@@ -430,7 +444,7 @@ def test_a_run_goes_on_from_wherever_its_log_was_cut(models, strategy):
     def compare(case, schedules, cut):
         world = World(models, case)
         first = Session(world, schedules[0])
-        saved = first.save(events=int(cut * len(first.events)))
+        saved = first.save(most=int(cut * len(first.events)))
         second = Session(world, schedules[1], saved=saved)
         check(second)
         assert {*saved.solved, *second.searches} == set(world.expected)

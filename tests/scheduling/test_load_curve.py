@@ -1,4 +1,4 @@
-"""The knee of a throughput curve lies where the formula says, and nowhere if none was seen."""
+"""The saturation point of a curve lies where the formula says, and nowhere if none was seen."""
 
 import random
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.scheduling.load_curve import ROOM, SHARE, LoadCurve, find_knee
+from tts.scheduling.load_curve import ROOM, SHARE, LoadCurve, find_saturation_point
 
 LOADS = [2**power for power in range(9)]
 
@@ -35,8 +35,10 @@ def learn(curve, loads, step_s, each_s, *, count=20, noise=0.0, seed=0):
 
 
 @given(positive, positive, shares)
-def test_the_knee_is_where_the_formula_says(step_s, each_s, share):
-    found = find_knee([(load, throughput(load, step_s, each_s)) for load in LOADS], share)
+def test_the_saturation_point_is_where_the_formula_says(step_s, each_s, share):
+    found = find_saturation_point(
+        [(load, throughput(load, step_s, each_s)) for load in LOADS], share
+    )
     expected = formula(step_s, each_s, share, LOADS[-1])
     if found is None:
         assert expected > LOADS[-1] / ROOM / 2  # the next larger load has too little beyond it
@@ -46,10 +48,10 @@ def test_the_knee_is_where_the_formula_says(step_s, each_s, share):
 
 
 @given(positive, positive, st.integers(0, 2**32))
-def test_a_noisy_curve_has_its_knee_within_two_buckets(step_s, each_s, seed):
+def test_a_noisy_curve_has_its_saturation_point_within_two_buckets(step_s, each_s, seed):
     curve = LoadCurve()
     learn(curve, LOADS, step_s, each_s, count=60, noise=0.2, seed=seed)
-    found = curve.knee()
+    found = curve.saturation_point()
     exact = max(formula(step_s, each_s, SHARE, LOADS[-1]), 1)
     if found is None:
         assert exact > LOADS[-1] / 8
@@ -63,22 +65,22 @@ samples = st.lists(
 
 
 @given(samples, st.integers(-8, 8))
-def test_any_samples_give_a_knee_that_was_seen_or_none(seen, scale):
+def test_any_samples_give_a_saturation_point_that_was_seen_or_none(seen, scale):
     curve, scaled = LoadCurve(), LoadCurve()
     for load, work, seconds in seen:
         curve.add(load, work, seconds)
         scaled.add(load, work, seconds * 2.0**scale)
-    found = curve.knee()
-    assert scaled.knee() == found  # a slower clock changes nothing
+    found = curve.saturation_point()
+    assert scaled.saturation_point() == found  # a slower clock changes nothing
     if found is not None:
         assert 1 <= found <= max(load for load, _, _ in seen)
 
 
 @given(st.lists(positive, min_size=1, max_size=9), positive)
-def test_points_scaled_by_a_common_factor_have_the_same_knee(heights, factor):
+def test_points_scaled_by_a_common_factor_have_the_same_saturation_point(heights, factor):
     points = list(zip(LOADS, heights, strict=False))
-    found = find_knee(points)
-    scaled = find_knee([(load, factor * height) for load, height in points])
+    found = find_saturation_point(points)
+    scaled = find_saturation_point([(load, factor * height) for load, height in points])
     assert scaled == (None if found is None else pytest.approx(found, rel=1e-6))
     if found is not None:
         assert found <= points[-1][0] / ROOM
@@ -95,12 +97,12 @@ def test_points_scaled_by_a_common_factor_have_the_same_knee(heights, factor):
     ],
     ids=["nothing", "one load", "straight", "still rising", "too little beyond"],
 )
-def test_no_knee_was_seen(points):
-    assert find_knee(points) is None
+def test_no_saturation_point_was_seen(points):
+    assert find_saturation_point(points) is None
 
 
-def test_an_engine_that_gains_nothing_has_its_knee_at_the_smallest_load():
-    assert find_knee([(2, 50.0), (4, 50.0), (8, 40.0)]) == 2
+def test_an_engine_that_gains_nothing_has_its_saturation_point_at_the_smallest_load():
+    assert find_saturation_point([(2, 50.0), (4, 50.0), (8, 40.0)]) == 2
 
 
 @given(positive, positive, st.lists(st.sampled_from(LOADS), min_size=2, unique=True))
@@ -125,30 +127,30 @@ def test_an_engine_that_is_no_slower_with_more_load_has_no_limit():
 def test_one_slow_request_moves_nothing():
     curve = LoadCurve()
     learn(curve, LOADS, 1.0, 0.2)
-    before = curve.knee()
+    before = curve.saturation_point()
     curve.add(16, 10, 200.0)
-    assert before / 2 <= curve.knee() <= 2 * before
+    assert before / 2 <= curve.saturation_point() <= 2 * before
 
 
 def test_a_few_samples_are_not_enough():
     curve = LoadCurve()
     learn(curve, LOADS, 1.0, 0.2, count=3)
-    assert curve.knee() is None
+    assert curve.saturation_point() is None
     learn(curve, LOADS, 1.0, 0.2)
-    assert curve.knee() is not None
+    assert curve.saturation_point() is not None
 
 
 def test_the_curve_follows_an_engine_that_changes():
     curve = LoadCurve()
     learn(curve, LOADS, 1.0, 1.0)
-    early = curve.knee()
+    early = curve.saturation_point()
     learn(curve, LOADS, 8.0, 1.0, count=400)
-    assert curve.knee() > 4 * early
+    assert curve.saturation_point() > 4 * early
 
 
 def test_loads_that_are_no_longer_seen_are_forgotten():
     curve = LoadCurve()
     learn(curve, LOADS, 1.0, 0.2)
-    assert curve.knee() is not None
+    assert curve.saturation_point() is not None
     learn(curve, [16], 1.0, 0.2, count=5000)
-    assert curve.knee() is None
+    assert curve.saturation_point() is None

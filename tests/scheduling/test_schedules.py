@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tts.scheduling import Job, Kind, Policy, ScheduleName, Scheduler
+from tts.scheduling import Actions, Job, Kind, Policy, ScheduleName, Scheduler
 from tts.scheduling.scheduler import CAUTION
 from tts.search import Expand, Sampling, Score
 
@@ -23,13 +23,39 @@ def score(problem, child, tokens):
     return Job(problem, Score((child,)), tokens, Kind.MAIN)
 
 
+class Supply:
+    """Queued problems and guesses, as a driver would supply them."""
+
+    def __init__(self, queued=(), guesses=(), start=lambda problem: None):
+        self.queued, self.waiting, self.start = list(queued), list(guesses), start
+
+    def next_priority(self):
+        return 0 if self.queued else None
+
+    def start_problem(self):
+        self.start(self.queued.pop(0))
+
+    def guesses(self):
+        return iter([job for job in self.waiting if job.kind is Kind.SPECULATIVE])
+
+
+NOTHING = Supply()
+
+
+def send(scheduler, now=0.0, supply=NOTHING):
+    """What may be sent now, where nothing is to be cancelled."""
+    actions = scheduler.next(now, supply)
+    assert actions.cancel == []
+    return actions.send
+
+
 class World:
     """Problems of some rounds, each of which generates a few thoughts and then scores them."""
 
     def __init__(self, schedule, seed, *, requests=6, tokens=40, problems=6, at_once=None):
         self.rng = random.Random(seed)
         self.scheduler = Scheduler(Policy(schedule, requests, tokens, at_once))
-        self.queued = list(range(problems))
+        self.supply = Supply(range(problems), start=self.start)
         self.left = {}
         self.open = {}
         self.batches = []
@@ -43,19 +69,21 @@ class World:
             self.open[problem] = self.open.get(problem, 0) + 1
             self.scheduler.add(generate(problem, self.child, kind), 0.0)
 
+    @property
+    def queued(self):
+        return self.supply.queued
+
+    def start(self, problem):
+        self.left[problem] = self.rng.randint(1, 4)
+        self.new_round(problem, Kind.EAGER)
+
     def run(self, check):
         while True:
-            while self.queued and self.scheduler.wants_problem():
-                problem = self.queued.pop(0)
-                self.left[problem] = self.rng.randint(1, 4)
-                self.scheduler.problem_started()
-                self.new_round(problem, Kind.EAGER)
-            jobs = self.scheduler.take(0.0)
+            jobs = send(self.scheduler, supply=self.supply)
             self.flying += jobs
             if jobs:
                 self.batches.append(jobs)
                 check(self, jobs)
-                continue
             if not self.flying:
                 break
             self.end(self.flying.pop(self.rng.randrange(len(self.flying))))
@@ -75,7 +103,7 @@ class World:
                 self.new_round(job.problem, Kind.MAIN)
             else:
                 del self.left[job.problem]
-                self.scheduler.problem_done(job.problem)
+                self.scheduler.problem_ended(job.problem)
 
 
 def of_generator(jobs):
@@ -130,8 +158,8 @@ def test_alternating_gives_the_models_turns_of_one_batch():
     scheduler = Scheduler(Policy("alternating", 2, 10))
 
     def turn():
-        jobs = scheduler.take(0.0)
-        assert scheduler.take(0.0) == [], "one batch a turn"
+        jobs = send(scheduler)
+        assert send(scheduler) == [], "one batch a turn"
         for job in jobs:
             scheduler.ended(job)
         return [job.work.node[0] for job in jobs]
@@ -159,19 +187,18 @@ def test_main_work_goes_before_eager_before_speculative_and_old_before_young():
     ]
     for job in jobs:
         scheduler.add(job, 0.0)
-    assert [job.work.node[0] for job in scheduler.take(0.0)] == [4, 5, 3, 2, 1]
+    assert [job.work.node[0] for job in send(scheduler)] == [4, 5, 3, 2, 1]
 
 
 def test_a_finished_problem_leaves_nothing_behind():
     scheduler = Scheduler(Policy("decoupled", 1, 10))
-    scheduler.problem_started()
     for child in range(3):
         scheduler.add(generate(0, child), 0.0)
     scheduler.add(generate(1, 9), 0.0)
-    (first,) = scheduler.take(0.0)
+    (first,) = send(scheduler)
     scheduler.ended(first)
-    scheduler.problem_done(0)
-    assert [job.problem for job in scheduler.take(0.0)] == [1]
+    scheduler.problem_ended(0)
+    assert [job.problem for job in send(scheduler)] == [1]
 
 
 def hold(tokens=10, wait=1.0):
@@ -181,44 +208,42 @@ def hold(tokens=10, wait=1.0):
 def ask(scheduler, child, tokens, now, *, group=(), completes=False, problem=0):
     job = Job(problem, Score((*group, child), group, completes), tokens, Kind.MAIN)
     scheduler.add(job, now)
-    scheduler.scoring(problem, job.work)
+    scheduler.asked(problem, job.work)
     return job
 
 
 def test_verifier_work_is_held_until_there_is_enough_of_it():
     scheduler = hold()
     first = ask(scheduler, 0, 4, now=0.0)
-    assert scheduler.take(0.0) == []
+    assert send(scheduler, 0.0) == []
     assert scheduler.pending == (0, 1)
     second = ask(scheduler, 1, 6, now=0.5)
-    assert scheduler.take(0.5) == [first, second]
-    assert [scheduler.triggers[job] for job in (first, second)] == ["tokens", "tokens"]
+    assert send(scheduler, 0.5) == [first, second]
+    assert [scheduler.trigger(job) for job in (first, second)] == ["tokens", "tokens"]
     scheduler.ended(first)
-    assert first not in scheduler.triggers
+    assert scheduler.trigger(first) is None
 
 
 def test_verifier_work_is_held_until_its_siblings_are_there():
     scheduler = hold(tokens=100)
     first = ask(scheduler, 0, 4, now=0.0, group=(3,))
     other = ask(scheduler, 0, 4, now=0.0, group=(4,))
-    assert scheduler.take(0.0) == []
-    scheduler.scoring(0, Score((3, 1), (3,), completes=True))  # known already: never a job
-    assert scheduler.take(0.1) == [first]
-    assert scheduler.triggers[first] == "group"
-    assert scheduler.take(0.9) == []
-    assert scheduler.due() == 1.0
-    assert scheduler.take(1.0) == [other]
-    assert scheduler.triggers[other] == "deadline"
-    assert scheduler.due() is None
+    assert send(scheduler, 0.0) == []
+    scheduler.asked(0, Score((3, 1), (3,), completes=True))  # known already: never a job
+    assert send(scheduler, 0.1) == [first]
+    assert scheduler.trigger(first) == "group"
+    assert scheduler.next(0.9, NOTHING) == Actions([], [], ask_again_at=1.0)
+    assert scheduler.next(1.0, NOTHING) == Actions([], [other], ask_again_at=None)
+    assert scheduler.trigger(other) == "deadline"
 
 
-def test_a_group_of_another_problem_lets_nothing_go():
+def test_siblings_of_another_problem_let_nothing_go():
     scheduler = hold(tokens=100)
     held = ask(scheduler, 0, 4, now=0.0, group=(3,))
-    scheduler.scoring(1, Score((3, 1), (3,), completes=True))
-    assert scheduler.take(0.0) == []
+    scheduler.asked(1, Score((3, 1), (3,), completes=True))
+    assert send(scheduler, 0.0) == []
     assert scheduler.drop(held)
-    assert scheduler.due() is None
+    assert scheduler.next(0.0, NOTHING).ask_again_at is None
     assert not scheduler.drop(held)
 
 
@@ -235,77 +260,142 @@ def test_a_group_of_another_problem_lets_nothing_go():
 )
 def test_no_score_is_held_for_longer_than_the_deadline(jobs, tokens, wait):
     scheduler = Scheduler(Policy("decoupled", 4, 10**6, group_tokens=tokens, group_wait_s=wait))
-    now, waiting = 0.0, {}
+    now, due, waiting = 0.0, None, {}
     for child, (problem, group, size, completes, later) in enumerate(jobs):
-        while (due := scheduler.due()) is not None and due <= now + later:
-            for job in scheduler.take(due):
+        while due is not None and due <= now + later:
+            actions = scheduler.next(due, NOTHING)
+            for job in actions.send:
                 assert due - waiting.pop(job) <= wait + 1e-9
+            due = actions.ask_again_at
         now += later
         job = ask(scheduler, child, size, now, group=(group,), completes=completes, problem=problem)
         waiting[job] = now
-        for job in scheduler.take(now):
+        actions = scheduler.next(now, NOTHING)
+        for job in actions.send:
             del waiting[job]
+        due = actions.ask_again_at
         assert sum(job.tokens for job in waiting) < tokens
     if waiting:
         last = max(waiting.values()) + wait
-        assert set(scheduler.take(last)) == set(waiting)
+        assert set(send(scheduler, last)) == set(waiting)
 
 
-def speculative(child):
-    return generate(0, child, Kind.SPECULATIVE)
+def speculative(child, *, problem=0, level=1, chance=0.5):
+    work = Expand((child,), child, SAMPLING)
+    return Job(problem, work, 5, Kind.SPECULATIVE, level=level, chance=chance)
 
 
 def test_speculation_has_what_main_work_leaves_and_gives_it_back():
     scheduler = Scheduler(Policy("decoupled", 4, 100, speculation="always"))
-    for child in range(2):
-        scheduler.add(generate(0, child), 0.0)
-    scheduler.take(0.0)
-    assert scheduler.spare() == 2
-    guesses = [speculative(10), speculative(11)]
-    for job in guesses:
-        scheduler.speculate(job)
-    assert scheduler.spare() == 0
-    assert scheduler.overdrawn() == 0
+    guesses = [speculative(10), speculative(11), speculative(12)]
+    main = [generate(0, child) for child in range(2)]
+    for job in main:
+        scheduler.add(job, 0.0)
+    assert send(scheduler, supply=Supply(guesses=guesses)) == [*main, *guesses[:2]]
+    assert send(scheduler, supply=Supply(guesses=guesses[2:])) == []
     wanted = generate(0, 2)
     scheduler.add(wanted, 0.0)
-    assert scheduler.take(0.0) == [wanted], "main work does not wait for speculation"
-    assert scheduler.overdrawn() == 1
-    scheduler.ended(guesses[0])
-    assert scheduler.overdrawn() == 0
-    scheduler.promote(guesses[1])
+    actions = scheduler.next(0.0, NOTHING)
+    assert actions.send == [wanted], "main work does not wait for speculation"
+    assert actions.cancel == [guesses[1]]
+    scheduler.ended(guesses[1])
+    assert scheduler.next(0.0, NOTHING).cancel == []
+    scheduler.promote(guesses[0])
     assert scheduler.in_flight == (4, 0)
-    assert guesses[1].kind is Kind.MAIN
+    assert guesses[0].kind is Kind.MAIN
     scheduler.add(generate(0, 3), 0.0)
-    assert scheduler.take(0.0) == [], "what was promoted has its slot for good"
+    assert send(scheduler) == [], "what was promoted has its slot for good"
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    ranks=st.lists(
+        st.tuples(st.integers(1, 3), st.floats(0, 1), st.integers(0, 2)), min_size=4, max_size=4
+    ),
+    wanted=st.integers(1, 4),
+)
+def test_the_least_promising_guesses_give_up_their_slots(ranks, wanted):
+    scheduler = Scheduler(Policy("decoupled", 4, 100, speculation="always"))
+    guesses = [
+        speculative(child, problem=problem, level=level, chance=chance)
+        for child, (level, chance, problem) in enumerate(ranks)
+    ]
+    assert send(scheduler, supply=Supply(guesses=guesses)) == guesses
+    for child in range(wanted):
+        scheduler.add(generate(0, child), 0.0)
+    actions = scheduler.next(0.0, NOTHING)
+    kept = [job for job in guesses if job not in actions.cancel]
+    assert len(actions.cancel) == wanted
+    for job in actions.cancel:
+        assert all((-job.level, job.chance) <= (-other.level, other.chance) for other in kept)
+    assert set(actions.cancel) <= set(guesses)
 
 
 @pytest.mark.parametrize("schedule", ["lockstep", "batched"])
 def test_phases_do_not_speculate(schedule):
     scheduler = Scheduler(Policy(schedule, 4, 100, speculation="always"))
-    scheduler.add(generate(0, 0), 0.0)
-    scheduler.take(0.0)
-    assert scheduler.spare() == 0
+    main = generate(0, 0)
+    scheduler.add(main, 0.0)
+    assert send(scheduler, supply=Supply(guesses=[speculative(9)])) == [main]
 
 
 def test_alternating_fills_the_generators_turn_with_speculation():
     scheduler = Scheduler(Policy("alternating", 4, 100, speculation="always"))
+    guesses = Supply(guesses=[speculative(child) for child in range(10, 15)])
+    main = generate(0, 0)
+    scheduler.add(main, 0.0)
+    sent = send(scheduler, supply=guesses)
+    assert sent == [main, *guesses.waiting[:3]]
+    assert send(scheduler, supply=guesses) == [], "the batch is on its way"
+    for job in sent:
+        scheduler.ended(job)
+    scoring = score(0, 0, 5)
+    scheduler.add(scoring, 0.0)
+    assert send(scheduler, supply=guesses) == [scoring], "it is the verifier's turn"
+
+
+@pytest.mark.parametrize(("mode", "sent"), [("auto", 0), ("always", 4), ("off", 0)])
+def test_auto_does_not_speculate_while_the_verifier_is_behind(mode, sent):
+    scheduler = Scheduler(Policy("decoupled", 4, 10, speculation=mode))
+    for child in range(2):
+        scheduler.add(score(0, child, 8), 0.0)
+    guesses = Supply(guesses=[speculative(child) for child in range(9)])
+    assert len(of_generator(send(scheduler, supply=guesses))) == sent
+
+
+@settings(max_examples=100, deadline=None)
+@given(priorities=st.lists(st.integers(0, 2), min_size=1, max_size=12))
+def test_work_of_a_higher_priority_goes_first_whatever_its_kind_or_age(priorities):
+    scheduler = Scheduler(Policy("decoupled", len(priorities), 100))
+    for problem, priority in enumerate(priorities):
+        kind = Kind.EAGER if problem % 2 else Kind.MAIN
+        scheduler.add(Job(problem, Expand((problem,), problem, SAMPLING), 5, kind, priority), 0.0)
+    sent = send(scheduler)
+    assert [job.priority for job in sent] == sorted(priorities, reverse=True)
+    ranks = [(-job.priority, job.kind, job.problem) for job in sent]
+    assert ranks == sorted(ranks)
+
+
+def test_an_urgent_problem_starts_before_pending_work_of_others():
+    scheduler = Scheduler(Policy("decoupled", 2, 100))
     scheduler.add(generate(0, 0), 0.0)
-    (job,) = scheduler.take(0.0)
-    assert scheduler.spare() == 3
-    assert scheduler.spare() == 0, "the batch is on its way"
-    scheduler.ended(job)
-    scheduler.add(score(0, 0, 5), 0.0)
-    scheduler.take(0.0)
-    assert scheduler.spare() == 0, "it is the verifier's turn"
+    send(scheduler)
+    for child in (1, 2):
+        scheduler.add(generate(0, child), 0.0)
+    send(scheduler)
+    scheduler.add(generate(0, 3), 0.0)
 
+    class Urgent(Supply):
+        def next_priority(self):
+            return 1 if self.queued else None
 
-def test_auto_does_not_speculate_while_the_verifier_is_behind():
-    for mode, slots in (("auto", 0), ("always", 4), ("off", 0)):
-        scheduler = Scheduler(Policy("decoupled", 4, 10, speculation=mode))
-        for child in range(2):
-            scheduler.add(score(0, child, 8), 0.0)
-        scheduler.take(0.0)
-        assert scheduler.spare() == slots
+    started = []
+    supply = Urgent([7], start=started.append)
+    assert send(scheduler, supply=supply) == []
+    assert started == [], "no slot is free"
+    scheduler.ended(generate(0, 0))
+    send(scheduler, supply=supply)
+    assert started == [7]
 
 
 @settings(max_examples=50, deadline=None)
@@ -316,10 +406,8 @@ def test_speculation_pays_up_to_the_share_of_throughput_that_it_may_lose(fixed, 
     assert not scheduler.pays(1.0), "nothing is known yet"
     for load in [4, 32] * 20:
         scheduler.learn(load, 10, 10 * (fixed + each * load))
-    admitted = 0
-    while scheduler.pays(chance) and admitted < 512:
-        scheduler.speculate(speculative(admitted))
-        admitted += 1
+    guesses = [speculative(child, chance=chance) for child in range(512)]
+    admitted = len(send(scheduler, supply=Supply(guesses=guesses)))
 
     def share(load):
         return each * load / (fixed + each * load)
@@ -332,9 +420,9 @@ def test_a_saturated_engine_is_not_speculated_on_before_it_was_seen_at_smaller_l
     scheduler = Scheduler(Policy("decoupled", 64, 100))
     for load in [60, 61, 62, 63] * 100:
         scheduler.learn(load, 10, 10.0)
-    assert not scheduler.pays(1.0)
-    assert scheduler.spare() == 0
+    guesses = [speculative(child, chance=0.1) for child in range(99)]
+    assert send(scheduler, supply=Supply(guesses=guesses)) == []
     for load in [16] * 20:
         scheduler.learn(load, 10, 10.0)
     assert scheduler.pays(0.1), "no request was slower for being one of more"
-    assert scheduler.spare() == 64
+    assert len(send(scheduler, supply=Supply(guesses=guesses))) == 64

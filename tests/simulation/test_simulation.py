@@ -3,6 +3,7 @@
 import asyncio
 import json
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import get_args
 
@@ -12,9 +13,10 @@ from typer.testing import CliRunner
 from tts.build.errors import DatasetError
 from tts.cli import app
 from tts.cli.simulate import _Gpu, _Sharing
-from tts.driver.driver import Driver
+from tts.driver import Driver
 from tts.endpoints.base import GenerateCall, VerifierResult
 from tts.engines.simulated import GPUS
+from tts.prompting import Context
 from tts.scheduling import Policy, ScheduleName
 from tts.search import Stop
 from tts.simulation.scenario import (
@@ -63,20 +65,16 @@ def without_time(plain):
         async def score(self, call):
             return VerifierResult(plain.workload.score(call.input_ids))
 
-    async def solved(outcome):
-        trees[outcome.problem.id] = outcome.search.tree.digest()
+    models, to_solve = problems(plain)
 
-    contexts = problems(plain)
-    driver = Driver(
-        contexts[0].models,
-        lambda problem: search_of(plain, problem),
-        AtOnce(),
-        AtOnce(),
-        Policy("decoupled", 64, 10**6),
-        record=lambda event: None,
-        on_solved=solved,
-    )
-    asyncio.run(driver.run(contexts))
+    async def solve():
+        policy = Policy("decoupled", 64, 10**6)
+        async with Driver(models, AtOnce(), AtOnce(), policy, record=lambda event: None) as driver:
+            for problem in to_solve:
+                solved = await driver.submit(problem, partial(search_of, plain, problem))
+                trees[problem.id] = solved.search.tree.digest()
+
+    asyncio.run(solve())
     return digest_of(trees)
 
 
@@ -172,8 +170,8 @@ def test_waiting_for_what_never_comes_is_an_error():
 
 def test_simulated_text_is_what_its_ids_say():
     plain = scenario()
-    context = problems(plain)[0]
     models = simulated_models(plain.deployment)
+    context = Context.of(models, problems(plain)[1][0])
     assert len(context.prompt) == QUESTION_TOKENS
     for seed in range(200):
         call = GenerateCall(context.prompt, 500, seed, 0.8, 1.0, stop_at_step=False)
@@ -190,8 +188,9 @@ def test_the_built_in_workload_is_that_of_a_small_model_on_math():
     assert 60 <= sum(workload.lengths) / len(workload.lengths) <= 100
     assert workload.lengths[-1] > 500
     near = []
-    for number, context in enumerate(problems(scenario(problems=300))):
-        scores = []
+    models, made_up = problems(scenario(problems=300))
+    for number, problem in enumerate(made_up):
+        context, scores = Context.of(models, problem), []
         for depth in range(6):
             prompt = context.generator_ids((0,) * depth)
             call = GenerateCall(prompt, 500, 6 * number + depth, 0.8, 1.0, stop_at_step=True)

@@ -12,6 +12,8 @@
     │   ├── EndpointUnavailable   nothing answers, or the server is gone (retried, then fatal)
     │   ├── EndpointTimeout       no answer within the deadline (retried, then fatal)
     │   └── RequestRefused        the server refused this request (never retried)
+    ├── SearchError          a search could not go on
+    │   └── DeadlineExceeded      it did not end in the time it was given
     ├── RunError             the run folder cannot be written or resumed
     ├── GraderUnavailable    answers cannot be compared (tts.grading)
     └── Interrupted          the user pressed Ctrl-C (exit 130)
@@ -88,6 +90,14 @@ class EndpointTimeout(EndpointError):
 
 class RequestRefused(EndpointError):
     """The server refused this very request; sending it again would not help."""
+
+
+class SearchError(TtsError):
+    """A search could not go on."""
+
+
+class DeadlineExceeded(SearchError):
+    """A search did not end in the time it was given."""
 
 
 class RunError(TtsError):

@@ -14,7 +14,7 @@ from tts.build.spec import load_deployment
 from tts.datasets.load import load_problems
 from tts.prompting.context import Models
 from tts.replay import Source, open_source
-from tts.simulation.scenario import Recorded
+from tts.simulation.scenario import RecordedRun
 from tts.strategies.catalog import find_strategy
 
 from .request import Wanted, as_wanted, findable
@@ -51,7 +51,7 @@ def as_recorded(wanted: Wanted, path: Path, given: Collection[str]) -> Wanted:
     )
 
 
-def recorded_work(path: Path, asked: dict[str, Any], parameters: dict[str, Any]) -> Recorded:
+def recorded_work(path: Path, asked: dict[str, Any], parameters: dict[str, Any]) -> RecordedRun:
     """A recorded run to be simulated; raises a TtsError naming what does not fit.
 
     `asked` and `parameters` are the options and the strategy's parameters that were given.
@@ -67,7 +67,7 @@ def recorded_work(path: Path, asked: dict[str, Any], parameters: dict[str, Any])
     models = source.limited(Models.load(load_deployment(config["deployment_source"])))
     loaded = load_problems(config["dataset"], limit=config["limit"], seed=config["seed"])
     problems = source.problems(loaded)
-    return Recorded(
+    return RecordedRun(
         models,
         tuple(problems),
         config["strategy"],

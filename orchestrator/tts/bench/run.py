@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tts.analysis.summary import summarise
 from tts.build.errors import RunError
 from tts.build.spec import Deployment
-from tts.driver.driver import Driver, Solved
-from tts.driver.policy import policy_of
+from tts.driver import Driver, Solved, Submission, policy_of
 from tts.endpoints.base import Generator, Verifier
 from tts.endpoints.triton import TritonConnection, TritonGenerator, TritonVerifier
 from tts.engines import wire
@@ -20,10 +21,11 @@ from tts.grading.votes import Judged, judge
 from tts.problem import Problem
 from tts.prompting.context import Context, Models
 from tts.replay import Replay, ReplayGenerator, ReplayVerifier
+from tts.runlog import events
 from tts.runlog.log import RunLog, create_run, read_config, read_events, write_summary
 from tts.runlog.resume import load_saved
 from tts.scheduling import Policy, ScheduleName, SpeculationName
-from tts.search import Search, node_seed
+from tts.search import Generated, Scored, Search, node_seed
 from tts.strategies.catalog import Config, Strategy, new_search
 
 # what decides the engines' answers but is not served, and so is not in the deployment's digest
@@ -134,30 +136,46 @@ async def execute(
         with RunLog(folder) as log:
             progress.began = True
 
-            async def solved(outcome: Solved) -> None:
+            async def solved(submission: Submission) -> None:
+                outcome = await submission
                 judged = await judge(outcome.search.result(), outcome.problem.answer, grader)
-                log.write(_solved_event(outcome, judged))
+                log.write(_solved_event(log.clock(), outcome, judged))
                 log.flush()
                 progress.count(judged.correct.get(rule) if judged.correct else None)
                 if on_judged:
                     on_judged(outcome, judged)
 
+            generator, verifier = endpoints_of(plan, connection)
             driver = Driver(
-                models,
-                lambda problem: new_search(
-                    plan.parameters, lambda node: node_seed(plan.seed, problem.id, node)
-                ),
-                *endpoints_of(plan, connection),
-                plan.policy,
-                record=log.write,
-                on_solved=solved,
-                on_node=on_node,
-                replayed=saved.replayed,
+                models, generator, verifier, plan.policy, record=log.write, clock=log.clock
             )
             progress.in_flight = lambda: driver.in_flight
-            left = [c for c in plan.problems if c.problem.id not in saved.solved]
-            await driver.run(left)
-            log.write({"event": "finished", "generator_knee": driver.generator_knee})
+
+            def submit(problem: Problem) -> Submission:
+                seed = partial(node_seed, plan.seed, problem.id)
+                search: Search | None = None
+
+                def new() -> Search:
+                    nonlocal search
+                    search = new_search(plan.parameters, seed)
+                    return search
+
+                def on_result(_: Generated | Scored) -> None:
+                    if on_node and search:
+                        on_node(problem, search)
+
+                return driver.submit(
+                    problem, new, resumed=saved.replayed.get(problem.id), on_result=on_result
+                )
+
+            left = [c.problem for c in plan.problems if c.problem.id not in saved.solved]
+            try:
+                async with driver, asyncio.TaskGroup() as group:
+                    for problem in left:
+                        group.create_task(solved(submit(problem)))
+            except BaseExceptionGroup as errors:
+                raise errors.exceptions[0] from errors
+            log.write(events.Finished(t=log.clock(), generator_knee=driver.saturation_point))
     summary = summarise(config, read_events(folder))
     write_summary(folder, summary)
     return summary
@@ -180,21 +198,25 @@ def endpoints_of(plan: Plan, connection: TritonConnection) -> tuple[Generator, V
     return generator, verifier
 
 
-def _solved_event(outcome: Solved, judged: Judged) -> dict[str, Any]:
+def _solved_event(t: float, outcome: Solved, judged: Judged) -> events.ProblemSolved:
     problem, search = outcome.problem, outcome.search
-    return {
-        "event": "problem_solved",
-        "problem": problem.id,
-        "level": problem.level,
-        "reference": problem.answer,
-        **judged.to_event(),
-        "completions": [
-            {"node": done.node, "score": done.score, "group": group}
+    return events.ProblemSolved(
+        t=t,
+        problem=problem.id,
+        level=problem.level,
+        reference=problem.answer,
+        answers=asdict(judged.answers),
+        correct=judged.correct,
+        any_correct=judged.any_correct,
+        undecided=judged.undecided,
+        groups=tuple(events.LoggedAnswer(g.answer, g.correct) for g in judged.groups),
+        completions=tuple(
+            events.LoggedCompletion(done.node, done.score, group)
             for done, group in zip(search.result().completions, judged.group_of, strict=True)
-        ],
-        "nodes": len(search.tree),
-        "tree_digest": search.tree.digest(),
-    }
+        ),
+        nodes=len(search.tree),
+        tree_digest=search.tree.digest(),
+    )
 
 
 def check_same(now: dict[str, Any], before: dict[str, Any], folder: Path) -> None:

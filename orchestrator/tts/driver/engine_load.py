@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-ENGINES = ("generator", "verifier")
+from tts.runlog import events
+
+ENGINES: tuple[events.EngineName, ...] = ("generator", "verifier")
 
 
 class IdleWatch:
     """Reports every stretch of time in which nothing was in flight on an engine."""
 
-    def __init__(self, record: Callable[[dict[str, Any]], None]) -> None:
-        """`record` takes an `idle` event when a stretch ends, or its reason changes."""
+    def __init__(self, record: Callable[[events.Event], None]) -> None:
+        """`record` takes an `Idle` event when a stretch ends, or its reason changes."""
         self._record = record
-        self._idle: dict[str, tuple[float, str]] = {}
+        self._idle: dict[events.EngineName, tuple[float, str]] = {}
 
     def update(self, now: float, in_flight: tuple[int, int], pending: tuple[int, int]) -> None:
         """What is in flight and pending on both engines from `now` on, generator first."""
@@ -29,13 +30,12 @@ class IdleWatch:
         for engine in ENGINES:
             self._set(now, engine, None)
 
-    def _set(self, now: float, engine: str, why: str | None) -> None:
+    def _set(self, now: float, engine: events.EngineName, why: str | None) -> None:
         since, before = self._idle.get(engine, (now, None))
         if why == before:
             return
         if before is not None and since < now:
-            event = {"event": "idle", "engine": engine, "since": since, "until": now, "why": before}
-            self._record(event)
+            self._record(events.Idle(t=now, engine=engine, since=since, until=now, why=before))
         if why is None:
             self._idle.pop(engine, None)
         else:

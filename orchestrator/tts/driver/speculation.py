@@ -8,11 +8,11 @@ so what is cancelled is thrown away whole and, if it is wanted later, generated 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
-from dataclasses import dataclass, field
+from collections import ChainMap
+from collections.abc import Container, Iterator, Mapping
 
 from tts.scheduling import Job
-from tts.search import Guess, NodePath, Thought
+from tts.search import Guess, NodePath, Search, Thought
 
 SMOOTHING = 0.1
 """Weight of the newest outcome in the moving hit rate."""
@@ -22,31 +22,74 @@ LEAST_RATE = 0.25
 """Below this, speculation takes more of the engine than it gives back (SPEX's floor)."""
 
 
-@dataclass
-class Speculation:
+class Speculator:
     """The expansions sent ahead for one problem, and how many of them were of use."""
 
-    answered: dict[NodePath, tuple[Thought, ...]] = field(default_factory=dict)
-    in_flight: dict[NodePath, tuple[Guess, Job]] = field(default_factory=dict)
-    hit_rate: float = FIRST_RATE
-    """Moving share of the expansions that their search asked for."""
+    def __init__(self, resumed: Mapping[NodePath, tuple[Thought, ...]]) -> None:
+        """`resumed`: thoughts that an interrupted run has left, which need no request either."""
+        self._answered: dict[NodePath, tuple[Thought, ...]] = {}
+        self._in_flight: dict[NodePath, Job] = {}
+        self.known: ChainMap[NodePath, tuple[Thought, ...]] = ChainMap(
+            self._answered,
+            dict(resumed),
+        )
+        """Thoughts that the search may ask for and that need no request."""
+        self.hit_rate = FIRST_RATE
+        """Moving share of the expansions that their search asked for."""
 
     @property
     def pays(self) -> bool:
         """Whether enough of it was of use lately."""
         return self.hit_rate >= LEAST_RATE
 
-    def count(self, *, hit: bool) -> None:
-        """An expansion was asked for, or never will be."""
-        self.hit_rate += SMOOTHING * (hit - self.hit_rate)
+    def guesses(self, search: Search) -> Iterator[Guess]:
+        """What could be sent ahead now, best first."""
+        for guess in search.foresee(self.known):
+            if guess.work.node not in self._in_flight:
+                yield guess
 
-    def lost(self, expandable: Container[NodePath]) -> Iterator[NodePath]:
-        """What is below no node that may yet be expanded."""
-        for node in (*self.in_flight, *self.answered):
+    def sent(self, job: Job) -> None:
+        """A guess is in flight."""
+        self._in_flight[job.work.node] = job
+
+    def keep(self, job: Job, thoughts: tuple[Thought, ...]) -> None:
+        """A guess was answered before its search asked for it."""
+        del self._in_flight[job.work.node]
+        self._answered[job.work.node] = thoughts
+
+    def give_up(self, job: Job) -> None:
+        """A guess in flight was cancelled for its slot."""
+        del self._in_flight[job.work.node]
+
+    def use_answer(self, node: NodePath) -> bool:
+        """The search asks for a node: whether a guess had been answered for it."""
+        used = self._answered.pop(node, None) is not None
+        if used:
+            self._count(hit=True)
+        return used
+
+    def use_request(self, node: NodePath) -> Job | None:
+        """The search asks for a node: the guess that is in flight for it, now the search's own."""
+        job = self._in_flight.pop(node, None)
+        if job:
+            self._count(hit=True)
+        return job
+
+    def drop_lost(self, expandable: Container[NodePath]) -> list[Job]:
+        """Forget what is below no node that may yet be expanded: the jobs to cancel."""
+        jobs: list[Job] = []
+        for node in (*self._in_flight, *self._answered):
             if not any(node[:depth] in expandable for depth in range(1, len(node))):
-                yield node
+                self._count(hit=False)
+                if self._answered.pop(node, None) is None:
+                    jobs.append(self._in_flight.pop(node))
+        return jobs
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing was sent ahead that its search has not asked for."""
+        return not (self._in_flight or self._answered)
 
-def worst(guess: Guess, problem: int) -> tuple[int, float, int]:
-    """Sort key of speculative requests in flight: the largest is given up first."""
-    return guess.level, -guess.chance, problem
+    def _count(self, *, hit: bool) -> None:
+        """A guess was asked for, or never will be."""
+        self.hit_rate += SMOOTHING * (hit - self.hit_rate)

@@ -1,1 +1,14 @@
-"""Token ids of chats, of steps and of verifier dialogues."""
+"""Token ids of chats, of steps and of verifier dialogues.
+
+| module | job |
+|---|---|
+| models | tokenizers, formats and limits of both models |
+| chat | the generator's prompt |
+| steps | where a step ends, in token ids and in text |
+| context | the ids of one problem's nodes, built once per node |
+"""
+
+from .context import Context
+from .models import Models
+
+__all__ = ["Context", "Models"]

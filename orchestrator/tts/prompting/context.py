@@ -2,60 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from tts.build.errors import DatasetError
-from tts.build.spec import Deployment
-from tts.build.tokenizer import Ids, Tokenizer
-from tts.build.verifier_format import VerifierFormat, verifier_format
+from tts.build.tokenizer import Ids
+from tts.endpoints.base import ScoreCall
 from tts.problem import Problem
 from tts.search import NodePath, Thought
 
 from .chat import generator_prompt
-from .steps import StopWord, delimiter_stop_words, first_step, split_steps
+from .models import Models
 
+__all__ = ["Context", "Models"]
 
-@dataclass(frozen=True)
-class Models:
-    """What the orchestrator knows of both models: tokenizers, formats and limits."""
-
-    generator: Tokenizer
-    verifier: VerifierFormat
-    deployment: Deployment
-    end_id: int
-    step_stop_words: tuple[StopWord, ...]
-    end_stop_words: tuple[StopWord, ...]
-    """End-of-sequence ids beyond the first: an engine takes one end_id only."""
-
-    @classmethod
-    def load(cls, deployment: Deployment) -> Models:
-        """Read both tokenizers; raises CheckpointError."""
-        generator = Tokenizer(deployment.generator.checkpoint)
-        verifier = Tokenizer(deployment.verifier.checkpoint)
-        words = delimiter_stop_words(generator.token_texts, deployment.generator.step_delimiter)
-        end_id, *more_ends = generator.eos_ids
-        return cls(
-            generator,
-            verifier_format(verifier, deployment.verifier),
-            deployment,
-            end_id,
-            tuple(words),
-            tuple((token,) for token in more_ends),
-        )
-
-    def thoughts(
-        self, token_ids: Sequence[int], *, truncated: bool, whole: bool
-    ) -> tuple[Thought, ...]:
-        """Generated ids as thoughts: one, or with `whole` one per step."""
-        if tuple(token_ids[-1:]) in self.end_stop_words:
-            token_ids, truncated = token_ids[:-1], False
-        delimiter = self.deployment.generator.step_delimiter
-        if whole:
-            return split_steps(token_ids, self.generator.decode, delimiter, truncated=truncated)
-        return (first_step(token_ids, self.generator.decode, delimiter, truncated=truncated),)
+NO_IDS = np.empty(0, dtype=np.int32)
 
 
 @dataclass
@@ -72,13 +34,13 @@ class Context:
     @classmethod
     def of(cls, models: Models, problem: Problem) -> Context:
         """Tokenise a problem; raises DatasetError if it does not fit either engine."""
-        prompt = generator_prompt(models.generator, models.deployment.generator, problem.question)
-        scored = models.verifier.first(problem.question, "")
-        generator, verifier = models.deployment.generator, models.deployment.verifier
-        for role, ids, limit in (
-            ("generator", prompt, generator.max_seq_len),
-            ("verifier", scored, verifier.max_seq_len),
-        ):
+        spec = models.deployment
+        prompt = generator_prompt(models.generator, spec.generator, problem.question)
+        sizes = [("generator", prompt, spec.generator.max_seq_len)]
+        if models.dialogue:
+            empty = models.dialogue.first(problem.question, "")
+            sizes.append(("verifier", empty, spec.verifier.max_seq_len))
+        for role, ids, limit in sizes:
             if len(ids) >= limit:
                 raise DatasetError(
                     f"Problem {problem.id} is {len(ids)} tokens long for the {role}, whose "
@@ -105,6 +67,10 @@ class Context:
         """Prompt plus everything generated down to `parent`, int32 [length]."""
         return self._generator[parent]
 
+    def room(self, parent: NodePath) -> int:
+        """Tokens that the generator's context has left below `parent`."""
+        return self.models.deployment.generator.max_seq_len - len(self._generator[parent])
+
     def verifier_ids(self, node: NodePath) -> Ids:
         """The dialogue that scores the last step of `node`, int32 [length].
 
@@ -120,3 +86,27 @@ class Context:
         )
         self._verifier[node] = ids
         return ids
+
+    def score_key(self, node: NodePath) -> bytes:
+        """What the score of `node` depends on: nodes with the same key have the same score."""
+        if self.models.dialogue:
+            return self.verifier_ids(node).tobytes()
+        return "\0".join(self._chain(node)).encode()
+
+    def score_tokens(self, node: NodePath) -> int:
+        """Tokens that a request for the score of `node` takes of the verifier's budget."""
+        return len(self.verifier_ids(node) if self.models.dialogue else self._generator[node])
+
+    def can_be_scored(self, node: NodePath) -> bool:
+        """Whether the chain that ends in `node` fits the verifier's context."""
+        if self.models.dialogue is None:
+            return True
+        return len(self.verifier_ids(node)) < self.models.deployment.verifier.max_seq_len
+
+    def score_call(self, node: NodePath) -> ScoreCall:
+        """The request that scores the last step of `node`."""
+        ids = self.verifier_ids(node) if self.models.dialogue else NO_IDS
+        return ScoreCall(ids, self.problem.question, self._chain(node))
+
+    def _chain(self, node: NodePath) -> tuple[str, ...]:
+        return tuple(self._steps[node[:depth]] for depth in range(1, len(node) + 1))

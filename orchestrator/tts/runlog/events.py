@@ -79,7 +79,7 @@ class Scored(Event, frozen=True, kw_only=True, tag="scored"):
     node: NodePath
     score: float
     cached: bool
-    kind: KindName = "main"
+    kind: KindName | None = None
     sent: float = 0.0
     done: float = 0.0
     prompt_tokens: int = 0
@@ -99,9 +99,10 @@ class Cancelled(Request, frozen=True, kw_only=True, tag="cancelled"):
     """A request was cancelled before it was answered, or its answer was not wanted any more."""
 
     work: WorkName
-    node: NodePath = ()
-    kind: KindName = "main"
-    why: str = "ended"
+    node: NodePath
+    kind: KindName
+    why: str | None = None
+    """`ended`, `pruned` or `slot`; older logs do not say."""
     trigger: str | None = None
 
 

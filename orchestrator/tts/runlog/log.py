@@ -21,6 +21,8 @@ from typing import Any, Self
 
 from tts.build.errors import RunError
 
+from . import events
+
 Event = dict[str, Any]
 
 EVENTS = "events.jsonl"
@@ -122,13 +124,14 @@ class RunLog:
         self.folder = folder
         self._began = time.monotonic()
         self._flushed = self._began
-        self._encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode
         try:
             _cut_half_line(folder / EVENTS)
-            self._file = (folder / EVENTS).open("a", encoding="ascii")
+            self._file = (folder / EVENTS).open("ab")
         except OSError as error:
             raise cannot_write(folder, error) from error
-        self.write({"event": "session", "time": datetime.now(UTC).isoformat()})
+        self.write(
+            events.Session(t=0.0, time=datetime.now(UTC).isoformat(), version=events.VERSION)
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -141,15 +144,15 @@ class RunLog:
     ) -> None:
         self.close()
 
-    def write(self, event: Event) -> None:
-        """Append one event, stamped with `t`; raises RunError if the disk refuses."""
+    def clock(self) -> float:
+        """Seconds since this session began, to the microsecond."""
+        return round(time.monotonic() - self._began, 6)
+
+    def write(self, event: events.Event) -> None:
+        """Append one event; raises RunError if the disk refuses."""
         now = time.monotonic()
-        event["t"] = round(now - self._began, 6)
-        for name in ("sent", "done", "since", "until"):
-            if name in event:
-                event[name] = round(event[name] - self._began, 6)
         try:
-            self._file.write(self._encode(event) + "\n")
+            self._file.write(events.encode(event) + b"\n")
             if now - self._flushed > self.FLUSH_S:
                 self._flush(now)
         except OSError as error:

@@ -5,10 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tts.driver.driver import Replayed
-from tts.search import Stop, Thought
+from tts.search import NodePath, Stop, Thought
 
 from .log import Event, read_events
+
+
+@dataclass
+class ResumedWork:
+    """What an interrupted run has left of one problem: thoughts and scores by node."""
+
+    thoughts: dict[NodePath, tuple[Thought, ...]] = field(default_factory=dict)
+    scores: dict[NodePath, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -16,7 +23,7 @@ class Saved:
     """What the log of an interrupted run holds: solved problems, and pieces of the others."""
 
     solved: dict[str, bool | None] = field(default_factory=dict)
-    replayed: dict[str, Replayed] = field(default_factory=dict)
+    replayed: dict[str, ResumedWork] = field(default_factory=dict)
 
 
 def load_saved(folder: Path, vote: str) -> Saved:
@@ -30,7 +37,7 @@ def load_saved(folder: Path, vote: str) -> Saved:
             saved.solved[problem] = event["correct"] and event["correct"].get(vote)
             saved.replayed.pop(problem, None)
         elif event["event"] in ("generated", "scored"):
-            pieces = saved.replayed.setdefault(problem, Replayed())
+            pieces = saved.replayed.setdefault(problem, ResumedWork())
             node = tuple(event["node"])
             if event["event"] == "scored":
                 pieces.scores[node] = event["score"]

@@ -1,7 +1,28 @@
-"""Which work goes to which engine next. Pure: no IO, no clock."""
+"""Which work goes to which engine next. Pure: no IO, no clock.
+
+| module | job |
+|---|---|
+| scheduler | `Scheduler.next`: what to send, what to cancel, when to ask again |
+| schedules | lockstep, batched, alternating, decoupled: when each model may be sent work |
+| queue | pieces of work, and the queue of one model with its budget |
+| verifier_batching | verifier work held back until a batch of it is worth a step |
+| load_curve | throughput over load, its saturation point, and what one more request costs |
+"""
 
 from .queue import Job, Kind, Prefetch
-from .scheduler import Policy, Scheduler, SpeculationName
+from .scheduler import Actions, Policy, Scheduler, SpeculationName, Supply
 from .schedules import ScheduleName
+from .verifier_batching import Trigger
 
-__all__ = ["Job", "Kind", "Policy", "Prefetch", "ScheduleName", "Scheduler", "SpeculationName"]
+__all__ = [
+    "Actions",
+    "Job",
+    "Kind",
+    "Policy",
+    "Prefetch",
+    "ScheduleName",
+    "Scheduler",
+    "SpeculationName",
+    "Supply",
+    "Trigger",
+]

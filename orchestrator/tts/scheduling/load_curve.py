@@ -1,6 +1,6 @@
-"""Where an engine stops gaining from more load: the knee of its throughput over the load in flight.
+"""Where an engine stops gaining from more load: its saturation point.
 
-The knee is the smallest load that reaches a share of the best throughput, once a load at least
+It is the smallest load in flight that reaches a share of the best throughput, once a load at least
 twice as large has been seen: until then nobody knows what more load would bring. Between two loads
 the time per unit of work is taken to be linear in 1/load, which is exact for an engine whose steps
 take t0 + t1 * load. Pure: no clock, no IO.
@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 SHARE = 0.9
 ROOM = 2.0
-"""How many times the knee the largest load must be."""
+"""The largest load measured must be at least so many times the saturation point."""
 
 SPREAD = 1.5
-"""How many times the smallest load the largest must be to tell what a load costs."""
+"""The largest load must be at least so many times the smallest to tell what load costs."""
 
 _BUCKETS = 32  # one per power of two
 _MEMORY = 64  # samples that a bucket's averages go back
@@ -24,11 +24,13 @@ _ENOUGH = 8  # samples until a bucket counts
 _FORGET = 4096  # samples in all after which a bucket that saw none of them no longer counts
 
 
-def find_knee(points: Sequence[tuple[float, float]], share: float = SHARE) -> float | None:
-    """The knee of (load, throughput) points by rising load, all positive; None if none is seen.
+def find_saturation_point(
+    points: Sequence[tuple[float, float]], share: float = SHARE
+) -> float | None:
+    """That of (load, throughput) points by rising load, all positive; None if they do not show it.
 
     Throughputs need to be right only up to a common factor. A curve whose smallest load reaches
-    the share has its knee there.
+    the share saturates there.
     """
     if not points:
         return None
@@ -63,7 +65,8 @@ class LoadCurve:
 
         `load` is what was in flight, itself included, on average while it ran; in requests or
         tokens. A burst's first request is sent into an empty engine, yet shares it with all the
-        others: the load at its sending would make small loads look slow, and the knee too large.
+        others: the load at its sending would make small loads look slow, and the saturation point
+        too large.
         """
         if load < 1 or work <= 0 or seconds <= 0:
             return
@@ -74,7 +77,7 @@ class LoadCurve:
             bucket = self._buckets[place] = _Bucket()
         bucket.add(load, work, seconds, self._seen)
 
-    def knee(self) -> int | None:
+    def saturation_point(self) -> int | None:
         """The load that reaches the curve's share of the best throughput.
 
         None while too few loads were seen.
@@ -82,7 +85,7 @@ class LoadCurve:
         points = [
             (bucket.load, bucket.load * bucket.work / bucket.seconds) for bucket in self._counting()
         ]
-        found = find_knee(points, self._share)
+        found = find_saturation_point(points, self._share)
         return None if found is None else math.ceil(found)
 
     def share(self, load: float) -> float | None:

@@ -30,15 +30,21 @@ class Prefetch:
 
 @dataclass(eq=False, slots=True)
 class Job:
-    """One piece of work of one problem. `problem` is its place in the run, oldest first.
+    """One piece of work of one problem.
 
-    `tokens` is the length of the request's prompt.
+    `problem` is its number in the run, oldest first; `tokens` the length of the request's prompt.
     """
 
     problem: int
     work: Expand | Score | Prefetch
     tokens: int
     kind: Kind
+    priority: int = 0
+    """Of its problem; higher goes first."""
+    level: int = 0
+    """Of speculative work: how many decisions of its search it is ahead."""
+    chance: float = 1.0
+    """Of speculative work: a rough probability that its search will ask for it."""
 
     @property
     def generates(self) -> bool:
@@ -52,7 +58,7 @@ class Job:
 
 
 class Queue:
-    """Jobs of one model, best first: by kind, then oldest problem, then as they were asked.
+    """Jobs of one model, best first: by priority, then kind, then oldest problem, then as asked.
 
     Speculative jobs are not queued, only counted while they are in flight: they have what main
     and eager jobs leave of the budget, and these do not wait for them.
@@ -67,21 +73,31 @@ class Queue:
         self.speculative = 0
         """Speculative jobs in flight."""
         self.pending_cost = 0
-        self._heap: list[tuple[int, int, int, Job]] = []
+        self._heap: list[tuple[int, int, int, int, Job]] = []
         self._count = 0
 
-    def __len__(self) -> int:
-        """Pending jobs."""
+    @property
+    def pending(self) -> int:
+        """Jobs that wait to be sent."""
         return len(self._heap)
+
+    @property
+    def empty(self) -> bool:
+        """Whether no job waits to be sent."""
+        return not self._heap
 
     @property
     def busy(self) -> bool:
         """Whether anything is pending or in flight."""
         return bool(self._heap or self.jobs)
 
+    def outranked_by(self, priority: int) -> bool:
+        """Whether work of this priority would go before everything that is pending."""
+        return self.empty or priority > self._heap[0][-1].priority
+
     def push(self, job: Job) -> None:
         """Take in a job."""
-        heapq.heappush(self._heap, (job.kind, job.problem, self._count, job))
+        heapq.heappush(self._heap, (-job.priority, job.kind, job.problem, self._count, job))
         self._count += 1
         self.pending_cost += job.cost
 
@@ -92,8 +108,8 @@ class Queue:
         alone.
         """
         jobs: list[Job] = []
-        while self._heap and (not self.used or self.used + self._heap[0][3].cost <= self.budget):
-            job = heapq.heappop(self._heap)[3]
+        while self._heap and (not self.used or self.used + self._heap[0][-1].cost <= self.budget):
+            job = heapq.heappop(self._heap)[-1]
             self.pending_cost -= job.cost
             self.started(job)
             jobs.append(job)
@@ -117,17 +133,19 @@ class Queue:
 
     def drop(self, problem: int) -> None:
         """Forget the pending jobs of one problem."""
-        self._keep([entry for entry in self._heap if entry[1] != problem])
+        self._keep([entry for entry in self._heap if entry[-1].problem != problem])
 
     def drop_job(self, job: Job) -> bool:
         """Forget one pending job; False if it is not pending."""
-        kept = [entry for entry in self._heap if entry[3] is not job]
+        kept = [entry for entry in self._heap if entry[-1] is not job]
         if len(kept) == len(self._heap):
             return False
         self._keep(kept)
         return True
 
-    def _keep(self, entries: list[tuple[int, int, int, Job]]) -> None:
+    def _keep(self, entries: list[tuple[int, int, int, int, Job]]) -> None:
+        if len(entries) == len(self._heap):
+            return
         heapq.heapify(entries)
         self._heap = entries
-        self.pending_cost = sum(entry[3].cost for entry in entries)
+        self.pending_cost = sum(entry[-1].cost for entry in entries)

@@ -1,21 +1,23 @@
 """One budget per model; main work before eager work before speculative work.
 
 The scheduler holds the work that the running searches ask for and says what to send next. It
-knows neither engines nor a clock: the driver adds jobs, takes what may be sent now, and reports
+knows neither engines nor a clock: the driver adds jobs, asks `next` what to do now, and reports
 what has ended. Schedules change only the order in which work is sent, never the trees.
 """
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from tts.search import Score
 
 from .load_curve import LoadCurve
 from .queue import Job, Kind, Queue
 from .schedules import ScheduleName, new_schedule
-from .verifier_batching import Grouping, Trigger
+from .verifier_batching import Trigger, VerifierBatching
 
 SpeculationName = Literal["off", "auto", "always"]
 
@@ -42,24 +44,48 @@ class Policy:
     """Send a problem's prompts ahead of the siblings that begin with them."""
 
 
+class Supply(Protocol):
+    """Where the scheduler gets more work when it has room for it."""
+
+    def next_priority(self) -> int | None:
+        """Priority of the queued problem that would start next; None if none is queued."""
+
+    def start_problem(self) -> None:
+        """Start that problem: its first work is added to the scheduler before this returns."""
+
+    def guesses(self) -> Iterator[Job]:
+        """Speculative jobs that could be sent now, best first; not yet in flight."""
+
+
+@dataclass(frozen=True, slots=True)
+class Actions:
+    """What to do now: cancel, then send, and ask again at `ask_again_at` if nothing happens before.
+
+    Jobs to send are charged to their budgets until `ended`; those to cancel are still charged.
+    """
+
+    cancel: list[Job]
+    send: list[Job]
+    ask_again_at: float | None
+
+
 class Scheduler:
     """Queues and budgets of both models under one policy."""
 
     def __init__(self, policy: Policy) -> None:
+        self._policy = policy
         self._schedule = new_schedule(policy.schedule)
         self._generator = Queue(policy.generator_requests)
         self._verifier = Queue(policy.verifier_tokens)
-        self._grouping = (
-            Grouping(policy.group_tokens, policy.group_wait_s)
+        self._batching = (
+            VerifierBatching(policy.group_tokens, policy.group_wait_s)
             if policy.group_tokens and policy.schedule == "decoupled"
             else None
         )
-        self._speculation = policy.speculation
         self._curve = LoadCurve()
-        self._problems = policy.problems
         self._running = 0
-        self.triggers: dict[Job, Trigger] = {}
-        """What let each job go that was held and has not ended."""
+        self._speculative: set[Job] = set()
+        self._triggers: dict[Job, Trigger] = {}
 
     @property
     def in_flight(self) -> tuple[int, int]:
@@ -68,62 +94,79 @@ class Scheduler:
 
     @property
     def pending(self) -> tuple[int, int]:
-        """Jobs that wait to be sent: generator, verifier."""
-        held = len(self._grouping) if self._grouping is not None else 0
-        return len(self._generator), len(self._verifier) + held
+        """The backlog, jobs that wait to be sent: generator, verifier."""
+        held = self._batching.held if self._batching else 0
+        return self._generator.pending, self._verifier.pending + held
+
+    @property
+    def saturation_point(self) -> int | None:
+        """Requests in flight from which on the generator gains little; None: not known yet."""
+        return self._curve.saturation_point()
+
+    def trigger(self, job: Job) -> Trigger | None:
+        """What let a job in flight go, if it was held back for a batch."""
+        return self._triggers.get(job)
+
+    def next(self, now: float, supply: Supply) -> Actions:
+        """What to do at the time `now`, in seconds.
+
+        Problems are started and jobs are taken until the schedule wants no more; then speculation
+        fills what is left, or gives up the slots that main and eager work has taken.
+        """
+        send: list[Job] = []
+        while True:
+            self._start_problems(supply)
+            jobs = self._take(now)
+            if not jobs:
+                break
+            send += jobs
+        cancel = self._overdrawn()
+        if not cancel:
+            send += self._guessed(supply, taken=any(job.generates for job in send))
+        return Actions(cancel, send, self._batching.due() if self._batching else None)
 
     def add(self, job: Job, now: float) -> None:
         """Take in work that a search asks for at the time `now`, in seconds."""
-        if self._grouping is not None and isinstance(job.work, Score):
-            self._grouping.add(job, now)
+        if self._batching and isinstance(job.work, Score):
+            self._batching.add(job, now)
         else:
             self._queue(job).push(job)
 
-    def scoring(self, problem: int, work: Score) -> None:
+    def asked(self, problem: int, work: Score) -> None:
         """A search has asked for this score; it may be known already and never become a job."""
-        if self._grouping is not None:
-            self._grouping.complete(problem, work)
-
-    def wants_problem(self) -> bool:
-        """Whether a queued problem should be started now, before anything more is taken."""
-        if self._problems is not None and self._running >= self._problems:
-            return False
-        return self._schedule.wants_problem(self._generator, self._verifier, self._running)
-
-    def take(self, now: float) -> list[Job]:
-        """The jobs to send now; their budget is charged until `ended`."""
-        if self._grouping is not None:
-            for job, trigger in self._grouping.release(now):
-                self.triggers[job] = trigger
-                self._verifier.push(job)
-        return self._schedule.take(self._generator, self._verifier)
-
-    def due(self) -> float | None:
-        """When `take` must be called at the latest, if nothing happens before."""
-        return self._grouping.due() if self._grouping is not None else None
+        if self._batching:
+            self._batching.asked(problem, work)
 
     def ended(self, job: Job) -> None:
-        """A job that was taken has been answered, has failed or was cancelled."""
+        """A job that was sent has been answered, has failed or was cancelled."""
         self._queue(job).ended(job)
-        self.triggers.pop(job, None)
+        self._speculative.discard(job)
+        self._triggers.pop(job, None)
 
     def drop(self, job: Job) -> bool:
-        """Forget a pending job; False if it has been taken."""
-        if self._grouping is not None:
-            held = len(self._grouping)
-            self._grouping.drop_job(job)
-            if len(self._grouping) < held:
-                return True
+        """Forget a job that has not been sent; False if it has been."""
+        if self._batching and self._batching.drop_job(job):
+            return True
         return self._queue(job).drop_job(job)
 
-    def spare(self) -> int:
-        """Generator slots that speculation may take now, after everything else was taken."""
-        if self._speculation == "off":
-            return 0
-        slots = self._schedule.spare(self._generator, self._verifier)  # asked once after each take
-        if slots > 0 and self._speculation == "auto" and (self._verifier or not self.pays(1.0)):
-            return 0  # if the verifier is behind, thoughts that come sooner only queue for it
-        return slots
+    def promote(self, job: Job) -> None:
+        """A search has asked for what a speculative job is already doing."""
+        self._generator.ended(job)
+        self._speculative.discard(job)
+        job.kind = Kind.MAIN
+        self._generator.started(job)
+
+    def problem_ended(self, problem: int) -> None:
+        """A problem that was started runs no more; what it still had pending is dropped."""
+        self._running -= 1
+        self._generator.drop(problem)
+        self._verifier.drop(problem)
+        if self._batching:
+            self._batching.drop(problem)
+
+    def learn(self, load: float, tokens: int, seconds: float) -> None:
+        """The generator has answered a request with `tokens`; `load`: mean requests in flight."""
+        self._curve.add(load, tokens, seconds)
 
     def pays(self, chance: float) -> bool:
         """Whether one more request gains, if with this chance it is of use.
@@ -134,46 +177,64 @@ class Scheduler:
         hence CAUTION. While the share is not known nothing is sent: the load of main work changes
         enough to learn it, and speculation would hide it.
         """
-        if self._speculation == "always":
+        if self._policy.speculation == "always":
             return True
         share = self._curve.share(self._generator.jobs + 1)
         return share is not None and CAUTION * share < chance
 
-    @property
-    def knee(self) -> int | None:
-        """Requests in flight from which on the generator gains little; None: not known yet."""
-        return self._curve.knee()
+    def _start_problems(self, supply: Supply) -> None:
+        while (priority := supply.next_priority()) is not None:
+            most = self._policy.problems
+            if (most is not None and self._running >= most) or not self._schedule.wants_problem(
+                self._generator, self._verifier, running=self._running, priority=priority
+            ):
+                return
+            self._running += 1
+            supply.start_problem()
 
-    def learn(self, load: float, tokens: int, seconds: float) -> None:
-        """The generator has answered a request with `tokens`; `load`: mean requests in flight."""
-        self._curve.add(load, tokens, seconds)
+    def _take(self, now: float) -> list[Job]:
+        if self._batching:
+            for job, trigger in self._batching.release(now):
+                self._triggers[job] = trigger
+                self._verifier.push(job)
+        return self._schedule.take(self._generator, self._verifier)
 
-    def speculate(self, job: Job) -> None:
-        """A speculative job is being sent."""
-        self._generator.started(job)
-
-    def overdrawn(self) -> int:
-        """Speculative requests whose slots main and eager work has taken: to be cancelled."""
+    def _overdrawn(self) -> list[Job]:
+        """The least promising guesses, as many as main and eager work has taken the slots of."""
         queue = self._generator
-        return max(0, min(queue.speculative, queue.used + queue.speculative - queue.budget))
+        count = min(queue.speculative, queue.used + queue.speculative - queue.budget)
+        if count <= 0:
+            return []
+        return heapq.nlargest(
+            count,
+            self._speculative,
+            key=lambda job: (job.level, -job.chance, job.problem, job.work.node),
+        )
 
-    def promote(self, job: Job) -> None:
-        """A search has asked for what a speculative job is already doing."""
-        self._generator.ended(job)
-        job.kind = Kind.MAIN
-        self._generator.started(job)
+    def _guessed(self, supply: Supply, *, taken: bool) -> list[Job]:
+        """Guesses for the slots that are left: of all problems shallow first, then by chance."""
+        slots = self._slots(taken=taken)
+        jobs: list[Job] = []
+        if slots > 0:
+            for job in supply.guesses():
+                if not self.pays(job.chance):
+                    break
+                self._generator.started(job)
+                self._speculative.add(job)
+                jobs.append(job)
+                if len(jobs) == slots:
+                    break
+        return jobs
 
-    def problem_started(self) -> None:
-        """A queued problem has become a running one."""
-        self._running += 1
-
-    def problem_done(self, problem: int) -> None:
-        """A running problem has its result; what it still had pending is dropped."""
-        self._running -= 1
-        self._generator.drop(problem)
-        self._verifier.drop(problem)
-        if self._grouping is not None:
-            self._grouping.drop(problem)
+    def _slots(self, *, taken: bool) -> int:
+        """Generator slots that speculation may take now."""
+        speculation = self._policy.speculation
+        if speculation == "off":
+            return 0
+        slots = self._schedule.spare(self._generator, self._verifier, taken=taken)
+        if slots > 0 and speculation == "auto" and not (self._verifier.empty and self.pays(1.0)):
+            return 0  # if the verifier is behind, thoughts that come sooner only queue for it
+        return slots
 
     def _queue(self, job: Job) -> Queue:
         return self._generator if job.generates else self._verifier

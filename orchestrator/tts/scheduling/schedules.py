@@ -14,16 +14,24 @@ ScheduleName = Literal["lockstep", "batched", "alternating", "decoupled"]
 
 
 class Schedule(Protocol):
-    """The state of one schedule."""
+    """The state of one schedule. Only `take` changes it."""
 
-    def wants_problem(self, generator: Queue, verifier: Queue, running: int) -> bool:
-        """Whether a queued problem should be started now; `running` counts those that run."""
+    def wants_problem(
+        self, generator: Queue, verifier: Queue, *, running: int, priority: int
+    ) -> bool:
+        """Whether a queued problem should be started now.
+
+        `running` counts the problems that run; `priority` is that of the one that would start.
+        """
 
     def take(self, generator: Queue, verifier: Queue) -> list[Job]:
         """The jobs to send now."""
 
-    def spare(self, generator: Queue, verifier: Queue) -> int:
-        """Slots of the generator that are left for speculation, once `take` gave what there is."""
+    def spare(self, generator: Queue, verifier: Queue, *, taken: bool) -> int:
+        """Slots of the generator that are left for speculation.
+
+        `taken`: whether the generator has just been given work.
+        """
 
 
 class Phased:
@@ -37,13 +45,15 @@ class Phased:
         self._batched = batched
         self._scoring = False
 
-    def wants_problem(self, generator: Queue, verifier: Queue, running: int) -> bool:
+    def wants_problem(
+        self, generator: Queue, verifier: Queue, *, running: int, priority: int
+    ) -> bool:
         """See Schedule."""
         if not self._batched:
             return running == 0
-        if generator.jobs or verifier.jobs or (self._scoring and verifier):
+        if generator.jobs or verifier.jobs or (self._scoring and not verifier.empty):
             return False  # in the middle of a phase
-        batch = generator if generator else verifier
+        batch = verifier if generator.empty else generator
         return batch.pending_cost < batch.budget
 
     def take(self, generator: Queue, verifier: Queue) -> list[Job]:
@@ -52,7 +62,7 @@ class Phased:
             self._scoring = not self._scoring
         return (verifier if self._scoring else generator).take()
 
-    def spare(self, generator: Queue, verifier: Queue) -> int:
+    def spare(self, generator: Queue, verifier: Queue, *, taken: bool) -> int:
         """See Schedule: none, a phase has nothing but what all its problems need."""
         return 0
 
@@ -66,14 +76,14 @@ class Alternating:
 
     def __init__(self) -> None:
         self._scored_last = True
-        self._filling = False
-        """Whether the generator's batch has just been taken."""
 
-    def wants_problem(self, generator: Queue, verifier: Queue, running: int) -> bool:
+    def wants_problem(
+        self, generator: Queue, verifier: Queue, *, running: int, priority: int
+    ) -> bool:
         """See Schedule."""
         if generator.jobs or verifier.jobs:
             return False
-        generators_turn = self._scored_last or not verifier
+        generators_turn = self._scored_last or verifier.empty
         return (
             generators_turn
             and generator.pending_cost < generator.budget
@@ -82,38 +92,38 @@ class Alternating:
 
     def take(self, generator: Queue, verifier: Queue) -> list[Job]:
         """See Schedule."""
-        if generator.jobs or verifier.jobs or not (generator or verifier):
+        if generator.jobs or verifier.jobs or (generator.empty and verifier.empty):
             return []
-        self._scored_last = not generator or (not self._scored_last and bool(verifier))
-        self._filling = not self._scored_last
+        self._scored_last = generator.empty or (not self._scored_last and not verifier.empty)
         return (verifier if self._scored_last else generator).take()
 
-    def spare(self, generator: Queue, verifier: Queue) -> int:
-        """See Schedule: what the batch that was just taken leaves; none once it is on its way."""
-        filling, self._filling = self._filling, False
-        return generator.budget - generator.used if filling else 0
+    def spare(self, generator: Queue, verifier: Queue, *, taken: bool) -> int:
+        """See Schedule: what the batch leaves that goes now; none once it is on its way."""
+        return generator.budget - generator.used if taken else 0
 
 
 class Decoupled:
     """Both models always in flight, each within its own budget; no turns."""
 
-    def wants_problem(self, generator: Queue, verifier: Queue, running: int) -> bool:
+    def wants_problem(
+        self, generator: Queue, verifier: Queue, *, running: int, priority: int
+    ) -> bool:
         """See Schedule.
 
-        When the generator has a free slot that no running problem wants, unless the verifier is so
-        far behind that more problems would only lengthen its queue.
+        When the generator has a free slot that no running problem of this priority wants, unless
+        the verifier is so far behind that more problems would only lengthen its queue.
         """
         return (
-            not generator
-            and generator.used < generator.budget
-            and verifier.pending_cost < verifier.budget
+            generator.used < generator.budget
+            and generator.outranked_by(priority)
+            and (verifier.pending_cost < verifier.budget or verifier.outranked_by(priority))
         )
 
     def take(self, generator: Queue, verifier: Queue) -> list[Job]:
         """See Schedule."""
         return generator.take() + verifier.take()
 
-    def spare(self, generator: Queue, verifier: Queue) -> int:
+    def spare(self, generator: Queue, verifier: Queue, *, taken: bool) -> int:
         """See Schedule."""
         return generator.budget - generator.used - generator.speculative
 

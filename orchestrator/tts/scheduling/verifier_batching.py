@@ -1,15 +1,15 @@
 """Verifier work held back until a batch of it is worth an engine step. Pure: times are given.
 
 A verifier step on a GPU costs the same for a few tokens as for some hundreds, so single requests
-waste it. Held work goes when there are enough tokens of it, when all siblings of a group are there
-(nothing more will come that could join them), or when the oldest has waited long enough.
+waste it. A batch goes when there are enough tokens of it, when all siblings that will be compared
+are there (nothing more will come that could join them), or when the oldest has waited long enough.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-from tts.search import Score
+from tts.search import NodePath, Score
 
 from .queue import Job
 
@@ -21,28 +21,30 @@ class Trigger(StrEnum):
 
     TOKENS = "tokens"
     GROUP = "group"
+    """All scores of its sibling group have been asked for."""
     DEADLINE = "deadline"
 
 
-class Grouping:
-    """The jobs that are held."""
+class VerifierBatching:
+    """The jobs that are held back."""
 
     def __init__(self, tokens: int, wait_s: float) -> None:
         """`tokens` let all held jobs go at once; none is held for longer than `wait_s` seconds."""
         self._tokens = tokens
         self._wait_s = wait_s
         self._held: list[tuple[float, Job]] = []
-        self._complete: set[tuple[int, tuple[int, ...]]] = set()
+        self._complete: set[tuple[int, NodePath]] = set()
 
-    def __len__(self) -> int:
-        """Jobs held."""
+    @property
+    def held(self) -> int:
+        """Jobs held back."""
         return len(self._held)
 
     def add(self, job: Job, now: float) -> None:
         """Hold a job from `now` on."""
         self._held.append((now, job))
 
-    def complete(self, problem: int, work: Score) -> None:
+    def asked(self, problem: int, work: Score) -> None:
         """A search has asked for a score, held or known already: note if it completes a group."""
         if work.completes:
             self._complete.add((problem, work.group))
@@ -74,6 +76,8 @@ class Grouping:
         """Forget the held jobs of one problem."""
         self._held = [(since, job) for since, job in self._held if job.problem != problem]
 
-    def drop_job(self, job: Job) -> None:
-        """Forget one job, if it is held."""
+    def drop_job(self, job: Job) -> bool:
+        """Forget one job; False if it is not held."""
+        before = self.held
         self._held = [(since, held) for since, held in self._held if held is not job]
+        return self.held < before

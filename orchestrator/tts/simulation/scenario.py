@@ -8,12 +8,12 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tts.build.spec import Deployment, EngineSpec, Role
 from tts.build.spec import Gpu as GpuName
-from tts.driver.driver import Driver, Solved
-from tts.driver.policy import policy_of
+from tts.driver import Driver, Submission, policy_of
 from tts.engines.simulated import (
     GPUS,
     LLAMA_1B,
@@ -29,8 +29,9 @@ from tts.engines.simulated import (
     Totals,
 )
 from tts.problem import Problem
-from tts.prompting.context import Context, Models
+from tts.prompting import Models
 from tts.replay import Script
+from tts.runlog import events
 from tts.scheduling import ScheduleName, SpeculationName
 from tts.search import Search, node_seed
 from tts.strategies.catalog import Config, new_search
@@ -39,12 +40,14 @@ from .server import Server, SimulatedGenerator, SimulatedVerifier
 from .text import DELIMITER, question, simulated_models
 from .virtual_time import run_virtual
 
+_Request = events.Generated | events.Scored | events.Cancelled
+
 _MEMORY_SHARE = 0.9  # of the GPU, for weights and KV cache; the rest is activations and libraries
 _BLOCK_SIZE = 32
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedRun:
     """A recorded run as a scenario's work."""
 
     models: Models
@@ -70,7 +73,7 @@ class Scenario:
     speculation: SpeculationName = "auto"
     call_s: float = 0.5e-3
     cancel_s: float = 5e-3
-    recorded: Recorded | None = None
+    recorded: RecordedRun | None = None
     """Where the workload is a recorded run; else questions are made up."""
     fits: Mapping[Role, Affine] | None = None
     """Step times fitted to measurements, instead of those of the two models on this GPU."""
@@ -143,17 +146,14 @@ def simulate(scenario: Scenario, schedule: ScheduleName) -> Outcome:
     return run_virtual(_run(scenario, schedule, began))
 
 
-def problems(scenario: Scenario) -> list[Context]:
+def problems(scenario: Scenario) -> tuple[Models, list[Problem]]:
     """What is solved: the first recorded problems, or as many made-up ones."""
     if scenario.recorded:
-        models = scenario.recorded.models
-        chosen = scenario.recorded.problems[: scenario.problems]
-        return [Context.of(models, problem) for problem in chosen]
-    models = simulated_models(scenario.deployment)
-    return [
-        Context.of(models, Problem(f"simulated-{number}", question(number)))
-        for number in range(scenario.problems)
+        return scenario.recorded.models, list(scenario.recorded.problems[: scenario.problems])
+    made_up = [
+        Problem(f"simulated-{number}", question(number)) for number in range(scenario.problems)
     ]
+    return simulated_models(scenario.deployment), made_up
 
 
 def search_of(scenario: Scenario, problem: Problem) -> Search:
@@ -183,38 +183,40 @@ async def _run(scenario: Scenario, schedule: ScheduleName, began: float) -> Outc
     else:
         gpus = [Gpu([generator, verifier], scenario.sharing)]
     server = Server(gpus, scenario.call_s, scenario.cancel_s)
-    contexts = problems(scenario)
+    models, to_solve = problems(scenario)
     started: dict[str, float] = {}
     latencies: list[float] = []
     trees: dict[str, str] = {}
-    events: list[dict[str, Any]] = []
-
+    requests: list[_Request] = []
     used = 0
 
-    def record(event: dict[str, Any]) -> None:
+    def record(event: events.Event) -> None:
         nonlocal used
-        used += event["event"] == "used"
-        if event["event"] == "problem_started":
-            started[event["problem"]] = clock()
-        elif "done" in event:
-            events.append(event)
+        used += isinstance(event, events.Used)
+        if isinstance(event, events.ProblemStarted):
+            started[event.problem] = event.t
+        elif isinstance(event, _Request) and event.kind is not None:
+            requests.append(event)
 
-    async def solved(outcome: Solved) -> None:
-        name = outcome.problem.id
+    async def solve(submission: Submission) -> None:
+        solved = await submission
+        name = solved.problem.id
         latencies.append(clock() - started[name])
-        trees[name] = outcome.search.tree.digest()
+        trees[name] = solved.search.tree.digest()
 
     driver = Driver(
-        contexts[0].models,
-        lambda problem: search_of(scenario, problem),
+        models,
         SimulatedGenerator(server, generator, scenario.workload),
         SimulatedVerifier(server, verifier, scenario.workload),
         policy_of(spec, schedule, speculation=scenario.speculation, problems=scenario.in_flight),
         record=record,
-        on_solved=solved,
         clock=clock,
     )
-    await driver.run(contexts)
+    async with driver:
+        submissions = [
+            driver.submit(problem, partial(search_of, scenario, problem)) for problem in to_solve
+        ]
+        await asyncio.gather(*map(solve, submissions))
     return Outcome(
         schedule,
         clock(),
@@ -223,8 +225,8 @@ async def _run(scenario: Scenario, schedule: ScheduleName, began: float) -> Outc
         verifier.totals,
         server.busy_s,
         tuple(sorted(latencies)),
-        _waiting(events),
-        sum(event["kind"] == "speculative" for event in events),
+        _waiting(requests),
+        sum(request.kind == "speculative" for request in requests),
         used,
         digest_of(trees),
     )
@@ -240,13 +242,13 @@ def _engine(spec: EngineSpec, step_time: StepTime) -> Engine:
     )
 
 
-def _waiting(events: Sequence[dict[str, Any]]) -> float:
-    iterations: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
-    for event in events:
-        iterations[event["problem"], len(event["node"])].append(event)
+def _waiting(requests: Sequence[_Request]) -> float:
+    iterations: dict[tuple[str, int], list[_Request]] = defaultdict(list)
+    for request in requests:
+        iterations[request.problem, len(request.node)].append(request)
     own = present = 0.0
     for members in iterations.values():
-        span = max(event["done"] for event in members) - min(event["sent"] for event in members)
-        present += span * len({event["node"] for event in members})
-        own += sum(event["done"] - event["sent"] for event in members)
+        span = max(each.done for each in members) - min(each.sent for each in members)
+        present += span * len({each.node for each in members})
+        own += sum(each.done - each.sent for each in members)
     return 1 - own / present if present else 0.0

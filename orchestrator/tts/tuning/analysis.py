@@ -11,7 +11,7 @@ from statistics import median
 
 from tts.build.edit import Field
 from tts.build.spec import Deployment, Role
-from tts.scheduling.load_curve import find_knee
+from tts.scheduling.load_curve import find_saturation_point
 
 from .measure import Sample
 
@@ -122,7 +122,7 @@ def _by_load(samples: Iterable[Sample]) -> Mapping[int, Sequence[Sample]]:
 
 
 def _knee_of(rates: Mapping[int, float]) -> float:
-    found = find_knee(list(rates.items()), SHARE)
+    found = find_saturation_point(list(rates.items()), SHARE)
     return math.inf if found is None else found
 
 

@@ -1,0 +1,248 @@
+"""One problem's search while it runs: what it asks for becomes jobs, answers become results. Pure.
+
+    search ──ask──► expand ─┬─ known already, or the context is full ──────────► tell at once
+                            ├─ sent ahead, in flight ─► promoted: its answer is told
+                            └─ else ────────────────► job ─► scheduler
+                    score ──┬─ locked, resumed, or too long to be scored ──────► tell at once
+                            ├─ equal to a pending one ─► waits for that answer
+                            └─ else ────────────────► job ─► scheduler
+
+Token ids come from the problem's context, shared scores from its cache, and what was sent ahead
+from its speculator. The scheduler says when a job goes, the dispatcher sends it, and the driver
+hands its answer to `take_in`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from tts.prompting import Context
+from tts.runlog import events
+from tts.runlog.resume import ResumedWork
+from tts.scheduling import Job, Kind, Prefetch, Scheduler
+from tts.search import (
+    Expand,
+    Generated,
+    NodePath,
+    Score,
+    Scored,
+    Search,
+    Stop,
+    Thought,
+    Work,
+)
+
+from .score_cache import ScoreCache
+from .speculation import Speculator
+
+FULL = (Thought((), "", Stop.LENGTH),)
+"""What comes of a prompt that fills the engine."""
+
+Answer = tuple[Thought, ...] | float | None
+"""What a request brought: thoughts, a score, or of a prefetch nothing."""
+
+Record = Callable[[events.Event], None]
+"""Takes one event of the run log."""
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """What all problems of a driver share."""
+
+    scheduler: Scheduler
+    record: Record
+    clock: Callable[[], float]
+    cancel: Callable[[Job, str], None]
+    """Cancel a job that was sent, for this reason."""
+    prefetch: bool
+    """Whether prompts are sent ahead of the siblings that begin with them."""
+
+
+class ProblemRun:
+    """A started problem. `number` tells it from others of its driver; older ones have smaller."""
+
+    def __init__(
+        self,
+        number: int,
+        priority: int,
+        context: Context,
+        search: Search,
+        resumed: ResumedWork,
+        on_result: Callable[[Generated | Scored], None] | None,
+        runtime: Runtime,
+    ) -> None:
+        self.number = number
+        self.context = context
+        self.search = search
+        self.speculator = Speculator(resumed.thoughts)
+        self._priority = priority
+        self._resumed = resumed
+        self._on_result = on_result
+        self._runtime = runtime
+        self._scores = ScoreCache(leader_first=runtime.prefetch)
+        self._first_asks: list[Work] = []
+        """What waits for the problem's prompt to be prefetched."""
+
+    @property
+    def problem_id(self) -> str:
+        """The problem's id."""
+        return self.context.problem.id
+
+    def start(self) -> None:
+        """Ask the search for its first work."""
+        runtime, problem = self._runtime, self.context.problem
+        runtime.record(
+            events.ProblemStarted(t=runtime.clock(), problem=problem.id, question=problem.question)
+        )
+        asks = self.search.ask()
+        if runtime.prefetch and not self._resumed.thoughts and len(asks) > 1:
+            self._first_asks = asks
+            self._add(Prefetch(), len(self.context.generator_ids(())), Kind.EAGER)
+        else:
+            self._advance(asks, Kind.EAGER)
+
+    def take_in(self, job: Job, answer: Answer) -> None:
+        """Tell the search what a job brought, or keep it until the search asks for it."""
+        work = job.work
+        if isinstance(work, Prefetch):
+            asks, self._first_asks = self._first_asks, []
+            self._advance(asks, Kind.EAGER)
+            return
+        if isinstance(work, Expand):
+            assert isinstance(answer, tuple)
+            if job.kind is Kind.SPECULATIVE:
+                self.speculator.keep(job, answer)
+                return
+            self._tell_generated(work.node, answer)
+        else:
+            assert isinstance(answer, float)
+            self._share_score(work.node, answer)
+            self._release(job)
+        self._advance(self.search.ask(), Kind.MAIN)
+
+    def guesses(self) -> Iterator[Job]:
+        """Expansions that may be sent ahead now, best first, as speculative jobs."""
+        for guess in self.speculator.guesses(self.search):
+            parent = guess.work.node[:-1]
+            self._learn(parent)
+            if self.context.room(parent) > 0:
+                yield Job(
+                    self.number,
+                    guess.work,
+                    len(self.context.generator_ids(parent)),
+                    Kind.SPECULATIVE,
+                    self._priority,
+                    guess.level,
+                    guess.chance,
+                )
+
+    def _advance(self, asks: list[Work], kind: Kind) -> None:
+        """Turn what the search asks for into jobs until it asks for nothing more."""
+        while asks:
+            for work in asks:
+                if isinstance(work, Expand):
+                    self._ask_expand(work, kind)
+                else:
+                    self._ask_score(work, kind)
+            asks = self.search.ask()
+        for node in self.search.unwanted():
+            self._drop_score(node)
+        if not self.speculator.idle and not self.search.done:
+            for job in self.speculator.drop_lost(self.search.expandable()):
+                self._runtime.cancel(job, "pruned")
+
+    def _ask_expand(self, work: Expand, kind: Kind) -> None:
+        node, speculator = work.node, self.speculator
+        if thoughts := speculator.known.get(node):
+            if speculator.use_answer(node):
+                self._record_used(node)
+            self._tell_generated(node, thoughts)
+        elif sent_ahead := speculator.use_request(node):
+            self._runtime.scheduler.promote(sent_ahead)
+            self._record_used(node)
+        elif self.context.room(node[:-1]) <= 0:
+            self._tell_generated(node, FULL)
+        else:
+            self._add(work, len(self.context.generator_ids(node[:-1])), kind)
+
+    def _ask_score(self, work: Score, kind: Kind) -> None:
+        node, cache = work.node, self._scores
+        self._runtime.scheduler.asked(self.number, work)
+        key = self.context.score_key(node)
+        score = cache.get(key)
+        if score is None:
+            score = self._resumed.scores.get(node)
+        if score is None and not self.context.can_be_scored(node):
+            score = 0.0  # ranks below every chain that can be
+        if score is not None:
+            self._tell_scored(node, cache.lock(key, score))
+        elif not cache.join(key, node):
+            tokens = self.context.score_tokens(node)
+            job = Job(self.number, work, tokens, kind, self._priority)
+            self._add_all(cache.ask(key, node, job))
+
+    def _drop_score(self, node: NodePath) -> None:
+        """A score is not wanted any more; drop or cancel its job if nobody else waits for it."""
+        job = self._scores.leave(self.context.score_key(node), node)
+        if job is None:
+            return
+        if not self._scores.withhold(job) and not self._runtime.scheduler.drop(job):
+            self._runtime.cancel(job, "pruned")
+        self._release(job)
+
+    def _share_score(self, node: NodePath, score: float) -> None:
+        """Lock a fresh score and give it to every node that waits for it."""
+        for waiting in self._scores.answer(self.context.score_key(node), score):
+            if waiting == node:
+                self._tell(Scored(node, score))
+            else:
+                self._tell_scored(waiting, score)
+
+    def _release(self, job: Job) -> None:
+        """If this was the leader, the scores that begin with its prefix may go."""
+        self._add_all(self._scores.follow(job))
+
+    def _learn(self, node: NodePath) -> None:
+        """Build the ids of a node that was answered, but not asked for yet."""
+        if node not in self.context:
+            self._learn(node[:-1])
+            self.context.add(node, self.speculator.known[node][0])
+
+    def _add(self, work: Expand | Prefetch, tokens: int, kind: Kind) -> None:
+        self._add_all([Job(self.number, work, tokens, kind, self._priority)])
+
+    def _add_all(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            self._runtime.scheduler.add(job, self._runtime.clock())
+
+    def _tell_generated(self, node: NodePath, thoughts: tuple[Thought, ...]) -> None:
+        path = node
+        for thought in thoughts:
+            self.context.add(path, thought)
+            path = (*path, 0)
+        self._tell(Generated(node, thoughts))
+
+    def _tell_scored(self, node: NodePath, score: float) -> None:
+        """Tell a score that took no request of its own."""
+        if node not in self._resumed.scores:
+            self._runtime.record(
+                events.Scored(
+                    t=self._runtime.clock(),
+                    problem=self.problem_id,
+                    node=node,
+                    score=score,
+                    cached=True,
+                )
+            )
+        self._tell(Scored(node, score))
+
+    def _tell(self, result: Generated | Scored) -> None:
+        self.search.tell(result)
+        if self._on_result:
+            self._on_result(result)
+
+    def _record_used(self, node: NodePath) -> None:
+        self._runtime.record(
+            events.Used(t=self._runtime.clock(), problem=self.problem_id, node=node)
+        )

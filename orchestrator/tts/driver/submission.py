@@ -1,0 +1,49 @@
+"""A problem that was handed to the driver, as its caller sees it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tts.problem import Problem
+from tts.runlog.resume import ResumedWork
+from tts.search import Generated, Scored, Search
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """A finished search."""
+
+    problem: Problem
+    search: Search
+
+
+@dataclass(eq=False)
+class Submission:
+    """Await it for what comes of the problem; cancelling the wait cancels the search.
+
+    Raises the TtsError that ended the search, DeadlineExceeded, or CancelledError.
+    """
+
+    problem: Problem
+    new_search: Callable[[], Search]
+    priority: int
+    resumed: ResumedWork
+    on_result: Callable[[Generated | Scored], None] | None
+    outcome: asyncio.Future[Solved]
+    search: Search | None = field(default=None, init=False)
+    """None until the problem is started."""
+
+    def __await__(self) -> Generator[Any, None, Solved]:
+        return self.outcome.__await__()
+
+    @property
+    def done(self) -> bool:
+        """Whether the search has ended, in whatever way."""
+        return self.outcome.done()
+
+    def cancel(self) -> None:
+        """End the search; what it has in flight is cancelled on the engines."""
+        self.outcome.cancel()

@@ -1,0 +1,67 @@
+"""What the orchestrator knows of both models: tokenizers, formats and limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tts.build.spec import Deployment
+from tts.build.tokenizer import Tokenizer
+from tts.build.verifier_format import VerifierFormat, verifier_format
+from tts.search import Thought
+
+from .steps import StopWord, delimiter_stop_words, first_step, split_steps
+
+
+@dataclass(frozen=True)
+class Models:
+    """Both models of a deployment, without their weights."""
+
+    generator: Tokenizer
+    dialogue: VerifierFormat | None
+    """How the verifier is asked, in token ids; None for a verifier that takes text."""
+    deployment: Deployment
+    end_id: int
+    step_stop_words: tuple[StopWord, ...]
+    end_stop_words: tuple[StopWord, ...]
+    """End-of-sequence ids beyond the first: an engine takes one end_id only."""
+
+    @classmethod
+    def load(cls, deployment: Deployment, *, text_verifier: bool = False) -> Models:
+        """Read the tokenizers; raises CheckpointError.
+
+        `text_verifier`: chains are scored as text, so that the verifier has no tokenizer.
+        """
+        generator = Tokenizer(deployment.generator.checkpoint)
+        dialogue = None
+        if not text_verifier:
+            verifier = Tokenizer(deployment.verifier.checkpoint)
+            dialogue = verifier_format(verifier, deployment.verifier)
+        words = delimiter_stop_words(generator.token_texts, deployment.generator.step_delimiter)
+        end_id, *more_ends = generator.eos_ids
+        return cls(
+            generator,
+            dialogue,
+            deployment,
+            end_id,
+            tuple(words),
+            tuple((token,) for token in more_ends),
+        )
+
+    @property
+    def verifier(self) -> VerifierFormat:
+        """How the verifier is asked; RuntimeError for one that takes text."""
+        if self.dialogue is None:
+            raise RuntimeError("this verifier takes text: it has no dialogue in token ids")
+        return self.dialogue
+
+    def thoughts(
+        self, token_ids: Sequence[int], *, truncated: bool, whole: bool
+    ) -> tuple[Thought, ...]:
+        """Generated ids as thoughts: one, or with `whole` one per step."""
+        if tuple(token_ids[-1:]) in self.end_stop_words:
+            token_ids, truncated = token_ids[:-1], False
+        delimiter = self.deployment.generator.step_delimiter
+        if whole:
+            return split_steps(token_ids, self.generator.decode, delimiter, truncated=truncated)
+        return (first_step(token_ids, self.generator.decode, delimiter, truncated=truncated),)
