@@ -25,27 +25,6 @@ from tts.search import (
     Stop,
 )
 
-WORDS = ("1", "22", "a", " + ", "")
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tokenizer_folder):
-    from tts.build.tokenizer import Tokenizer
-
-    return Tokenizer(tokenizer_folder)
-
-
-@pytest.fixture(scope="module")
-def words(tokenizer):
-    return [tokenizer.encode(word) for word in WORDS], tokenizer.encode("\n\n")
-
-
-@pytest.fixture(scope="module")
-def agreeing(tokenizer):
-    """All chains give one answer."""
-    return [tokenizer.encode(r"\boxed{5}")], tokenizer.encode("\n\n")
-
-
 SCHEDULES = get_args(ScheduleName)
 CONFIGS = [
     BeamSearchConfig(n=8, beam_width=4, num_iterations=5),

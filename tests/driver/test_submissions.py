@@ -1,0 +1,286 @@
+"""A driver takes problems at any time, and each of them ends by itself."""
+
+import asyncio
+import gc
+import weakref
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.driver.scripted_run import PROBLEMS, Run
+
+from tts.build.errors import DatasetError, DeadlineExceeded, EndpointUnavailable, SearchError
+from tts.problem import Problem
+from tts.runlog import events
+from tts.search import BeamSearchConfig, Generated, SampleSearchConfig, Scored
+
+CONFIG = BeamSearchConfig(n=8, beam_width=4, num_iterations=5)
+MANY = [Problem(f"p{i}", f"Compute {i} + {i}.") for i in range(40)]
+
+
+class Hangs:
+    """Answers nothing until it is cancelled, and counts what it was asked."""
+
+    def __init__(self):
+        self.asked = self.cancelled = 0
+
+    async def generate(self, call):
+        self.asked += 1
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+
+
+class FailsFor:
+    """Fails every request whose prompt begins with these ids; the others go to `inner`."""
+
+    def __init__(self, inner, prompt):
+        self.inner, self.prompt = inner, prompt.tobytes()
+
+    async def generate(self, call):
+        if call.input_ids.tobytes().startswith(self.prompt):
+            raise EndpointUnavailable("gone")
+        return await self.inner.generate(call)
+
+
+async def turns(count):
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+@settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    arrivals=st.lists(st.integers(0, 40), min_size=4, max_size=4),
+    priorities=st.lists(st.integers(-1, 2), min_size=4, max_size=4),
+    jitter=st.integers(0, 10**6),
+)
+def test_when_and_how_urgently_problems_come_does_not_change_their_trees(
+    tiny_deployment, words, arrivals, priorities, jitter
+):
+    together = Run(tiny_deployment, words, CONFIG, "lockstep").go()
+    run = Run(tiny_deployment, words, CONFIG, "decoupled", jitter=jitter)
+
+    async def arrive(problem, after, priority):
+        await turns(after)
+        solved = await run.submit(problem, priority=priority)
+        run.searches[problem.id] = solved.search
+
+    async def solve():
+        async with run.new_driver():
+            await asyncio.gather(*map(arrive, PROBLEMS, arrivals, priorities))
+
+    asyncio.run(solve())
+    assert run.digests == together.digests
+    assert run.driver.in_flight == (0, 0)
+
+
+def test_a_more_urgent_problem_starts_before_older_ones(tiny_deployment, words):
+    run = Run(tiny_deployment, words, CONFIG, "decoupled", jitter=1, problems=1)
+
+    async def solve():
+        async with run.new_driver() as driver:
+            for number, problem in enumerate(MANY[:6]):
+                run.submit(problem, priority=number % 3)
+            await driver.drain()
+
+    asyncio.run(solve())
+    started = [event.problem for event in run.events_of(events.ProblemStarted)]
+    assert started == ["p2", "p5", "p1", "p4", "p0", "p3"]
+
+
+def test_a_failing_problem_leaves_the_others_alone(tiny_deployment, words):
+    run = Run(tiny_deployment, words, CONFIG, "decoupled", jitter=3)
+    whole = Run(tiny_deployment, words, CONFIG, "decoupled").go()
+
+    async def solve():
+        from tts.prompting import Context
+
+        bad = Context.of(run.models, PROBLEMS[1])
+        run.generator = FailsFor(run.generator, bad.prompt)
+        async with run.new_driver():
+            submissions = [run.submit(problem) for problem in PROBLEMS]
+            return await asyncio.gather(*submissions, return_exceptions=True)
+
+    outcomes = asyncio.run(solve())
+    assert isinstance(outcomes.pop(1), EndpointUnavailable)
+    assert {o.problem.id: o.search.tree.digest() for o in outcomes} == {
+        name: digest for name, digest in whole.digests.items() if name != "p1"
+    }
+    assert run.driver.in_flight == (0, 0)
+
+
+def test_a_problem_that_is_too_long_fails_alone_and_by_name(tiny_deployment, words):
+    run = Run(tiny_deployment, words, CONFIG, "decoupled")
+
+    async def solve():
+        async with run.new_driver():
+            submissions = [run.submit(Problem("long", "9" * 400)), run.submit(PROBLEMS[0])]
+            return await asyncio.gather(*submissions, return_exceptions=True)
+
+    long, solved = asyncio.run(solve())
+    assert isinstance(long, DatasetError)
+    assert "Problem long" in str(long)
+    assert solved.problem is PROBLEMS[0]
+
+
+@pytest.mark.parametrize("moment", [0, 1, 5, 30, 80])
+def test_a_cancelled_problem_leaves_nothing_on_the_engines(tiny_deployment, words, moment):
+    run = Run(tiny_deployment, words, CONFIG, "decoupled", jitter=7)
+    whole = Run(tiny_deployment, words, CONFIG, "decoupled").go()
+
+    async def solve():
+        async with run.new_driver():
+            doomed, *others = [run.submit(problem) for problem in PROBLEMS]
+            await turns(moment)
+            doomed.cancel()
+            for submission in others:
+                run.searches[submission.problem.id] = (await submission).search
+            with pytest.raises(asyncio.CancelledError):
+                await doomed
+            assert run.driver.in_flight == (0, 0)
+
+    asyncio.run(solve())
+    assert run.digests == {k: v for k, v in whole.digests.items() if k != "p0"}
+
+
+def test_cancelling_whoever_waits_cancels_the_search(tiny_deployment, words):
+    run = Run(tiny_deployment, words, CONFIG, "decoupled")
+    run.generator = Hangs()
+
+    async def solve():
+        async with run.new_driver():
+
+            async def wait():
+                await run.submit(PROBLEMS[0])
+
+            waiting = asyncio.create_task(wait())
+            await turns(5)
+            assert run.generator.asked == 8
+            waiting.cancel()
+            await asyncio.wait({waiting})
+            await turns(5)
+            assert run.generator.cancelled == 8
+            assert run.driver.in_flight == (0, 0)
+
+    asyncio.run(solve())
+
+
+def test_leaving_the_driver_cancels_what_is_not_solved(tiny_deployment, words):
+    run = Run(tiny_deployment, words, CONFIG, "decoupled")
+    run.generator = Hangs()
+
+    async def solve():
+        async with run.new_driver():
+            submissions = [run.submit(problem) for problem in PROBLEMS]
+            await turns(5)
+        assert all(submission.outcome.cancelled() for submission in submissions)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(solve())
+    assert run.generator.asked == run.generator.cancelled > 0
+    assert run.driver.in_flight == (0, 0)
+
+
+@pytest.mark.parametrize("at_once", [None, 1])
+def test_a_deadline_ends_a_search_whether_it_runs_or_waits(tiny_deployment, words, at_once):
+    run = Run(tiny_deployment, words, CONFIG, "decoupled", problems=at_once)
+    run.generator = Hangs()
+
+    async def solve():
+        async with run.new_driver():
+            first = run.submit(PROBLEMS[0])
+            second = run.submit(PROBLEMS[1], deadline_s=0.001)
+            with pytest.raises(DeadlineExceeded, match=r"Problem p1 .* within 0\.001 s"):
+                await second
+            assert not first.done
+
+    asyncio.run(solve())
+
+
+class AsksForNothing:
+    """A strategy with a fault."""
+
+    done, tree = False, None
+
+    def ask(self):
+        return []
+
+    def unwanted(self):
+        return []
+
+    def foresee(self, answered):
+        return iter(())
+
+    def expandable(self):
+        return ()
+
+
+def test_a_search_that_asks_for_nothing_is_ended_with_its_name(tiny_deployment, words):
+    run = Run(tiny_deployment, words, CONFIG, "decoupled")
+
+    async def solve():
+        async with run.new_driver() as driver:
+            with pytest.raises(SearchError, match=r"problem p0 \(AsksForNothing\)"):
+                await driver.submit(PROBLEMS[0], AsksForNothing)
+
+    asyncio.run(solve())
+
+
+def test_a_callback_that_fails_ends_its_own_problem_only(tiny_deployment, words):
+    run = Run(tiny_deployment, words, CONFIG, "decoupled")
+
+    def fail(_):
+        raise ZeroDivisionError("in the callback")
+
+    async def solve():
+        async with run.new_driver():
+            submissions = [run.submit(PROBLEMS[0], on_result=fail), run.submit(PROBLEMS[1])]
+            return await asyncio.gather(*submissions, return_exceptions=True)
+
+    failed, solved = asyncio.run(solve())
+    assert isinstance(failed, ZeroDivisionError)
+    assert solved.problem is PROBLEMS[1]
+
+
+def test_a_callback_hears_every_result_once(tiny_deployment, words):
+    run = Run(tiny_deployment, words, CONFIG, "decoupled")
+    heard = []
+
+    async def solve():
+        async with run.new_driver():
+            return (await run.submit(PROBLEMS[0], on_result=heard.append)).search
+
+    tree = asyncio.run(solve()).tree
+    generated = [result.node for result in heard if isinstance(result, Generated)]
+    scored = [result.node for result in heard if isinstance(result, Scored)]
+    assert sorted(generated) == sorted(node.path for node in tree if node.thought)
+    assert sorted(scored) == sorted(node.path for node in tree if node.score is not None)
+
+
+def test_what_is_solved_leaves_memory(tiny_deployment, words):
+    """Of many problems no search outlives its caller's interest in it."""
+    run = Run(
+        tiny_deployment, words, SampleSearchConfig(n=2, max_tokens=30), "decoupled", problems=3
+    )
+    alive, most = weakref.WeakSet(), 0
+
+    async def solve():
+        nonlocal most
+        async with run.new_driver():
+
+            async def one(problem):
+                nonlocal most
+                solved = await run.submit(problem)
+                alive.add(solved.search)
+                most = max(most, len(alive))
+
+            await asyncio.gather(*map(one, MANY))
+            gc.collect()
+            assert len(alive) == 0
+
+    asyncio.run(solve())
+    assert most < 20
