@@ -10,7 +10,7 @@ from typing import Any
 from tts.endpoints.base import GenerateCall, Generator, Verifier
 from tts.runlog import events
 from tts.scheduling import Job, Prefetch, Scheduler
-from tts.search import Expand, Score, Thought, quantise
+from tts.search import Expand, Score, quantise
 
 from .engine_load import Load
 from .problem_run import Answer, ProblemRun, Record
@@ -80,103 +80,114 @@ class Dispatcher:
 
     async def _request(self, run: ProblemRun, job: Job, kind: events.KindName) -> None:
         # `kind` is what it is sent as; it may be promoted before this begins
+        sent, in_flight = self._clock(), self._scheduler.in_flight
+        area = self._load.update(sent, in_flight[0])
         common: dict[str, Any] = {
             "problem": run.problem_id,
-            "in_flight": self._scheduler.in_flight,
+            "in_flight": in_flight,
             "prompt_tokens": job.tokens,
-            "sent": self._clock(),
+            "sent": sent,
         }
         trigger = self._scheduler.trigger(job)
-        answer: Answer | Exception
+        error: Exception | None = None
         try:
-            match job.work:
-                case Expand():
-                    answer, tokens = await self._generate(run, job.work)
-                case Score():
-                    answer = await self._score(run, job.work)
-                case Prefetch():
-                    await self._prefetch(run)
-                    answer = None
+            reply = await self._call(run, job.work)
         except asyncio.CancelledError:
             if self._give_back(job):
                 raise  # not by us: the event loop is shutting down
             wanted = False
-        except Exception as error:
+        except Exception as failure:
+            error = failure
             wanted = self._give_back(job)
-            if wanted:
-                self._on_end(run, job, error)
-                return
         else:
             wanted = self._give_back(job)
-        now = self._clock()
-        common |= {"t": now, "done": now}
-        work = job.work
+        done = self._clock()
+        common |= {"t": done, "done": done}
         if not wanted:
-            self._record(
-                events.Cancelled(
-                    work=WORK_NAMES[type(work)],
-                    node=work.node,
-                    kind=kind,
-                    why=self._reasons[job],
-                    trigger=trigger,
-                    **common,
-                )
-            )
+            self._record_cancelled(job, kind, trigger, common)
             return
+        answer: Answer = None
+        if error is None:
+            if isinstance(job.work, Expand) and done > sent:
+                load = self._load.update(done, self._scheduler.in_flight[0]) - area
+                self._scheduler.learn(load / (done - sent), len(reply), done - sent)
+            try:
+                answer = self._record_answer(run, job.work, reply, kind, trigger, common)
+            except Exception as failure:  # not what a verifier or a generator may answer
+                error = failure
+        self._on_end(run, job, error or answer)
+
+    async def _call(self, run: ProblemRun, work: Expand | Score | Prefetch) -> Any:
+        """What the endpoint replies: token ids, a VerifierResult, or of a prefetch anything."""
+        context = run.context
+        if isinstance(work, Score):
+            return await self._verifier.score(context.score_call(work.node))
+        if isinstance(work, Prefetch):
+            prompt = context.generator_ids(())
+            return await self._generator.generate(GenerateCall(prompt, 1, 0, 0.0, 1.0, True))
+        parent, sampling = work.node[:-1], work.sampling
+        return await self._generator.generate(
+            GenerateCall(
+                context.generator_ids(parent),
+                _limit(run, work),
+                work.seed,
+                sampling.temperature,
+                sampling.top_p,
+                not work.whole,
+            )
+        )
+
+    def _record_answer(
+        self,
+        run: ProblemRun,
+        work: Expand | Score | Prefetch,
+        reply: Any,
+        kind: events.KindName,
+        trigger: str | None,
+        common: dict[str, Any],
+    ) -> Answer:
+        """What a search is told of a reply."""
         if isinstance(work, Expand):
-            assert isinstance(answer, tuple)
-            thoughts = events.logged(answer)
+            thoughts = run.context.models.thoughts(
+                reply, truncated=len(reply) >= _limit(run, work), whole=work.whole
+            )
+            logged = events.logged(thoughts)
             self._record(
                 events.Generated(
-                    node=work.node, kind=kind, tokens=tokens, thoughts=thoughts, **common
+                    node=work.node, kind=kind, tokens=len(reply), thoughts=logged, **common
                 )
             )
-        elif isinstance(work, Score):
-            assert isinstance(answer, float)
+            return thoughts
+        if isinstance(work, Score):
+            score = quantise(reply.score)
             self._record(
                 events.Scored(
                     node=work.node,
                     kind=kind,
-                    score=answer,
+                    score=score,
                     cached=False,
                     trigger=trigger,
                     **common,
                 )
             )
-        else:
-            self._record(events.Prefetched(**common))
-        self._on_end(run, job, answer)
+            return score
+        self._record(events.Prefetched(**common))
+        return None
 
-    async def _generate(self, run: ProblemRun, work: Expand) -> tuple[tuple[Thought, ...], int]:
-        """The thoughts, and how many tokens the engine gave."""
-        parent, sampling = work.node[:-1], work.sampling
-        limit = min(sampling.max_tokens, run.context.room(parent))
-        call = GenerateCall(
-            run.context.generator_ids(parent),
-            limit,
-            work.seed,
-            sampling.temperature,
-            sampling.top_p,
-            not work.whole,
+    def _record_cancelled(
+        self, job: Job, kind: events.KindName, trigger: str | None, common: dict[str, Any]
+    ) -> None:
+        work = job.work
+        self._record(
+            events.Cancelled(
+                work=WORK_NAMES[type(work)],
+                node=work.node,
+                kind=kind,
+                why=self._reasons[job],
+                trigger=trigger,
+                **common,
+            )
         )
-        began, area = self._clock(), self._area()
-        ids = await self._generator.generate(call)
-        if took := self._clock() - began:
-            self._scheduler.learn((self._area() - area) / took, len(ids), took)
-        models = run.context.models
-        return models.thoughts(ids, truncated=len(ids) >= limit, whole=work.whole), len(ids)
-
-    async def _score(self, run: ProblemRun, work: Score) -> float:
-        result = await self._verifier.score(run.context.score_call(work.node))
-        return quantise(result.score)
-
-    async def _prefetch(self, run: ProblemRun) -> None:
-        prompt = run.context.generator_ids(())
-        await self._generator.generate(GenerateCall(prompt, 1, 0, 0.0, 1.0, True))
-
-    def _area(self) -> float:
-        """The generator's load up to now, in request-seconds."""
-        return self._load.update(self._clock(), self._scheduler.in_flight[0])
 
     def _give_back(self, job: Job) -> bool:
         """Give back a job's budget; False if that was done when it was cancelled."""
@@ -193,3 +204,8 @@ class Dispatcher:
         self._tasks.discard(task)
         self._give_back(job)
         self._reasons.pop(job, None)
+
+
+def _limit(run: ProblemRun, work: Expand) -> int:
+    """New tokens at most: what the search allows and the engine's context has left."""
+    return min(work.sampling.max_tokens, run.context.room(work.node[:-1]))

@@ -213,8 +213,10 @@ class ProblemRun:
         self._add_all([Job(self.number, work, tokens, kind, self._priority)])
 
     def _add_all(self, jobs: list[Job]) -> None:
-        for job in jobs:
-            self._runtime.scheduler.add(job, self._runtime.clock())
+        if jobs:
+            now = self._runtime.clock()
+            for job in jobs:
+                self._runtime.scheduler.add(job, now)
 
     def _tell_generated(self, node: NodePath, thoughts: tuple[Thought, ...]) -> None:
         path = node
