@@ -13,6 +13,8 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tts.build.errors import RequestRefused
+
 from .base import GenerateCall, ScoreCall, VerifierResult
 
 
@@ -39,7 +41,11 @@ class ScriptedGenerator:
     calls: Calls = field(default_factory=Calls)
 
     async def generate(self, call: GenerateCall) -> list[int]:
-        """See endpoints.Generator."""
+        """See endpoints.Generator; like an engine it refuses a request for nothing."""
+        if call.max_new_tokens < 1 or not len(call.input_ids):
+            raise RequestRefused(
+                f"refused: {call.max_new_tokens} tokens after {len(call.input_ids)}"
+            )
         self.calls.generated.append((call.input_ids.tobytes(), call.seed))
         await _wait(self.jitter)
         greedy = call.temperature == 0

@@ -1,0 +1,170 @@
+"""What is sent ahead: some of it, within the budget, and only what may still be wanted."""
+
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.driver.scripted_run import Run
+
+from tts.driver.speculation import LEAST_RATE, Speculator
+from tts.runlog import events
+from tts.scheduling import Job, Kind
+from tts.search import BeamSearchConfig, DvtsConfig, Expand, Guess, Sampling, Stop, Thought
+
+CONFIGS = [
+    BeamSearchConfig(n=8, beam_width=4, num_iterations=5),
+    BeamSearchConfig(n=4, beam_width=2, num_iterations=6, agg_strategy="prod"),
+    DvtsConfig(n=6, beam_width=2, num_iterations=4, lookahead=1),
+]
+THOUGHT = (Thought((1,), "a", Stop.STEP),)
+
+
+def speculative(run):
+    return [event for event in run.events_of(events.Generated) if event.kind == "speculative"]
+
+
+@pytest.mark.parametrize("schedule", ["alternating", "decoupled"])
+@pytest.mark.parametrize("config", CONFIGS)
+def test_guesses_are_sent_and_some_are_used(tiny_deployment, words, config, schedule):
+    run = Run(
+        tiny_deployment,
+        words,
+        config,
+        schedule,
+        jitter=2,
+        speculation="always",
+        generator_requests=24,
+        verifier_tokens=100,  # so little that a turn leaves scores for the next one
+    ).go()
+    used = {(event.problem, event.node) for event in run.events_of(events.Used)}
+    assert used
+    sent = {(event.problem, event.node) for event in speculative(run)}
+    assert used & sent or any(e.kind == "speculative" for e in run.events_of(events.Cancelled))
+    for name, search in run.searches.items():
+        for problem, node in used:
+            assert problem != name or node in search.tree, "used, but not in the tree"
+
+
+@pytest.mark.parametrize("schedule", ["lockstep", "batched", "alternating", "decoupled"])
+def test_nothing_is_sent_ahead_when_it_is_off(tiny_deployment, words, schedule):
+    run = Run(tiny_deployment, words, CONFIGS[0], schedule, jitter=2, speculation="off").go()
+    assert not speculative(run)
+    assert not run.events_of(events.Used)
+
+
+class _Counts:
+    """How many requests are at the generator at a time, at most."""
+
+    def __init__(self, inner):
+        self.inner, self.now, self.most = inner, 0, 0
+
+    async def generate(self, call):
+        self.now += 1
+        self.most = max(self.most, self.now)
+        try:
+            return await self.inner.generate(call)
+        finally:
+            self.now -= 1
+
+
+@settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(jitter=st.integers(0, 10**6), requests=st.sampled_from([1, 3, 8]))
+def test_guesses_stay_within_the_budget(tiny_deployment, words, jitter, requests):
+    run = Run(
+        tiny_deployment,
+        words,
+        CONFIGS[0],
+        "decoupled",
+        jitter=jitter,
+        speculation="always",
+        generator_requests=requests,
+    )
+    run.generator = counts = _Counts(run.generator)
+    run.go()
+    assert counts.most == requests
+    assert all(event.in_flight[0] <= requests for event in speculative(run))
+
+
+def test_no_guess_is_made_below_a_chain_that_fills_the_engine(tiny_deployment, words):
+    """The scripted generator refuses a request for nothing, as an engine does."""
+    generator = tiny_deployment.generator.model_copy(update={"max_seq_len": 48})
+    small = tiny_deployment.model_copy(update={"generator": generator})
+    for jitter in range(10):
+        run = Run(small, words, CONFIGS[0], "decoupled", jitter=jitter, speculation="always")
+        run.generator.end = 0.0
+        run.go()
+        assert speculative(run)
+
+
+class _Foresees:
+    """A search that foresees these nodes."""
+
+    def __init__(self, nodes):
+        self.nodes = nodes
+
+    def foresee(self, answered):
+        for node in self.nodes:
+            if node not in answered:
+                yield Guess(Expand(node, 1, Sampling(0.8, 1.0, 10)), 1, 0.5)
+
+
+def job_of(node):
+    return Job(0, Expand(node, 1, Sampling(0.8, 1.0, 10)), 5, Kind.SPECULATIVE)
+
+
+def test_what_is_in_flight_or_answered_is_not_guessed_again():
+    search, speculator = _Foresees([(0, 0), (0, 1), (1, 0)]), Speculator({(1, 0): THOUGHT})
+    flying = job_of((0, 0))
+    speculator.sent(flying)
+    assert [guess.work.node for guess in speculator.guesses(search)] == [(0, 1)]
+    speculator.keep(flying, THOUGHT)
+    assert [guess.work.node for guess in speculator.guesses(search)] == [(0, 1)]
+    assert speculator.known[(0, 0)] == THOUGHT
+
+
+def test_guesses_that_are_never_asked_for_stop_paying_and_used_ones_go_on():
+    speculator = Speculator({})
+    for number in range(20):
+        job = job_of((number, 0))
+        speculator.sent(job)
+        assert speculator.drop_lost(expandable=()) == [job]
+    assert not speculator.pays
+    for number in range(20):
+        job = job_of((number, 0))
+        speculator.sent(job)
+        assert speculator.use_request((number, 0)) is job
+    assert speculator.pays
+    assert speculator.hit_rate > 1 - LEAST_RATE
+
+
+@settings(max_examples=200, deadline=None)
+@given(seed=st.integers(0, 10**9))
+def test_every_guess_is_used_lost_or_given_up_once(seed):
+    rng = random.Random(seed)
+    speculator, jobs, ends = Speculator({}), {}, Counter()
+    for number in range(30):
+        node = (number % 3, number)
+        jobs[node] = job_of(node)
+        speculator.sent(jobs[node])
+        if rng.random() < 0.5:
+            speculator.keep(jobs[node], THOUGHT)
+            assert speculator.use_request(node) is None
+        else:
+            assert not speculator.use_answer(node)
+        draw = rng.random()
+        if draw < 0.3:
+            used = speculator.use_answer(node) or speculator.use_request(node) is jobs[node]
+            assert used
+            ends[node] += 1
+        elif draw < 0.4 and node not in speculator.known:
+            speculator.give_up(jobs[node])
+            ends[node] += 1
+    expandable = {(0,)}
+    left = {node for node in jobs if not ends[node]}
+    cancelled = speculator.drop_lost(expandable)
+    assert {job.work.node for job in cancelled} <= {node for node in left if node[0] != 0}
+    assert all(node[0] == 0 for node in speculator.known)
