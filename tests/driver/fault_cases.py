@@ -1,0 +1,368 @@
+"""Random runs over faulty engines: a case, its world, one session of it, and the checks."""
+
+import asyncio
+import dataclasses
+import functools
+import random
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from hypothesis import strategies as st
+from tests.driver.faulty import (
+    LONGEST_RESTART_S,
+    Cancelling,
+    Faults,
+    FaultyEngine,
+    FaultyGenerator,
+    FaultyVerifier,
+    Repeating,
+)
+from tests.search import reference, worlds
+
+from tts.build.errors import EndpointUnavailable
+from tts.driver import Driver
+from tts.endpoints.base import GenerateCall, ScoreCall
+from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
+from tts.grading.votes import answer_form
+from tts.problem import Problem
+from tts.prompting import Context
+from tts.runlog import events
+from tts.runlog.log import EVENTS
+from tts.runlog.resume import load_saved
+from tts.scheduling import Policy, ScheduleName
+from tts.search import Fate, Stop, Thought, node_seed
+from tts.search.tree import Tree
+from tts.simulation.virtual_time import run_virtual
+from tts.strategies.catalog import STRATEGIES, new_search
+
+SCHEDULES = get_args(ScheduleName)
+REFERENCES = {
+    "cot": "sample",
+    "self-consistency": "sample",
+    "best-of-n": "sample",
+    "weighted-best-of-n": "sample",
+    "beam-search": "beam_search",
+    "dvts": "dvts",
+    "rebase": "rebase",
+    "particle-filtering": "particle_filtering",
+}
+"""The reference's function for each strategy."""
+
+LATE = "answered though cancelled"
+
+EXAMPLES = 12
+"""Cases of each strategy, each under all four schedules."""
+
+WORDS = {
+    "mixed": ["1", "22", "a", " + ", "", "\\boxed{5}", "\\boxed{7}", "\\boxed{x}"],
+    "few": ["1", " ", ""],  # blank steps, and many that are equal
+    "agreeing": ["\\boxed{5}", "\\boxed{5}", "\\boxed{5}", "1"],  # an early stop is likely
+    "long": ["1 + 22 = 23 and then some more of it, "],  # fills an engine's context
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """Everything that is drawn for one run, the schedule apart."""
+
+    strategy: str
+    parameters: dict
+    words: str
+    end: float
+    """Share of the steps that end their chain."""
+    score_steps: int
+    """Scores are multiples of one over this."""
+    problems: int
+    context: int
+    """max_seq_len of the generator."""
+    dialogue: int
+    """max_seq_len of the verifier."""
+    generator_requests: int
+    verifier_tokens: int
+    problems_at_once: int | None
+    speculation: str
+    group_tokens: int | None
+    group_wait_s: float
+    generator: Faults
+    verifier: Faults
+    repeats: float
+    """Share of the results that a search hears again."""
+    grading_s: float
+    """How long each solved problem is worked on beside the run."""
+    seed: int
+
+
+def policy_of(case, schedule):
+    """The one place where these tests build a policy."""
+    wanted = {
+        "schedule": schedule,
+        "generator_requests": case.generator_requests,
+        "verifier_tokens": case.verifier_tokens,
+        "problems": case.problems_at_once,
+        "speculation": case.speculation,
+        "group_tokens": case.group_tokens,
+        "group_wait_s": case.group_wait_s,
+    }
+    known = {field.name for field in dataclasses.fields(Policy)}
+    return Policy(**{name: value for name, value in wanted.items() if name in known})
+
+
+@st.composite
+def faults(draw, *, restarts=True):
+    begins = st.floats(0, 10)
+    lengths = st.floats(0.01, LONGEST_RESTART_S)
+    first = draw(st.lists(st.tuples(begins, lengths), max_size=2 if restarts else 0))
+    windows, free = [], 0.0
+    for begin, length in sorted(first):
+        windows.append((free + begin, free + begin + length))
+        free = windows[-1][1]
+    return Faults(
+        seed=draw(st.integers(0, 10**9)),
+        latency_s=draw(st.sampled_from([0.05, 0.0, 0.001, 1.0])),
+        heavy=draw(st.booleans()),
+        lost=draw(st.sampled_from([0.0, 0.05, 0.3])),
+        late=draw(st.sampled_from([0.0, 0.05, 0.3])),
+        timed_out=draw(st.sampled_from([0.0, 0.05])),
+        restarts=tuple(windows),
+        cancelling=draw(st.sampled_from(get_args(Cancelling))),
+    )
+
+
+@st.composite
+def cases(draw, strategy):
+    params = draw(worlds.params(REFERENCES[strategy]))
+    fields = STRATEGIES[strategy].config.model_fields
+    fixed = STRATEGIES[strategy].fixed
+    given = {name: value for name, value in vars(params).items() if name in fields}
+    given["max_tokens"] = draw(st.sampled_from([64, 64, 64, 10, 1]))  # rarely the end of a chain
+    likely = (
+        ["agreeing", "agreeing", "mixed"]
+        if params.early_stop
+        else ["mixed", "few", "agreeing", "long"]
+    )
+    return Case(
+        strategy=strategy,
+        parameters={**given, **fixed},
+        words=draw(st.sampled_from(likely)),
+        end=draw(st.sampled_from([0.25, 0.1, 0.6, 0.0])),
+        score_steps=draw(st.sampled_from([5, 1, 2, 10**6])),
+        problems=draw(st.integers(1, 4)),
+        context=draw(st.sampled_from([320, 320, 320, 64])),
+        dialogue=draw(st.sampled_from([320, 320, 320, 40])),
+        generator_requests=draw(st.sampled_from([8, 1, 2, 5, 64])),
+        verifier_tokens=draw(st.sampled_from([512, 1, 30, 100, 5000])),
+        problems_at_once=draw(st.sampled_from([None, 1, 2])),
+        speculation=draw(st.sampled_from(["off", "auto", "always"])),
+        group_tokens=draw(st.sampled_from([None, 1, 60, 400])),
+        group_wait_s=draw(st.sampled_from([0.01, 0.0, 1.0])),
+        generator=draw(faults()),
+        verifier=draw(faults()),
+        repeats=draw(st.sampled_from([0.0, 0.3])),
+        grading_s=draw(st.sampled_from([0.0, 1.0])),
+        seed=draw(st.integers(0, 10**9)),
+    )
+
+
+class World:
+    """What a case's engines answer: for the driver by request, for the reference by path."""
+
+    def __init__(self, models, case):
+        limits = {"generator": case.context, "verifier": case.dialogue}
+        deployment = models.deployment.model_copy(
+            update={
+                role: getattr(models.deployment, role).model_copy(update={"max_seq_len": limit})
+                for role, limit in limits.items()
+            }
+        )
+        self.models = dataclasses.replace(models, deployment=deployment)
+        self.case = case
+        self.config = STRATEGIES[case.strategy].configure(case.parameters, context=case.context)
+        self.problems = [
+            Problem(f"p{index}", f"Compute {index} + 1.", "1") for index in range(case.problems)
+        ]
+        encode = models.generator.encode
+        words = [encode(word) for word in WORDS[case.words]]
+        self.generator = ScriptedGenerator(words, encode("\n\n"), end=case.end)
+        self.verifier = ScriptedVerifier(case.score_steps)
+
+    def seed(self, problem):
+        return functools.partial(node_seed, self.case.seed, problem.id)
+
+    @functools.cached_property
+    def expected(self):
+        """The reference's outcome of each problem."""
+        search = getattr(reference, REFERENCES[self.case.strategy])
+        params = reference.Params(**dict(self.config))
+        return {
+            problem.id: search(params, self.seed(problem), _ByPath(self, problem))
+            for problem in self.problems
+        }
+
+    @property
+    def calls_expected(self):
+        """How often the reference asked each engine."""
+        calls = [type(call) for outcome in self.expected.values() for call in outcome.calls]
+        return {
+            "generator": calls.count(reference.GenerateCall),
+            "verifier": calls.count(reference.ScoreCall),
+        }
+
+
+class _ByPath:
+    """A reference.World: one problem, answered as the plainest client would ask the engines."""
+
+    def __init__(self, world, problem):
+        self.world, self.problem = world, problem
+        self.context = Context.of(world.models, problem)
+
+    def generate(self, path, seed, temperature, whole):
+        config, deployment = self.world.config, self.world.models.deployment
+        prompt = self.context.generator_ids(path[:-1])
+        room = deployment.generator.max_seq_len - len(prompt)
+        if room <= 0:
+            thoughts = (Thought((), "", Stop.LENGTH),)
+        else:
+            limit = min(config.max_tokens, room)
+            top_p = config.top_p if temperature else 1.0
+            call = GenerateCall(prompt, limit, seed, temperature, top_p, not whole)
+            ids = at_once(self.world.generator.generate(call))
+            thoughts = self.world.models.thoughts(ids, truncated=len(ids) >= limit, whole=whole)
+        for thought in thoughts:
+            self.context.add(path, thought)
+            path = (*path, 0)
+        return thoughts
+
+    def score(self, path):
+        ids = self.context.verifier_ids(path)
+        if len(ids) >= self.world.models.deployment.verifier.max_seq_len:
+            return 0.0
+        return at_once(self.world.verifier.score(ScoreCall(ids))).score
+
+    def answer_form(self, text):
+        form = answer_form(text)
+        return form and (form.form, form.exact)
+
+
+def at_once(coroutine):
+    """The result of a coroutine that waits for nothing."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        return stop.value
+    raise AssertionError("it waits")
+
+
+class Session:
+    """One run of a case on its engines, until it ends or an engine is lost for good."""
+
+    def __init__(self, world, schedule, *, generator=None, verifier=None, saved=None):
+        self.world, self.case, self.schedule = world, world.case, schedule
+        self.generator = FaultyEngine(generator or self.case.generator)
+        self.verifier = FaultyEngine(verifier or self.case.verifier)
+        self.saved = saved
+        self.events, self.submitted, self.begun, self.searches = [], {}, {}, {}
+        self.lost = None
+        run_virtual(self._run())
+
+    async def _run(self):
+        solved = self.saved.solved if self.saved else {}
+        left = [problem for problem in self.world.problems if problem.id not in solved]
+        driver = Driver(
+            self.world.models,
+            FaultyGenerator(self.world.generator, self.generator),
+            FaultyVerifier(self.world.verifier, self.verifier),
+            policy_of(self.case, self.schedule),
+            record=self._record,
+            clock=asyncio.get_running_loop().time,
+        )
+        try:
+            async with driver, asyncio.TaskGroup() as graders:
+                for problem in left:
+                    graders.create_task(self._solved(self._submit(driver, problem)))
+        except* EndpointUnavailable as errors:
+            self.lost = errors.exceptions[0]
+        assert driver.in_flight == (0, 0)
+        assert self.generator.in_flight == self.verifier.in_flight == 0
+        assert asyncio.all_tasks() == {asyncio.current_task()}, "something was left behind"
+
+    def _submit(self, driver, problem):
+        resumed = self.saved and self.saved.replayed.get(problem.id)
+        new_search = functools.partial(self._new_search, problem)
+        submission = driver.submit(problem, new_search, resumed=resumed)
+        self.submitted[problem.id] = submission
+        return submission
+
+    def _new_search(self, problem):
+        running = sum(not self.submitted[name].done for name in self.begun)
+        assert running < (self.case.problems_at_once or len(self.world.problems))
+        search = new_search(self.world.config, self.world.seed(problem))
+        self.begun[problem.id] = Repeating(search, self.case.repeats, random.Random(self.case.seed))
+        return self.begun[problem.id]
+
+    def _record(self, event):
+        engine = {events.Generated: self.generator, events.Scored: self.verifier}.get(type(event))
+        cached = isinstance(event, events.Scored) and event.cached
+        if engine and not cached and engine.faults.cancelling != "never":
+            assert not self.begun[event.problem].done, "not cancelled when its search ended"
+        self.events.append(event)
+
+    def events_of(self, kind):
+        return [event for event in self.events if isinstance(event, kind)]
+
+    async def _solved(self, submission):
+        outcome = await submission
+        await asyncio.sleep(self.case.grading_s)
+        outcome.search.tell_all_again()
+        self.searches[outcome.problem.id] = outcome.search
+        self.events.append(
+            events.ProblemSolved(
+                t=0.0,
+                problem=outcome.problem.id,
+                answers={},
+                correct=None,
+                any_correct=None,
+                tree_digest="",
+            )
+        )
+
+    def save(self, *, most=None):
+        """What the log holds after a session, read as a resumed run reads it."""
+        with tempfile.TemporaryDirectory() as folder:
+            lines = [events.encode(event) + b"\n" for event in self.events[:most]]
+            Path(folder, EVENTS).write_bytes(b"".join(lines))
+            return load_saved(Path(folder), "best")
+
+
+def check(session):
+    """The session ended well, and its trees are those of the reference."""
+    assert session.lost is None
+    check_searches(session.world, session.searches)
+
+
+def check_searches(world, searches):
+    """Trees, scores and completions are those of the reference."""
+    for name, search in searches.items():
+        expected = world.expected[name]
+        tree = Tree()
+        for path in sorted(expected.nodes):
+            node = tree.add(path)
+            node.thought, node.fate = expected.nodes[path].thought, expected.nodes[path].fate
+        ours = {node.path: (node.thought, str(node.fate)) for node in search.tree}
+        assert ours == {node.path: (node.thought, str(node.fate)) for node in tree}
+        assert search.tree.digest() == tree.digest()
+        for path, theirs in expected.nodes.items():
+            score = search.tree[path].score
+            if theirs.fate == reference.LOOKAHEAD:
+                continue  # whether it keeps a copy of its step's score is not defined
+            if theirs.fate == Fate.PRUNED and score is None:
+                continue  # pruned before its score was needed
+            assert score == theirs.score, path
+        completions = [(done.node, done.text, done.score) for done in search.result().completions]
+        assert completions == [(d.path, d.text, d.score) for d in expected.completions]
+
+
+def known(session):
+    """Keys of the answers that arrived: of the generator, of the verifier."""
+    return set(session.generator.answered), set(session.verifier.answered)

@@ -1,0 +1,53 @@
+"""Jobs, queued problems and guesses for the scheduler's tests."""
+
+from tts.scheduling import Job, Kind
+from tts.search import Expand, Sampling, Score
+
+SAMPLING = Sampling(0.8, 1.0, 10)
+
+
+def generate(problem, child, kind=Kind.MAIN, tokens=5):
+    return Job(problem, Expand((child,), child, SAMPLING), tokens, kind)
+
+
+def score(problem, child, tokens):
+    return Job(problem, Score((child,)), tokens, Kind.MAIN)
+
+
+def speculative(child, *, problem=0, level=1, chance=0.5):
+    work = Expand((child,), child, SAMPLING)
+    return Job(problem, work, 5, Kind.SPECULATIVE, level=level, chance=chance)
+
+
+class Supply:
+    """Queued problems and guesses, as a driver would supply them."""
+
+    def __init__(self, queued=(), guesses=(), start=lambda problem: None):
+        self.queued, self.waiting, self.start = list(queued), list(guesses), start
+
+    def next_priority(self):
+        return 0 if self.queued else None
+
+    def start_problem(self):
+        self.start(self.queued.pop(0))
+
+    def guesses(self):
+        return iter([job for job in self.waiting if job.kind is Kind.SPECULATIVE])
+
+
+NOTHING = Supply()
+
+
+def send(scheduler, now=0.0, supply=NOTHING):
+    """What may be sent now, where nothing is to be cancelled."""
+    actions = scheduler.next(now, supply)
+    assert actions.cancel == []
+    return actions.send
+
+
+def of_generator(jobs):
+    return [job for job in jobs if isinstance(job.work, Expand)]
+
+
+def of_verifier(jobs):
+    return [job for job in jobs if isinstance(job.work, Score)]
