@@ -288,7 +288,7 @@ def test_engines_of_the_cpu_target():
     assert lint(load_deployment("demo")) == []
     (finding,) = serious(changed("demo", {"generator.precision": "bf16"}))
     assert finding.what == "precision was fp32 and is now bf16"
-    assert finding.mend == "Run: tts build-engines demo"
+    assert finding.fix == "Run: tts build-engines demo"
 
 
 def test_engines_for_another_gpu_or_of_another_checkpoint(build: Build, tmp_path: Path):
@@ -312,7 +312,7 @@ def test_the_repository_on_disk_must_be_the_deployments():
     assert serious(deployment) == []
     other = changed(LLAMA, {"generator.max_batch_size": 256, "generator.in_flight_requests": 256})
     found = serious(other)
-    assert {f.mend for f in found} == {f"Render it again: tts deploy {LLAMA}"}
+    assert {f.fix for f in found} == {f"Render it again: tts deploy {LLAMA}"}
     where = "model_repository/generator/config.pbtxt: max_batch_size"
     assert [f.what for f in found if f.where == where] == ["is 512; must be 256"]
 
@@ -331,7 +331,7 @@ def test_a_template_at_fault_is_told_as_such(monkeypatch: pytest.MonkeyPatch):
         "as rendered: prm/config.pbtxt: output.score.data_type",
         "as rendered: prm/config.pbtxt: output.label_logits.data_type",
     }
-    assert all("templates" in finding.mend for finding in found)
+    assert all("templates" in finding.fix for finding in found)
 
 
 def test_a_command_at_fault_is_told_once():
@@ -392,7 +392,7 @@ def test_the_command_tells_findings_and_counts_them(tmp_path: Path):
     first, second, *_ = out.split("\n\n")
     assert first.startswith("error  memory plan: generator.kv_cache.tokens = 4000000")
     assert "\n  why: " in first
-    assert "\n  mend: `tts plan " in first
+    assert "\n  fix: `tts plan " in first
     assert second.startswith("warning  generator.in_flight_requests: is 600")
     assert out.endswith("\n\n1 error, 1 warning, 7 not checked\n")
     assert not (tmp_path / "home").exists()

@@ -79,7 +79,7 @@ def disk_errors(folder: Path) -> Iterator[None]:
             ) from error
         raise BuildError(
             f"Cannot write engines to {folder}: {error}",
-            hint="Set TTS_HOME to another folder, or mend this one.",
+            hint="Check the disk, or set TTS_HOME to another folder.",
         ) from error
 
 

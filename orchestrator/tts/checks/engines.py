@@ -121,14 +121,14 @@ def command_findings(
 ) -> Iterator[Finding]:
     """What is wrong with the command that compiles one engine."""
     where = f"{role}: {command[0]}"
-    mend = "This is a fault of the toolkit: report it with the deployment file."
+    fix = "This is a fault of the toolkit: report it with the deployment file."
     problems = contract.check_build_arguments(command[1:])
     for problem in problems:
-        yield Finding(problem, where, "the build would stop, or build something else", mend)
+        yield Finding(problem, where, "the build would stop, or build something else", fix)
     if not problems:
         spec, work = deployment.engines()[role], workspace(deployment, role)
         for what, why in flag_problems(role, spec, model, work, command[1:]):
-            yield Finding(what, where, why, mend)
+            yield Finding(what, where, why, fix)
 
 
 def memory(deployment: Deployment) -> Iterator[Finding]:
@@ -185,13 +185,13 @@ def read_back(deployment: Deployment) -> Iterator[Finding]:
         elif deployment.target == "tensorrt":
             expected = expected_engine(role, deployment.engines()[role], model)
             why = "the server would be told one thing by the engine and another by config.pbtxt"
-            mend = f"Build it again: tts build-engines {deployment.name}"
+            fix = f"Build it again: tts build-engines {deployment.name}"
             where = f"{folder}/config.json"
             try:
                 for problem in engine_problems(folder, expected):
-                    yield Finding(problem, where, why, mend)
+                    yield Finding(problem, where, why, fix)
             except BuildError as error:
-                yield Finding(error.message.removesuffix("."), where, why, mend)
+                yield Finding(error.message.removesuffix("."), where, why, fix)
 
 
 def current(deployment: Deployment) -> Iterator[Finding]:

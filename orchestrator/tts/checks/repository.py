@@ -19,7 +19,7 @@ from .findings import not_checked, refused
 
 def rendering(deployment: Deployment) -> Iterator[Finding]:
     """Every configuration that `tts deploy` would render, against the contract."""
-    mend = "This is a fault of the toolkit's templates: report it with the deployment file."
+    fix = "This is a fault of the toolkit's templates: report it with the deployment file."
     try:
         values = template_values(deployment, iteration_log=False)
         with tempfile.TemporaryDirectory() as temporary:
@@ -27,7 +27,7 @@ def rendering(deployment: Deployment) -> Iterator[Finding]:
             render_models(deployment, values, folder)
             if deployment.target == "tensorrt":
                 for finding in check_repository(folder, deployment):
-                    yield replace(finding, where=f"as rendered: {finding.where}", mend=mend)
+                    yield replace(finding, where=f"as rendered: {finding.where}", fix=fix)
     except CheckpointError as error:
         if (deployment.verifier.checkpoint / "tokenizer.json").is_file():
             return  # told by the check of the tokenizers
@@ -38,7 +38,7 @@ def rendering(deployment: Deployment) -> Iterator[Finding]:
             error.hint or "",
         )
     except ServerError as error:
-        yield refused(error, deployment, "as rendered", "Triton does not load it", mend)
+        yield refused(error, deployment, "as rendered", "Triton does not load it", fix)
 
 
 def on_disk(deployment: Deployment) -> Iterator[Finding]:

@@ -54,14 +54,14 @@ def prompt(deployment: Deployment) -> Iterator[Finding]:
             used = len(generator_prompt(tokenizer, spec, ""))
         except CheckpointError as error:
             where = "generator.system_prompt" if spec.system_prompt else "generator.checkpoint"
-            mend = "Take a checkpoint whose chat template can."
+            fix = "Take a checkpoint whose chat template can."
             if spec.system_prompt:
-                mend = "Leave it out, or take a checkpoint whose chat template takes one."
-            yield refused(error, deployment, where, "no prompt can be made", mend)
+                fix = "Leave it out, or take a checkpoint whose chat template takes one."
+            yield refused(error, deployment, where, "no prompt can be made", fix)
             return
         what = "system prompt and template" if spec.system_prompt else "the chat template"
-        mend = "Raise generator.max_seq_len, or shorten generator.system_prompt."
-        yield from _room("generator", used, what, spec.max_seq_len, mend)
+        fix = "Raise generator.max_seq_len, or shorten generator.system_prompt."
+        yield from _room("generator", used, what, spec.max_seq_len, fix)
 
 
 def dialogue(deployment: Deployment) -> Iterator[Finding]:
@@ -70,8 +70,8 @@ def dialogue(deployment: Deployment) -> Iterator[Finding]:
     if tokenizer := _tokenizer(spec):
         with suppress(CheckpointError):  # told by the check of the tokenizers
             used = len(verifier_format(tokenizer, spec).first("", ""))
-            mend = "Raise verifier.max_seq_len."
-            yield from _room("verifier", used, "the dialogue", spec.max_seq_len, mend)
+            fix = "Raise verifier.max_seq_len."
+            yield from _room("verifier", used, "the dialogue", spec.max_seq_len, fix)
 
 
 def stop_words(deployment: Deployment) -> Iterator[Finding]:
@@ -114,18 +114,18 @@ def stop_words(deployment: Deployment) -> Iterator[Finding]:
         )
 
 
-def _room(role: Role, used: int, what: str, limit: int, mend: str) -> Iterator[Finding]:
+def _room(role: Role, used: int, what: str, limit: int, fix: str) -> Iterator[Finding]:
     where = f"{role}.max_seq_len"
     if used >= limit:
         why = "no question fits, so every problem is refused"
-        yield Finding(f"is {limit}, but {used} tokens go to {what} alone", where, why, mend)
+        yield Finding(f"is {limit}, but {used} tokens go to {what} alone", where, why, fix)
     elif used + QUESTION + STEP > limit:
         yield Finding(
             f"is {limit}; {used} tokens go to {what}, and {limit - used} are left for question and "
             "steps",
             where,
             f"a problem of MATH takes about {QUESTION} tokens, and each step {STEP}",
-            mend,
+            fix,
             "warning",
         )
 

@@ -58,7 +58,7 @@ def _show(console: Console, findings: Sequence[Finding]) -> None:
                 for line in (
                     f"{finding.where}: {finding.what}",
                     f"  why: {finding.why}",
-                    f"  mend: {finding.mend}\n",
+                    f"  fix: {finding.fix}\n",
                 ):
                     console.print(line, markup=False, soft_wrap=True)
 

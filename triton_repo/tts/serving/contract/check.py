@@ -48,13 +48,13 @@ class Finding:
     """File, and place in it."""
     why: str
     """Why it matters."""
-    mend: str
+    fix: str
     """What to do about it."""
     severity: Literal["error", "warning", "note"] = "error"
     """A note says what could not be checked."""
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.what} ({self.why}). {self.mend}"
+        return f"{self.where}: {self.what} ({self.why}). {self.fix}"
 
 
 def check_repository(folder: Path, deployment: Deployment) -> list[Finding]:
@@ -63,9 +63,9 @@ def check_repository(folder: Path, deployment: Deployment) -> list[Finding]:
     Reads files only. Raises CheckpointError if the ids of the verifier's labels cannot be known.
     """
     expected = expected_configs(deployment)
-    mend = f"Render it again: tts deploy {deployment.name}"
+    fix = f"Render it again: tts deploy {deployment.name}"
     return [
-        Finding(what, where, why, mend)
+        Finding(what, where, why, fix)
         for where, what, why in (
             *_files(folder, set(expected)),
             *(
