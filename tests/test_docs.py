@@ -9,9 +9,9 @@ from typer.main import get_command
 
 from tts.build import paths
 from tts.build.spec import bundled_deployments, load_deployment
-from tts.build.tensorrt import failures as build_failures
+from tts.build.tensorrt import step_failures as build_failures
 from tts.cli import app
-from tts.serving.server import failures as serving_failures
+from tts.serving.server import start_failures as serving_failures
 
 ROOT = Path(__file__).resolve().parents[1]
 TENSORRT = ROOT / "docs" / "tensorrt.md"

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from tts.build import paths
-from tts.build.edit import with_values, write_values
+from tts.build.deployment_edit import with_values, write_values
 from tts.build.errors import ConfigError
 from tts.build.spec import load_deployment
 

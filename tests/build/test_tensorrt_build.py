@@ -26,7 +26,7 @@ from tts.build.spec import Deployment
 from tts.build.tensorrt import contract
 from tts.build.tensorrt.commands import expected_engine
 from tts.build.tensorrt.engine_files import require_as_asked
-from tts.build.tensorrt.model import read_model
+from tts.build.tensorrt.model_shape import read_model
 from tts.cli import app
 
 STANDIN = Path(__file__).parent / "standin"

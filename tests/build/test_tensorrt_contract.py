@@ -23,7 +23,7 @@ from tts.build.tensorrt.commands import (
     steps,
 )
 from tts.build.tensorrt.docker import docker_command, shell_text
-from tts.build.tensorrt.model import read_model
+from tts.build.tensorrt.model_shape import read_model
 
 WORK = Workspace(Path("/built/x/.generator.work"), Path("/built/.timings/h100.cache"))
 PRM = "/models/Llama3.1-8B-PRM-Deepseek-Data"

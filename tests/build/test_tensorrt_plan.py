@@ -19,12 +19,12 @@ from tts.build.spec import (
     bundled_deployments,
     load_deployment,
 )
+from tts.build.tensorrt.engine_memory import parameters, ranks_of
 from tts.build.tensorrt.gpus import GIB, GPUS
 from tts.build.tensorrt.known_models import shape_of
-from tts.build.tensorrt.memory import parameters, ranks_of
-from tts.build.tensorrt.plan import SAFETY, check_pools, plan_memory
+from tts.build.tensorrt.kv_split import Limit, Pools, Side, search_split
+from tts.build.tensorrt.memory_plan import SAFETY, check_pools, plan_memory
 from tts.build.tensorrt.roofline import Roofline, roofline
-from tts.build.tensorrt.split import Limit, Pools, Side, search_split
 
 ONE_B, EIGHT_B, PRM = (
     Path("/nowhere") / name

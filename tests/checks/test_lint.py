@@ -20,8 +20,8 @@ from tts.build.spec import Deployment, bundled_deployments, load_deployment
 from tts.build.targets import target_module
 from tts.build.tensorrt import contract
 from tts.build.tensorrt.commands import expected_engine, steps
-from tts.build.tensorrt.model import read_model
-from tts.build.tensorrt.plan import check_pools
+from tts.build.tensorrt.memory_plan import check_pools
+from tts.build.tensorrt.model_shape import read_model
 from tts.build.tensorrt.target import workspace
 from tts.checks import BEFORE_BUILD, engines, lint
 from tts.serving.contract import Finding

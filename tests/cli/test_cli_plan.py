@@ -50,7 +50,7 @@ def test_a_plan_explains_itself(tmp_path):
 def test_a_plan_fits_a_narrow_terminal():
     from rich.console import Console
 
-    from tts.build.tensorrt.plan import plan_memory
+    from tts.build.tensorrt.memory_plan import plan_memory
     from tts.cli.plan import _engine_table
 
     table = _engine_table(plan_memory(load_deployment("llama-1b-prm-8b-h100-bf16")))

@@ -17,8 +17,8 @@ from tts.build.checkpoint import expected_tensors
 from tts.build.manifest import EngineConfig, read_engine_config
 from tts.build.model_config import read_model_config
 from tts.build.spec import Deployment
-from tts.engines.openvino_host import EngineHost
-from tts.engines.requests import GenerateRequest, Limits
+from tts.engines.engine_host import EngineHost
+from tts.engines.generate_request import GenerateRequest, Limits
 from tts.engines.responses import Response
 
 VOCABULARY = 128

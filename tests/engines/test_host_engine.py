@@ -12,8 +12,8 @@ from tts.build import paths
 from tts.build.errors import EngineError
 from tts.build.manifest import read_engine_config
 from tts.build.openvino import runtime as openvino_runtime
-from tts.engines.openvino_host import EngineHost
-from tts.engines.requests import GenerateRequest, Limits
+from tts.engines.engine_host import EngineHost
+from tts.engines.generate_request import GenerateRequest, Limits
 
 
 def prompt(seed=0, length=40):
@@ -227,7 +227,7 @@ def test_a_request_is_not_asked_for_cancellation_before_its_period_is_over(gener
     assert done.wait(10)
     assert not asked
     generator.host._cancel_check_s = 0.0
-    monkeypatch.setattr("tts.engines.openvino_host.POLLING_SHARE", 1e9)  # as often as it likes
+    monkeypatch.setattr("tts.engines.engine_host.POLLING_SHARE", 1e9)  # as often as it likes
     done.clear()
     generator.host.submit(sampled(n=20), lambda _: done.set(), lambda: bool(asked.append(1)))
     assert done.wait(10)
@@ -236,7 +236,7 @@ def test_a_request_is_not_asked_for_cancellation_before_its_period_is_over(gener
 
 def test_asking_for_cancellation_takes_a_small_share_of_the_time(generator, monkeypatch):
     asked, done = [], threading.Event()
-    monkeypatch.setattr("tts.engines.openvino_host.POLLING_SHARE", 1e-9)
+    monkeypatch.setattr("tts.engines.engine_host.POLLING_SHARE", 1e-9)
     generator.host._cancel_check_s = 0.0
     generator.host.submit(sampled(n=20), lambda _: done.set(), lambda: bool(asked.append(1)))
     assert done.wait(10)

@@ -6,7 +6,7 @@ from hypothesis.extra import numpy as hnp
 
 from tts.build.errors import RequestError
 from tts.engines import wire
-from tts.engines.requests import GenerateRequest, Limits, is_stop, parse_request
+from tts.engines.generate_request import GenerateRequest, Limits, is_stop, parse_request
 from tts.engines.responses import Response, response_tensors
 
 GENERATOR = Limits(

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tts.engines.generate_request import GenerateRequest
 from tts.engines.prefix_guard import PrefixGuard, end_hashes, prefix_hashes
-from tts.engines.requests import GenerateRequest
 
 ids = st.lists(st.integers(0, 2), min_size=1, max_size=6)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from . import paths
+from .build_plan import BuildPlan, check_length
 from .checkpoint import FileStamp, stamp_files
 from .errors import BuildError
 from .manifest import (
@@ -21,7 +22,6 @@ from .manifest import (
     write_record,
 )
 from .openvino.verify import Verification
-from .plan import Plan, check_length
 from .spec import Deployment, Role, VerifierSpec
 from .staging import build_lock, disk_errors, recover, staged
 from .targets import TargetModule, target_module
@@ -50,7 +50,7 @@ class BuildReport:
 class _Inspected:
     """An engine to make or to keep: its plan, what was found, and why it must be made."""
 
-    plan: Plan
+    plan: BuildPlan
     state: EngineState
     reasons: tuple[str, ...]
 
@@ -115,7 +115,7 @@ def require_current(deployment: Deployment) -> dict[Role, EngineConfig]:
     return configs
 
 
-def _inspect(plan: Plan, *, force: bool, verify: bool | None) -> _Inspected:
+def _inspect(plan: BuildPlan, *, force: bool, verify: bool | None) -> _Inspected:
     recover(plan.folder)
     state = inspect_engine(plan.folder, plan.spec.checkpoint, plan.settings)
     reasons = list(state.reasons)
@@ -155,7 +155,7 @@ def _build_if_stale(
 
 def _build(
     target: TargetModule,
-    plan: Plan,
+    plan: BuildPlan,
     stamps: tuple[FileStamp, ...],
     verify: bool | None,
     say: Say,

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
+from .checkpoint_files import read_json_object, require_checkpoint_folder
 from .errors import CheckpointError
-from .files import read_json_object, require_checkpoint_folder
 
 
 class _Family(NamedTuple):

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from .build_plan import BuildPlan, VerificationOutcome
 from .checkpoint import FileStamp
 from .manifest import EngineConfig, Settings
-from .plan import Checked, Plan
 from .spec import Deployment, Role, Target
 
 
@@ -18,23 +18,23 @@ class TargetModule(Protocol):
     def settings_for(self, deployment: Deployment, role: Role) -> Settings:
         """What the engine of a role would be made with now."""
 
-    def plan_engine(self, deployment: Deployment, role: Role) -> Plan:
+    def plan_engine(self, deployment: Deployment, role: Role) -> BuildPlan:
         """Check everything that can be known without building."""
 
     def engine_config(self, deployment: Deployment, role: Role, folder: Path) -> EngineConfig:
         """What is served by the engine in `folder`, which is current."""
 
-    def prepare(self, plans: Sequence[Plan], verify: bool | None) -> None:
+    def prepare(self, plans: Sequence[BuildPlan], verify: bool | None) -> None:
         """Refuse, before the first of these engines is made, what would stop any of them."""
 
     def make_engine(
         self,
-        plan: Plan,
+        plan: BuildPlan,
         stamps: Sequence[FileStamp],
         folder: Path,
         verify: bool | None,
         say: Callable[[str], None],
-    ) -> Checked:
+    ) -> VerificationOutcome:
         """Make the engine in `folder`, which is empty and becomes its place afterwards."""
 
     def preview(self, deployment: Deployment, role: Role) -> list[str]:

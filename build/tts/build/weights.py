@@ -11,8 +11,8 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from .checkpoint_files import read_json_object, require_checkpoint_folder
 from .errors import CheckpointError
-from .files import read_json_object, require_checkpoint_folder
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"

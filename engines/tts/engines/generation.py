@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from .generate_request import GenerateRequest
 from .pipeline import FINISHED, RUNNING, label_logits, single_stops
-from .requests import GenerateRequest
 from .responses import FinishReason, Response
 
 

@@ -12,7 +12,7 @@ import openvino_genai as ov_genai
 from tts.build.manifest import EngineConfig
 from tts.build.openvino.runtime import plugin_properties, require_precision
 
-from .requests import GenerateRequest, Limits
+from .generate_request import GenerateRequest, Limits
 
 RUNNING = ov_genai.GenerationStatus.RUNNING.value
 FINISHED = ov_genai.GenerationStatus.FINISHED.value

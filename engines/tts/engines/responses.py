@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from .requests import GenerateRequest
+from .generate_request import GenerateRequest
 
 FinishReason = Literal["length", "stop", "end_id", "cancelled"]
 

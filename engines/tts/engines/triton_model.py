@@ -20,11 +20,11 @@ import triton_python_backend_utils as pb_utils
 from tts.build.errors import RequestError
 from tts.build.manifest import read_engine_config
 
-from .metrics import FAMILIES, Metric, TokenLengths, gauges
-from .openvino_host import EngineHost
-from .requests import GenerateRequest, Limits, Tensors, is_stop, parse_request
+from .engine_host import EngineHost
+from .generate_request import GenerateRequest, Limits, Tensors, is_stop, parse_request
 from .responses import Response, response_tensors
 from .statistics import Statistics
+from .triton_metrics import FAMILIES, Metric, TokenLengths, gauges
 
 FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 MUST_BE_REQUESTED = {"output_ids", "sequence_length"}

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from tts.build import paths
+from tts.build.build_plan import check_length
 from tts.build.checkpoint import open_checkpoint
 from tts.build.errors import BuildError, CheckpointError, ConfigError, TtsError
 from tts.build.manifest import inspect_engine
 from tts.build.model_config import ModelConfig, read_model_config
-from tts.build.plan import check_length
 from tts.build.spec import Deployment, EngineSpec, Role
 from tts.build.targets import target_module
 from tts.build.tensorrt import contract
@@ -23,8 +23,8 @@ from tts.build.tensorrt.commands import (
 )
 from tts.build.tensorrt.engine_files import engine_problems
 from tts.build.tensorrt.known_models import known_model
-from tts.build.tensorrt.model import read_model
-from tts.build.tensorrt.plan import check_pools
+from tts.build.tensorrt.memory_plan import check_pools
+from tts.build.tensorrt.model_shape import read_model
 from tts.build.tensorrt.target import check_calibration, workspace
 from tts.build.weights import Weights
 from tts.serving.contract import Finding

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from tts.build.spec import Role
-    from tts.build.tensorrt.plan import GpuPlan, MemoryPlan
+    from tts.build.tensorrt.memory_plan import GpuPlan, MemoryPlan
 
 BAR_WIDTH = 72
 PARTS = {  # in the order in which the bar shows them
@@ -37,7 +37,7 @@ def plan(
 ) -> None:
     """Plan the GPU memory of a deployment for target tensorrt; needs no GPU."""
     from tts.build.spec import deployment_file, load_deployment
-    from tts.build.tensorrt.plan import plan_memory
+    from tts.build.tensorrt.memory_plan import plan_memory
     from tts.reports.console import consoles
 
     out, _ = consoles()
@@ -57,7 +57,7 @@ def plan(
             f"With the file's values GPU {device} lacks {_gib(excess)} GiB.", style="bold red"
         )
     if write:
-        from tts.build.edit import write_values
+        from tts.build.deployment_edit import write_values
 
         file = deployment_file(deployment)
         write_values(file, {(role, "kv_cache", "tokens"): wanted[role] for role in wanted})

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from tts.build.edit import Field
+from tts.build.deployment_edit import Field
 from tts.build.spec import Deployment, Role
 from tts.scheduling.load_curve import find_saturation_point
 

@@ -16,7 +16,7 @@ from tts.bench.run import Progress as RunProgress
 from tts.bench.run import execute
 from tts.bench.serving import interruptible, serving, watched
 from tts.build.builder import require_current
-from tts.build.edit import require_writable, with_values, write_values
+from tts.build.deployment_edit import require_writable, with_values, write_values
 from tts.build.errors import ConfigError, Interrupted, RunError
 from tts.build.spec import Deployment, deployment_file
 from tts.checks.requirements import require_gpu

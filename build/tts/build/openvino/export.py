@@ -21,7 +21,7 @@ import numpy as np
 from ..checkpoint import EMBEDDING, FINAL_NORM, LM_HEAD, Checkpoint, layer_prefix
 from ..errors import CheckpointError
 from ..model_config import ModelConfig
-from .weights import constant, label_precision, matrix
+from .constants import constant, label_precision, matrix
 
 if TYPE_CHECKING:
     from openvino import Model, Node

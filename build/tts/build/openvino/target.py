@@ -10,10 +10,16 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from .. import paths
+from ..build_plan import (
+    BuildPlan,
+    VerificationOutcome,
+    check_length,
+    check_tokenizer,
+    describe_engine,
+)
 from ..checkpoint import Checkpoint, FileStamp, open_checkpoint
 from ..errors import BuildError
 from ..manifest import CONFIG_FILE, EngineConfig, Settings, read_engine_config, write_record
-from ..plan import Checked, Plan, check_length, check_tokenizer, describe_engine
 from ..spec import Deployment, Precision, Role, VerifierSpec
 from ..tokenizer import Tokenizer
 from .export import EXPORTER_VERSION, export_model, save_model
@@ -41,7 +47,7 @@ def settings_for(deployment: Deployment, role: Role) -> Settings:
     }
 
 
-def plan_engine(deployment: Deployment, role: Role) -> Plan:
+def plan_engine(deployment: Deployment, role: Role) -> BuildPlan:
     """Check everything that can be known without building; raises CheckpointError, ConfigError."""
     spec = deployment.engines()[role]
     require_precision(role, spec.precision)
@@ -52,7 +58,7 @@ def plan_engine(deployment: Deployment, role: Role) -> Plan:
     logits = None if role == "verifier" else model.vocab_size  # a verifier's head is cut to labels
     config = describe_engine(deployment, role, model, tokenizer, logits)
     folder = paths.engine_dir(deployment.name, role)
-    return Plan(deployment, role, folder, settings_for(deployment, role), config)
+    return BuildPlan(deployment, role, folder, settings_for(deployment, role), config)
 
 
 def engine_config(deployment: Deployment, role: Role, folder: Path) -> EngineConfig:
@@ -60,7 +66,7 @@ def engine_config(deployment: Deployment, role: Role, folder: Path) -> EngineCon
     return read_engine_config(folder)
 
 
-def prepare(plans: Sequence[Plan], verify: bool | None) -> None:
+def prepare(plans: Sequence[BuildPlan], verify: bool | None) -> None:
     """Refuse a verification that cannot be done, before anything is built."""
     if verify and (missing := missing_packages()):
         raise BuildError(
@@ -70,12 +76,12 @@ def prepare(plans: Sequence[Plan], verify: bool | None) -> None:
 
 
 def make_engine(
-    plan: Plan,
+    plan: BuildPlan,
     stamps: Sequence[FileStamp],
     folder: Path,
     verify: bool | None,
     say: Callable[[str], None],
-) -> Checked:
+) -> VerificationOutcome:
     """Export the checkpoint to `folder`, and compare it with transformers."""
     checkpoint = open_checkpoint(plan.spec.checkpoint)
     precision, labels = plan.config.precision, plan.config.label_token_ids
@@ -85,9 +91,9 @@ def make_engine(
     write_record(folder, CONFIG_FILE, plan.config)
     if not_verified := _why_not_verified(checkpoint, verify):
         say(f"{plan.role}: not verified: {not_verified}")
-        return Checked(None, not_verified)
+        return VerificationOutcome(None, not_verified)
     say(f"{plan.role}: comparing with transformers")
-    return Checked(verify_engine(folder, checkpoint, precision, labels), None)
+    return VerificationOutcome(verify_engine(folder, checkpoint, precision, labels), None)
 
 
 def preview(deployment: Deployment, role: Role) -> list[str]:
@@ -109,7 +115,7 @@ def _why_not_verified(checkpoint: Checkpoint, verify: bool | None) -> str | None
     return None
 
 
-def _require_space(plan: Plan, checkpoint: Checkpoint) -> None:
+def _require_space(plan: BuildPlan, checkpoint: Checkpoint) -> None:
     needed = checkpoint.num_parameters * _STORED_BYTES[plan.config.precision]
     free = shutil.disk_usage(plan.folder.parent).free
     if free < needed:

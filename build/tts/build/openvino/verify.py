@@ -24,9 +24,9 @@ from ..checkpoint import Checkpoint
 from ..errors import BuildError
 from ..spec import Precision
 from ..weights import Array
+from .constants import label_precision, stored_values
 from .export import MODEL_FILE
 from .runtime import plugin_properties
-from .weights import label_precision, stored_values
 
 EXPORT_TOLERANCE = 1e-4
 """Largest error of a logit, absolute; logits beyond 10 may differ by 1e-5 of the largest one."""

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from ..model_config import ModelConfig
 from ..spec import EngineSpec
+from .engine_memory import kv_bytes_per_token, parameters, ranks_of
 from .gpus import GpuFacts
-from .memory import kv_bytes_per_token, parameters, ranks_of
 
 COMPUTE_EFFICIENCY = 0.6
 BANDWIDTH_EFFICIENCY = 0.8

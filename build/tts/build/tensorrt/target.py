@@ -9,11 +9,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .. import paths
+from ..build_plan import (
+    BuildPlan,
+    VerificationOutcome,
+    check_length,
+    check_tokenizer,
+    describe_engine,
+)
 from ..checkpoint import FileStamp, content_hash, open_checkpoint
 from ..errors import BuildError, CheckpointError, ConfigError
 from ..manifest import EngineConfig, Settings
 from ..model_config import ModelConfig
-from ..plan import Checked, Plan, check_length, check_tokenizer, describe_engine
 from ..spec import Deployment, EngineSpec, Role, TensorRTSpec, VerifierSpec
 from ..tokenizer import Tokenizer
 from ..verifier_format import label_ids
@@ -34,9 +40,9 @@ from .commands import (
 )
 from .docker import shell_text
 from .engine_files import require_as_asked
+from .engine_memory import parameters
 from .known_models import known_model
-from .memory import parameters
-from .model import read_model
+from .model_shape import read_model
 from .toolchain import Say, find_toolchain, require_machine, run_step
 
 _RECORD = "checkpoint.json"
@@ -68,7 +74,7 @@ def settings_for(deployment: Deployment, role: Role) -> Settings:
     return settings | {flag.removeprefix("--"): value or "enable" for flag, value in flags.items()}
 
 
-def plan_engine(deployment: Deployment, role: Role) -> Plan:
+def plan_engine(deployment: Deployment, role: Role) -> BuildPlan:
     """Check everything that can be known without a GPU; raises CheckpointError, ConfigError."""
     spec = deployment.engines()[role]
     model = read_model(spec.checkpoint)
@@ -81,7 +87,7 @@ def plan_engine(deployment: Deployment, role: Role) -> Plan:
     check_calibration(spec)
     tokenizer = Tokenizer(spec.checkpoint)
     check_tokenizer(tokenizer, model.vocab_size, spec)
-    return Plan(
+    return BuildPlan(
         deployment=deployment,
         role=role,
         folder=paths.engine_dir(deployment.name, role),
@@ -97,7 +103,7 @@ def engine_config(deployment: Deployment, role: Role, folder: Path) -> EngineCon
     return _engine_config(deployment, role, model, Tokenizer(spec.checkpoint))
 
 
-def prepare(plans: Sequence[Plan], verify: bool | None) -> None:
+def prepare(plans: Sequence[BuildPlan], verify: bool | None) -> None:
     """Refuse before the first engine what would stop any of them."""
     if verify:
         raise BuildError(
@@ -123,8 +129,8 @@ def prepare(plans: Sequence[Plan], verify: bool | None) -> None:
 
 
 def make_engine(
-    plan: Plan, stamps: Sequence[FileStamp], folder: Path, verify: bool | None, say: Say
-) -> Checked:
+    plan: BuildPlan, stamps: Sequence[FileStamp], folder: Path, verify: bool | None, say: Say
+) -> VerificationOutcome:
     """Make the engine in `folder`. A finished conversion is kept for the next try when it fails."""
     model = read_model(plan.spec.checkpoint)
     toolchain = find_toolchain(_options(plan.deployment).container)
@@ -163,7 +169,9 @@ def make_engine(
         shutil.rmtree(work.engine if converted else work.root, ignore_errors=True)
         raise
     shutil.rmtree(work.root)
-    return Checked(None, "TensorRT-LLM engines are read back, not compared with transformers")
+    return VerificationOutcome(
+        None, "TensorRT-LLM engines are read back, not compared with transformers"
+    )
 
 
 def preview(deployment: Deployment, role: Role) -> list[str]:

@@ -15,7 +15,7 @@ from ..errors import BuildError
 from . import contract
 from .commands import Step, Workspace
 from .docker import direct_command, docker_command
-from .failures import find_cause
+from .step_failures import find_cause
 
 Say = Callable[[str], None]
 

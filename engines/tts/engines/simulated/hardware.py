@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Self
 
 from tts.build.model_config import ModelConfig
+from tts.build.tensorrt.engine_memory import parameters
 from tts.build.tensorrt.gpus import GPUS, GpuFacts
 from tts.build.tensorrt.known_models import shape_of
-from tts.build.tensorrt.memory import parameters
 
 __all__ = ["BYTES_PER_WEIGHT", "GPUS", "LLAMA_1B", "LLAMA_8B_VERIFIER", "GpuFacts", "ModelShape"]
 

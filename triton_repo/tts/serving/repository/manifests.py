@@ -14,8 +14,8 @@ from tts.build.errors import ConfigError
 from tts.build.spec import Deployment, Port
 
 from ..command import container
-from ..command.command import arguments, gpus, tensorrt_command
 from ..command.ports import Addresses
+from ..command.server_command import arguments, gpus, tensorrt_command
 from ..server.probe import DIGEST
 from .render import deployment_digest, render_models, render_template, template_values
 

@@ -16,8 +16,8 @@ import psutil
 from tts.build.errors import ServerError
 
 from ..command import container, guard
-from ..command.command import Command
-from . import failures, triton_log
+from ..command.server_command import ServerCommand
+from . import start_failures, triton_log
 from .state import Identity, identify
 
 _START_S = 10.0
@@ -33,7 +33,7 @@ class Launched:
 
     guard: subprocess.Popen[bytes]
     server: Identity
-    command: Command
+    command: ServerCommand
     log: Path
 
     def require_running(self) -> None:
@@ -46,7 +46,7 @@ class Launched:
         stop_guard(self.guard)
 
 
-def launch(command: Command, variables: dict[str, str], log: Path) -> Launched:
+def launch(command: ServerCommand, variables: dict[str, str], log: Path) -> Launched:
     """Start a server in the given environment; its output goes to `log`, the last log is kept.
 
     Raises ServerError if it exits at once.
@@ -110,7 +110,7 @@ def _why_stopped(status: int, log: Path) -> ServerError:
     reason = triton_log.failure(log) or f"exit status {status}, no message"
     if triton_log.port_was_taken(log):
         return PortTaken(f"The Triton server stopped: {reason}.", hint=hint)
-    if known := failures.explain(log):
+    if known := start_failures.explain(log):
         said = textwrap.shorten(reason, 300, placeholder=" ...")
         return ServerError(known.message, hint=f"{known.hint}\nIt says: {said}\n{hint}")
     return ServerError(f"The Triton server stopped: {reason}.", hint=hint)

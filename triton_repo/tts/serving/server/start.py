@@ -16,9 +16,9 @@ from tts.build.errors import ConfigError, ServerError
 from tts.build.spec import Deployment
 
 from ..command import environment
-from ..command.command import Command, command
 from ..command.container import Docker, image
 from ..command.ports import Addresses, choose_addresses
+from ..command.server_command import ServerCommand, server_command
 from ..command.tritonserver import TritonServer, find_runtime
 from ..repository.render import (
     deployment_digest,
@@ -133,7 +133,7 @@ def start_server(
         say(f"Starting {runtime.describe()}")
         for attempts_left in reversed(range(_ATTEMPTS)):
             addresses = choose_addresses(deployment.server)
-            this = command(runtime, deployment, addresses)
+            this = server_command(runtime, deployment, addresses)
             launched = launch(this, variables, folder / LOG)
             try:
                 server = _when_ready(launched, addresses, deployment, ready_timeout_s)
@@ -147,7 +147,7 @@ def start_server(
     raise AssertionError("the last attempt returns or raises")
 
 
-def planned_command(deployment: Deployment) -> Command:
+def planned_command(deployment: Deployment) -> ServerCommand:
     """The command with which a start would run the server now; on free ports of this machine.
 
     On a machine that can run no server of target tensorrt it is the one for a machine that can.
@@ -158,7 +158,7 @@ def planned_command(deployment: Deployment) -> Command:
         if deployment.target != "tensorrt":
             raise
         runtime = Docker(image(deployment))
-    return command(runtime, deployment, choose_addresses(deployment.server))
+    return server_command(runtime, deployment, choose_addresses(deployment.server))
 
 
 @contextmanager

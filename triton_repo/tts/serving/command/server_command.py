@@ -24,7 +24,7 @@ _CLOSED_APIS = "shared-memory,model-repository,trace,logging"
 
 
 @dataclass(frozen=True)
-class Command:
+class ServerCommand:
     """One server, not yet launched."""
 
     words: list[str]
@@ -40,7 +40,7 @@ class Command:
         return shlex.join([*(["env", *setting] if setting else []), *self.words])
 
 
-def command(runtime: Runtime, deployment: Deployment, addresses: Addresses) -> Command:
+def server_command(runtime: Runtime, deployment: Deployment, addresses: Addresses) -> ServerCommand:
     """The command for one attempt to start; its names and keys are used once."""
     repository = paths.repository_dir(deployment.name)
     # short and unique: it names the shared memory files and marks the stub processes as ours
@@ -51,7 +51,7 @@ def command(runtime: Runtime, deployment: Deployment, addresses: Addresses) -> C
         words, variables = tensorrt_command(deployment, container.TRITONSERVER, served)
         name = f"{shm_prefix}{deployment.name}"
         folders = container.folders(deployment)
-        return Command(
+        return ServerCommand(
             runtime.run(name, addresses, folders, variables, words), {}, shm_prefix, name
         )
     backends = environment.backends(runtime, environment.folder(deployment))
@@ -59,8 +59,8 @@ def command(runtime: Runtime, deployment: Deployment, addresses: Addresses) -> C
     served.append(f"--backend-directory={backends}")
     if deployment.target == "tensorrt":
         words, variables = tensorrt_command(deployment, str(runtime.binary), served)
-        return Command(words, variables, shm_prefix)
-    return Command([str(runtime.binary), *served], {}, shm_prefix)
+        return ServerCommand(words, variables, shm_prefix)
+    return ServerCommand([str(runtime.binary), *served], {}, shm_prefix)
 
 
 def arguments(

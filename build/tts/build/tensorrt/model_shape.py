@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..checkpoint_files import read_json_object
 from ..errors import CheckpointError
-from ..files import read_json_object
 from ..model_config import ModelConfig
 from .known_models import shape_of
 

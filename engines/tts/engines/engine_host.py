@@ -25,10 +25,10 @@ from tts.build.errors import EngineError
 from tts.build.manifest import EngineConfig
 
 from .admission import Admission
+from .generate_request import GenerateRequest, Limits
 from .generation import Generation
 from .pipeline import add_request, open_pipeline
 from .prefix_guard import PrefixGuard, end_hashes, prefix_hashes
-from .requests import GenerateRequest, Limits
 from .responses import Response
 from .statistics import Recorder, Statistics
 

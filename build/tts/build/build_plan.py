@@ -16,7 +16,7 @@ from .verifier_format import label_ids, verifier_format
 
 
 @dataclass(frozen=True)
-class Plan:
+class BuildPlan:
     """One engine to make: from what, where, and what it will be."""
 
     deployment: Deployment
@@ -31,7 +31,7 @@ class Plan:
         return self.deployment.engines()[self.role]
 
 
-class Checked(NamedTuple):
+class VerificationOutcome(NamedTuple):
     """How well an engine that has been made agrees with transformers, or why that is not known."""
 
     verification: Verification | None

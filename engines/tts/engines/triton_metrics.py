@@ -10,7 +10,7 @@ from bisect import bisect_left
 from itertools import accumulate
 from typing import NamedTuple
 
-from .requests import Limits
+from .generate_request import Limits
 from .statistics import Statistics
 
 FAMILIES: dict[str, tuple[str, str]] = {

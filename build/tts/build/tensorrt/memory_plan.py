@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from ..errors import ConfigError
 from ..model_config import ModelConfig
 from ..spec import Deployment, EngineSpec, GeneratorSpec, Role, TensorRTSpec
+from .engine_memory import Parameters, RankMemory, parameters, ranks_of
 from .gpus import BLACKWELL, FP8_CAPABILITY, GIB, GPUS, GpuFacts
 from .known_models import shape_of
-from .memory import Parameters, RankMemory, parameters, ranks_of
+from .kv_split import Limit, Pools, Side, plain_split, search_split
 from .roofline import roofline
-from .split import Limit, Pools, Side, plain_split, search_split
 
 SAFETY = 0.05
 """Share of every GPU that is left free: fragmentation, and what the estimates miss."""
