@@ -93,6 +93,11 @@ def module_of(imported):
     return imported if imported in MODULES else None
 
 
+def package_of(name):
+    """The package that a module is in, or is."""
+    return name if MODULES[name].name == "__init__.py" else name.rpartition(".")[0]
+
+
 def test_the_namespace_has_no_init_file():
     roots = [ROOT / root for root in SOURCE_ROOTS]
     for folder in [*roots, *(root / "tts" for root in roots)]:
@@ -127,6 +132,20 @@ def test_no_modules_import_each_other_in_a_circle():
     }
     for package in [name for name, file in MODULES.items() if file.name == "__init__.py"]:
         graph[package] = set()  # it gathers its modules' names; those who use them name it
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
+def test_no_packages_import_each_other_in_a_circle():
+    """A package may choose among the packages inside it, as tts.build does among its targets."""
+    graph = {}
+    for name, file in MODULES.items():
+        here = package_of(name)
+        there = {package_of(module_of(each)) for each in imports(name, file) if module_of(each)}
+        inside = {each for each in there if each.startswith(f"{here}.")}
+        graph[here] = graph.get(here, set()) | (there - inside - {here})
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:

@@ -18,7 +18,7 @@ from tts.build.spec import Deployment, load_deployment
 from tts.datasets.load import load_problems
 from tts.prompting.context import Context, Models
 from tts.replay import Replay, open_source
-from tts.serving.repository.render import deployment_digest
+from tts.serving.repository.digest import deployment_digest
 from tts.serving.server.start import start_server
 from tts.strategies.catalog import find_strategy
 

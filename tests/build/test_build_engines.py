@@ -59,7 +59,6 @@ def test_builds_verifies_and_describes_both_engines(deployment: Deploy, home: Pa
     assert config.label_token_ids == (3, 4)
     assert (config.vocab_size, config.output_vocab_size) == (128, 2)
     assert config.eos_token_ids == (2,)
-    assert config.kv_bytes_per_token == 2 * 2 * 2 * 16 * 4
     assert read_engine_config(generator.folder).label_token_ids is None
     manifest = read_manifest(generator.folder)
     assert manifest is not None

@@ -21,9 +21,9 @@ from tts.build.spec import (
 )
 from tts.build.tensorrt.engine_memory import parameters, ranks_of
 from tts.build.tensorrt.gpus import GIB, GPUS
-from tts.build.tensorrt.known_models import shape_of
 from tts.build.tensorrt.kv_split import Limit, Pools, Side, search_split
 from tts.build.tensorrt.memory_plan import SAFETY, check_pools, plan_memory
+from tts.build.tensorrt.model_shape import shape_of
 from tts.build.tensorrt.roofline import Roofline, roofline
 
 ONE_B, EIGHT_B, PRM = (

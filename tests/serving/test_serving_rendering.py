@@ -8,7 +8,8 @@ import pytest
 from tts.build import paths
 from tts.build.errors import ServerError
 from tts.build.spec import Deployment
-from tts.serving.repository.render import deployment_digest, parse_config, render_repository
+from tts.serving.repository.digest import deployment_digest
+from tts.serving.repository.render import parse_config, render_repository
 
 Echo = Callable[..., Deployment]
 

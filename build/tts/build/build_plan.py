@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .errors import CheckpointError, ConfigError
-from .manifest import EngineConfig, Settings
+from .manifest import EngineConfig, Settings, Verification
 from .model_config import ModelConfig
-from .openvino.verify import Verification
 from .spec import Deployment, EngineSpec, Role, VerifierSpec
 from .tokenizer import Tokenizer
 from .verifier_format import label_ids, verifier_format

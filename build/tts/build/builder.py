@@ -17,11 +17,11 @@ from .manifest import (
     EngineConfig,
     EngineState,
     Manifest,
+    Verification,
     inspect_engine,
     new_manifest,
     write_record,
 )
-from .openvino.verify import Verification
 from .spec import Deployment, Role, VerifierSpec
 from .staging import build_lock, disk_errors, recover, staged
 from .targets import TargetModule, target_module

@@ -15,8 +15,6 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from .checkpoint import FileStamp, content_hash, stamp_files
 from .errors import BuildError
-from .openvino.runtime import CACHE_BYTES
-from .openvino.verify import Verification
 from .spec import Precision, Role, Target
 
 CONFIG_FILE = "config.json"
@@ -52,11 +50,16 @@ class EngineConfig(_Record):
     num_kv_heads: int
     head_dim: int
 
-    @property
-    def kv_bytes_per_token(self) -> int:
-        """Bytes of KV cache that one token takes (target openvino): keys, values, all layers."""
-        elements = 2 * self.num_layers * self.num_kv_heads * self.head_dim
-        return elements * CACHE_BYTES[self.precision]
+
+class Verification(_Record):
+    """How far an engine's logits are from those of transformers (absolute errors)."""
+
+    export_error: float
+    """The exported graph in fp32 arithmetic, with the weights as the engine stores them."""
+    served_error: float
+    """The engine in the arithmetic that it is served with, against the checkpoint itself."""
+    largest_logit: float
+    """The largest logit that they were measured beside."""
 
 
 class Manifest(_Record):

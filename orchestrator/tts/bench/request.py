@@ -20,7 +20,7 @@ from tts.reports.console import say
 from tts.reports.live_tree import LiveTree
 from tts.runlog.log import read_config
 from tts.scheduling import ScheduleName, SpeculationName
-from tts.serving.repository.render import deployment_digest
+from tts.serving.repository.digest import deployment_digest
 from tts.strategies.catalog import Config, Strategy, find_strategy
 from tts.strategies.parameters import check_blocks, configure
 

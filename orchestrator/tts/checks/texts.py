@@ -8,8 +8,8 @@ from contextlib import suppress
 from tts.build.build_plan import check_tokenizer
 from tts.build.errors import CheckpointError, RequestError
 from tts.build.spec import Deployment, EngineSpec, Role
-from tts.build.tensorrt.known_models import shape_of
 from tts.build.tensorrt.memory_plan import QUESTION, STEP
+from tts.build.tensorrt.model_shape import shape_of
 from tts.build.tokenizer import Tokenizer
 from tts.build.verifier_format import verifier_format
 from tts.engines import wire

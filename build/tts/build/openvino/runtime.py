@@ -15,9 +15,6 @@ OpenVINO's OPTIMIZATION_CAPABILITIES are no answer: by its sources (hasHardwareS
 PagedAttention::getRuntimePrecision) they list BF16 also for AVX-512 without it.
 """
 
-CACHE_BYTES: dict[str, int] = {"fp32": 4, "bf16": 2, "int8": 4}
-"""Bytes per KV-cache element, by the precision of an engine."""
-
 
 @cache
 def cpu_flags() -> frozenset[str]:

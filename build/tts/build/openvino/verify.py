@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from ..checkpoint import Checkpoint
 from ..errors import BuildError
+from ..manifest import Verification
 from ..spec import Precision
 from ..weights import Array
 from .constants import label_precision, stored_values
@@ -34,16 +34,6 @@ SERVED_TOLERANCE = 0.2
 """Largest error of a logit in bf16 and int8, as a part of the largest logit."""
 _SPREAD = 4096  # positions; beyond, fp32 angles themselves differ between libraries
 _SEED = 20240607
-
-
-class Verification(BaseModel):
-    """The largest errors of a logit, and the largest logit that they were measured beside."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    export_error: float
-    served_error: float
-    largest_logit: float
 
 
 @dataclass(frozen=True)

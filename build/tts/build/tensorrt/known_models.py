@@ -10,14 +10,6 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from ..model_config import (
-    ARCHITECTURES,
-    MIXTURES,
-    ModelConfig,
-    parse_model_config,
-    read_model_config,
-)
-
 
 class KnownModel(BaseModel):
     """What is published about one model."""
@@ -35,19 +27,6 @@ class KnownModel(BaseModel):
 def known_model(checkpoint: Path) -> KnownModel | None:
     """The published model that a checkpoint folder is named after, or None."""
     return _known().get(checkpoint.name)
-
-
-def shape_of(checkpoint: Path) -> ModelConfig:
-    """The shape of a checkpoint that lies there, or of the published model of its name.
-
-    Mixtures of experts are read too, which the exporter of target openvino refuses. Raises
-    CheckpointError if the checkpoint is neither there nor known.
-    """
-    supported = {**ARCHITECTURES, **MIXTURES}
-    known = known_model(checkpoint)
-    if known is None or (checkpoint / "config.json").is_file():
-        return read_model_config(checkpoint, supported)
-    return parse_model_config(checkpoint / "config.json", known.config, supported)
 
 
 @cache

@@ -16,8 +16,8 @@ from ..model_config import ModelConfig
 from ..spec import Deployment, EngineSpec, GeneratorSpec, Role, TensorRTSpec
 from .engine_memory import Parameters, RankMemory, parameters, ranks_of
 from .gpus import BLACKWELL, FP8_CAPABILITY, GIB, GPUS, GpuFacts
-from .known_models import shape_of
 from .kv_split import Limit, Pools, Side, plain_split, search_split
+from .model_shape import shape_of
 from .roofline import roofline
 
 SAFETY = 0.05

@@ -1,4 +1,4 @@
-"""The model of a checkpoint that target tensorrt converts: its shape, and that it is safe."""
+"""The shape of a model by its checkpoint, read from config.json or known as published."""
 
 from __future__ import annotations
 
@@ -6,12 +6,31 @@ from pathlib import Path
 
 from ..checkpoint_files import read_json_object
 from ..errors import CheckpointError
-from ..model_config import ModelConfig
-from .known_models import shape_of
+from ..model_config import (
+    ARCHITECTURES,
+    MIXTURES,
+    ModelConfig,
+    parse_model_config,
+    read_model_config,
+)
+from .known_models import known_model
+
+
+def shape_of(checkpoint: Path) -> ModelConfig:
+    """The shape of a checkpoint that lies there, or of the published model of its name.
+
+    Mixtures of experts are read too, which the exporter of target openvino refuses. Raises
+    CheckpointError if the checkpoint is neither there nor known.
+    """
+    supported = {**ARCHITECTURES, **MIXTURES}
+    known = known_model(checkpoint)
+    if known is None or (checkpoint / "config.json").is_file():
+        return read_model_config(checkpoint, supported)
+    return parse_model_config(checkpoint / "config.json", known.config, supported)
 
 
 def read_model(checkpoint: Path) -> ModelConfig:
-    """The shape of a checkpoint, or of the published model of its name; raises CheckpointError.
+    """`shape_of` a checkpoint that TensorRT-LLM may convert; raises CheckpointError.
 
     A checkpoint that brings code is refused: TensorRT-LLM's quantiser would run it, whatever it is
     told.

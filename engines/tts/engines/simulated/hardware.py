@@ -9,7 +9,7 @@ from typing import Self
 from tts.build.model_config import ModelConfig
 from tts.build.tensorrt.engine_memory import parameters
 from tts.build.tensorrt.gpus import GPUS, GpuFacts
-from tts.build.tensorrt.known_models import shape_of
+from tts.build.tensorrt.model_shape import shape_of
 
 __all__ = ["BYTES_PER_WEIGHT", "GPUS", "LLAMA_1B", "LLAMA_8B_VERIFIER", "GpuFacts", "ModelShape"]
 

@@ -16,7 +16,8 @@ from tts.build.errors import ServerError
 from tts.build.spec import Deployment
 from tts.engines import wire
 
-from ..repository.render import CONFIG, parse_config
+from ..repository.render import parse_config
+from ..repository.templates import CONFIG
 from .expected import expected_configs
 from .facts import contract
 

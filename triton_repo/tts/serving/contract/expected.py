@@ -14,9 +14,8 @@ from tts.build import paths
 from tts.build.spec import Deployment, EngineSpec
 from tts.engines import wire
 
+from ..repository.digest import DIGEST, deployment_digest
 from ..repository.labels import label_columns
-from ..repository.render import deployment_digest
-from ..server.probe import DIGEST
 from .facts import Tensor, contract
 
 LOGITS = "TYPE_FP32"

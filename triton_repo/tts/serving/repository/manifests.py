@@ -16,8 +16,9 @@ from tts.build.spec import Deployment, Port
 from ..command import container
 from ..command.ports import Addresses
 from ..command.server_command import arguments, gpus, tensorrt_command
-from ..server.probe import DIGEST
-from .render import deployment_digest, render_models, render_template, template_values
+from .digest import DIGEST, deployment_digest
+from .render import render_models, template_values
+from .templates import render_template
 
 PROBE = "/opt/tts/probe.py"
 """Where the probe lies in a container."""

@@ -1,48 +1,26 @@
-"""Rendering the Triton model repository of a deployment from the templates."""
+"""The Triton model repository of a deployment: rendered, parsed back, put in place as a whole."""
 
 from __future__ import annotations
 
 import filecmp
-import hashlib
-import json
 import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
 
-import jinja2
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from tts.build import paths
 from tts.build.builder import require_current
 from tts.build.errors import BuildError, ServerError
-from tts.build.manifest import read_manifest
 from tts.build.spec import Deployment, Role
 
-from ..server.probe import DIGEST
+from .digest import DIGEST, deployment_digest
 from .labels import label_columns
+from .templates import CONFIG, TEMPLATE, model_folders, render_template
 
-CONFIG = "config.pbtxt"
-TEMPLATE = f"{CONFIG}.j2"
 _SKIPPED = shutil.ignore_patterns(TEMPLATE, "__pycache__", "*.pyc", "*.md", ".*")
-# what only the orchestrator uses, or where things lie: no reason to take a server for another one
-_NOT_SERVED: dict[str, Any] = {
-    "server": True,
-    "strategies": True,
-    "generator": {"checkpoint", "in_flight_requests", "system_prompt", "step_delimiter"},
-    "verifier": {
-        "checkpoint",
-        "in_flight_tokens",
-        "group_tokens",
-        "group_wait_ms",
-        "format",
-        "step_tag",
-        "template",
-    },
-}
-# what decides the numbers of an engine; not when, where or how well verified it was built
-_ENGINE = {"checkpoint_sha256", "settings", "engine_files"}
 
 
 def render_repository(deployment: Deployment, *, iteration_log: bool = False) -> Path:
@@ -71,7 +49,7 @@ def render_repository(deployment: Deployment, *, iteration_log: bool = False) ->
 
 def render_models(deployment: Deployment, values: dict[str, Any], target: Path) -> None:
     """Render every model of a deployment into a new folder and parse it back."""
-    for folder in _model_folders(deployment):
+    for folder in model_folders(deployment):
         shutil.copytree(folder, target / folder.name, ignore=_SKIPPED)
         render_template(folder / TEMPLATE, target / folder.name / CONFIG, values)
     for config in sorted(target.glob(f"*/{CONFIG}")):
@@ -95,24 +73,6 @@ def require_engines(deployment: Deployment) -> None:
             f"Not built on this machine: {' and '.join(missing)} of {deployment.name!r}.",
             hint=f"Run: tts build-engines {deployment.name}",
         )
-
-
-def deployment_digest(deployment: Deployment) -> str:
-    """SHA-256 over what defines the served models: engines, policies, templates.
-
-    Addresses and what only the orchestrator reads are left out. Clients compare it with the
-    parameter `deployment_digest` of a server's configurations.
-    """
-    models = {"spec": deployment.model_dump(mode="json", exclude=_NOT_SERVED)}
-    for role in deployment.engines():
-        manifest = read_manifest(paths.engine_dir(deployment.name, role))
-        models[role] = manifest.model_dump(mode="json", include=_ENGINE) if manifest else {}
-    digest = hashlib.sha256(json.dumps(models, sort_keys=True).encode())
-    shared = sorted((paths.templates_dir() / deployment.target).glob("*.j2"))
-    for file in (*shared, *(f for m in _model_folders(deployment) for f in sorted(m.rglob("*")))):
-        if file.suffix in (".py", ".j2"):
-            digest.update(f"\0{file.parent.name}/{file.name}\0".encode() + file.read_bytes())
-    return digest.hexdigest()
 
 
 def iteration_logs(deployment: Deployment) -> dict[Role, Path]:
@@ -150,40 +110,6 @@ def parse_config(file: Path) -> Any:
             f"line {line} ({content!r}): {error}",
             hint=f"The fault is in its template, {TEMPLATE}.",
         ) from error
-
-
-def _model_folders(deployment: Deployment) -> list[Path]:
-    """The folder of each model: those of every target, and those of this one."""
-    root = paths.templates_dir()
-    common, own = ((root / part).glob(f"*/{TEMPLATE}") for part in ("common", deployment.target))
-    if not (engines := sorted(file.parent for file in own)):
-        raise ServerError(f"There are no model templates for {deployment.target} in {root}.")
-    return [*engines, *sorted(file.parent for file in common)]
-
-
-def render_template(template: Path, file: Path, values: dict[str, Any]) -> None:
-    """Render one template of the templates folder; raises ServerError naming it and the line."""
-    root = paths.templates_dir()
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(root),
-        undefined=jinja2.StrictUndefined,
-        finalize=_booleans,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    name = template.relative_to(root).as_posix()
-    try:
-        text = environment.get_template(name).render(values)
-    except jinja2.TemplateSyntaxError as error:
-        raise ServerError(f"Template {error.name}, line {error.lineno}: {error.message}") from error
-    except jinja2.TemplateError as error:
-        raise ServerError(f"Template {name} cannot be rendered: {error.message}") from error
-    file.write_text(text, encoding="utf-8")
-
-
-def _booleans(value: Any) -> Any:
-    return str(value).lower() if isinstance(value, bool) else value
 
 
 def _quoted(path: Path) -> str:

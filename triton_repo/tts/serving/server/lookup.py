@@ -14,7 +14,7 @@ from tts.build.spec import Deployment
 
 from ..command import guard
 from ..command.ports import Addresses, address
-from ..repository.render import deployment_digest
+from ..repository.digest import deployment_digest
 from . import probe
 from .state import STATE, ServerState, clean_up, read_state
 

@@ -16,8 +16,8 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tts.build.errors import ServerError
 from tts.engines import wire
 
-DIGEST = "deployment_digest"
-"""Name of the config parameter that tells which deployment a server serves."""
+from ..repository.digest import DIGEST
+
 SERVED = (wire.GENERATOR, wire.PRM)
 """The models that clients talk to."""
 

@@ -20,8 +20,8 @@ from ..command.container import Docker, image
 from ..command.ports import Addresses, choose_addresses
 from ..command.server_command import ServerCommand, server_command
 from ..command.tritonserver import TritonServer, find_runtime
+from ..repository.digest import deployment_digest
 from ..repository.render import (
-    deployment_digest,
     iteration_logs,
     render_repository,
     require_engines,

@@ -1,0 +1,51 @@
+"""By what clients know that a server serves their deployment: a digest of all that it serves."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from tts.build import paths
+from tts.build.manifest import read_manifest
+from tts.build.spec import Deployment
+
+from .templates import model_folders
+
+DIGEST = "deployment_digest"
+"""Name of the parameter of every model's configuration that holds the digest."""
+# what only the orchestrator uses, or where things lie: no reason to take a server for another one
+_NOT_SERVED: dict[str, Any] = {
+    "server": True,
+    "strategies": True,
+    "generator": {"checkpoint", "in_flight_requests", "system_prompt", "step_delimiter"},
+    "verifier": {
+        "checkpoint",
+        "in_flight_tokens",
+        "group_tokens",
+        "group_wait_ms",
+        "format",
+        "step_tag",
+        "template",
+    },
+}
+# what decides the numbers of an engine; not when, where or how well verified it was built
+_ENGINE = {"checkpoint_sha256", "settings", "engine_files"}
+
+
+def deployment_digest(deployment: Deployment) -> str:
+    """SHA-256 over what defines the served models: engines, policies, templates.
+
+    Addresses and what only the orchestrator reads are left out. Clients compare it with the
+    parameter `deployment_digest` of a server's configurations.
+    """
+    models = {"spec": deployment.model_dump(mode="json", exclude=_NOT_SERVED)}
+    for role in deployment.engines():
+        manifest = read_manifest(paths.engine_dir(deployment.name, role))
+        models[role] = manifest.model_dump(mode="json", include=_ENGINE) if manifest else {}
+    digest = hashlib.sha256(json.dumps(models, sort_keys=True).encode())
+    shared = sorted((paths.templates_dir() / deployment.target).glob("*.j2"))
+    for file in (*shared, *(f for m in model_folders(deployment) for f in sorted(m.rglob("*")))):
+        if file.suffix in (".py", ".j2"):
+            digest.update(f"\0{file.parent.name}/{file.name}\0".encode() + file.read_bytes())
+    return digest.hexdigest()
