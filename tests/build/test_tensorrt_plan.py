@@ -19,6 +19,7 @@ from tts.build.spec import (
     bundled_deployments,
     load_deployment,
 )
+from tts.build.tensorrt import contract
 from tts.build.tensorrt.engine_memory import parameters, ranks_of
 from tts.build.tensorrt.gpus import GIB, GPUS
 from tts.build.tensorrt.kv_split import Limit, Pools, Side, search_split
@@ -304,8 +305,10 @@ def test_smaller_precisions_leave_more_for_the_caches() -> None:
 
 
 def test_fp8_begins_with_compute_capability_8_9() -> None:
-    for facts in GPUS.values():
-        assert (facts.fp8_flops is not None) == (facts.capability >= (8, 9))
+    for name, facts in GPUS.items():
+        capability = tuple(map(int, contract.compute_capability(name).split(".")))
+        runs_fp8 = contract.precision_problem(name, "fp8") is None
+        assert (facts.fp8_flops is not None) == runs_fp8 == (capability >= (8, 9))
 
 
 def test_engines_on_gpus_of_their_own_do_not_divide() -> None:
@@ -346,13 +349,18 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
     ("a100-80g", {"precision": "fp8"}, {}, ["generator.precision is 'fp8'", "a100-80g", "bf16"]),
     ("b200", {}, {"precision": "int4_awq"}, ["verifier.precision is 'int4_awq'", "b200"]),
     ("b200", {}, {"precision": "int8"}, ["verifier.precision is 'int8'", "fp8"]),
-    ("h100", {"tensorrt": {"tensor_parallel": 3}}, {}, ["tensor_parallel is 3", "heads is 32"]),
+    (
+        "h100",
+        {"tensorrt": {"tensor_parallel": 3}},
+        {},
+        ["tensor_parallel is 3", "32 attention heads"],
+    ),
     ("h100", {"tensorrt": {"pipeline_parallel": 17}}, {}, ["pipeline_parallel is 17", "16 layers"]),
     (
         "h100",
         {"tensorrt": {"tensor_parallel": 2, "expert_parallel": 2}},
         {},
-        ["generator.tensorrt.expert_parallel is 2", "0 experts"],
+        ["generator.tensorrt.expert_parallel is 2", "no experts"],
     ),
     (
         "rtx4090",
@@ -461,8 +469,7 @@ def test_any_plan_fits_or_is_truly_too_small(wanted: Deployment) -> None:
     assert wanted.tensorrt
     gpu = GPUS[wanted.tensorrt.gpu]
     for spec in wanted.engines().values():
-        assume(spec.precision != "fp8" or gpu.fp8_flops)
-        assume(spec.precision not in ("int8", "int4_awq") or gpu.capability < (10, 0))
+        assume(contract.precision_problem(wanted.tensorrt.gpu, spec.precision) is None)
     if max(least(wanted).values()) > int((1 - SAFETY) * gpu.memory):
         with pytest.raises(ConfigError, match=r"do not fit GPU|left for KV caches on GPU"):
             plan_memory(wanted)

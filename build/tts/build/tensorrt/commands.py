@@ -13,8 +13,9 @@ from typing import Literal
 
 from ..errors import ConfigError
 from ..model_config import ModelConfig
-from ..spec import Deployment, EngineSpec, Role
+from ..spec import Deployment, EngineSpec, Gpu, Role
 from . import contract, in_container
+from .feasibility import check_parallelism, check_precision
 
 RECIPE_VERSION = 1
 """Counts changes of these commands that ask for a new build of engines made before."""
@@ -174,14 +175,8 @@ def expected_engine(role: Role, spec: EngineSpec, model: ModelConfig) -> dict[st
 def check_engine(deployment: Deployment, role: Role, model: ModelConfig) -> None:
     """Refuse what TensorRT-LLM would refuse, or change silently, hours later."""
     spec = deployment.engines()[role]
-    place = spec.placement
     where = f"Deployment {deployment.name!r}: {role}"
-    gpu = _gpu(deployment)
-    if problem := contract.precision_problem(gpu, spec.precision):
-        raise ConfigError(
-            f"{where}.precision is {spec.precision!r} on {gpu}: {problem}.",
-            hint=f"Set {role}.precision to one that {gpu} has (bf16 always is), or tensorrt.gpu.",
-        )
+    check_precision(deployment, role, _gpu(deployment))
     if model.architecture not in contract.model_classes():
         raise ConfigError(
             f"{where}: there is no conversion of {model.architecture} to TensorRT-LLM; known are "
@@ -195,47 +190,19 @@ def check_engine(deployment: Deployment, role: Role, model: ModelConfig) -> None
             "max_seq_len.",
             hint=f"Or lower {role}.kv_cache.block_size.",
         )
-    if model.num_layers < place.pipeline_parallel:
+    check_parallelism(deployment, role, model)
+    if spec.placement.expert_parallel > 1 and is_calibrated(spec):
         raise ConfigError(
-            f"{where}.tensorrt.pipeline_parallel is {place.pipeline_parallel}, but the model has "
-            f"{model.num_layers} layers.",
-            hint=f"Lower {role}.tensorrt.pipeline_parallel.",
+            f"{where}.tensorrt.expert_parallel is {spec.placement.expert_parallel} with precision "
+            f"{spec.precision!r}: TensorRT-LLM's quantiser does not split experts over GPUs.",
+            hint="Use tensor parallelism alone, or precision bf16, fp16 or int8.",
         )
-    if model.num_heads % place.tensor_parallel:
-        raise ConfigError(
-            f"{where}.tensorrt.tensor_parallel is {place.tensor_parallel}; it must divide the "
-            f"model's {model.num_heads} attention heads.",
-            hint=f"Choose a {role}.tensorrt.tensor_parallel that does.",
-        )
-    if place.expert_parallel > 1:
-        _check_experts(where, spec, model)
     folder = calibration_folder(spec) if is_calibrated(spec) else None
     if folder and not folder.is_absolute():
         raise ConfigError(
             f"{where}.tensorrt.calibration.dataset is {str(folder)!r}: neither a set that is "
             f"known by name ({', '.join(contract.calibration_sets())}) nor an absolute path.",
             hint="Name one of these sets, or write the folder's whole path.",
-        )
-
-
-def _check_experts(where: str, spec: EngineSpec, model: ModelConfig) -> None:
-    ways = spec.placement.expert_parallel
-    if not model.experts:
-        raise ConfigError(
-            f"{where}.tensorrt.expert_parallel is {ways}, but the checkpoint has no experts.",
-            hint="Leave expert_parallel out for a dense model.",
-        )
-    if model.experts.count % ways:
-        raise ConfigError(
-            f"{where}.tensorrt.expert_parallel is {ways}; it must divide the model's "
-            f"{model.experts.count} experts.",
-            hint="Choose an expert_parallel that does.",
-        )
-    if is_calibrated(spec):
-        raise ConfigError(
-            f"{where}.tensorrt.expert_parallel is {ways} with precision {spec.precision!r}: "
-            "TensorRT-LLM's quantiser does not split experts over GPUs.",
-            hint="Use tensor parallelism alone, or precision bf16, fp16 or int8.",
         )
 
 
@@ -318,6 +285,6 @@ def _recorded(value: str) -> object:
     return {"enable": True, "disable": False, "": True}.get(value, value)
 
 
-def _gpu(deployment: Deployment) -> str:
+def _gpu(deployment: Deployment) -> Gpu:
     assert deployment.tensorrt is not None  # the spec requires it of target tensorrt
     return deployment.tensorrt.gpu

@@ -1,4 +1,7 @@
-"""What the planner knows about the GPUs that a deployment may name."""
+"""Memory and speed of the GPUs that a deployment may name, for the memory plan and the simulation.
+
+What TensorRT-LLM builds for them goes by compute capability, which the contract holds.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,6 @@ from dataclasses import dataclass
 from ..spec import Gpu
 
 GIB = 1024**3
-FP8_CAPABILITY = (8, 9)
-"""The first compute capability with fp8 tensor cores."""
-BLACKWELL = (10, 0)
-"""From here on TensorRT-LLM refuses to build int8 and int4 weight-only engines."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,6 @@ class GpuFacts:
     """FLOP/s of the tensor cores in fp16 and bf16, accumulated in fp32."""
     fp8_flops: float | None
     """FLOP/s in fp8; None: the GPU has no fp8."""
-    capability: tuple[int, int]
     source: str
 
 
@@ -40,7 +38,6 @@ GPUS: Mapping[Gpu, GpuFacts] = {
         bandwidth=1.555e12,
         flops=312e12,
         fp8_flops=None,
-        capability=(8, 0),
         source="https://www.nvidia.com/en-us/data-center/a100/",
     ),
     "a100-80g": GpuFacts(
@@ -49,7 +46,6 @@ GPUS: Mapping[Gpu, GpuFacts] = {
         bandwidth=2.039e12,
         flops=312e12,
         fp8_flops=None,
-        capability=(8, 0),
         source="https://www.nvidia.com/en-us/data-center/a100/",
     ),
     "l40s": GpuFacts(
@@ -58,7 +54,6 @@ GPUS: Mapping[Gpu, GpuFacts] = {
         bandwidth=0.864e12,
         flops=362e12,
         fp8_flops=733e12,
-        capability=(8, 9),
         source="https://www.nvidia.com/en-us/data-center/l40s/",
     ),
     "h100": GpuFacts(
@@ -67,7 +62,6 @@ GPUS: Mapping[Gpu, GpuFacts] = {
         bandwidth=3.35e12,
         flops=989e12,
         fp8_flops=1979e12,
-        capability=(9, 0),
         source="https://www.nvidia.com/en-us/data-center/h100/",
     ),
     "h200": GpuFacts(
@@ -76,7 +70,6 @@ GPUS: Mapping[Gpu, GpuFacts] = {
         bandwidth=4.8e12,
         flops=989e12,
         fp8_flops=1979e12,
-        capability=(9, 0),
         source="https://www.nvidia.com/en-us/data-center/h200/",
     ),
     "b200": GpuFacts(
@@ -85,7 +78,6 @@ GPUS: Mapping[Gpu, GpuFacts] = {
         bandwidth=7.67e12,  # of the 7680-bit bus that the driver reports; sold as 8 TB/s
         flops=2250e12,
         fp8_flops=4500e12,
-        capability=(10, 0),
         source="https://www.nvidia.com/en-us/data-center/dgx-b200/ and "
         "https://github.com/pytorch/ao/pull/4002",
     ),
@@ -95,7 +87,6 @@ GPUS: Mapping[Gpu, GpuFacts] = {
         bandwidth=1.008e12,
         flops=165.2e12,
         fp8_flops=330.3e12,
-        capability=(8, 9),
         source="NVIDIA Ada GPU architecture whitepaper, appendix A",
     ),
 }

@@ -15,7 +15,8 @@ from ..errors import ConfigError
 from ..model_config import ModelConfig
 from ..spec import Deployment, EngineSpec, GeneratorSpec, Role, TensorRTSpec
 from .engine_memory import Parameters, RankMemory, parameters, ranks_of
-from .gpus import BLACKWELL, FP8_CAPABILITY, GIB, GPUS, GpuFacts
+from .feasibility import check_parallelism, check_precision
+from .gpus import GIB, GPUS, GpuFacts
 from .kv_split import Limit, Pools, Side, plain_split, search_split
 from .model_shape import shape_of
 from .roofline import roofline
@@ -135,9 +136,9 @@ def plan_memory(deployment: Deployment) -> MemoryPlan:
     gpu = GPUS[target.gpu]
     specs = deployment.engines()
     shapes = {role: shape_of(spec.checkpoint) for role, spec in specs.items()}
-    for role, spec in specs.items():
-        _check_precision(deployment, role, spec, target, gpu)
-        _check_parallelism(deployment, role, spec, shapes[role])
+    for role in specs:
+        check_precision(deployment, role, target.gpu)
+        check_parallelism(deployment, role, shapes[role])
     ranks = {role: ranks_of(shapes[role], spec) for role, spec in specs.items()}
     places = _places(specs, ranks)
     for device, here in places.items():
@@ -199,58 +200,6 @@ def _require_tensorrt(deployment: Deployment) -> TensorRTSpec:
             hint="On a CPU kv_cache.tokens is bounded by the machine's memory: set it by hand.",
         )
     return deployment.tensorrt
-
-
-def _check_precision(
-    deployment: Deployment, role: Role, spec: EngineSpec, target: TensorRTSpec, gpu: GpuFacts
-) -> None:
-    sm = ".".join(map(str, gpu.capability))
-    where = f"Deployment {deployment.name!r}: {role}.precision is {spec.precision!r}"
-    if spec.precision == "fp8" and gpu.capability < FP8_CAPABILITY:
-        able = ", ".join(name for name, facts in GPUS.items() if facts.fp8_flops)
-        raise ConfigError(
-            f"{where}, but tensorrt.gpu is {target.gpu!r}: compute capability {sm} has no fp8, "
-            "which begins with 8.9.",
-            hint=f"Set {role}.precision to bf16, int8 or int4_awq, or tensorrt.gpu to one of "
-            f"{able}.",
-        )
-    if spec.precision in ("int8", "int4_awq") and gpu.capability >= BLACKWELL:
-        raise ConfigError(
-            f"{where}, but tensorrt.gpu is {target.gpu!r}: TensorRT-LLM builds no weight-only "
-            f"engines for compute capability {sm}.",
-            hint=f"Set {role}.precision to bf16, fp16 or fp8.",
-        )
-
-
-def _check_parallelism(
-    deployment: Deployment, role: Role, spec: EngineSpec, shape: ModelConfig
-) -> None:
-    placement = spec.placement
-    tp, pp, ep = (
-        placement.tensor_parallel,
-        placement.pipeline_parallel,
-        placement.expert_parallel,
-    )
-
-    def refuse(field: str, value: int, why: str) -> None:
-        raise ConfigError(
-            f"Deployment {deployment.name!r}: {role}.tensorrt.{field} is {value}, but {why} in "
-            f"{spec.checkpoint}.",
-            hint=f"Choose a {field} that fits the model.",
-        )
-
-    if shape.num_heads % tp:
-        refuse("tensor_parallel", tp, f"num_attention_heads is {shape.num_heads}")
-    if shape.num_kv_heads % tp and tp % shape.num_kv_heads:
-        refuse("tensor_parallel", tp, f"num_key_value_heads is {shape.num_kv_heads}")
-    inner = shape.experts.intermediate_size if shape.experts else shape.intermediate_size
-    if inner % (tp // ep):
-        refuse("tensor_parallel", tp, f"the MLP is {inner} wide")
-    if pp > shape.num_layers:
-        refuse("pipeline_parallel", pp, f"there are {shape.num_layers} layers")
-    if ep > 1 and (shape.experts is None or shape.experts.count % ep):
-        count = shape.experts.count if shape.experts else 0
-        refuse("expert_parallel", ep, f"there are {count} experts")
 
 
 def _places(

@@ -1,0 +1,56 @@
+"""Whether a GPU runs a precision, and whether a model divides as its engine's placement asks.
+
+Asked before anything is planned or built: TensorRT-LLM would refuse the same after hours, or change
+it with a warning only.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from ..errors import ConfigError
+from ..model_config import ModelConfig
+from ..spec import PRECISIONS, Deployment, Gpu, Role
+from . import contract
+
+
+def check_precision(deployment: Deployment, role: Role, gpu: Gpu) -> None:
+    """Raise ConfigError if a GPU cannot run an engine's precision."""
+    precision = deployment.engines()[role].precision
+    if problem := contract.precision_problem(gpu, precision):
+        able = [p for p in PRECISIONS["tensorrt"] if contract.precision_problem(gpu, p) is None]
+        raise ConfigError(
+            f"Deployment {deployment.name!r}: {role}.precision is {precision!r} on {gpu}: "
+            f"{problem}.",
+            hint=f"Set {role}.precision to one that {gpu} has ({', '.join(able)}), or tensorrt.gpu "
+            "to another GPU.",
+        )
+
+
+def check_parallelism(deployment: Deployment, role: Role, model: ModelConfig) -> None:
+    """Raise ConfigError if a model cannot be split over GPUs as its engine's placement asks."""
+    placement = deployment.engines()[role].placement
+    tensor, pipeline = placement.tensor_parallel, placement.pipeline_parallel
+    ways, experts = placement.expert_parallel, model.experts
+
+    def refuse(field: str, value: int, why: str) -> NoReturn:
+        raise ConfigError(
+            f"Deployment {deployment.name!r}: {role}.tensorrt.{field} is {value}{why}.",
+            hint=f"Choose a {role}.tensorrt.{field} that fits the model.",
+        )
+
+    if model.num_layers < pipeline:
+        refuse("pipeline_parallel", pipeline, f", but the model has {model.num_layers} layers")
+    if model.num_heads % tensor:
+        heads = f"the model's {model.num_heads} attention heads"
+        refuse("tensor_parallel", tensor, f"; it must divide {heads}")
+    if model.num_kv_heads % tensor and tensor % model.num_kv_heads:
+        heads = f"the model's {model.num_kv_heads} key/value heads"
+        refuse("tensor_parallel", tensor, f"; it must divide {heads}, or be a multiple of them")
+    if ways > 1 and experts is None:
+        refuse("expert_parallel", ways, ", but the model has no experts")
+    if experts and experts.count % ways:
+        refuse("expert_parallel", ways, f"; it must divide the model's {experts.count} experts")
+    width = experts.intermediate_size if experts else model.intermediate_size
+    if width % (tensor // ways):
+        refuse("tensor_parallel", tensor, f", but the model's MLP is {width} wide")
