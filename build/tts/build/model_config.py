@@ -100,6 +100,15 @@ class ModelConfig:
     experts: Experts | None = None
     """None: a dense model."""
 
+    @property
+    def attention_flops(self) -> int:
+        """FLOPs of attention for one token and one token of its context, over all layers.
+
+        A multiplication and an addition each per head dimension, once for query times key and once
+        for the weighted sum of values.
+        """
+        return 4 * self.num_layers * self.num_heads * self.head_dim
+
 
 def read_model_config(
     checkpoint: Path, architectures: Mapping[str, _Family] = ARCHITECTURES

@@ -1,13 +1,16 @@
 """How fast an engine's steps can be on its GPU: an estimate from data sheets, not a measurement.
 
+It prices the two kinds of step that the memory plan compares, pure decode and pure prefill, for any
+precision and parallelism. tts.engines.simulated.step_time prices any mix of both in one step, in
+bf16 on one GPU, from the same constants.
+
     step    = max( FLOPs / (P x efficiency), bytes / (BW x efficiency) ) + overhead
     decode  : FLOPs = B x (2 body + 2 head + a x context)      bytes = weights + B x context x KV
     prefill : FLOPs = T x 2 body + B x 2 head + a x sum( new x (cached + new / 2) )
               bytes = weights + sum(cached) x KV
 
-with a = 4 x layers x heads x head_size, the attention's FLOPs per token and token of context. The
-efficiencies are those at which such formulas are usually run: 0.6 of the arithmetic, 0.8 of the
-bandwidth. What ranks say to one another is not counted.
+with a = 4 x layers x heads x head_size, the attention's FLOPs per token and token of context.
+Communication between ranks is not counted.
 """
 
 from __future__ import annotations
@@ -20,9 +23,11 @@ from .engine_memory import kv_bytes_per_token, parameters, ranks_of
 from .gpus import GpuFacts
 
 COMPUTE_EFFICIENCY = 0.6
+"""Share of the peak FLOP/s that large matrix products reach: the usual assumption."""
 BANDWIDTH_EFFICIENCY = 0.8
+"""Share of the peak memory bandwidth that is reached: the usual assumption."""
 OVERHEAD_S = 0.4e-3
-"""Of one step: scheduling, launches, sampling."""
+"""Seconds that every step takes besides: scheduling, kernel launches, sampling."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,7 @@ def roofline(shape: ModelConfig, spec: EngineSpec, gpu: GpuFacts) -> Roofline:
     return Roofline(
         body_flops=2 * counted.active / tp,
         head_flops=2 * counted.head / tp,
-        attention_flops=4 * shape.num_layers * shape.num_heads * shape.head_dim / tp,
+        attention_flops=shape.attention_flops / tp,
         weight_bytes=sum(stage.streamed for stage in stages),
         kv_bytes=kv,
         flops=fp8 or gpu.flops,

@@ -4,10 +4,12 @@ No asyncio, no wall clock, no tokens sampled: callers say what a request will an
 time something happens, and are told when the next thing will. docs/simulation.md has the model.
 """
 
+from tts.build.tensorrt.gpus import GPUS, GpuFacts
+
 from .engine import Engine, Request, Totals
 from .gpu import Gpu, Sharing
-from .hardware import GPUS, LLAMA_1B, LLAMA_8B_VERIFIER, GpuFacts, ModelShape
 from .kv_cache import PagedCache
+from .models import LLAMA_1B, LLAMA_8B_VERIFIER, ModelShape
 from .step_time import Affine, Cost, Efficiency, Load, Roofline, StepTime
 
 __all__ = [

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from .hardware import BYTES_PER_WEIGHT, GpuFacts, ModelShape
+from tts.build.tensorrt.gpus import GpuFacts
+from tts.build.tensorrt.roofline import BANDWIDTH_EFFICIENCY, COMPUTE_EFFICIENCY, OVERHEAD_S
+
+from .models import BYTES_PER_WEIGHT, ModelShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +47,14 @@ class StepTime(Protocol):
 class Efficiency:
     """How much of a GPU's peaks an engine reaches."""
 
-    compute: float = 0.6
-    """Share of the peak of a decode's matrix products, and of a large prefill's."""
+    compute: float = COMPUTE_EFFICIENCY
+    """Share of the peak FLOP/s: of a decode's matrix products, and of a large prefill's."""
     half_tokens: float = 400.0
     """Tokens in a step at which prefill reaches half of that."""
-    bandwidth: float = 0.8
-    overhead_s: float = 0.4e-3
-    """What each step takes besides: launches, sampling, scheduling."""
+    bandwidth: float = BANDWIDTH_EFFICIENCY
+    """Share of the peak memory bandwidth."""
+    overhead_s: float = OVERHEAD_S
+    """What each step takes besides: kernel launches, sampling, scheduling."""
 
 
 @dataclass(frozen=True, slots=True)

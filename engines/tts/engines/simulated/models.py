@@ -1,4 +1,4 @@
-"""What models ask of a GPU, whose facts the memory planner knows already."""
+"""What a model asks of a GPU: parameters to read, FLOPs per token, KV bytes per token, in bf16."""
 
 from __future__ import annotations
 
@@ -8,17 +8,14 @@ from typing import Self
 
 from tts.build.model_config import ModelConfig
 from tts.build.tensorrt.engine_memory import parameters
-from tts.build.tensorrt.gpus import GPUS, GpuFacts
 from tts.build.tensorrt.model_shape import shape_of
-
-__all__ = ["BYTES_PER_WEIGHT", "GPUS", "LLAMA_1B", "LLAMA_8B_VERIFIER", "GpuFacts", "ModelShape"]
 
 BYTES_PER_WEIGHT = 2  # bf16, and so is the KV cache
 
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """What a step of a model costs. Counts are of parameters or tokens."""
+    """What the cost of a model's steps follows from. Counts are of parameters or tokens."""
 
     parameters: float
     """All of them: what it takes in memory."""
@@ -26,10 +23,10 @@ class ModelShape:
     """Those of the layers."""
     head: float
     """Those of the output head; 0 where the head is cut to a few rows."""
-    layers: int
-    heads: int
-    kv_heads: int
-    head_size: int
+    attention_flops: int
+    """FLOPs of attention for one token and one token of its context."""
+    kv_bytes: int
+    """KV cache of one token."""
     min_step_s: float = 0.0
     """A step that generates takes at least this long, however small its batch."""
 
@@ -38,14 +35,13 @@ class ModelShape:
         """The costs of a model of this shape; without `head`, its output matrix is cut away."""
         counted = parameters(config)
         cut = 0 if head or counted.tied else counted.head
+        kv_values = 2 * config.num_layers * config.num_kv_heads * config.head_dim
         return cls(
             parameters=counted.total - cut,
             body=counted.body,
             head=counted.head if head else 0.0,
-            layers=config.num_layers,
-            heads=config.num_heads,
-            kv_heads=config.num_kv_heads,
-            head_size=config.head_dim,
+            attention_flops=config.attention_flops,
+            kv_bytes=kv_values * BYTES_PER_WEIGHT,
             min_step_s=min_step_s,
         )
 
@@ -53,16 +49,6 @@ class ModelShape:
     def weight_bytes(self) -> float:
         """Size in memory."""
         return self.parameters * BYTES_PER_WEIGHT
-
-    @property
-    def kv_bytes(self) -> int:
-        """KV cache of one token."""
-        return 2 * self.layers * self.kv_heads * self.head_size * BYTES_PER_WEIGHT
-
-    @property
-    def attention_flops(self) -> int:
-        """Attention of one token to one token of context."""
-        return 4 * self.layers * self.heads * self.head_size
 
 
 LLAMA_1B = ModelShape.of(
