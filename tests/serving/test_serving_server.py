@@ -196,7 +196,7 @@ deployment = make_deployment()
 patch = pytest.MonkeyPatch()
 patch.setattr(paths, "templates_dir", lambda: __import__("pathlib").Path({templates!r}))
 patch.setattr(repository, "require_current", lambda d: ENGINES)
-from tts.serving.server import start_server
+from tts.serving.server.start import start_server
 with start_server(deployment) as running:
     print(running.state.shm_prefix, flush=True)
     time.sleep(60)

@@ -1,4 +1,4 @@
-"""What is checked before anything is built, for every target."""
+"""What an engine will be, and the checks that every target makes before it builds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .verifier_format import label_ids, verifier_format
 
 @dataclass(frozen=True)
 class BuildPlan:
-    """One engine to make: from what, where, and what it will be."""
+    """One engine to build: from what, where, and what it will be."""
 
     deployment: Deployment
     role: Role
@@ -31,7 +31,7 @@ class BuildPlan:
 
 
 class VerificationOutcome(NamedTuple):
-    """How well an engine that has been made agrees with transformers, or why that is not known."""
+    """How well a built engine agrees with transformers, or why that is not known."""
 
     verification: Verification | None
     not_verified: str | None

@@ -1,4 +1,4 @@
-"""From a deployment to its engines: only what has changed, whole or not at all."""
+"""Building a deployment's engines: only those that have changed, each completely or not at all."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class BuildReport:
-    """What became of one engine."""
+    """The result of building one engine."""
 
     role: Role
     folder: Path
@@ -48,7 +48,7 @@ class BuildReport:
 
 @dataclass(frozen=True)
 class _Inspected:
-    """An engine to make or to keep: its plan, what was found, and why it must be made."""
+    """An engine to build or to keep: its plan, what was found, and why it must be built."""
 
     plan: BuildPlan
     state: EngineState
@@ -139,7 +139,7 @@ def _build_if_stale(
         same_bytes = manifest.model_copy(
             update={"checkpoint": str(plan.spec.checkpoint), "checkpoint_files": state.stamps}
         )
-        if same_bytes != manifest:  # new times or place: noted, so that they are not hashed again
+        if same_bytes != manifest:  # files moved or touched: recorded, to not be hashed again
             write_record(plan.folder, MANIFEST_FILE, same_bytes)
         say(f"{plan.role}: unchanged")
     return BuildReport(

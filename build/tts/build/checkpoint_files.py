@@ -1,4 +1,4 @@
-"""Reading the small JSON files of a checkpoint or an engine, with errors a user can act on."""
+"""Reading the JSON files of a checkpoint, with errors a user can act on."""
 
 from __future__ import annotations
 

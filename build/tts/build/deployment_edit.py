@@ -1,4 +1,4 @@
-"""Setting numbers in a deployment file, with nothing else in it changed."""
+"""Setting numbers in a deployment file and leaving the rest of it as it is."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Field = tuple[str, ...]
 
 
 def require_writable(file: Path) -> None:
-    """Raise ConfigError if a deployment file is not the user's to change."""
+    """Raise ConfigError if a deployment file cannot, or must not, be changed."""
     if paths.is_installed(file):
         raise ConfigError(
             f"{file} belongs to the installed package and is not changed.",

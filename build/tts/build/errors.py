@@ -6,7 +6,7 @@
     ├── CheckpointError      a checkpoint is missing, corrupt or unsupported (exit 2)
     ├── BuildError           compiling or verifying an engine failed
     ├── EngineError          an engine refused a request or broke
-    │   └── RequestError     one request was refused; the engine is well
+    │   └── RequestError     one request was refused; the engine is unaffected
     ├── ServerError          the Triton server could not start, or died
     ├── EndpointError        a request over gRPC failed
     │   ├── EndpointUnavailable   nothing answers, or the server is gone (retried, then fatal)
@@ -69,7 +69,7 @@ class EngineError(TtsError):
 
 
 class RequestError(EngineError):
-    """One request was refused before it reached the pipeline; the engine is well."""
+    """One request was refused before it reached the pipeline; the engine is unaffected."""
 
 
 class ServerError(TtsError):

@@ -1,4 +1,4 @@
-"""The two JSON files beside an engine: config.json says what it is, manifest.json from what.
+"""The two JSON files beside an engine: config.json describes it, manifest.json its origin.
 
 An engine is current while nothing it was made from has changed; `inspect_engine` says what has.
 In a TensorRT-LLM engine, config.json is TensorRT-LLM's own.
@@ -21,7 +21,7 @@ CONFIG_FILE = "config.json"
 MANIFEST_FILE = "manifest.json"
 
 Settings = dict[str, JsonValue]
-"""What an engine is made with, besides the checkpoint. Any change asks for a new build."""
+"""What an engine is built with besides the checkpoint. Any change requires a new build."""
 
 
 class _Record(BaseModel):
@@ -36,7 +36,7 @@ class EngineConfig(_Record):
     role: Role
     architecture: str
     vocab_size: int
-    """Token ids that the embedding knows: every input id is below it."""
+    """Rows of the embedding: every input id is below it."""
     output_vocab_size: int
     """Columns of the logits: the vocabulary, or the labels of a verifier."""
     label_token_ids: tuple[int, ...] | None
@@ -152,7 +152,7 @@ def write_record(folder: Path, name: str, record: EngineConfig | Manifest) -> No
 
 
 def read_engine_config(folder: Path) -> EngineConfig:
-    """config.json of an engine folder; raises BuildError saying how to make it anew."""
+    """config.json of an engine folder; raises BuildError saying how to build it again."""
     file = folder / CONFIG_FILE
     try:
         return EngineConfig.model_validate_json(file.read_bytes())

@@ -1,4 +1,4 @@
-"""What a checkpoint's config.json says about the model, and what is refused by name.
+"""The shape of a model as config.json describes it; what is not supported is refused by name.
 
 Everything that would change the computation and is not implemented is refused here: a model that
 passes is computed exactly as transformers computes it.
@@ -36,7 +36,7 @@ MIXTURES: Mapping[str, _Family] = {
     "Qwen2MoeForCausalLM": _Family(qkv_bias=True, output_bias=False),
     "Qwen3MoeForCausalLM": _Family(qkv_bias=None, output_bias=None, qk_norm=True),
 }
-"""Mixtures of experts, which only target tensorrt knows."""
+"""Mixtures of experts, supported by target tensorrt only."""
 _EXPERT_FIELDS = (
     "num_experts",
     "num_local_experts",
@@ -63,7 +63,7 @@ class Llama3Scaling:
 
 @dataclass(frozen=True)
 class Experts:
-    """The mixture of experts that stands for the MLP in every layer."""
+    """The mixture of experts that replaces the MLP in every layer."""
 
     count: int
     per_token: int
@@ -125,7 +125,7 @@ def read_model_config(
 def parse_model_config(
     file: Path, data: Mapping[str, Any], architectures: Mapping[str, _Family] = ARCHITECTURES
 ) -> ModelConfig:
-    """The shape that the fields of a config.json describe; `file` is named in complaints."""
+    """The shape that the fields of a config.json describe; `file` is named in errors."""
     fields = _Fields(file, data)
     architecture = _architecture(fields, architectures)
     _refuse_unsupported(fields, architecture)
@@ -163,7 +163,7 @@ def parse_model_config(
 
 
 class _Fields:
-    """config.json with checked access; every complaint names the file, the field and its value."""
+    """config.json with checked access; every error names the file, the field and its value."""
 
     def __init__(self, file: Path, data: Mapping[str, Any], prefix: str = "") -> None:
         self.file = file

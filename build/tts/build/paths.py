@@ -1,4 +1,4 @@
-"""Where things lie, in a checkout and in an installed wheel: the one module that knows both.
+"""Where files are, in a checkout and in an installed wheel: the one module that knows both.
 
 | what | checkout | installed wheel |
 |---|---|---|
@@ -29,7 +29,7 @@ def deployments_dir() -> Path:
 
 
 def is_installed(file: Path) -> bool:
-    """Whether a file came with an installed wheel: not the user's to change."""
+    """Whether a file belongs to an installed wheel, so that users must not change it."""
     return not _IN_CHECKOUT and file.resolve().is_relative_to(_BUNDLED)
 
 
@@ -39,7 +39,7 @@ def templates_dir() -> Path:
 
 
 def home() -> Path:
-    """Folder that holds what the toolkit makes; `TTS_HOME` overrides it."""
+    """Folder for everything that the toolkit writes; `TTS_HOME` overrides it."""
     if override := os.environ.get("TTS_HOME"):
         return Path(override).expanduser().resolve()
     if _IN_CHECKOUT:

@@ -46,13 +46,13 @@ def _scalar(value: object) -> object:
 
 
 Parameter = Annotated[Any, BeforeValidator(_scalar)]
-"""A strategy's parameter. What it may be is the orchestrator's business."""
+"""A strategy's parameter; the orchestrator checks its value."""
 
 PRECISIONS: dict[Target, tuple[Precision, ...]] = {
     "openvino": ("fp32", "bf16", "int8"),
     "tensorrt": ("fp16", "bf16", "fp8", "int8", "int4_awq"),  # the last two: weights only
 }
-OPENVINO_BLOCK_SIZE = 32  # the CPU plug-in's paged attention knows no other
+OPENVINO_BLOCK_SIZE = 32  # the only one of the CPU plug-in's paged attention
 
 
 class _Model(BaseModel):
@@ -82,13 +82,13 @@ class KvCache(_Model):
 
 
 class Calibration(_Model):
-    """What a quantisation that needs activation scales (fp8, int4_awq) is calibrated on."""
+    """The data on which fp8 and int4_awq, which need activation scales, are calibrated."""
 
     dataset: Annotated[str, Field(min_length=1)] = "cnn_dailymail"
     """A set that TensorRT-LLM's quantiser knows by name, or a local folder."""
     samples: Count = 512
     max_length: Count = 512
-    """Tokens of a sample at most."""
+    """Upper bound of a sample's tokens."""
 
 
 class TensorRTEngine(_Model):
@@ -97,7 +97,7 @@ class TensorRTEngine(_Model):
     tensor_parallel: Count = 1
     pipeline_parallel: Count = 1
     expert_parallel: Count = 1
-    """Of the tensor-parallel ranks, how many ways experts are split (MoE checkpoints only)."""
+    """Among how many groups of the tensor-parallel ranks experts are divided (MoE only)."""
     gpus: tuple[tuple[Device, ...], ...] = ()
     """Devices of each replica, one per rank; none given: one replica on devices 0, 1, ..."""
     kv_precision: Literal["auto", "fp8"] = "auto"
@@ -133,17 +133,17 @@ class TensorRTEngine(_Model):
 
 
 class EngineSpec(_Model):
-    """What both engines have in common. Field names are TensorRT-LLM's where it has one."""
+    """What both engines have in common. Field names are TensorRT-LLM's where it has them."""
 
     checkpoint: Path
     """Hugging Face checkpoint folder; relative paths are relative to the deployment file."""
     precision: Precision
     max_batch_size: Count
-    """Active requests in the engine at most."""
+    """Upper bound of active requests in the engine."""
     max_num_tokens: Count
-    """Tokens scheduled per engine step at most, prompt and generation together."""
+    """Upper bound of tokens scheduled per engine step, prompt and generation together."""
     max_seq_len: Count
-    """Prompt plus output of one request at most, in tokens."""
+    """Upper bound of one request's prompt plus output, in tokens."""
     kv_cache: KvCache
     scheduling_policy: Literal["guaranteed_no_evict", "max_utilization"] = "guaranteed_no_evict"
     chunked_context: StrictBool = True
@@ -177,7 +177,7 @@ class GeneratorSpec(EngineSpec):
     """The LLM that writes steps."""
 
     in_flight_requests: Count
-    """Requests that the orchestrator keeps in flight at most (N_LLM)."""
+    """Upper bound of requests that the orchestrator keeps in flight (N_LLM)."""
     system_prompt: str | None = None
     step_delimiter: Annotated[str, Field(min_length=1)] = "\n\n"
     """A step ends where this string appears in the text."""
@@ -197,7 +197,7 @@ class Labels(_Model):
 
 
 class Template(_Model):
-    """The dialogue of a verifier of format custom; the texts are sent as they stand here.
+    """The dialogue of a verifier of format custom; the texts are sent verbatim.
 
     It reads: head, first step, answer, turn, second step, answer, ... ; a step's score is read
     right after its `answer`.
@@ -233,13 +233,13 @@ class VerifierSpec(EngineSpec):
     """The process reward model that scores steps."""
 
     in_flight_tokens: Count
-    """Prompt tokens that the orchestrator keeps in flight at most (N_PRM)."""
+    """Upper bound of prompt tokens that the orchestrator keeps in flight (N_PRM)."""
     group_tokens: Count | None = None
-    """Hold requests until there are so many tokens of them, or a whole group of siblings."""
+    """Hold requests back until they have so many tokens, or a group of siblings is complete."""
     group_wait_ms: Annotated[float, Field(gt=0, le=10_000)] = 10.0
-    """But no longer than this (with group_tokens only)."""
+    """Longest time for which a request is held back (with group_tokens only)."""
     format: Literal["rlhflow", "math-shepherd", "custom"] = "rlhflow"
-    """How questions and steps are put to it (docs/verifiers.md)."""
+    """How questions and steps are presented to it (docs/verifiers.md)."""
     step_tag: Annotated[str, Field(min_length=1)] | None = None
     """The token after which a step's score is read (format math-shepherd only; default "ки")."""
     template: Template | None = None

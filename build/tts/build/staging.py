@@ -1,4 +1,4 @@
-"""One builder at a time, and folders that appear whole or not at all.
+"""One builder at a time, and folders that appear complete or not at all.
 
 A folder `x` is made as `.x.new`; then `x` becomes `.x.old`, `.x.new` becomes `x`, `.x.old` goes.
 A crash leaves one of these steps undone, and `recover` finishes or undoes it on the next run.
@@ -52,7 +52,7 @@ def staged(folder: Path) -> Iterator[Path]:
 
 
 def recover(folder: Path) -> None:
-    """Bring `folder` back to its last whole state and remove what a killed build left behind."""
+    """Bring `folder` back to its last complete state and remove what a killed build left."""
     new, old = _new(folder), _old(folder)
     if old.exists() and not folder.exists():
         old.rename(folder)

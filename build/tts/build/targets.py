@@ -1,4 +1,4 @@
-"""What a target must be able to do, and which module does it. To add one is to write a module."""
+"""The interface of a target, and the module of each. To add a target is to write its module."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class TargetModule(Protocol):
     """The functions of a target's module."""
 
     def settings_for(self, deployment: Deployment, role: Role) -> Settings:
-        """What the engine of a role would be made with now."""
+        """What the engine of a role would be built with now."""
 
     def plan_engine(self, deployment: Deployment, role: Role) -> BuildPlan:
         """Check everything that can be known without building."""
 
     def engine_config(self, deployment: Deployment, role: Role, folder: Path) -> EngineConfig:
-        """What is served by the engine in `folder`, which is current."""
+        """The configuration of the engine in `folder`, which is up to date."""
 
     def prepare(self, plans: Sequence[BuildPlan], verify: bool | None) -> None:
-        """Refuse, before the first of these engines is made, what would stop any of them."""
+        """Before the first engine is built, refuse whatever would stop any of them."""
 
     def make_engine(
         self,
@@ -35,10 +35,10 @@ class TargetModule(Protocol):
         verify: bool | None,
         say: Callable[[str], None],
     ) -> VerificationOutcome:
-        """Make the engine in `folder`, which is empty and becomes its place afterwards."""
+        """Build the engine in `folder`, which is empty and moved into place afterwards."""
 
     def preview(self, deployment: Deployment, role: Role) -> list[str]:
-        """What making the engine would do, as lines to print."""
+        """What building the engine would do, as lines to print."""
 
 
 def target_module(target: Target) -> TargetModule:

@@ -54,9 +54,9 @@ class Tokenizer:
     def encode_after(self, before: str, text: str) -> list[int]:
         """Token ids of `text` as it is encoded where it follows `before`.
 
-        Alone it may get other ids: SentencePiece puts a space in front of any text it is given. So
-        both are encoded together and the ids of `before` taken off. Where the two run into one
-        token there are no such ids, and `text` is encoded alone.
+        Encoded alone it may get other ids: SentencePiece puts a space in front of any text. So both
+        are encoded together and the ids of `before` removed. Where a token spans the two there are
+        no such ids, and `text` is encoded alone.
         """
         first, both = self.encode(before), self.encode(before + text)
         return both[len(first) :] if both[: len(first)] == first else self.encode(text)

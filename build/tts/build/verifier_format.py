@@ -1,9 +1,9 @@
-"""How questions and steps are put to a verifier: its dialogue as token ids.
+"""The dialogue of a verifier as token ids: how questions and steps are put to it.
 
-A dialogue is cut only where a score is read. What stands between two cuts is encoded in one go, so
-its ids are those of the running text, and the ids of a longer path extend those of its prefix
-exactly, so that an engine's prefix cache serves every earlier step. To add a format is to write
-one function that makes a VerifierFormat, and to name it in `verifier_format` and in the spec.
+A dialogue is cut only where a score is read. The text between two cuts is encoded in one go, so its
+ids are those of the running text; and the ids of a longer path extend those of its prefix exactly,
+so that the engine's prefix cache serves every earlier step. To add a format, write one function
+that makes a VerifierFormat, and name it in `verifier_format` and in the spec.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class VerifierFormat:
     head: str = ""
     join: str = " "
     bos: tuple[int, ...] = ()
-    """Put in front as ids: what follows is encoded as the beginning of a text."""
+    """Put in front as ids; what follows is encoded as the beginning of a text."""
     label: str = ""
-    """What earlier steps carry: the positive label, or nothing."""
+    """What follows every earlier step: the positive label, or nothing."""
     label_ids: tuple[int, ...] = ()
 
     def first(self, question: str, step: str) -> Ids:
@@ -90,7 +90,7 @@ def label_ids(tokenizer: Tokenizer, labels: Labels) -> tuple[int, int]:
 
 
 def _rlhflow(tokenizer: Tokenizer, spec: VerifierSpec) -> VerifierFormat:
-    """A chat: user turns are steps, assistant turns are labels; cut out of the chat template.
+    """A chat, taken from the chat template: user turns are steps, assistant turns are labels.
 
     Refused if the template's text around a turn depends on what came before: then a longer dialogue
     would not extend a shorter one.
@@ -145,7 +145,7 @@ def _math_shepherd(tokenizer: Tokenizer, spec: VerifierSpec) -> VerifierFormat:
 
 
 def _custom(tokenizer: Tokenizer, spec: VerifierSpec) -> VerifierFormat:
-    """The dialogue that verifier.template spells out."""
+    """The dialogue that verifier.template describes."""
     template = spec.template
     assert template is not None  # the spec requires it
     head, _, join = template.head.partition("{question}")

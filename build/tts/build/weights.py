@@ -1,4 +1,4 @@
-"""The tensors of a checkpoint, mapped from its safetensors files and read only when used."""
+"""The tensors of a checkpoint, memory-mapped from its safetensors files."""
 
 from __future__ import annotations
 

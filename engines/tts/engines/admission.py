@@ -1,9 +1,9 @@
-"""The books of the KV cache: which request may start, in what order. Pure: no engine, no clock.
+"""Admission control: which request may start, in what order. Pure: no engine, no clock.
 
-A request is admitted only when the blocks of its worst case are free (guaranteed_no_evict), so the
-pipeline never runs out of cache, and preempts nothing. First come, first served: a large request at
-the head of the queue is never overtaken by smaller ones, so it cannot starve. Only a request that
-the caller holds back for a moment (see prefix_guard) lets others pass.
+A request is admitted only when the KV blocks of its worst case are free (guaranteed_no_evict), so
+the pipeline never runs out of cache and never preempts. First come, first served: smaller requests
+never overtake a large one at the head of the queue, so it cannot starve. Only a request that the
+caller holds back for a moment (see prefix_guard) lets others pass.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from collections.abc import Callable
 
 
 class Admission:
-    """Blocks and slots of one engine. Every ticket given to `enqueue` is given to `release` once,
-    whether it was admitted or still waits.
+    """KV blocks and batch slots of one engine.
+
+    Every ticket given to `enqueue` is given to `release` once, admitted or still waiting.
     """
 
     def __init__(self, *, blocks: int, block_size: int, max_active: int) -> None:
@@ -48,7 +49,7 @@ class Admission:
         if blocks > self.blocks:
             raise ValueError(f"{tokens} tokens need {blocks} blocks; the pool has {self.blocks}")
         if ticket in self._waiting or ticket in self._active:
-            raise ValueError(f"ticket {ticket} is already in the books")
+            raise ValueError(f"ticket {ticket} is queued or admitted already")
         self._waiting[ticket] = blocks
 
     def admit(self, may_enter: Callable[[int], bool] = lambda ticket: True) -> list[int]:

@@ -1,11 +1,11 @@
 """The engine host: in-flight batching over OpenVINO's pipeline, from one engine thread.
 
-    submit() ─> inbox ─> books (admission.py) ─> pipeline.step() ─> generation.py ─> on_response()
+    submit() ─> inbox ─> admission.py ─> pipeline.step() ─> generation.py ─> on_response()
 
 Only the engine thread touches the pipeline and only it calls back, because the pipeline is not
 thread-safe and Triton's Python backend does not survive responses sent from several threads.
-A request that fails takes no other with it; a step that fails takes down the requests that were
-active, and the pipeline is opened anew for the queue.
+A request that fails affects no other; a step that fails fails the active requests, and the pipeline
+is opened again for those in the queue.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ OnResponse = Callable[[Response], None]
 
 
 POLLING_SHARE = 0.02
-"""Of the engine thread's time, for asking whether requests were cancelled."""
+"""Share of the engine thread's time for asking whether requests were cancelled."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class _Job:
     on_response: OnResponse
     is_cancelled: Callable[[], bool]
     hashes: list[int]
-    """Of its prompt's prefixes; empty without KV reuse."""
+    """Hashes of its prompt's prefixes; empty without KV reuse."""
     check_at: float
     """When to ask next whether it was cancelled."""
     generation: Generation | None = None  # none until it is in the pipeline
@@ -83,7 +83,7 @@ class EngineHost:
             self._pipeline: Any = self._open()
         except Exception as error:  # the library raises bare RuntimeError
             raise EngineError(f"The engine in {engine_dir} cannot be opened: {error}") from error
-        self._books = Admission(
+        self._admission = Admission(
             blocks=limits.blocks, block_size=limits.block_size, max_active=limits.max_active
         )
         self._guard = PrefixGuard(blocks=limits.blocks, block_size=limits.block_size)
@@ -154,7 +154,7 @@ class EngineHost:
 
     @property
     def _busy(self) -> bool:
-        return self._books.active > 0  # what is leaving is still in the books
+        return self._admission.active > 0  # requests that are leaving still count
 
     def _drain(self) -> bool:
         """Do what the inbox says, waiting for it while there is nothing else; False to end."""
@@ -174,14 +174,14 @@ class EngineHost:
 
     def _accept(self, job: _Job) -> None:
         try:
-            self._books.enqueue(job.ticket, job.request.tokens)
+            self._admission.enqueue(job.ticket, job.request.tokens)
         except ValueError as error:  # larger than the pool
             _guarded(job.on_response, Response([], error=str(error)))
         else:
             self._waiting[job.ticket] = job
 
     def _admit(self) -> None:
-        for ticket in self._books.admit(self._may_enter):
+        for ticket in self._admission.admit(self._may_enter):
             job = self._active[ticket] = self._waiting.pop(ticket)
             try:
                 if self._pipeline is None:
@@ -233,8 +233,8 @@ class EngineHost:
         _guarded(job.on_response, response)
 
     def _release(self, job: _Job) -> None:
-        """A request is out of the queue or the pipeline, with everything it held."""
-        self._books.release(job.ticket)
+        """Give back all that a request held; it has left the queue or the pipeline."""
+        self._admission.release(job.ticket)
         if job.generation is None:
             self._guard.left(job.ticket, ())
         elif job.hashes:
@@ -253,7 +253,7 @@ class EngineHost:
 
     def _check_cancellations(self) -> None:
         # Each poll may be a round trip to the server, milliseconds on a busy machine: one at a
-        # time, whoever has waited longest, and no more than a small share of this thread's time.
+        # time, the one not asked for longest, within a small share of this thread's time.
         # Most jobs are answered before their turn.
         now = time.monotonic()
         if now < self._next_poll:
@@ -269,10 +269,10 @@ class EngineHost:
         self._next_poll = asked + (asked - now) / POLLING_SHARE
 
     def _recover(self, error: Exception) -> None:
-        """A failed step poisons the pipeline: fail what was in it and open a new one."""
-        logger.error("a step failed, the engine will be opened anew: %s", error)
+        """A failed step leaves the pipeline unusable: fail what was in it and drop it."""
+        logger.error("a step failed, the engine will be opened again: %s", error)
         for ticket in self._leaving:
-            self._books.release(ticket)
+            self._admission.release(ticket)
         self._leaving.clear()
         self._guard = PrefixGuard(blocks=self.limits.blocks, block_size=self.limits.block_size)
         for job in list(self._active.values()):
@@ -292,7 +292,7 @@ class EngineHost:
             generation_requests=generating,
             context_tokens=context_tokens,
             blocks_used=self._blocks_used(metrics),
-            blocks_reserved=self._books.reserved,
+            blocks_reserved=self._admission.reserved,
         )
 
     def _rest(self) -> None:
@@ -300,7 +300,7 @@ class EngineHost:
             self._recorder.rest(0)
             return
         try:
-            self._pipeline.step()  # an empty step, for metrics are taken in the middle of a step
+            self._pipeline.step()  # an empty one: metrics are those of the middle of a step
             self._recorder.rest(self._blocks_used(self._pipeline.get_metrics()))
         except Exception as error:
             self._recover(error)
@@ -314,7 +314,7 @@ def _has_left(job: _Job) -> bool:
 
 
 def _guarded(function: Callable[..., None], *arguments: object) -> None:
-    """Run foreign code in the engine thread; its errors are logged and go no further."""
+    """Call a callback in the engine thread; its errors are logged and go no further."""
     try:
         function(*arguments)
     except Exception:

@@ -1,7 +1,7 @@
 """From tensors to a validated request. Pure.
 
-The pipeline below accepts nonsense in silence (ids outside the vocabulary, NaN, prompts that are
-too long) and pays for it with other requests' lives, so every request passes here first. A declared
+The pipeline accepts invalid input without an error (ids outside the vocabulary, NaN, prompts that
+are too long) and then fails other requests as well, so every request passes here first. A declared
 tensor that would change the result and is not supported is refused, never ignored.
 """
 

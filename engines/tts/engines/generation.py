@@ -1,4 +1,4 @@
-"""One admitted request inside the pipeline: its tokens so far, and where its output ends."""
+"""One request inside the pipeline: its tokens so far, and where its output ends."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class Generation:
         self.started = False
         """Whether its prompt has been computed, so that it generates."""
         self.moved_on = False
-        """Whether it has made a step since, so that its prompt is not the last it computed."""
+        """Whether it has decoded a token since, so that its prompt is not the last it computed."""
         self.generated: list[int] = []
         """Every token that the pipeline gave, also those that the client does not get."""
         self.ended_early = False
-        """Whether we ended it, so that it holds its blocks until `has_left`."""
+        """Whether the host ended it, so that it holds its blocks until `has_left`."""
         self._stopped = False
         self._request = request
         self._handle = handle
@@ -66,12 +66,12 @@ class Generation:
         self._sent = 0
         self._single_stops = single_stops(request)
         self._stop_words = StopWords(request.stop_words)
-        # The pipeline itself ends at single tokens and at the length. Reading every token as it
-        # comes costs several per cent of a step, so only what needs it is watched.
+        # The pipeline itself stops at single tokens and at the length. Reading every token as it
+        # comes costs several per cent of a step, so it is done only where it is needed.
         self._watched = request.streaming or any(len(word) > 1 for word in request.stop_words)
 
     def advance(self) -> Response | None:
-        """Look at what the last step brought; a response if the client is to get one now."""
+        """Take in the last step; returns a response if one is to be sent now."""
         if self._watched:
             return self._watch()
         handle = self._handle

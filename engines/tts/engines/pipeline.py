@@ -1,4 +1,4 @@
-"""OpenVINO GenAI's continuous-batching pipeline: opening it and phrasing requests for it."""
+"""OpenVINO GenAI's continuous-batching pipeline: opening it, and handing it requests."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _generation_config(request: GenerateRequest, log_probs: bool) -> ov_genai.Ge
     config = ov_genai.GenerationConfig()
     config.max_new_tokens = request.max_new_tokens
     stops = single_stops(request)
-    # The pipeline wants an end id even where nothing ends the output, and wants it among the stops.
+    # The pipeline requires an end id even where nothing ends the output, and it must be a stop.
     config.ignore_eos = not stops
     config.stop_token_ids = stops or {0}
     config.eos_token_id = next(iter(stops), 0)

@@ -1,16 +1,16 @@
-"""Which requests may enter the pipeline together when it reuses prefixes.
+"""Which requests may be in the pipeline together when it reuses prefixes.
 
 OpenVINO GenAI's prefix cache keeps the last, partly filled block of a sequence under a hash of its
 content. A later prompt that continues that content takes the block over and writes into it. If two
-sequences hold such a block at once, both write: nothing copies it in the prompt phase, and both
-results are wrong. So a request has to wait while another one
+sequences hold such a block at once, both write: there is no copy-on-write in the prompt phase, and
+both results are wrong. So a request has to wait while another one
 
-- has a prompt that is a proper prefix of its own (the other still writes behind that prefix),
-- has the same prompt and has just computed it (its block still goes by the prompt's hash), or
-- could have taken over the same partly filled block and may still hold it by the old hash.
+- has a prompt that is a proper prefix of its own (the other still writes after that prefix),
+- has the same prompt and has just computed it (its block still has the prompt's hash), or
+- may have taken over the same partly filled block and hold it under the old hash.
 
-A sequence that has decoded one token beyond its first goes by another hash: it has *moved on*. So
-of n samples of one prompt the first goes ahead, and two steps later the others follow together.
+Once a sequence has decoded one token beyond its first, its block has another hash: it has *moved
+on*. So of n samples of one prompt the first goes ahead, and two steps later the others follow.
 Requests without a common prefix never wait. Pure: no engine, no clock.
 """
 
@@ -36,10 +36,10 @@ def prefix_hashes(ids: npt.NDArray[np.int64]) -> list[Hash]:
 
 
 def end_hashes(prompt: Sequence[Hash], generated: Sequence[int]) -> list[Hash]:
-    """Hashes of what a sequence's last block may go by when it leaves.
+    """Hashes under which a sequence's last block may be kept when it leaves.
 
     That is its prompt and all generated tokens but the last, whose keys were never computed; one
-    token more or less is counted in, for a surplus content only makes somebody wait.
+    token more and one less are included, because a hash too many only makes a request wait.
     """
     ends = [prompt[-1]]
     multipliers = _multipliers(len(prompt) + len(generated))[len(prompt) :]
@@ -68,13 +68,13 @@ class _Entry:
     def taken_over(self) -> Hash | None:
         """The content whose block it has taken over; None if there were several to choose from.
 
-        Then nobody outside knows which it was, and the others' blocks are still there to be found.
+        Which one it was cannot be seen from outside, and the others' blocks are still in the cache.
         """
         return next(iter(self.claims)) if len(self.claims) == 1 else None
 
 
 class PrefixGuard:
-    """Books of what the prefix cache may hold, and of who may hold a part of it."""
+    """Keeps track of what the prefix cache may hold, and which request may hold a part of it."""
 
     def __init__(self, *, blocks: int, block_size: int) -> None:
         """`blocks` is the size of the pool: at most so many contents can be kept in it."""
@@ -86,7 +86,7 @@ class PrefixGuard:
         self._young: dict[Hash, int] = {}  # prompt -> how many entered before and did not move on
         self._claimed: Counter[Hash] = Counter()
         self._blockers: dict[int, tuple[Mapping[Hash, int], Hash]] = {}
-        """What each request that waits was refused for; asking again costs one look-up."""
+        """Why each waiting request was refused last; asking again costs one look-up."""
         self._window = 0
 
     def enter(self, ticket: int, hashes: Sequence[Hash]) -> bool:
@@ -114,7 +114,7 @@ class PrefixGuard:
         return True
 
     def stepped(self) -> None:
-        """The pipeline has made a step: what entered before it is young until it moves on."""
+        """The pipeline has made a step: what entered before it is *young* until it moves on."""
         for entry in self._entries.values():
             if entry.entered == self._window:
                 self._young[entry.prompt] = self._young.get(entry.prompt, 0) + 1
@@ -151,7 +151,7 @@ class PrefixGuard:
             self._contents.popitem(last=False)
 
     def _forget_if_filled(self, claim: Hash, length: int) -> None:
-        """A block that a prompt of `length` tokens has filled goes by the full block's hash now."""
+        """A block that a prompt of `length` tokens has filled has the full block's hash now."""
         held = self._contents.get(claim)
         if held is not None and (held - 1) // self._block_size < (length - 1) // self._block_size:
             del self._contents[claim]

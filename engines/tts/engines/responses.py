@@ -1,4 +1,4 @@
-"""What an engine answers, and its tensors. Pure."""
+"""A response of an engine, and its output tensors. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FinishReason = Literal["length", "stop", "end_id", "cancelled"]
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What an engine says about one request: tokens, or the reason why there are none."""
+    """One response to a request: tokens, or the reason why there are none."""
 
     token_ids: list[int]
     """New tokens since the previous response: all of them unless the request streams."""

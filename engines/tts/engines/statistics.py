@@ -1,4 +1,4 @@
-"""What an engine did in one iteration, the log of all iterations, and their publication."""
+"""Statistics of an engine per iteration: the values, their log and their publication."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Statistics:
     scheduled: int = 0
     """Requests that took part in this iteration."""
     context_requests: int = 0
-    """Those of them still in their prompt."""
+    """Of the scheduled requests, those whose prompt is not computed yet."""
     generation_requests: int = 0
-    """Those of them that generated one token each."""
+    """Of the scheduled requests, those that generated one token each."""
     context_tokens: int = 0
     """Tokens of the prompts completed in this iteration. Each prompt counts whole, and once: the
     pipeline tells neither how it was split over iterations nor how much of it was reused. Prompts
@@ -36,15 +36,15 @@ class Statistics:
     blocks_used: int = 0
     """KV blocks in use, without blocks kept only for reuse."""
     blocks_reserved: int = 0
-    """KV blocks promised to active requests, for their worst case."""
+    """KV blocks reserved for the worst case of active requests."""
     requests_total: int = 0
-    """Requests answered since start, whatever the answer."""
+    """Requests answered since start, failed ones included."""
     input_tokens_total: int = 0
     output_tokens_total: int = 0
 
 
 class IterationLog:
-    """One JSON line per iteration, buffered; None as the file keeps no log."""
+    """One JSON line per iteration, buffered; with None as the file, no log."""
 
     def __init__(self, file: Path | None) -> None:
         self._stream: TextIO | None = None
@@ -78,7 +78,7 @@ class IterationLog:
 
 
 class Recorder:
-    """Keeps the statistics of an engine: adds up totals, logs iterations, publishes now and then.
+    """Keeps the statistics of an engine: adds up totals, logs iterations, publishes at intervals.
 
     `publish` is called at most every `period_s` seconds, because it may cost more than a step.
     """
@@ -101,7 +101,7 @@ class Recorder:
         self._totals["output_tokens_total"] += output_tokens
 
     def record(self, **fields: Any) -> None:
-        """Note one iteration; `fields` are those of Statistics that are not kept here."""
+        """Record one iteration; `fields` are those of Statistics that are not counted here."""
         iteration = self.current.iteration + 1
         self.current = Statistics(iteration, time.time(), **fields, **self._totals)
         self._at_rest = False
@@ -113,11 +113,11 @@ class Recorder:
             self._publish(self.current)
 
     def rest_due_s(self) -> float | None:
-        """Seconds until `rest` is to be called if the engine stays idle; None once it was."""
+        """Seconds until `rest` is due if the engine stays idle; None if it was called already."""
         return None if self._at_rest else max(0.0, self._next - time.monotonic())
 
     def rest(self, blocks_used: int) -> None:
-        """The engine has fallen idle: publish that nothing runs, and flush the log."""
+        """The engine is idle: publish that nothing runs, and flush the log."""
         self._at_rest = True
         self._next = time.monotonic() + self._period_s
         idle = dict.fromkeys(_OF_AN_ITERATION, 0)

@@ -1,7 +1,7 @@
 """An engine's statistics under the names of TensorRT-LLM's Triton metrics. Pure.
 
-Left out because nothing here corresponds to them: `nv_trt_llm_runtime_memory_metrics`,
-`micro_batch_id`, and the `reused` blocks, which the pipeline does not tell.
+Without a counterpart here, and left out: `nv_trt_llm_runtime_memory_metrics`, `micro_batch_id`, and
+the `reused` blocks, which the pipeline does not report.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ FAMILIES: dict[str, tuple[str, str]] = {
     "nv_llm_input_token_len": ("response_metric_type", "Prompt tokens per answered request"),
     "nv_llm_output_token_len": ("response_metric_type", "Generated tokens per answered request"),
 }
-"""Metric family -> the label that tells its metrics apart, and its description."""
+"""Metric family -> the label that distinguishes its metrics, and its description."""
 
 TOKEN_BUCKETS = (10, 50, 100, 500, 1000)
 
 
 class Metric(NamedTuple):
-    """One number: its family, the value of the family's label, and for a part of a histogram the
-    suffix of its name ("_bucket", "_sum", "_count") and the upper bound of the bucket.
+    """One metric: its family and the value of the family's label.
+
+    For a part of a histogram also the suffix of its name ("_bucket", "_sum", "_count") and the
+    upper bound of the bucket.
     """
 
     family: str

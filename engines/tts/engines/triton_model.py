@@ -1,8 +1,8 @@
 """The Triton Python model around an EngineHost, for `generator` and `prm_engine` alike.
 
 Triton imports this through the repository's model.py. Requests are read and checked in Triton's
-thread; every response leaves from the engine thread, for the backend does not survive more than
-one sending thread.
+thread; every response is sent from the engine thread, because the backend crashes when several
+threads send.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from .triton_metrics import FAMILIES, Metric, TokenLengths, gauges
 
 FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 MUST_BE_REQUESTED = {"output_ids", "sequence_length"}
-# The engine thread holds the interpreter during a step, and Triton's thread asks for it only after
-# this long: at the default 5 ms, requests would wait several steps of a small model to get in.
+# The engine thread holds the interpreter lock during a step, and Triton's thread asks for it only
+# after this long: at the default 5 ms, requests would wait several steps of a small model.
 SWITCH_INTERVAL_S = 0.0002
 
 
@@ -77,7 +77,7 @@ class TritonPythonModel:
         self._host.call(partial(self._publish, self._host.statistics()))
 
     def execute(self, requests: list[Any]) -> None:
-        """Take requests in; each is answered later through its own response sender."""
+        """Accept requests; each is answered later through its own response sender."""
         for request in requests:
             sender = request.get_response_sender()
             try:

@@ -1,8 +1,8 @@
 """The wire contract as values: model names, tensors and the layout of stop words.
 
-Pure: no engine, no server. The client and the server both import this module, so neither can drift
-from the other. The names, types and shapes are those of TensorRT-LLM's `tensorrt_llm` model; every
-tensor on the wire has a leading batch dimension of 1, and scalars are [1, 1].
+Pure: no engine, no server. Client and server both import this module, so they cannot disagree. The
+names, types and shapes are those of TensorRT-LLM's `tensorrt_llm` model; every tensor on the wire
+has a leading batch dimension of 1, and scalars are [1, 1].
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PRM_SCORE = "prm_score"
 PRM = "prm"
 
 NO_END_ID = -1
-"""The end_id that stands for none: nothing but a stop word or the limit ends the output."""
+"""The end_id that means none: only a stop word or the length ends the output."""
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "INT32": np.dtype(np.int32),
@@ -58,7 +58,7 @@ INPUTS: dict[str, str] = {
     "bad_words_list": "INT32",  # [1, 2, M]
     "embedding_bias": "FP32",  # [1, V]
 }
-"""Inputs that both targets declare. Those not written with a shape are scalars, [1, 1]."""
+"""Inputs that both targets declare. Those without a shape beside them are scalars, [1, 1]."""
 
 OUTPUTS: dict[str, str] = {
     "output_ids": "INT32",  # [1, 1, T]

@@ -51,7 +51,7 @@ def label_precision(precision: Precision) -> Precision:
 
 
 def stored_values(array: Array, precision: Precision) -> Array:
-    """What `matrix` keeps of a tensor, widened to fp32 again."""
+    """The values of a tensor as `matrix` stores them, in fp32."""
     if precision == "fp32":
         return np.asarray(array, np.float32)
     if precision == "bf16":

@@ -1,7 +1,7 @@
-"""A checkpoint as a stateful OpenVINO model, built op by op.
+"""Export of a checkpoint to a stateful OpenVINO model, built op by op.
 
-The graph is the one that OpenVINO's own tools agree on, so that the CPU plug-in fuses it and
-GenAI's continuous batching can turn its attention into paged attention:
+The graph is the one that OpenVINO's own tools export, so that the CPU plug-in fuses it and GenAI's
+continuous batching can turn its attention into paged attention:
 
     inputs   input_ids, attention_mask, position_ids  i64 [batch, tokens];  beam_idx  i32 [batch]
     state    key and value of every layer             f32 [batch, kv_heads, past tokens, head_dim]
@@ -67,7 +67,7 @@ def rotary_frequencies(config: ModelConfig) -> Array:
     scaling = config.rope_scaling
     if scaling is None:
         return frequencies
-    # llama3: long wavelengths are stretched by `factor`, short ones kept, those between blended
+    # llama3: long wavelengths are stretched by `factor`, short ones kept, the rest interpolated
     turns = scaling.original_max_position_embeddings * frequencies / (2 * np.pi)
     blend = (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor)
     blend = np.clip(blend, 0.0, 1.0)

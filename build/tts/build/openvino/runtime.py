@@ -1,4 +1,4 @@
-"""How the OpenVINO CPU plug-in must be set up to compute an engine as it was verified."""
+"""Settings of the OpenVINO CPU plug-in, and the CPU features that they need."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ..spec import PRECISIONS, Precision, Role
 BF16_FLAG = "avx512_bf16"
 """The CPU flag without which OpenVINO's paged attention computes in f32 only.
 
-OpenVINO's OPTIMIZATION_CAPABILITIES are no answer: by its sources (hasHardwareSupport, and
-PagedAttention::getRuntimePrecision) they list BF16 also for AVX-512 without it.
+OpenVINO's OPTIMIZATION_CAPABILITIES do not tell: by its sources (hasHardwareSupport, and
+PagedAttention::getRuntimePrecision) they list BF16 for AVX-512 without this flag, too.
 """
 
 

@@ -1,11 +1,11 @@
 """Does an exported engine compute what transformers computes? Measured on seeded token sequences.
 
-Two questions are kept apart, so that a wrong graph cannot hide behind rounding:
+Two errors are measured separately, so that rounding cannot hide a wrong graph:
 
 - *export*: the engine in fp32 arithmetic against transformers with the weights as the engine
   stores them (rounded to bf16 or int8). They must agree to fp32 rounding, in every precision.
 - *served*: the engine with the arithmetic it is served with against the checkpoint itself. This
-  holds what the precision costs; only nonsense is refused.
+  includes what the precision costs; only gross errors are refused.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .runtime import plugin_properties
 EXPORT_TOLERANCE = 1e-4
 """Largest error of a logit, absolute; logits beyond 10 may differ by 1e-5 of the largest one."""
 SERVED_TOLERANCE = 0.2
-"""Largest error of a logit in bf16 and int8, as a part of the largest logit."""
+"""Largest error of a logit in bf16 and int8, as a fraction of the largest logit."""
 _SPREAD = 4096  # positions; beyond, fp32 angles themselves differ between libraries
 _SEED = 20240607
 

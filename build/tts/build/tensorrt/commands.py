@@ -2,7 +2,7 @@
 
 Pure: nothing is read or run here. Three steps: check the machine, convert or quantise the
 checkpoint through TensorRT-LLM's Python API, compile it with trtllm-build. Every value that matters
-is given, because defaults differ between releases, and so that an override shows on reading back.
+is passed explicitly: defaults differ between releases, and so a changed value shows in config.json.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from . import contract, in_container
 from .feasibility import check_parallelism, check_precision
 
 RECIPE_VERSION = 1
-"""Counts changes of these commands that ask for a new build of engines made before."""
+"""To be raised when these commands change so that existing engines must be built again."""
 
 SCRIPT = Path(in_container.__file__).resolve()
 _PYTHON = ("python3", "-P", str(SCRIPT))  # -P: what lies beside the script is not to be imported
@@ -121,7 +121,7 @@ def build_values(role: Role, spec: EngineSpec, model: ModelConfig) -> dict[str, 
     decoding = role == "generator"
     values = {
         "--max_batch_size": str(spec.max_batch_size),
-        "--max_input_len": str(spec.max_seq_len),  # its default of 1024 is no limit of ours
+        "--max_input_len": str(spec.max_seq_len),  # the default is 1024
         "--max_seq_len": str(spec.max_seq_len),
         "--max_num_tokens": str(max_num_tokens),
         "--opt_num_tokens": str(
@@ -134,7 +134,7 @@ def build_values(role: Role, spec: EngineSpec, model: ModelConfig) -> dict[str, 
         "--gpt_attention_plugin": "auto",
         "--context_fmha": "enable",
         "--use_paged_context_fmha": "enable",  # KV reuse and chunked context need it
-        # Exactly where the builder would force it on or off.
+        # Where the builder would force it on or off.
         "--use_fp8_context_fmha": "enable" if fp8 and kv_quantised else "disable",
         # cuBLASLt for 16-bit products; fp8 products are TensorRT's own, as NVIDIA advises.
         "--gemm_plugin": "disable" if fp8 else "auto",
@@ -173,7 +173,7 @@ def expected_engine(role: Role, spec: EngineSpec, model: ModelConfig) -> dict[st
 
 
 def check_engine(deployment: Deployment, role: Role, model: ModelConfig) -> None:
-    """Refuse what TensorRT-LLM would refuse, or change silently, hours later."""
+    """Refuse what TensorRT-LLM would refuse hours later, or change with a warning only."""
     spec = deployment.engines()[role]
     where = f"Deployment {deployment.name!r}: {role}"
     check_precision(deployment, role, _gpu(deployment))
@@ -275,7 +275,7 @@ def _compilation(role: Role, spec: EngineSpec, model: ModelConfig, work: Workspa
 
 
 def _max_num_tokens(spec: EngineSpec) -> int:
-    """What the batch can hold at most; the builder clips to it, and would not build as asked."""
+    """max_num_tokens, or fewer if the batch cannot hold as many: the builder would clip it."""
     return min(spec.max_num_tokens, spec.max_batch_size * spec.max_seq_len)
 
 

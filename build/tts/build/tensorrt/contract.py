@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 TENSORRT_LLM = "1.2.1"
-"""The one version that engines are built with and served by."""
+"""The only version that engines are built with and served by."""
 
 
 class _Facts(BaseModel):
@@ -33,7 +33,7 @@ class Flag(_Facts):
     still_needed: str = ""
     """Why it is used although it is deprecated."""
     explicit: bool = False
-    """It must be given: its default is not what we mean, or may change."""
+    """It must be passed: its default is not what we want, or may change."""
     least: int | None = None
     power_of_two: bool = False
 

@@ -1,6 +1,6 @@
-"""How a step is run: in a container of its own, or directly where we are inside one already.
+"""The full command of a step: in a container of its own, or directly if we are inside one.
 
-Folders are mounted where they lie, so that a command, its log and its messages name real paths.
+Folders are mounted at their own paths, so that commands, logs and messages name real paths.
 """
 
 from __future__ import annotations

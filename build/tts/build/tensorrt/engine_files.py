@@ -1,6 +1,6 @@
-"""Reading a built TensorRT-LLM engine back: is it whole, and is it what was asked for?
+"""Reading a built TensorRT-LLM engine back: is it complete, and is it what was asked for?
 
-The builder changes what it cannot do and prints a warning; only config.json tells.
+The builder changes settings that it does not support with a warning only; config.json tells.
 """
 
 from __future__ import annotations

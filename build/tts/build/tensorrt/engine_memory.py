@@ -11,12 +11,12 @@ What is exact and what is estimated:
 - *activations*: estimated. TensorRT fixes them at build time for max_num_tokens tokens and reuses
   one layer's memory for the next (docs/source/reference/memory.md), so they are taken as the
   tensors of one layer (`_width` values per token), plus the 16-bit logits of max_batch_size tokens
-  before they become float32. Bounds what public logs show; tests/build/test_tensorrt_plan.py.
+  before they become float32. An upper bound of what public logs show (the tests hold them).
 - *logits*: estimated from two logs ("GPU memory for decoder" and "... for runtime buffers"), which
   are 5.7 and 1.4 float32 matrices [max_batch_size, vocabulary]; taken as 6 and 1.5. An engine built
   with gather_generation_logits keeps 8 more (kCACHE_LENGTH in TensorRT-LLM's runtimeBuffers.h).
-- *workspaces*: flat per rank. In the log of memory.md, 0.77 GiB of the GPU are in use beside what
-  the lines account for: the CUDA context, cuBLAS and the attention's workspace of one process.
+- *workspaces*: a constant per rank. In the log of memory.md, 0.77 GiB of the GPU are in use beside
+  what the lines account for: CUDA context, cuBLAS and the attention's workspace of one process.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Runs inside NVIDIA's container, by itself: checks the machine, converts a checkpoint.
+"""The script that runs inside NVIDIA's container: checks the machine, converts a checkpoint.
 
 It imports nothing of this toolkit, which the container does not have; of TensorRT-LLM it calls
-only what contract/python_api.json lists. What it says begins with "tts: ", a refusal with
+only what contract/python_api.json lists. Its output begins with "tts: ", errors with
 "tts: error: ".
 """
 
@@ -126,7 +126,7 @@ def convert(arguments: argparse.Namespace) -> None:
 
 
 def neutral_path(checkpoint: Path, folder: Path) -> str:
-    """A path of the checkpoint that contains no name.
+    """A path of the checkpoint that contains no name of a model family.
 
     TensorRT-LLM takes any path with "vila", "mpt" and so on in it for a model of that family: a
     checkpoint in /data/prompts would not be converted as what it is.

@@ -1,4 +1,4 @@
-"""Published models by name, so that a deployment can be planned before they are downloaded."""
+"""Published models by name, so that deployments can be planned before the download."""
 
 from __future__ import annotations
 

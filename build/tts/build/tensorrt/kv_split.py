@@ -1,4 +1,4 @@
-"""How much KV cache each engine gets: the pools under which one step of a search costs least.
+"""How much KV cache each engine gets: the pools with which one step of a search takes least time.
 
 One step of N beams is N generated steps of S tokens, and N scores. With pools that hold the KV
 cache of B sequences at a time they come in waves (after the asymmetric memory allocation of
@@ -12,7 +12,7 @@ The verifier's B is searched linearly, the generator's B follows from the memory
 ties go to the larger decode batch. *Prefix reuse*: both engines see the same beams again at every
 step, so a pool that holds B of N beams finds B / N of their prefixes and computes only the rest;
 the question's whole blocks are held once per problem, not once per beam. Without reuse everything
-is computed anew.
+is computed again.
 
 What is left when both pools hold all N beams is shared in proportion to them, up to the point where
 more could hold nothing (`Side.useful`).
@@ -43,7 +43,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class Side:
-    """One engine as the split sees it. Lengths are those of a beam in the middle of a search."""
+    """One engine's demand for KV cache. Lengths are those of a beam in the middle of a search."""
 
     roofline: Roofline
     beams: int
@@ -63,7 +63,7 @@ class Side:
     minimum: int
     """Tokens of the smallest pool: one sequence of max_seq_len, in whole blocks."""
     useful: int
-    """Tokens of the largest pool that could ever be filled with sequences in flight."""
+    """Tokens of the largest pool that sequences in flight could ever fill."""
 
     def pool(self, sequences: int) -> int:
         """Tokens, in whole blocks, that hold so many sequences."""
@@ -149,7 +149,7 @@ def _candidates(beams: int) -> list[int]:
 def _grown(
     pools: tuple[int, int], sides: tuple[Side, Side], limits: Sequence[Limit]
 ) -> tuple[int, int]:
-    """Share out what the search left over."""
+    """Share out the memory that the search left over."""
     factor = min(
         limit.capacity / sum(map(operator.mul, pools, limit.per_token)) for limit in limits
     )

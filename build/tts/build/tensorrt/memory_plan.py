@@ -1,8 +1,8 @@
-"""The memory plan of a deployment for target tensorrt: what lies on which GPU, and both KV pools.
+"""The memory plan of a deployment for target tensorrt: what is on which GPU, and both KV pools.
 
 Pure: it reads config.json of both checkpoints (or what is published about them) and nothing else.
-Every limit is absolute (max_tokens_in_paged_kv_cache), for a fraction of the memory that happens
-to be free depends on which model loads first.
+Every limit is absolute (max_tokens_in_paged_kv_cache): a fraction of the memory that happens to be
+free would depend on which model loads first.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class GpuPlan:
 
     @property
     def free(self) -> int:
-        """What nobody is given: the safety margin and what more KV cache could not use."""
+        """Memory left free: the safety margin, and what more KV cache could not use."""
         return self.total - self.fixed - sum(self.kv.values())
 
 
@@ -104,14 +104,14 @@ class MemoryPlan:
     plain: Pools
     """The fixed division that the search is compared with. It may hold less than one sequence."""
     shared: bool
-    """Whether the two engines meet on a GPU at all."""
+    """Whether any GPU has a part of both engines."""
 
     @property
     def least_fraction(self) -> float:
-        """The least kv_cache_free_gpu_mem_fraction that never binds, whoever loads last."""
+        """The smallest kv_cache_free_gpu_mem_fraction that never binds, whichever loads last."""
         needed = [
             kv / (kv + gpu.free) for gpu in self.gpus for kv in gpu.kv.values() if kv
-        ]  # the last to load finds its own cache's memory and what is left free
+        ]  # the last engine to load finds the memory of its own cache and what is left free
         return math.ceil(max(needed) * 100) / 100
 
     def excess(self, tokens: Mapping[Role, int]) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""What a failed step's log means to the user."""
+"""Known reasons why a step of a build fails, recognised in its log."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ _STORED_BYTES = {"fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int4_awq": 
 
 
 def settings_for(deployment: Deployment, role: Role) -> Settings:
-    """What the engine of a role would be made with now; what the server decides is not in it."""
+    """What the engine of a role would be built with now, without settings of the server."""
     spec, options = deployment.engines()[role], _options(deployment)
     model = read_model(spec.checkpoint)
     container, place = contract.containers()[options.container], spec.placement
@@ -104,7 +104,7 @@ def engine_config(deployment: Deployment, role: Role, folder: Path) -> EngineCon
 
 
 def prepare(plans: Sequence[BuildPlan], verify: bool | None) -> None:
-    """Refuse before the first engine what would stop any of them."""
+    """Before the first engine is built, refuse whatever would stop any of them."""
     if verify:
         raise BuildError(
             "Engines of target tensorrt are not compared with transformers: what is checked is "
@@ -131,7 +131,7 @@ def prepare(plans: Sequence[BuildPlan], verify: bool | None) -> None:
 def make_engine(
     plan: BuildPlan, stamps: Sequence[FileStamp], folder: Path, verify: bool | None, say: Say
 ) -> VerificationOutcome:
-    """Make the engine in `folder`. A finished conversion is kept for the next try when it fails."""
+    """Build the engine in `folder`; after a failure, a finished conversion is kept for the next."""
     model = read_model(plan.spec.checkpoint)
     toolchain = find_toolchain(_options(plan.deployment).container)
     work = workspace(plan.deployment, plan.role)
@@ -175,7 +175,7 @@ def make_engine(
 
 
 def preview(deployment: Deployment, role: Role) -> list[str]:
-    """The commands of one engine, to read or to paste; needs no GPU, no docker, no checkpoint."""
+    """The commands that build one engine; needs no GPU, no docker, no checkpoint."""
     spec, options = deployment.engines()[role], _options(deployment)
     model = read_model(spec.checkpoint)
     check_length(deployment, role, model.max_position_embeddings)
@@ -211,7 +211,7 @@ _DOING = {
 
 
 def workspace(deployment: Deployment, role: Role) -> Workspace:
-    """Where the engine of a role is made; timings are shared by all builds for one GPU."""
+    """Where the engine of a role is built; all builds for one GPU share kernel timings."""
     options = _options(deployment)
     tensorrt = contract.containers()[options.container].tensorrt
     return Workspace(

@@ -1,4 +1,4 @@
-"""Running the steps: on which machine, in which container, with a log, and ended cleanly."""
+"""Running the steps of a build: where, with a log, and stopped cleanly when interrupted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .step_failures import find_cause
 Say = Callable[[str], None]
 
 _SHOWN = ("[TRT-LLM]", "tts: ")
-"""Lines of the log that are repeated as progress; the rest is for the log alone."""
+"""Lines of the log with one of these are shown as progress."""
 _PATIENCE_S = 20.0  # for a command that was asked to end
 
 
@@ -53,7 +53,7 @@ def find_toolchain(container: str) -> Toolchain:
 
 
 def require_machine(toolchain: Toolchain, gpu: str, devices: Iterable[int]) -> None:
-    """Refuse a machine that cannot build, before anything is spent; raises BuildError."""
+    """Raise BuildError if this machine cannot build, before any time is spent."""
     if toolchain.inside:
         if toolchain.container not in contract.containers():
             raise BuildError(
@@ -79,9 +79,9 @@ def require_machine(toolchain: Toolchain, gpu: str, devices: Iterable[int]) -> N
 def run_step(
     toolchain: Toolchain, step: Step, work: Workspace, *, log: Path, say: Say, what: str
 ) -> None:
-    """Run one step to its end, adding what it says to the log.
+    """Run one step to its end, appending its output to the log.
 
-    Raises BuildError with the cause when it fails. Interrupted, the step is ended first.
+    Raises BuildError with the cause when it fails. When interrupted, it stops the step first.
     """
     command = toolchain.command(step, work)
     with log.open("a", encoding="utf-8") as file:
@@ -101,14 +101,14 @@ def run_step(
 
 
 def container_name(step: Step, work: Workspace) -> str:
-    """The same for every run of a step, so that docker refuses a second one beside the first."""
+    """The same for every run of a step, so that docker refuses to run it twice at a time."""
     return "-".join(
         ("tts", work.root.parent.name, work.root.name.strip(".").split(".")[0], step.name)
     )
 
 
 def _run(command: Iterable[str], log: IO[str], say: Say, stop: Callable[[], None]) -> int:
-    # In a session of its own: Ctrl-C reaches us alone, and we end the command in order.
+    # In a session of its own: Ctrl-C reaches only us, and we stop the command in order.
     with subprocess.Popen(
         list(command),
         stdin=subprocess.DEVNULL,

@@ -49,11 +49,11 @@ class Totals:
     reused_tokens: int = 0
     """Prompt tokens that were found in the cache."""
     request_steps: int = 0
-    """Requests in the batch, added up over the steps."""
+    """Requests in the batch, summed over the steps."""
     wasted_tokens: int = 0
     """Answer tokens of requests that were cancelled."""
     busy_s: float = 0.0
-    """Time in which a step was under way; kept by the GPU."""
+    """Time in which a step was running; kept by the GPU."""
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class Burst:
 
 @dataclass(eq=False, slots=True)
 class Engine:
-    """The books of one engine. `plan` and `finish` are called in turn."""
+    """The state of one engine. `plan` and `finish` are called in turn."""
 
     step_time: StepTime
     cache: PagedCache
@@ -75,7 +75,7 @@ class Engine:
     max_num_tokens: int
     totals: Totals = field(default_factory=Totals)
     disturbed: bool = False
-    """Whether something came in that the burst under way does not know of."""
+    """Whether a request came or was cancelled since the running burst was planned."""
     _waiting: deque[Request] = field(default_factory=deque)
     _prefilling: dict[Request, None] = field(default_factory=dict)
     _decoding: dict[Request, None] = field(default_factory=dict)

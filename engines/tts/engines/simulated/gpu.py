@@ -3,8 +3,8 @@
 Alone, a step runs at its own speed. Two engines on one GPU are between two bounds:
 
 - `time-sliced`: one computes at a time; n engines at work run at 1/n of their speed each.
-- `overlapped`: they slow each other only where together they need more than all of the cores or
-  all of the memory's bandwidth, as they reach them.
+- `overlapped`: they slow each other down only where together they need more than the GPU's
+  achievable FLOP/s or memory bandwidth.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _Running:
     engine: Engine
     burst: Burst | None = None
     done_s: float = 0.0
-    """How much of the burst is behind it, in time that it would take alone."""
+    """How much of the burst is done, in time that it would take alone."""
 
     @property
     def left_s(self) -> float:
@@ -35,7 +35,7 @@ class _Running:
         return self.burst.steps * self.burst.cost.duration_s - self.done_s
 
     def shorten(self) -> None:
-        """End the burst with the step that is under way."""
+        """End the burst with the step that is running."""
         assert self.burst is not None
         step_s = self.burst.cost.duration_s
         begun = ceil((self.done_s - _ROUNDING_S) / step_s)
@@ -59,8 +59,8 @@ class Gpu:
     def run(self, now: float) -> list[Request]:
         """Move on to `now`, which is not beyond `next_s`; the requests that are complete.
 
-        To be called also when requests were submitted or cancelled: their engine then plans anew
-        after the step under way.
+        To be called also when requests were submitted or cancelled: their engine then plans again
+        after the running step.
         """
         done: list[Request] = []
         for running in self._running:

@@ -1,4 +1,4 @@
-"""A paged KV cache with prefix reuse: the books, not the values.
+"""A paged KV cache with prefix reuse: which blocks are held, not what is in them.
 
 Blocks of whole prefixes lie in a radix tree, one block an edge, named by its token ids. A request
 holds the path that it reuses and owns further blocks for its worst case, so nothing admitted ever
@@ -25,12 +25,12 @@ class _Block:
     children: dict[bytes, _Block] = field(default_factory=dict)
     holders: int = 0
     released: int = 0
-    """When its last holder let go, on the cache's own count."""
+    """When its last holder released it, on the cache's own count."""
 
 
 @dataclass(eq=False, slots=True)
 class Lease:
-    """What one request has of the cache."""
+    """The part of the cache that one request holds."""
 
     path: list[_Block]
     """Blocks in the tree that it holds, from the root."""
@@ -57,12 +57,12 @@ class PagedCache:
 
     @property
     def used(self) -> int:
-        """Blocks that hold something, or are promised to a request."""
+        """Blocks that hold something, or are reserved for a request."""
         return self._kept + self._owned
 
     @property
     def held(self) -> int:
-        """Blocks that cannot be had now: owned, or in the tree and held."""
+        """Blocks that are not available now: owned, or in the tree and held."""
         return self.used - self._idle
 
     def blocks_for(self, tokens: int) -> int:
@@ -70,7 +70,7 @@ class PagedCache:
         return -(-tokens // self.block_size)
 
     def open(self, ids: Ids, tokens: int) -> Lease | None:
-        """Admit a request with this prompt and at most `tokens` in all, or None for want of room.
+        """Admit a request with this prompt and at most `tokens` in all; None if there is no room.
 
         At least the prompt's last token is left to compute.
         """

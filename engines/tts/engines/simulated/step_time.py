@@ -29,7 +29,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """A step that has the GPU to itself: time, and how long it needs the cores and the memory."""
+    """A step alone on the GPU: its duration, and the time that compute and memory traffic need."""
 
     duration_s: float
     compute_s: float
@@ -94,7 +94,7 @@ class Roofline:
 
 @dataclass(frozen=True, slots=True)
 class Affine:
-    """A step time fitted to measurements: a constant, and so much for each part of the load.
+    """A step time fitted to measurements: a constant, and a coefficient for each part of the load.
 
     It does not say what bounds a step, so two engines that overlap on one GPU gain nothing.
     """

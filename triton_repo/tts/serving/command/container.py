@@ -41,7 +41,7 @@ def folders(deployment: Deployment) -> list[Path]:
 
 
 def inside(addresses: Addresses) -> Addresses:
-    """Where the server listens inside: everywhere, for only what is published can be reached."""
+    """Where the server listens in the container: on all interfaces; docker publishes the ports."""
     return replace(addresses, host="0.0.0.0")
 
 
@@ -52,7 +52,7 @@ class Docker:
     image: str
 
     def describe(self) -> str:
-        """One line for people."""
+        """One line for the terminal."""
         return f"tritonserver in the container {self.image}"
 
     def run(
@@ -65,12 +65,12 @@ class Docker:
     ) -> list[str]:
         """The command that runs `words` in a container that is removed when they end.
 
-        All GPUs are visible, so that their numbers are the same inside; gpu_device_ids chooses.
+        All GPUs are visible, so that they have the same numbers inside; gpu_device_ids chooses.
         """
         ports = (addresses.grpc_port, addresses.http_port, addresses.metrics_port)
         return [
             *("docker", "run", "--rm", "--init", f"--name={name}"),
-            "--pull=never",  # 14 GB should not begin to arrive unasked
+            "--pull=never",  # the user decides when to download 14 GB
             "--gpus=all",
             f"--shm-size={SHARED_MEMORY}",
             "--ulimit=memlock=-1",

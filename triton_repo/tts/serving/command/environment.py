@@ -1,9 +1,9 @@
-"""The surroundings of one server process: its backend folder and the interpreter of its models.
+"""What one server process runs in: its backend folder, and the interpreter of its Python models.
 
 The Python backend runs an *isolated* embedded interpreter: PYTHONPATH is ignored, and packages are
 found from the `python3` that comes first on PATH. So each server gets a tiny virtual environment
 of links whose .pth file names every folder of this process's sys.path: what is importable here is
-importable in the models, installed or not. It is a few links, made anew for each start.
+importable in the models, installed or not. It is cheap, and made for each start.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .tritonserver import PYTHON, STUB, TritonServer
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class ServerEnvironment:
     """What to launch a server with."""
 
     backends: Path
@@ -31,16 +31,16 @@ class Surroundings:
 
 
 def folder(deployment: Deployment) -> Path:
-    """Where the surroundings of a deployment's server are made."""
+    """Folder in which the environment of a deployment's server is made."""
     return paths.server_dir(deployment.name) / "runtime"
 
 
 def backends(server: TritonServer, folder: Path) -> Path:
-    """The --backend-directory of a server whose surroundings are made in `folder`."""
+    """The --backend-directory of a server whose environment is made in `folder`."""
     return server.backends if server.stub is None else folder / "backends"
 
 
-def prepare(server: TritonServer, folder: Path) -> Surroundings:
+def prepare(server: TritonServer, folder: Path) -> ServerEnvironment:
     """Make the backend folder and the models' interpreter under `folder` (replaced if there)."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -52,7 +52,7 @@ def prepare(server: TritonServer, folder: Path) -> Surroundings:
         variables["PATH"] = _prepend([_link_interpreter(folder / "python")], variables.get("PATH"))
     if server.libraries:
         variables["LD_LIBRARY_PATH"] = _prepend(server.libraries, variables.get("LD_LIBRARY_PATH"))
-    return Surroundings(backends(server, folder), variables)
+    return ServerEnvironment(backends(server, folder), variables)
 
 
 def _link_backend(server: TritonServer, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The guard: a tiny process between us and tritonserver that never leaves anything behind.
+"""The guard: a small process between us and tritonserver that cleans up however either of us ends.
 
 Run as a script (`python -I -S guard.py PARENT_PID SHM_PREFIX COMMAND... [--then LAST...]`), it
 starts the server and waits. When the server exits, when the guard is asked to stop (SIGTERM), or
@@ -6,7 +6,7 @@ when the process that started it is gone however it died (SIGKILL included), it 
 kills what is left of it (Python stubs, ranks), removes their shared memory and runs LAST, which
 removes a container.
 
-Why a process: PR_SET_PDEATHSIG in the server itself would follow the death of the *thread* that
+Why a process: PR_SET_PDEATHSIG in the server itself would act on the end of the *thread* that
 started it, gives no time for an orderly stop, does not reach the stubs and leaves their shared
 memory. The guard has one thread, so there the same flag is safe, and covers the guard's own death.
 Standard library only: it starts in about 20 ms and imports nothing of the toolkit.
@@ -26,11 +26,11 @@ from pathlib import Path
 GRACE_S = 5.0
 """How long the server may take to stop before it is killed."""
 REAP_S = 2.0
-"""How long the end of the killed stubs is awaited."""
+"""How long to wait for killed stubs to be gone."""
 LAST_S = 20.0
 """How long the last command may take."""
 LONGEST_STOP_S = GRACE_S + REAP_S + LAST_S + 1.0
-"""After so long an asked guard is gone, or stuck."""
+"""A guard that has not ended so long after SIGTERM is stuck."""
 THEN = "--then"
 _POLL_S = 0.25
 _SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}
@@ -40,7 +40,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def run(parent: int, shm_prefix: str, command: list[str], last: list[str]) -> int:
-    """Run `command` until it ends or must end; its exit status, 128+n if signal n ended it."""
+    """Run `command` until it ends or has to; returns its exit status, 128+n after signal n."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     # orphaned stubs become our children, so that we can wait for their end
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)

@@ -1,4 +1,4 @@
-"""The addresses a server listens on: given ports are checked, "auto" ones are chosen free."""
+"""The addresses a server listens on: given ports are checked, free ones are found for "auto"."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Addresses:
 
 
 def address(host: str, port: int) -> str:
-    """`host:port` for a client on this machine, which cannot connect to "all interfaces"."""
+    """`host:port` for a client on this machine: loopback if the server listens everywhere."""
     return f"{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
 
 
@@ -56,7 +56,7 @@ def choose_addresses(spec: ServerSpec) -> Addresses:
         "http_port": spec.http_port,
         "metrics_port": spec.metrics_port,
     }
-    with ExitStack() as held:  # all stay bound until every port is chosen, so that they differ
+    with ExitStack() as held:  # all stay bound until the last is chosen, so that they differ
         # given ones first, or an auto port might take one of them
         order = sorted(wanted, key=lambda field: wanted[field] == "auto")
         ports = {
@@ -67,9 +67,9 @@ def choose_addresses(spec: ServerSpec) -> Addresses:
 
 
 def _bind(host: str, field: str, port: Port) -> socket.socket:
-    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)  # Triton's servers know no IPv6
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)  # Triton listens on IPv4 only
     try:
-        if port != "auto":  # a port whose last connections are fading is free, as Triton sees it
+        if port != "auto":  # like Triton, take a port with connections in TIME_WAIT as free
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, 0 if port == "auto" else port))
     except OSError as error:

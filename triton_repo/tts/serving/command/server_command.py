@@ -19,7 +19,7 @@ Runtime = TritonServer | Docker
 """What runs a server: one found on this machine, or one in a container."""
 
 EXIT_TIMEOUT_S = 2
-"""How long Triton waits for requests in flight when asked to stop; nobody reads them any more."""
+"""How long a stopping Triton waits for requests in flight; no client reads them any more."""
 _CLOSED_APIS = "shared-memory,model-repository,trace,logging"
 
 
@@ -29,9 +29,9 @@ class ServerCommand:
 
     words: list[str]
     variables: dict[str, str]
-    """What its environment needs besides that of this machine."""
+    """Environment variables to add to this machine's."""
     shm_prefix: str
-    """Occurs in the command line of every process that the server starts on this machine."""
+    """Part of the command line of every process that the server starts on this machine."""
     container: str = ""
     """Name of the container that it runs in, if any."""
 
@@ -41,7 +41,7 @@ class ServerCommand:
 
 
 def server_command(runtime: Runtime, deployment: Deployment, addresses: Addresses) -> ServerCommand:
-    """The command for one attempt to start; its names and keys are used once."""
+    """The command for one attempt to start: names and keys in it are random, used once."""
     repository = paths.repository_dir(deployment.name)
     # short and unique: it names the shared memory files and marks the stub processes as ours
     shm_prefix = f"tts-{secrets.token_hex(6)}-"
@@ -68,7 +68,7 @@ def arguments(
 ) -> list[str]:
     """The arguments of tritonserver for any target.
 
-    `key`, if any, closes what could change or read the server from outside: nobody is told it.
+    `key`, if any, locks the APIs that could change or inspect the server: no client is given it.
     """
     grpc, http = "--grpc-restricted-protocol", "--http-restricted-api"
     closed = [f"{flag}={_CLOSED_APIS}:tts-key={key}" for flag in (grpc, http)] if key else []
@@ -100,7 +100,7 @@ def tensorrt_command(
     devices = gpus(deployment)
     if devices == [0]:
         return [binary, *arguments], {}
-    # what launch_triton_server.py --multi-model does, without its leaving the server to itself
+    # what launch_triton_server.py --multi-model does, but waiting for the server
     pools = [f"--cuda-memory-pool-byte-size={gpu}:0" for gpu in range(devices[-1] + 1)]
     words = ["mpirun", "--allow-run-as-root", "-n", "1", binary, *arguments]
     return [*words, "--enable-peer-access=false", *pools], {

@@ -15,18 +15,16 @@ import sys
 import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
 
 from tts.build.errors import ServerError
-from tts.build.spec import Deployment, Target, TensorRTSpec
+from tts.build.spec import Deployment, Target
+from tts.build.tensorrt import contract
 
 from .container import Docker, image
 
-CONTAINERS = get_args(TensorRTSpec.model_fields["container"].annotation)
-"""Tags of NVIDIA's containers that hold the TensorRT-LLM which engines are built for."""
 PACKAGE = "nvidia-pytriton"
 PACKAGE_VERSIONS = {"0.7.0": "2.51.0"}
-"""The tritonserver inside each known release of the package; its binary does not tell."""
+"""Version of the tritonserver inside each known release of the package; the binary does not say."""
 STUB = "triton_python_backend_stub"
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -41,14 +39,14 @@ class TritonServer:
     stub: Path | None
     """The Python stub to add to a bundled server's backends; None if `backends` is complete."""
     libraries: tuple[Path, ...]
-    """Folders that its LD_LIBRARY_PATH must start with."""
+    """Folders to put first in its LD_LIBRARY_PATH."""
     shares_python: bool
     """Whether its Python stub is for this interpreter's version, so that models can import ours."""
     source: str
     """Its version and where it comes from, for people."""
 
     def describe(self) -> str:
-        """One line for `tts doctor`: version as far as it is known, origin, path."""
+        """One line for `tts doctor`: version if known, origin, path."""
         return f"tritonserver {self.source}: {self.binary}"
 
 
@@ -66,7 +64,7 @@ def find_tritonserver(target: Target = "openvino") -> TritonServer:
             f"Target tensorrt needs a tritonserver with the tensorrtllm backend ({found}).",
             hint="Run inside NVIDIA's container tritonserver:<version>-trtllm-python-py3.",
         )
-    # our models import packages of this interpreter, so the stub must be of the same version
+    # our models import this interpreter's packages, so the stub must be for the same Python version
     if installed and installed.shares_python:
         return installed
     return _bundled()
@@ -79,10 +77,11 @@ def find_runtime(deployment: Deployment) -> TritonServer | Docker:
     """
     if deployment.target == "openvino":
         return find_tritonserver("openvino")
-    tag = os.environ.get("NVIDIA_TRITON_SERVER_VERSION")  # set inside NVIDIA's containers only
-    if tag is not None and tag not in CONTAINERS:
+    tag = os.environ.get(contract.version_variable())  # set inside NVIDIA's containers only
+    if tag is not None and tag not in contract.containers():
         raise ServerError(
-            f"This container is tritonserver {tag}, which holds another TensorRT-LLM than 1.2.1.",
+            f"This container is tritonserver {tag}, which holds another TensorRT-LLM than "
+            f"{contract.TENSORRT_LLM}.",
             hint=f"Use {image(deployment)}.",
         )
     try:

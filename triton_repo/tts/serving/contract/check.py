@@ -1,4 +1,4 @@
-"""Checking a rendered model repository of target tensorrt against the contract, without a GPU."""
+"""Checking a rendered model repository of target tensorrt against the contract; needs no GPU."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _files(folder: Path, models: set[str]) -> Iterator[Found]:
 def _config(folder: Path, model: str, expected: dict[str, Any]) -> Iterator[Found]:
     file = folder / model / CONFIG
     if not file.is_file():
-        return  # told already
+        return  # reported by _files
     where = f"{model}/{CONFIG}"
     try:
         for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
@@ -132,7 +132,7 @@ def _parameters(where: str, expected: dict[str, str], found: dict[str, str]) -> 
 
 
 def _plain(config: Any) -> dict[str, Any]:
-    """A configuration as plain data, with what has a name under its name."""
+    """A configuration as plain data; items of lists that have a name are keyed by it."""
     data = json_format.MessageToDict(config, preserving_proto_field_name=True)
     parameters = {
         key: value.get("string_value", "") for key, value in data.get("parameters", {}).items()

@@ -1,7 +1,7 @@
 """The configurations that a deployment of target tensorrt must be served with.
 
-Put together from the contract's data and the deployment alone, not from the templates: the check is
-worth something because the two were written apart.
+Built from the contract's data and the deployment alone, not from the templates: an independent
+second opinion is what makes the check worth something.
 """
 
 from __future__ import annotations

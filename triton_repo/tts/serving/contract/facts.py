@@ -24,7 +24,7 @@ class Tensor(_Fact):
     optional: bool = False
     ragged: bool = False
     scalar: bool = False
-    """Reshaped to no dimensions."""
+    """Reshaped to a tensor without dimensions."""
 
 
 class Parameter(_Fact):
@@ -43,7 +43,7 @@ class Parameter(_Fact):
 
 
 class Contract(_Fact):
-    """All of it."""
+    """Everything that contract/tensorrt_llm.json holds."""
 
     meta: dict[str, Any] = Field(alias="_meta")
     booleans: dict[str, list[str]]
@@ -54,11 +54,11 @@ class Contract(_Fact):
     """Keys that the backend knows and this toolkit leaves at their defaults."""
 
     def parameter(self, key: str) -> Parameter | None:
-        """What is known of a key that the toolkit sets, or must not set."""
+        """The facts on a key that the toolkit sets, or must not set; None for another key."""
         return next((item for item in self.parameters if item.key == key), None)
 
     def canonical(self, parameter: Parameter, text: str) -> str:
-        """A value in one way of writing it; raises ValueError saying what it has to be."""
+        """The normal form of a value; raises ValueError saying what is allowed."""
         if parameter.allowed is not None and text not in parameter.allowed:
             raise ValueError(f"must be one of: {', '.join(map(repr, parameter.allowed))}")
         if parameter.type == "string":

@@ -1,4 +1,4 @@
-"""By what clients know that a server serves their deployment: a digest of all that it serves."""
+"""The digest by which clients recognise the deployment that a server serves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .templates import model_folders
 
 DIGEST = "deployment_digest"
 """Name of the parameter of every model's configuration that holds the digest."""
-# what only the orchestrator uses, or where things lie: no reason to take a server for another one
+# what only the orchestrator uses, and addresses and paths: they do not make it another server
 _NOT_SERVED: dict[str, Any] = {
     "server": True,
     "strategies": True,
@@ -29,7 +29,7 @@ _NOT_SERVED: dict[str, Any] = {
         "template",
     },
 }
-# what decides the numbers of an engine; not when, where or how well verified it was built
+# what an engine's outputs depend on; not when, where and with what verification it was built
 _ENGINE = {"checkpoint_sha256", "settings", "engine_files"}
 
 

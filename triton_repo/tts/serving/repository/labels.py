@@ -1,4 +1,4 @@
-"""Where the label logits stand in a row of the verifier's logits."""
+"""Which columns of the verifier's logits are the labels."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from .render import render_models, template_values
 from .templates import render_template
 
 PROBE = "/opt/tts/probe.py"
-"""Where the probe lies in a container."""
+"""Path of the probe in a container."""
 _SHM_PREFIX = "tts-"  # a container's shared memory is its own, so any prefix will do
 
 
@@ -144,5 +144,5 @@ def _port(port: Port, default: int) -> int:
 
 
 def _name(deployment: Deployment) -> str:
-    """A name that Kubernetes takes for anything, a Service included."""
+    """A name that Kubernetes accepts for every kind of resource, Services included."""
     return re.sub(r"[._]", "-", f"tts-{deployment.name}")[:50].strip("-")

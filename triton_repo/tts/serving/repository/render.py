@@ -31,7 +31,7 @@ def render_repository(deployment: Deployment, *, iteration_log: bool = False) ->
     target openvino, missing), ServerError naming the template and line if a configuration is not
     valid.
     """
-    # TensorRT-LLM engines may be built on another machine than the one that renders
+    # TensorRT-LLM engines may be built on a machine other than this one
     if deployment.target == "openvino" or not missing_engines(deployment):
         require_current(deployment)
     values = template_values(deployment, iteration_log=iteration_log)
@@ -76,7 +76,7 @@ def require_engines(deployment: Deployment) -> None:
 
 
 def iteration_logs(deployment: Deployment) -> dict[Role, Path]:
-    """The files in which a server started with `iteration_log` notes each step of its engines."""
+    """The files to which a server started with `iteration_log` writes each step of its engines."""
     folder = paths.server_dir(deployment.name)
     return {role: folder / f"{role}-iterations.jsonl" for role in deployment.engines()}
 
@@ -108,17 +108,17 @@ def parse_config(file: Path) -> Any:
         raise ServerError(
             f"The rendered {file.parent.name}/config.pbtxt is not a valid model configuration, "
             f"line {line} ({content!r}): {error}",
-            hint=f"The fault is in its template, {TEMPLATE}.",
+            hint=f"The mistake is in its template, {TEMPLATE}.",
         ) from error
 
 
 def _quoted(path: Path) -> str:
-    """A path for between the quotes of protobuf text; it may hold any character."""
+    """A path escaped for a quoted string of protobuf text."""
     return str(path).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def _same(one: Path, other: Path) -> bool:
-    """Whether two folders hold the same files; what Python left there (__pycache__) aside."""
+    """Whether two folders hold the same files, __pycache__ aside."""
 
     def names(root: Path) -> list[Path]:
         found = (path.relative_to(root) for path in root.rglob("*"))

@@ -1,4 +1,4 @@
-"""Noticing within a second or two that a server, or a part of it, died.
+"""Noticing within a second or two that a server or one of its processes died.
 
 Triton itself does not notice: with a killed stub it stays "ready" while every request fails.
 """
@@ -58,14 +58,14 @@ class Health:
 
 
 async def watch(check: Callable[[], None], interval_s: float) -> None:
-    """Call a check for ever, in a thread as it may wait for a network; ends only by its error."""
+    """Call a check for ever, in a thread because it may wait for a network; ends by its error."""
     while True:
         await asyncio.to_thread(check)
         await asyncio.sleep(interval_s)
 
 
 def observe(state: ServerState) -> Health:
-    """Note the parts of a server that answers now."""
+    """Record the processes of a server that answers now, to be checked later."""
     process = state.server and state.server.process()
     stubs: dict[Identity, str] = {}
     if process:
@@ -79,7 +79,7 @@ def observe(state: ServerState) -> Health:
 
 
 def _how(pid: int) -> str:
-    """`, killed by SIGKILL`, if the process is still a zombie that tells its exit status."""
+    """`, killed by SIGKILL`, if the process is a zombie, whose exit status can still be read."""
     fields = process_fields(pid)
     number = int(fields[-1]) & 0x7F if fields else 0
     return f", killed by {signal.Signals(number).name}" if number else ""

@@ -29,7 +29,7 @@ class PortTaken(ServerError):
 
 @dataclass(frozen=True)
 class Launched:
-    """A server process under its guard, not known to be ready."""
+    """A server process under its guard; it may not be ready yet."""
 
     guard: subprocess.Popen[bytes]
     server: Identity
@@ -53,7 +53,7 @@ def launch(command: ServerCommand, variables: dict[str, str], log: Path) -> Laun
     """
     guarded = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), command.shm_prefix]
     guarded += command.words
-    if command.container:  # it lives on if the docker command that started it is killed
+    if command.container:  # a container outlives a killed docker command
         guarded += [guard.THEN, *container.remove_command(command.container)]
     if log.exists():
         log.replace(log.with_suffix(".previous.log"))
@@ -65,7 +65,7 @@ def launch(command: ServerCommand, variables: dict[str, str], log: Path) -> Laun
             stderr=subprocess.STDOUT,
             env=variables | command.variables,
             cwd=log.parent,
-            start_new_session=True,  # the terminal's Ctrl-C is for us alone
+            start_new_session=True,  # Ctrl-C in the terminal reaches only us
         )
     try:
         return Launched(process, _server_of(process, log), command, log)

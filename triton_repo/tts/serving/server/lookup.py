@@ -1,4 +1,4 @@
-"""The server of a deployment that runs already, whoever started it: find it, stop it."""
+"""Finding and stopping the running server of a deployment, whichever process started it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def stop_server(deployment: Deployment) -> bool:
             with suppress(psutil.NoSuchProcess):
                 process.terminate()
         deadline = time.monotonic() + guard.LONGEST_STOP_S
-        # not psutil's wait: a guard that its parent has not reaped yet would never be gone
+        # not psutil's wait, which also waits for a zombie that its parent has not reaped yet
         while state.guard and state.guard.process() and time.monotonic() < deadline:
             time.sleep(_POLL_S)
     except psutil.AccessDenied as error:

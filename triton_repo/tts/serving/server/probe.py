@@ -1,6 +1,6 @@
-"""Asking a server over gRPC: whose models does it serve, and do they really answer.
+"""Asking a server over gRPC: which deployment does it serve, and do its models really answer?
 
-"Ready" means little to Triton: a model whose Python stub was killed stays ready while every request
+Triton's "ready" is not enough: a model whose Python stub was killed stays ready while every request
 fails. Only an inference tells.
 """
 
@@ -33,7 +33,7 @@ _DOWN = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 @contextmanager
 def connect(address: str) -> Iterator[grpc.Channel]:
-    """A plain channel to `host:port`, past any proxy of the environment."""
+    """A plain channel to `host:port` that ignores any proxy in the environment."""
     # its own subchannel: a shared one would keep the back-off of an earlier refused connection
     options = [("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1)]
     with grpc.insecure_channel(address, options=options) as channel:

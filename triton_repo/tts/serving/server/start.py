@@ -1,4 +1,4 @@
-"""Starting the server of a deployment, and what is started. `lookup` finds and stops it."""
+"""Starting the server of a deployment, and the handle of a started one."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def start_server(
                 f"Deployment {deployment.name} is already served by {running}.",
                 hint=f"Use it, or stop it: tts serve {deployment.name} --stop",
             )
-        if deployment.target == "tensorrt":  # others cannot even be rendered without
+        if deployment.target == "tensorrt":  # without them the others cannot even be rendered
             require_engines(deployment)
         render_repository(deployment, iteration_log=iteration_log)
         variables = dict(os.environ)
@@ -127,7 +127,7 @@ def start_server(
             prepared = environment.prepare(runtime, environment.folder(deployment))
             variables = prepared.variables
         for file in iteration_logs(deployment).values():
-            file.unlink(missing_ok=True)  # the last server's; its iterations counted from 0, too
+            file.unlink(missing_ok=True)  # the previous server's, whose iterations start from 0 too
         if not deployment.server.host.startswith(_LOOPBACK):
             say(f"Listening on {deployment.server.host}: others can reach this server.")
         say(f"Starting {runtime.describe()}")
@@ -150,7 +150,7 @@ def start_server(
 def planned_command(deployment: Deployment) -> ServerCommand:
     """The command with which a start would run the server now; on free ports of this machine.
 
-    On a machine that can run no server of target tensorrt it is the one for a machine that can.
+    Where no server of target tensorrt can run, it is the command for a machine where it can.
     """
     try:
         runtime = find_runtime(deployment)
@@ -176,10 +176,10 @@ def _only_one_start(folder: Path, name: str) -> Iterator[None]:
 def _when_ready(
     launched: Launched, addresses: Addresses, deployment: Deployment, timeout_s: float
 ) -> RunningServer:
-    """Wait until both models have answered a request, then make the server known."""
+    """Wait until both models have answered a request, then write the state file."""
     digest = deployment_digest(deployment)
     deadline = time.monotonic() + timeout_s
-    # the digest as well: on a port lost in a race, somebody else's server may answer
+    # the digest as well: if we lost the port in a race, another server may answer there
     while not (probe.is_ready(addresses.grpc) and probe.served_digest(addresses.grpc) == digest):
         launched.require_running()
         if time.monotonic() > deadline:
@@ -191,7 +191,7 @@ def _when_ready(
     try:
         probe.probe(addresses.grpc, max(1.0, deadline - time.monotonic()))
     except ServerError:
-        launched.require_running()  # if it died meanwhile, that is the better message
+        launched.require_running()  # if it died meanwhile, that message says more
         raise
     state = ServerState(
         deployment=deployment.name,

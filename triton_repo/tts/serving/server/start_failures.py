@@ -1,4 +1,4 @@
-"""Why a server of TensorRT-LLM engines did not start, in a sentence: the errors that are known."""
+"""Known reasons why a server of TensorRT-LLM engines did not start, recognised in its log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Failure:
     hint: str
 
 
-# The text of the error as docker, Triton or TensorRT-LLM writes it; named groups go into the words.
+# (pattern in the log of docker, Triton or TensorRT-LLM; message; hint). Named groups fill the text.
 _KNOWN: list[tuple[str, str, str]] = [
     (
         r"Unable to find image '(?P<image>[^']+)'|No such image: (?P<name>\S+?)\.?\s",

@@ -1,4 +1,4 @@
-"""What is known of a running server, and the file that tells other processes.
+"""The state of a running server, and the file that shares it with other processes.
 
 `server.json` lies in the deployment's server folder while a server of ours runs. A pid alone proves
 nothing (it is reused), so the start of the process is kept with it.
@@ -26,11 +26,11 @@ _STARTED = 19  # index of field 22 of /proc/PID/stat, see proc_pid_stat(5)
 
 @dataclass(frozen=True)
 class Identity:
-    """One process, told apart from a later one with the same pid."""
+    """One process, as opposed to a later one with the same pid."""
 
     pid: int
     started_ticks: int
-    """When it started, in the kernel's ticks since boot: unlike a time, no clock can change it."""
+    """When it started, in kernel ticks since boot, which no change of the clock affects."""
 
     def process(self) -> psutil.Process | None:
         """The process, or None if it is gone (a zombie is gone)."""
@@ -93,15 +93,15 @@ def write_state(file: Path, state: ServerState) -> None:
 
 
 def read_state(file: Path) -> ServerState | None:
-    """The live server that a state file tells of, else None.
+    """The live server described by a state file, or None.
 
-    The file of a dead server is removed, together with whatever its death left behind.
+    The file of a dead server is removed, together with whatever the server left behind.
     """
     try:
         state = _parse(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError, KeyError):  # damaged: nothing can be learned from it
+    except (ValueError, TypeError, KeyError):  # damaged
         file.unlink(missing_ok=True)
         return None
     if state.server and state.server.process():

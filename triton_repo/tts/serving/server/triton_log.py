@@ -1,4 +1,4 @@
-"""Reading Triton's log for the one thing that matters after a failure: the reason."""
+"""Finding in Triton's log why it failed."""
 
 from __future__ import annotations
 
