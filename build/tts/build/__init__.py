@@ -1,4 +1,17 @@
-"""Compile stage: the deployment spec, checkpoints, exports, manifests."""
+"""Compile stage: from a deployment file and two checkpoints to two engines.
+
+| module | job |
+|---|---|
+| spec, deployment_edit | the deployment file: read and validated; numbers set in it |
+| checkpoint, checkpoint_files, model_config, weights, tokenizer | a Hugging Face checkpoint |
+| verifier_format | the dialogue of a verifier as token ids |
+| builder | `build_engines`: only what has changed, complete or not at all |
+| build_plan | what an engine will be, and checks before the build |
+| targets | the interface of a target; openvino/ and tensorrt/ are the two |
+| manifest | the JSON files beside an engine: what it is, what it was made from |
+| staging | one builder at a time; folders that appear complete or not at all |
+| paths, errors | where files are; every error that a user may see |
+"""
 
 import sys
 from typing import Any, cast

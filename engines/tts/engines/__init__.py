@@ -1,1 +1,19 @@
-"""Engines in process: the OpenVINO host engine behind the Triton models."""
+"""Engines in process: the host of OpenVINO engines in Triton, and engines that only take time.
+
+    Triton ─> triton_model ─> generate_request ─> engine_host ─> responses ─> Triton
+
+| module | job |
+|---|---|
+| wire | names, types and layouts of the tensors, shared by client and server |
+| triton_model | the Python model that Triton runs |
+| generate_request | from tensors to a validated request |
+| engine_host | in-flight batching on one engine thread |
+| admission | which requests start, by KV blocks and slots; pure |
+| prefix_guard | which requests must wait for each other's prefixes; pure |
+| pipeline | OpenVINO GenAI's continuous-batching pipeline |
+| generation | one request inside the pipeline: stop words, end, cancellation |
+| responses | from tokens to output tensors |
+| statistics | what each iteration did: totals, log, publication |
+| triton_metrics | statistics under TensorRT-LLM's metric names |
+| simulated | engines on a GPU that only take (virtual) time |
+"""

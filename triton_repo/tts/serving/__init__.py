@@ -1,1 +1,12 @@
-"""Rendering the Triton model repository; finding, launching and supervising the server."""
+"""Serving a deployment with Triton: its model repository, its server, its manifests.
+
+| package | job |
+|---|---|
+| command | the command line of a server, here or in a container, and what it runs in |
+| repository | the model repository, rendered from templates; compose and Kubernetes manifests |
+| contract | what TensorRT-LLM's Triton backend expects, and the check of a repository against it |
+| server | processes: start, find, probe, watch, stop; why a start failed |
+
+`command` stands below `repository` and `server`, which both use it; `server` uses `repository`, and
+`contract` checks what `repository` renders.
+"""

@@ -1,1 +1,10 @@
-"""Target openvino: export, precision, engines for a CPU, and their comparison with transformers."""
+"""Target openvino: engines for a CPU, exported from the checkpoint in process.
+
+| module | job |
+|---|---|
+| target | the target's interface to the build: settings, plan, export, verification |
+| export | a checkpoint as a stateful OpenVINO graph |
+| constants | its tensors as graph constants, in the engine's precision |
+| verify | the exported engine against transformers |
+| runtime | settings of the CPU plug-in, and the CPU features that they need |
+"""

@@ -1,1 +1,27 @@
-"""The TensorRT-LLM target: what is planned, built and checked for NVIDIA GPUs."""
+"""Target tensorrt: engines for NVIDIA GPUs, planned from shapes and built by TensorRT-LLM.
+
+Memory plan; pure:
+
+| module | job |
+|---|---|
+| known_models, model_shape | shapes of published models; the shape of a checkpoint |
+| gpus | memory and speed of the GPUs that a deployment may name |
+| feasibility | does the GPU run the precision, does the model divide as asked? |
+| engine_memory | bytes of weights, activations, logits and KV cache, rank by rank |
+| roofline | seconds of a decode or prefill step |
+| kv_split | how the two engines share what is left for KV caches |
+| memory_plan | all of it for a deployment: what is on which GPU, both pools |
+
+Build:
+
+| module | job |
+|---|---|
+| target | the target's interface to the build: settings, plan, the steps in order |
+| contract | facts on TensorRT-LLM 1.2.1 and its container (contract/*.json), and checks |
+| commands | the commands of the three steps: check, convert or quantise, compile; pure |
+| in_container | the script that the first two run inside NVIDIA's container |
+| docker | a step as `docker run`, or directly inside the container |
+| toolchain | running steps: machine, log, progress, interruption |
+| step_failures | what a failed step's log means |
+| engine_files | reading a built engine back |
+"""

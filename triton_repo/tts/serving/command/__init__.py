@@ -1,1 +1,11 @@
-"""The command that runs a Triton server, here or in a container, and where it listens."""
+"""The command line of a Triton server, here or in a container, and what it runs in.
+
+| module | job |
+|---|---|
+| tritonserver | finds a tritonserver: on PATH, or inside the package nvidia-pytriton |
+| container | NVIDIA's container through docker |
+| server_command | the command line for a deployment |
+| ports | the addresses that it listens on |
+| environment | backend folder and Python interpreter of a server's models |
+| guard | the process that stops a server when its parent is gone; also a script |
+"""

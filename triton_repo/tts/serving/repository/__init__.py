@@ -1,1 +1,10 @@
-"""The Triton model repository of a deployment, and the manifests to run it elsewhere."""
+"""The Triton model repository of a deployment, and manifests to run it elsewhere.
+
+| module | job |
+|---|---|
+| templates | which templates a deployment has, and rendering one |
+| labels | which columns of the verifier's logits are its labels |
+| digest | the digest by which clients recognise the deployment that a server serves |
+| render | the repository: rendered, parsed back, put in place |
+| manifests | docker compose and Kubernetes |
+"""

@@ -1,1 +1,13 @@
-"""The processes of a server: start, find, watch, stop, and say why it did not start."""
+"""The processes of a server: start, find, watch and stop it, and say why it did not start.
+
+| module | job |
+|---|---|
+| start | `start_server`: render, launch, wait until both models answer |
+| launch | one tritonserver under its guard |
+| lookup | `find_server`, `stop_server`: the server that runs, whichever process started it |
+| state | what is known of a running server, shared through a file |
+| probe | over gRPC: whose models does it serve, and do they answer? |
+| health | notices when a server or one of its processes dies |
+| triton_log | the reason of a failure, from Triton's log |
+| start_failures | known reasons, with what to do |
+"""

@@ -1,0 +1,177 @@
+"""Bytes of an engine, rank by rank: against hand-worked numbers and public logs."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.build.planned_pair import ONE_B, PRM, generator, near, verifier
+
+from tts.build.errors import CheckpointError
+from tts.build.model_config import read_model_config
+from tts.build.tensorrt.engine_memory import parameters, ranks_of
+from tts.build.tensorrt.gpus import GIB, GPUS
+from tts.build.tensorrt.model_shape import shape_of
+from tts.build.tensorrt.roofline import roofline
+
+# Worked by hand from the published shapes: billions of parameters, of layers, of the head,
+# GB of bf16 weights, KV bytes per token, GFLOPs per token of layers and with the head,
+# FLOPs of attention per token and token of context.
+HAND_WORKED = {
+    ONE_B: (1.236, 0.973, 0.263, 2.47, 32_768, 1.95, 2.47, 131_072),
+    PRM: (8.030, 6.979, 0.525, 16.06, 131_072, 13.96, 15.01, 524_288),
+}
+
+
+@pytest.mark.parametrize("checkpoint", HAND_WORKED, ids=lambda path: path.name)
+def test_hand_worked_numbers(checkpoint: Path) -> None:
+    total, body, head, weights, kv, flops, flops_with_head, attention = HAND_WORKED[checkpoint]
+    shape = shape_of(checkpoint)
+    counted = parameters(shape)
+    spec = generator(checkpoint=checkpoint)
+    (rank,) = ranks_of(shape, spec)
+    cost = roofline(shape, spec, GPUS["h100"])
+    assert counted.total == near(total * 1e9)
+    assert counted.body == near(body * 1e9)
+    assert counted.head == near(head * 1e9)
+    assert 2 * counted.total == near(weights * 1e9)
+    copied_head = 2 * counted.head if counted.tied else 0
+    assert rank.weights - copied_head == near(weights * 1e9)
+    assert rank.kv_bytes_per_token == kv
+    assert cost.body_flops == near(flops * 1e9)
+    assert cost.body_flops + cost.head_flops == near(flops_with_head * 1e9)
+    assert cost.attention_flops == attention
+
+
+def test_estimates_bound_what_public_logs_show() -> None:
+    # DeepSeek-R1-Distill-Qwen-1.5B, int4 weight-only, defaults of trtllm-build 0.17:
+    # "Allocated 921.51 MiB for execution context memory."
+    qwen = dataclasses.replace(
+        shape_of(ONE_B),
+        vocab_size=151_936,
+        hidden_size=1536,
+        num_layers=28,
+        num_heads=12,
+        num_kv_heads=2,
+        head_dim=128,
+        intermediate_size=8960,
+    )
+    spec = generator(max_batch_size=2048, max_num_tokens=8192)
+    (rank,) = ranks_of(qwen, spec)
+    assert 921.51 * 2**20 < rank.activations < 1.5 * 921.51 * 2**20
+    # docs of trtllm-bench, max_batch_size 4096: "Allocated 1.14 GB GPU memory for runtime buffers",
+    # "4.35 GB GPU memory for decoder". Of GPT-J-6B: only its KV takes 229,376 bytes per token.
+    gptj = dataclasses.replace(qwen, vocab_size=50_400)
+    (rank,) = ranks_of(gptj, generator(max_batch_size=4096, max_num_tokens=8192))
+    assert (1.14 + 4.35) * GIB < rank.logits < 1.2 * (1.14 + 4.35) * GIB
+
+
+def test_the_verifier_keeps_generation_logits() -> None:
+    shape = shape_of(PRM)
+    (plain,) = ranks_of(shape, generator(checkpoint=PRM, max_batch_size=64))
+    (scoring,) = ranks_of(shape, verifier())
+    assert scoring.logits - plain.logits == 8 * 64 * 128_256 * 4
+
+
+def test_precisions_by_size() -> None:
+    shape = shape_of(PRM)
+    sizes = {
+        precision: ranks_of(shape, generator(checkpoint=PRM, precision=precision))[0].weights
+        for precision in ("int4_awq", "fp8", "int8", "bf16", "fp16")
+    }
+    assert list(sizes.values()) == sorted(sizes.values())
+    counted = parameters(shape)
+    ends = 2 * (counted.embedding + counted.head)  # stay in 16 bits
+    assert sizes["fp8"] == near(counted.body + ends, 0.001)
+    # half a byte per weight, and two bytes for the scale of 128
+    assert sizes["int4_awq"] == near(counted.body * (0.5 + 2 / 128) + ends, 0.005)
+
+
+@pytest.mark.parametrize("tp", [1, 2, 4, 8, 16])
+def test_tensor_parallel_split(tp: int) -> None:
+    shape = shape_of(PRM)
+    (whole,) = ranks_of(shape, generator(checkpoint=PRM))
+    ranks = ranks_of(shape, generator(checkpoint=PRM, tensorrt={"tensor_parallel": tp}))
+    assert len(ranks) == tp
+    assert len(set(ranks)) == 1
+    assert ranks[0].kv_bytes_per_token == 131_072 // min(tp, 8)  # 8 KV heads, then copies
+    if tp <= 8:
+        # embedding and norms are whole on every rank
+        split = whole.streamed / tp
+        assert split <= ranks[0].streamed < 1.001 * split
+    assert ranks[0].weights - ranks[0].streamed == whole.weights - whole.streamed
+    assert ranks[0].activations <= whole.activations
+
+
+def test_pipeline_split() -> None:
+    shape = shape_of(PRM)
+    (whole,) = ranks_of(shape, generator(checkpoint=PRM))
+    ranks = ranks_of(shape, generator(checkpoint=PRM, tensorrt={"pipeline_parallel": 3}))
+    assert [rank.kv_bytes_per_token for rank in ranks] == [4096 * n for n in (11, 11, 10)]
+    assert sum(rank.weights for rank in ranks) == whole.weights
+    assert [bool(rank.logits) for rank in ranks] == [False, False, True]
+
+
+MIXTURES = {
+    # published: total and active parameters, billions
+    "mixtral-8x7b": (46.7, 12.9, {
+        "architectures": ["MixtralForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,
+        "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+        "num_local_experts": 8, "num_experts_per_tok": 2, "vocab_size": 32000,
+        "max_position_embeddings": 32768, "sliding_window": None,
+    }),
+    "qwen1.5-moe-a2.7b": (14.3, 2.7, {
+        "architectures": ["Qwen2MoeForCausalLM"], "hidden_size": 2048, "intermediate_size": 5632,
+        "moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632,
+        "num_hidden_layers": 24, "num_attention_heads": 16, "num_key_value_heads": 16,
+        "num_experts": 60, "num_experts_per_tok": 4, "vocab_size": 151936,
+        "max_position_embeddings": 8192, "decoder_sparse_step": 1,
+    }),
+    "qwen3-30b-a3b": (30.5, 3.3, {
+        "architectures": ["Qwen3MoeForCausalLM"], "hidden_size": 2048, "intermediate_size": 6144,
+        "moe_intermediate_size": 768, "num_hidden_layers": 48, "num_attention_heads": 32,
+        "num_key_value_heads": 4, "head_dim": 128, "num_experts": 128, "num_experts_per_tok": 8,
+        "vocab_size": 151936, "max_position_embeddings": 40960, "mlp_only_layers": [],
+    }),
+}  # fmt: skip
+
+
+def mixture(folder: Path, name: str, **fields: Any) -> Path:
+    (folder / "config.json").write_text(json.dumps(MIXTURES[name][2] | fields))
+    return folder
+
+
+@pytest.mark.parametrize("name", MIXTURES)
+def test_mixtures_of_experts(tmp_path: Path, name: str) -> None:
+    total, active, _ = MIXTURES[name]
+    folder = mixture(tmp_path, name)
+    shape = shape_of(folder)
+    counted = parameters(shape)
+    assert counted.total == near(total * 1e9)
+    used = counted.active + counted.embedding + counted.head
+    assert used == near(active * 1e9, 0.03) or counted.active + counted.head == near(
+        active * 1e9, 0.12
+    )  # Qwen1.5's card leaves the embedding out
+    whole = ranks_of(shape, generator(checkpoint=folder))[0]
+    sliced = {"tensor_parallel": 4}
+    spread = sliced | {"expert_parallel": 4}
+    for split in (sliced, spread):
+        rank = ranks_of(shape, generator(checkpoint=folder, tensorrt=split))[0]
+        assert whole.streamed / 4 < rank.streamed < 1.02 * whole.streamed / 4
+    with pytest.raises(CheckpointError, match="architectures"):
+        read_model_config(folder)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"decoder_sparse_step": 2}, "decoder_sparse_step is 2"),
+        ({"mlp_only_layers": [0]}, "mlp_only_layers"),
+        ({"num_experts_per_tok": 200}, "num_experts_per_tok is 200"),
+        ({"num_experts": None}, "no field num_experts"),
+    ],
+)
+def test_refused_mixtures(tmp_path: Path, fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(CheckpointError, match=words):
+        shape_of(mixture(tmp_path, "qwen3-30b-a3b", **fields))

@@ -1,0 +1,90 @@
+"""How two engines share the memory for KV caches, as properties of any division."""
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.build.planned_pair import ONE_B, PRM, generator
+
+from tts.build.model_config import ModelConfig
+from tts.build.tensorrt.gpus import GIB, GPUS
+from tts.build.tensorrt.kv_split import Limit, Pools, Side, search_split
+from tts.build.tensorrt.model_shape import shape_of
+from tts.build.tensorrt.roofline import roofline
+
+
+def side(shape: ModelConfig, **fields: Any) -> Side:
+    spec = generator()
+    return Side(
+        **(
+            {
+                "roofline": roofline(shape, spec, GPUS["h100"]),
+                "beams": 256,
+                "block": 32,
+                "reuse": True,
+                "shared": 150,
+                "own": 300,
+                "new": 1,
+                "decoded": 60,
+                "max_batch_size": 256,
+                "max_num_tokens": 4096,
+                "minimum": 2048,
+                "useful": 10**9 // 32 * 32,
+            }
+            | fields
+        )
+    )
+
+
+@given(
+    tokens=st.integers(0, 10**6), shared=st.integers(0, 400), block=st.sampled_from([16, 32, 64])
+)
+@settings(deadline=None)
+def test_a_pool_holds_what_it_was_sized_for(tokens: int, shared: int, block: int) -> None:
+    some = side(shape_of(ONE_B), shared=shared, block=block)
+    held = some.holds(tokens)
+    assert (some.pool(held) if held else 0) <= tokens < some.pool(held + 1)
+
+
+@given(
+    capacity=st.integers(8, 80),
+    more=st.integers(0, 40),
+    beams=st.integers(1, 1024),
+    reuse=st.booleans(),
+)
+@settings(deadline=None)
+def test_more_memory_never_costs_more(capacity: int, more: int, beams: int, reuse: bool) -> None:
+    sides = (
+        side(shape_of(ONE_B), beams=beams),
+        side(
+            shape_of(PRM),
+            beams=beams,
+            reuse=reuse,
+            new=65,
+            decoded=0,
+            max_batch_size=64,
+            max_num_tokens=8192,
+        ),
+    )
+    each = (32_768, 131_072)
+
+    def used(pools: Pools) -> int:
+        return pools.generator * each[0] + pools.verifier * each[1]
+
+    small = search_split(sides, [Limit(capacity * GIB, each)])
+    large = search_split(sides, [Limit((capacity + more) * GIB, each)])
+    assert small is not None
+    assert large is not None
+    assert large.seconds <= small.seconds * (1 + 1e-9)
+    assert used(small) <= capacity * GIB
+    assert used(large) >= used(small) - 32 * sum(each)  # but for rounding to blocks
+
+
+def test_nothing_is_found_where_nothing_fits() -> None:
+    some = side(shape_of(ONE_B))
+    limit = Limit(2048 * (32_768 + 131_072) - 1, (32_768, 131_072))
+    assert search_split((some, some), [limit]) is None
+    limit = Limit(limit.capacity + 1, limit.per_token)
+    pools = search_split((some, some), [limit])
+    assert pools is not None
+    assert (pools.generator, pools.verifier) == (2048, 2048)

@@ -1,0 +1,262 @@
+"""The memory plan of a deployment: what it does, what it refuses, and properties of any plan."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from tests.build.planned_pair import EIGHT_B, ONE_B, PRM, deployment
+
+from tts.build.errors import ConfigError
+from tts.build.spec import (
+    Deployment,
+    bundled_deployments,
+    load_deployment,
+)
+from tts.build.tensorrt import contract
+from tts.build.tensorrt.engine_memory import ranks_of
+from tts.build.tensorrt.gpus import GIB, GPUS
+from tts.build.tensorrt.memory_plan import SAFETY, check_pools, plan_memory
+from tts.build.tensorrt.model_shape import shape_of
+
+
+def test_a_pair_on_one_gpu() -> None:
+    plan = plan_memory(deployment("h100"))
+    (gpu,) = plan.gpus
+    assert gpu.total == GPUS["h100"].memory
+    assert gpu.fixed + sum(gpu.kv.values()) + gpu.free == gpu.total
+    assert SAFETY * gpu.total <= gpu.free < (SAFETY + 0.01) * gpu.total
+    assert plan.shared
+    assert plan.searched.seconds <= plan.plain.seconds
+
+
+def test_scarce_memory_goes_where_it_saves_most_time() -> None:
+    plan = plan_memory(deployment("a100-40g"))
+    assert plan.searched.seconds < 0.7 * plan.plain.seconds
+    assert plan.searched.verifier > plan.plain.verifier
+
+
+def test_without_reuse_the_verifier_needs_less_of_the_memory() -> None:
+    kv = {"kv_cache": {"tokens": 2048, "reuse": False}}
+    with_reuse = plan_memory(deployment("a100-40g")).searched
+    without = plan_memory(deployment("a100-40g", verifier_fields=kv)).searched
+    assert without.verifier < with_reuse.verifier
+    assert without.seconds > 2 * with_reuse.seconds
+
+
+def test_smaller_precisions_leave_more_for_the_caches() -> None:
+    left = [
+        sum(plan_memory(deployment("h100", {}, {"precision": precision})).gpus[0].kv.values())
+        for precision in ("bf16", "int8", "fp8", "int4_awq")
+    ]
+    assert left == sorted(left)
+
+
+def test_fp8_begins_with_compute_capability_8_9() -> None:
+    for name, facts in GPUS.items():
+        capability = tuple(map(int, contract.compute_capability(name).split(".")))
+        runs_fp8 = contract.precision_problem(name, "fp8") is None
+        assert (facts.fp8_flops is not None) == runs_fp8 == (capability >= (8, 9))
+
+
+def test_engines_on_gpus_of_their_own_do_not_divide() -> None:
+    plan = plan_memory(deployment("h100", {}, {"tensorrt": {"gpus": [[1]]}}))
+    assert not plan.shared
+    assert [gpu.device for gpu in plan.gpus] == [0, 1]
+    for gpu, role in zip(plan.gpus, ("generator", "verifier"), strict=True):
+        assert {place.role for place in gpu.ranks} == {role}
+        assert gpu.free >= SAFETY * gpu.total
+    together = plan_memory(deployment("h100"))
+    for role, engine in plan.engines.items():
+        assert engine.tokens > together.engines[role].tokens
+
+
+def test_replicas_and_parallelism() -> None:
+    plan = plan_memory(
+        deployment(
+            "h100",
+            {"tensorrt": {"gpus": [[0], [1], [2]]}},
+            {"tensorrt": {"tensor_parallel": 2, "gpus": [[1, 3]]}},
+        )
+    )
+    placed = [
+        (gpu.device, place.role, place.replica, place.rank)
+        for gpu in plan.gpus
+        for place in gpu.ranks
+    ]
+    assert placed == [
+        (0, "generator", 0, 0),
+        (1, "generator", 1, 0),
+        (1, "verifier", 0, 0),
+        (2, "generator", 2, 0),
+        (3, "verifier", 0, 1),
+    ]
+
+
+REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
+    ("a100-80g", {"precision": "fp8"}, {}, ["generator.precision is 'fp8'", "a100-80g", "bf16"]),
+    ("b200", {}, {"precision": "int4_awq"}, ["verifier.precision is 'int4_awq'", "b200"]),
+    ("b200", {}, {"precision": "int8"}, ["verifier.precision is 'int8'", "fp8"]),
+    (
+        "h100",
+        {"tensorrt": {"tensor_parallel": 3}},
+        {},
+        ["tensor_parallel is 3", "32 attention heads"],
+    ),
+    ("h100", {"tensorrt": {"pipeline_parallel": 17}}, {}, ["pipeline_parallel is 17", "16 layers"]),
+    (
+        "h100",
+        {"tensorrt": {"tensor_parallel": 2, "expert_parallel": 2}},
+        {},
+        ["generator.tensorrt.expert_parallel is 2", "no experts"],
+    ),
+    (
+        "rtx4090",
+        {"checkpoint": EIGHT_B},
+        {},
+        ["do not fit GPU 0", "weights 14.96 GiB", "tensorrt.gpus", "smaller precision"],
+    ),
+    (
+        "rtx4090",
+        {"max_seq_len": 65_536, "kv_cache": {"tokens": 65_536}},
+        {},
+        ["left for KV caches on GPU 0", "generator.max_seq_len = 65536", "lower max_seq_len"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("gpu", "first", "second", "words"), REFUSED)
+def test_refused_plans(
+    gpu: str, first: dict[str, Any], second: dict[str, Any], words: list[str]
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        plan_memory(deployment(gpu, first, second))
+    for word in ["'pair'", *words]:
+        assert word in str(caught.value)
+
+
+def test_only_target_tensorrt_is_planned() -> None:
+    with pytest.raises(ConfigError, match="target is 'openvino'"):
+        plan_memory(load_deployment("demo"))
+
+
+def test_pools_of_the_file_that_do_not_fit() -> None:
+    check_pools(deployment())
+    greedy = deployment("h100", {}, {"kv_cache": {"tokens": 600_000}})
+    with pytest.raises(ConfigError, match=r"verifier.kv_cache.tokens = 600000 .* GPU 0") as caught:
+        check_pools(greedy)
+    assert "tts plan pair --write" in str(caught.value.hint)
+
+
+TENSORRT = [name for name in bundled_deployments() if load_deployment(name).target == "tensorrt"]
+
+
+@pytest.mark.parametrize("name", TENSORRT)
+def test_bundled_deployments_hold_what_is_planned(name: str) -> None:
+    bundled = load_deployment(name)
+    plan = plan_memory(bundled)
+    assert bundled.name == name
+    for role, engine in plan.engines.items():
+        assert engine.tokens == bundled.engines()[role].kv_cache.tokens
+        assert engine.full_sequences >= 1
+        assert engine.beams >= 16
+    check_pools(bundled)
+    assert bundled.generator.max_batch_size > bundled.verifier.max_batch_size
+    assert bundled.generator.max_num_tokens < bundled.verifier.max_num_tokens
+
+
+def test_the_demo_pair_fits_any_gpu() -> None:
+    demo = load_deployment("demo-gpu")
+    (gpu,) = plan_memory(demo).gpus
+    assert gpu.total - gpu.free < 3 * GIB
+
+
+gpus = st.sampled_from(sorted(GPUS))
+
+
+precisions = st.sampled_from(["bf16", "fp16", "fp8", "int8", "int4_awq"])
+
+
+placements = st.sampled_from(
+    [
+        {},
+        {"gpus": [[1]]},
+        {"gpus": [[0], [1]]},
+        {"tensor_parallel": 2},
+        {"tensor_parallel": 2, "gpus": [[2, 1]]},
+        {"pipeline_parallel": 2},
+        {"tensor_parallel": 2, "pipeline_parallel": 2},
+        {"gpus": [[0], [0]]},
+    ]
+)
+
+
+@st.composite
+def deployments(draw: st.DrawFn) -> Deployment:
+    def engine(checkpoints: list[Path]) -> dict[str, Any]:
+        length = draw(st.integers(64, 20_000))
+        block = draw(st.sampled_from([16, 32, 64]))
+        return {
+            "checkpoint": draw(st.sampled_from(checkpoints)),
+            "precision": draw(precisions),
+            "max_batch_size": draw(st.integers(1, 2048)),
+            "max_num_tokens": draw(st.integers(16, 32_768)),
+            "max_seq_len": length,
+            "kv_cache": {
+                "tokens": length + block,
+                "block_size": block,
+                "reuse": draw(st.booleans()),
+            },
+            "tensorrt": draw(placements),
+        }
+
+    first = engine([ONE_B, EIGHT_B]) | {"in_flight_requests": draw(st.integers(1, 2048))}
+    second = engine([PRM, ONE_B]) | {"in_flight_tokens": 65_536}
+    return deployment(draw(gpus), first, second)
+
+
+@given(deployments())
+@settings(deadline=None, max_examples=200)
+def test_any_plan_fits_or_is_truly_too_small(wanted: Deployment) -> None:
+    assert wanted.tensorrt
+    gpu = GPUS[wanted.tensorrt.gpu]
+    for spec in wanted.engines().values():
+        assume(contract.precision_problem(wanted.tensorrt.gpu, spec.precision) is None)
+    if max(least(wanted).values()) > int((1 - SAFETY) * gpu.memory):
+        with pytest.raises(ConfigError, match=r"do not fit GPU|left for KV caches on GPU"):
+            plan_memory(wanted)
+        return
+    plan = plan_memory(wanted)
+    for place in plan.gpus:
+        assert place.fixed + sum(place.kv.values()) + place.free == gpu.memory
+        assert place.free >= SAFETY * gpu.memory
+    pools = {role: engine.tokens for role, engine in plan.engines.items()}
+    for role, engine in plan.engines.items():
+        assert engine.tokens % engine.spec.kv_cache.block_size == 0
+        assert engine.tokens >= engine.spec.max_seq_len
+        assert engine.full_sequences >= 1
+        # nothing is left that one more block could use, unless no beam could fill it
+        more = pools | {role: engine.tokens + engine.spec.kv_cache.block_size}
+        if engine.tokens < 2 * plan.beams / len(engine.spec.placement.replicas) * (
+            engine.spec.max_seq_len
+        ):
+            assert plan.excess(more)
+    assert plan.excess(pools) == {}
+    assert plan.least_fraction <= 0.95
+    assert math.isfinite(plan.searched.seconds)
+
+
+def least(wanted: Deployment) -> dict[int, int]:
+    """Bytes on each GPU with the smallest pools."""
+    used: dict[int, int] = {}
+    for spec in wanted.engines().values():
+        ranks = ranks_of(shape_of(spec.checkpoint), spec)
+        block = spec.kv_cache.block_size
+        tokens = -(-spec.max_seq_len // block) * block
+        for devices in spec.placement.replicas:
+            for rank, device in zip(ranks, devices, strict=True):
+                share = rank.fixed + tokens * rank.kv_bytes_per_token
+                used[device] = used.get(device, 0) + share
+    return used
