@@ -1,15 +1,18 @@
-"""Tiny checkpoints, made as a user would: with transformers' save_pretrained and a tokenizer."""
+"""Tiny checkpoints, made as a user would with transformers; a stand-in of NVIDIA's toolchain."""
 
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tokenizers
+from tests.build.stand_in_build import STANDIN, TOOLS, Deploy, Misbehave, install_version
 
 from tts.build.spec import Deployment
+from tts.build.tensorrt import contract
 
 VOCABULARY = 128
 CHAT_TEMPLATE = "{% for m in messages %}{{ m.content }} {% endfor %}"
@@ -139,6 +142,64 @@ def deployment(llama: Path) -> Callable[..., Deployment]:
             {
                 "name": "test",
                 "target": target,
+                "generator": engine | {"in_flight_requests": 4},
+                "verifier": engine | {"in_flight_tokens": 1024},
+            }
+        )
+
+    return make
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put the stand-in toolchain first on PATH; the folder is where it notes what it was asked."""
+    state, tools, site = (tmp_path / name for name in ("state", "bin", "site"))
+    state.mkdir()
+    tools.mkdir()
+    for tool in TOOLS:
+        script = tools / tool
+        script.write_text(f'#!/bin/sh\nexec {sys.executable} {STANDIN}/toolchain.py {tool} "$@"\n')
+        script.chmod(0o755)
+    shutil.copytree(STANDIN / "site", site, ignore=shutil.ignore_patterns("__pycache__"))
+    install_version(site, "1.2.1")
+    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
+    monkeypatch.setenv("TTS_STANDIN_STATE", str(state))
+    monkeypatch.setenv("TTS_STANDIN_BIN", str(tools))
+    monkeypatch.setenv("TTS_STANDIN_SITE", str(site))
+    api = Path(contract.__file__).parent / "contract" / "python_api.json"
+    monkeypatch.setenv("TTS_STANDIN_CONTRACT", str(api))
+    monkeypatch.delenv(contract.version_variable(), raising=False)
+    return state
+
+
+@pytest.fixture
+def misbehave(state: Path) -> Misbehave:
+    """Tell the stand-in what to do wrong from now on; nothing: to behave."""
+
+    def tell(**how: Any) -> None:
+        (state / "misbehaviour.json").write_text(json.dumps(how))
+
+    return tell
+
+
+@pytest.fixture
+def deploy(llama: Path, state: Path) -> Deploy:
+    """A deployment of `llama` for a GPU; keywords override fields of both engines."""
+
+    def make(gpu: str = "h100", container: str = "26.07", **fields: Any) -> Deployment:
+        engine = {
+            "checkpoint": llama,
+            "precision": "bf16",
+            "max_batch_size": 8,
+            "max_num_tokens": 256,
+            "max_seq_len": 128,
+            "kv_cache": {"tokens": 1024},
+        } | fields
+        return Deployment.model_validate(
+            {
+                "name": "test",
+                "target": "tensorrt",
+                "tensorrt": {"gpu": gpu, "container": container},
                 "generator": engine | {"in_flight_requests": 4},
                 "verifier": engine | {"in_flight_tokens": 1024},
             }

@@ -174,11 +174,7 @@ def test_the_demo_pair_fits_any_gpu() -> None:
 
 
 gpus = st.sampled_from(sorted(GPUS))
-
-
 precisions = st.sampled_from(["bf16", "fp16", "fp8", "int8", "int4_awq"])
-
-
 placements = st.sampled_from(
     [
         {},

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
-from tests.build.test_tensorrt_contract import deployments
+from tests.build.tensorrt_deployments import deployments
 from tests.cli.test_cli import tts
 
 from tts import checks as lint_package

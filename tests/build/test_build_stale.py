@@ -1,0 +1,123 @@
+"""Which changes ask for a new build, and which do not."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.build.openvino_build import Deploy, build, touch_weights
+
+from tts.build import builder
+from tts.build.builder import require_current
+from tts.build.errors import BuildError
+from tts.build.spec import Deployment
+
+
+def test_changed_checkpoint_is_noticed(deployment: Deploy, llama: Path) -> None:
+    build(deployment())
+    touch_weights(llama)
+    with pytest.raises(BuildError) as caught:
+        require_current(deployment())
+    assert "generator engine of 'test'" in caught.value.message
+    assert "verifier engine of 'test'" in caught.value.message
+    assert "its checkpoint has changed since (model.safetensors)" in caught.value.message
+    assert caught.value.hint == "Run: tts build-engines test"
+    assert [report.status for report in build(deployment())] == ["built", "built"]
+    assert set(require_current(deployment())) == {"generator", "verifier"}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"precision": "int8"}, "precision was fp32 and is now int8"),
+        (
+            {"labels": {"positive": "w7", "negative": "-"}},
+            "labels was '\\+', '-' and is now 'w7', '-'",
+        ),
+    ],
+)
+def test_changed_settings_are_noticed(
+    deployment: Deploy, change: dict[str, Any], reason: str
+) -> None:
+    build(deployment())
+    data = deployment().model_dump()
+    data["verifier"] |= change
+    changed = Deployment.model_validate(data)
+    with pytest.raises(BuildError, match=reason) as caught:
+        require_current(changed)
+    assert "generator" not in caught.value.message
+    assert [report.status for report in build(changed)] == ["unchanged", "built"]
+
+
+def test_another_exporter_builds_again(deployment: Deploy, monkeypatch: Any) -> None:
+    build(deployment())
+    monkeypatch.setattr("tts.build.openvino.target.EXPORTER_VERSION", 99)
+    with pytest.raises(BuildError, match="exporter_version was 1 and is now 99"):
+        require_current(deployment())
+
+
+def test_settings_of_the_host_alone_do_not_build_again(deployment: Deploy) -> None:
+    build(deployment())
+    other = deployment(max_batch_size=2, max_seq_len=64, threads=2)
+    assert [report.status for report in build(other)] == ["unchanged", "unchanged"]
+
+
+def test_another_format_of_the_verifier_does_not_build_again(deployment: Deploy) -> None:
+    build(deployment())
+    data = deployment().model_dump()
+    data["verifier"] |= {"format": "math-shepherd", "step_tag": "w9"}
+    changed = Deployment.model_validate(data)
+    assert require_current(changed)
+    assert [report.status for report in build(changed)] == ["unchanged", "unchanged"]
+
+
+@pytest.mark.parametrize("name", ["openvino_model.bin", "manifest.json", "config.json"])
+@pytest.mark.parametrize("damage", ["removed", "cut"])
+def test_damaged_engine_is_noticed_and_built_again(
+    deployment: Deploy, name: str, damage: str
+) -> None:
+    (report, _) = build(deployment())
+    if damage == "cut":
+        os.truncate(report.folder / name, 10)
+    else:
+        (report.folder / name).unlink()
+    with pytest.raises(BuildError, match="generator engine"):
+        require_current(deployment())
+    assert build(deployment())[0].status == "built"
+    assert require_current(deployment())
+
+
+def test_untouched_checkpoint_is_not_hashed_again(
+    deployment: Deploy, llama: Path, monkeypatch: Any
+) -> None:
+    hashed: list[str] = []
+    digest = builder.stamp_files.__globals__["hashlib"].file_digest
+
+    def spy(file: Any, name: str) -> Any:
+        hashed.append(Path(file.name).name)
+        return digest(file, name)
+
+    build(deployment())
+    monkeypatch.setattr("hashlib.file_digest", spy)
+    require_current(deployment())
+    assert hashed == []
+    os.utime(llama / "model.safetensors")
+    require_current(deployment())
+    assert hashed == ["model.safetensors"] * 2  # once for each engine
+    build(deployment())  # notes the new times
+    hashed.clear()
+    require_current(deployment())
+    assert hashed == []
+
+
+def test_checkpoint_with_equal_times_elsewhere_is_not_mistaken(
+    deployment: Deploy, llama: Path, tmp_path: Path
+) -> None:
+    build(deployment())
+    other = Path(shutil.copytree(llama, tmp_path / "other"))  # copies the times
+    assert [report.status for report in build(deployment(checkpoint=other))] == ["unchanged"] * 2
+    touch_weights(other)
+    status = (llama / "model.safetensors").stat()
+    os.utime(other / "model.safetensors", ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert [report.status for report in build(deployment(checkpoint=other))] == ["built"] * 2

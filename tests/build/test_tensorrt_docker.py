@@ -1,0 +1,32 @@
+"""Steps as docker commands."""
+
+from pathlib import Path
+
+from tests.build.tensorrt_deployments import WORK
+
+from tts.build.tensorrt.commands import (
+    Step,
+)
+from tts.build.tensorrt.docker import docker_command, shell_text
+
+
+def test_docker_mounts_what_a_checkpoint_links_to(tmp_path: Path) -> None:
+    blobs, snapshot = tmp_path / "blobs", tmp_path / "snap, shot"
+    blobs.mkdir()
+    snapshot.mkdir()
+    (blobs / "1").touch()
+    (snapshot / "model.safetensors").symlink_to("../blobs/1")
+    step = Step("convert", ("python3",), (1, 2), reads=(snapshot,))
+    command = docker_command(step, WORK, "26.07", "name")
+    assert f'type=bind,"source={snapshot}","target={snapshot}",readonly' in command
+    assert f"type=bind,source={blobs},target={blobs},readonly" in command
+    assert command[command.index("--gpus") + 1] == '"device=1,2"'
+    assert command[command.index("--network") + 1] == "none"
+
+
+def test_a_printed_command_can_be_pasted() -> None:
+    import shlex
+
+    step = Step("convert", ("python3", "--a", "b c", "it's"), (0,), reads=(Path("/x y"),))
+    command = docker_command(step, WORK, "26.07", "name")
+    assert tuple(shlex.split(shell_text(command).replace("\\\n", ""))) == command
