@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tokenizers
 from safetensors.numpy import save_file
+from tests.engines.triton_client import Client
 
 from tts.build import paths
 from tts.build.builder import build_engines
@@ -20,6 +21,7 @@ from tts.build.spec import Deployment
 from tts.engines.engine_host import EngineHost
 from tts.engines.generate_request import GenerateRequest, Limits
 from tts.engines.responses import Response
+from tts.serving.server.start import RunningServer, start_server
 
 VOCABULARY = 128
 LABELS = (3, 4)
@@ -179,3 +181,16 @@ def generator(open_host: Open) -> Runner:
 @pytest.fixture(scope="module")
 def verifier(open_host: Open) -> Runner:
     return open_host("verifier")
+
+
+@pytest.fixture(scope="module")
+def server(pair: Deployment) -> Iterator[RunningServer]:
+    with start_server(pair) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(server: RunningServer) -> Iterator[Client]:
+    client = Client(server)
+    yield client
+    client.channel.close()

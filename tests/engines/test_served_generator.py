@@ -1,0 +1,133 @@
+"""The generator behind a real Triton server."""
+
+import itertools
+
+import numpy as np
+import pytest
+from tests.engines.triton_client import FINAL, PROMPT, infer, outputs, sampled
+
+from tts.engines import wire
+
+pytestmark = pytest.mark.server
+
+
+def test_a_request_gets_one_final_response(client):
+    (answer,) = client.open(infer("generator", request_id="r1", **sampled(return_log_probs=True)))
+    response = answer.infer_response
+    assert response.id == "r1"
+    assert response.parameters[FINAL].bool_param
+    out = outputs(response)
+    assert out["output_ids"].shape == (1, 1, 8)
+    assert out["sequence_length"].tolist() == [[8]]
+    assert out["output_log_probs"].shape == (1, 1, 8)
+    assert out["cum_log_probs"][0, 0] == pytest.approx(out["output_log_probs"].sum(), abs=1e-4)
+
+
+def test_the_prompt_is_returned_on_demand(client):
+    tokens, _ = client.generate(**sampled())
+    with_prompt, _ = client.generate(**sampled(exclude_input_in_output=False))
+    assert with_prompt == [*PROMPT, *tokens]
+
+
+def test_a_stop_word_ends_the_output(client):
+    tokens, _ = client.generate(**sampled(output=20))
+    for word in (tokens[6:7], tokens[6:8]):
+        table = wire.encode_stop_words([[1, 1, 1], word])[None]
+        stopped, _ = client.generate(**sampled(output=20, stop_words_list=table))
+        assert stopped == tokens[: len(stopped)]
+        assert stopped[-len(word) :] == word
+
+
+def test_the_output_may_be_empty(client):
+    (first,), _ = client.generate(**sampled(output=1))
+    assert client.generate(**sampled(output=1, end_id=first)) == ([], "")
+
+
+def test_streaming_sends_deltas(client):
+    whole, _ = client.generate(**sampled())
+    answers = [a.infer_response for a in client.open(infer("generator", **sampled(streaming=True)))]
+    parts = [outputs(answer)["output_ids"].ravel().tolist() for answer in answers]
+    assert list(itertools.chain(*parts)) == whole
+    assert [a.parameters[FINAL].bool_param for a in answers] == [False] * (len(parts) - 1) + [True]
+
+
+INT64 = np.array([PROMPT], dtype=np.int64)
+BAD = {
+    "ids outside the vocabulary": ({"prompt": (5, 128)}, "the id 128"),
+    "negative id": ({"prompt": (5, -1)}, "the id -1"),
+    "prompt too long": ({"prompt": (5,) * 256}, "longest admissible prompt is 255"),
+    "empty prompt": ({"prompt": ()}, "input_ids"),
+    "length disagrees": ({"input_lengths": 3}, "input_lengths is 3"),
+    "no output": ({"output": 0}, "request_output_len is 0"),
+    "negative output": ({"output": -1}, "request_output_len is -1"),
+    "NaN temperature": ({"temperature": float("nan")}, "temperature is nan"),
+    "infinite temperature": ({"temperature": float("inf")}, "temperature is inf"),
+    "negative temperature": ({"temperature": -1.0}, "temperature is -1.0"),
+    "top_p": ({"runtime_top_p": 1.5}, "runtime_top_p is 1.5"),
+    "top_k": ({"runtime_top_k": -1}, "runtime_top_k is -1"),
+    "end_id": ({"end_id": 128}, "end_id is 128"),
+    "empty stop word": ({"stop_words_list": np.array([[[7], [0]]], np.int32)}, "offset 0"),
+    "stop words too short": ({"stop_words_list": np.array([[[7], [2]]], np.int32)}, "beyond"),
+    "stop words rank": ({"stop_words_list": np.array([[7, 1]], np.int32)}, "stop_words_list"),
+    "beams": ({"beam_width": 2}, "beam_width is 2"),
+    "several answers": ({"num_return_sequences": 4}, "num_return_sequences is 4"),
+    "penalty": ({"repetition_penalty": 2.0}, "repetition_penalty is 2.0"),
+    "bad words": ({"bad_words_list": np.array([[[7], [1]]], np.int32)}, "bad_words_list is not"),
+    "bias": ({"embedding_bias": np.ones((1, 128), np.float32)}, "embedding_bias is not"),
+    "context logits": ({"return_context_logits": True}, "return_context_logits is True"),
+    "generation logits": ({"return_generation_logits": True}, "gathers generation logits"),
+    "wrong type": ({"input_ids": INT64}, "expects 'INT32'"),
+    "wrong rank": ({"input_ids": INT64.astype(np.int32)[0]}, "input_ids"),
+    "missing length": ({"input_lengths": None}, "input_lengths"),
+    "missing prompt": ({"input_ids": None}, "input_ids is required"),
+    "undeclared tensor": ({"names": ("nonsense",)}, "nonsense"),
+    "outputs without length": ({"names": ("output_ids",)}, "sequence_length must be among"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_request_is_refused_and_the_next_one_works(client, case):
+    change, reason = BAD[case]
+    reference, _ = client.generate(**sampled())
+    tokens, error = client.generate(**{**sampled(), **change})
+    assert tokens == []
+    assert reason in error
+    assert client.generate(**sampled()) == (reference, "")
+
+
+def test_a_batch_is_refused(client):
+    two = {"input_ids": np.ones((2, 3), np.int32), "input_lengths": np.ones((2, 1), np.int32) * 3}
+    tensors = {**two, "request_output_len": np.ones((2, 1), np.int32)}
+    assert "one request per prompt" in client.generate(**tensors)[1]
+
+
+def test_requests_in_flight_share_steps_and_keep_their_answers(client):
+    alone = [client.generate(**sampled(seed, output=60))[0] for seed in range(12)]
+    calls = [client.open(infer("generator", **sampled(seed, output=60))) for seed in range(12)]
+    together = [outputs(answer.infer_response)["output_ids"] for call in calls for answer in call]
+    assert [tokens.ravel().tolist() for tokens in together] == alone
+
+
+def test_cancelling_the_stream_frees_slot_and_blocks(client):
+    calls = [client.open(infer("generator", output=220, streaming=True)) for _ in range(8)]
+    for call in calls:
+        next(call)
+        call.cancel()
+    assert client.at_rest("generator")
+
+
+def test_a_stop_request_ends_the_running_one(client):
+    running = client.open(infer("generator", request_id="run", output=220, streaming=True))
+    next(running)
+    stop = infer("generator", request_id="run", stop=True, empty_final=True)
+    (answer,) = client.open(stop)
+    assert not answer.error_message
+    assert not answer.infer_response.outputs
+    *_, last = running
+    assert last.infer_response.parameters[FINAL].bool_param
+    assert client.at_rest("generator")
+
+
+def test_a_stop_request_without_a_running_one_is_refused(client):
+    assert "no running request has the id 'x'" in client.generate(request_id="x", stop=True)[1]
+    assert "needs the request id" in client.generate(stop=True)[1]

@@ -1,0 +1,63 @@
+"""Scores through a real Triton server."""
+
+import grpc
+import numpy as np
+import pytest
+from tests.engines.triton_client import infer, outputs
+
+pytestmark = pytest.mark.server
+
+
+def test_scores_are_those_of_torch(client, pair):
+    torch = pytest.importorskip("torch")
+    from transformers import LlamaForCausalLM
+
+    model = LlamaForCausalLM.from_pretrained(pair.verifier.checkpoint).eval()
+    random = np.random.default_rng(0)
+    for length in (5, 64, 200):
+        prompt = random.integers(5, 128, length)
+        with torch.no_grad():
+            logits = model(torch.tensor(prompt[None])).logits[0, -1, [3, 4]]
+        out = client.score(prompt=prompt)
+        assert out["score"].shape == (1, 1)
+        assert out["score"].item() == pytest.approx(logits.softmax(-1)[0].item(), abs=1e-4)
+        exponentials = np.exp(out["label_logits"].ravel())
+        assert exponentials[0] / exponentials.sum() == pytest.approx(out["score"].item(), abs=1e-6)
+
+
+def test_scores_in_flight_are_those_of_each_alone(client):
+    prompts = [np.random.default_rng(n).integers(5, 128, 100) for n in range(24)]
+    alone = [client.score(prompt=prompt)["score"].item() for prompt in prompts]
+    tensors = {"output": 1, "return_generation_logits": True}
+    calls = [client.stub.ModelInfer.future(infer("prm", prompt=p, **tensors)) for p in prompts]
+    together = [outputs(call.result(timeout=20))["score"].item() for call in calls]
+    assert together == pytest.approx(alone, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("model", "change", "reason"),
+    [
+        ("prm", {"prompt": (5,) * 256}, "longest admissible prompt is 255"),
+        ("prm", {"prompt": (5, 999)}, "the id 999"),
+        ("prm", {"output": 4}, "send 1"),
+        ("prm", {"return_generation_logits": False}, "generation_logits"),
+        ("prm_engine", {"streaming": True}, "decoupled"),
+        ("prm_engine", {"stop": True}, "decoupled"),
+        ("prm_engine", {"runtime_top_k": 5}, "likeliest label"),
+    ],
+)
+def test_a_bad_score_request_is_refused_and_the_next_one_works(client, model, change, reason):
+    with pytest.raises(grpc.RpcError) as refused:
+        client.score(model, **change)
+    assert refused.value.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.INTERNAL)
+    assert reason in refused.value.details()
+    assert client.score()["score"].shape == (1, 1)
+
+
+def test_the_verifier_comes_to_rest_after_cancelled_calls(client):
+    tensors = {"prompt": (5,) * 200, "output": 1, "return_generation_logits": True}
+    calls = [client.stub.ModelInfer.future(infer("prm", **tensors)) for _ in range(20)]
+    for call in calls:
+        call.cancel()
+    assert client.at_rest("prm_engine")
+    assert client.score()["score"].shape == (1, 1)
