@@ -26,7 +26,7 @@ class BuildPlan:
 
     @property
     def spec(self) -> EngineSpec:
-        """What the deployment says of this engine."""
+        """The engine's part of the deployment."""
         return self.deployment.engines()[self.role]
 
 

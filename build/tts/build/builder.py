@@ -87,7 +87,7 @@ def preview_build(deployment: Deployment) -> list[str]:
 
 
 def require_current(deployment: Deployment) -> dict[Role, EngineConfig]:
-    """The configs of both engines, if they are what a build would make now.
+    """The configs of both engines, if they are up to date.
 
     Quick: an untouched checkpoint is recognised by the sizes and times of its files. Raises
     BuildError naming each engine that is missing or stale and why, ConfigError when an engine

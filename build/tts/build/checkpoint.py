@@ -1,4 +1,4 @@
-"""A Hugging Face checkpoint folder: opened, checked, and identified by its content."""
+"""A Hugging Face checkpoint folder: opening it, checking it, identifying it by its content."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .weights import INDEX, Weights, weight_files
 EMBEDDING = "model.embed_tokens.weight"
 FINAL_NORM = "model.norm.weight"
 LM_HEAD = "lm_head.weight"
-# Beside the weights, what an engine depends on: its shape, its end tokens, its label ids.
+# Files beside the weights that an engine depends on: its shape, end tokens and label ids.
 _SMALL_FILES = (
     "config.json",
     "generation_config.json",
@@ -97,7 +97,7 @@ def expected_tensors(config: ModelConfig) -> dict[str, tuple[int, ...]]:
 
 
 def layer_prefix(index: int) -> str:
-    """What the tensor names of one decoder layer begin with."""
+    """Prefix of the tensor names of one decoder layer."""
     return f"model.layers.{index}."
 
 

@@ -29,7 +29,7 @@ class _Record(BaseModel):
 
 
 class EngineConfig(_Record):
-    """What an engine host needs to know of an engine (`config.json` in its folder)."""
+    """What clients and the engine host need to know of an engine (`config.json` in its folder)."""
 
     schema_version: Literal[1] = 1
     target: Target
@@ -63,7 +63,7 @@ class Verification(_Record):
 
 
 class Manifest(_Record):
-    """What an engine was made from, and how well it agreed with transformers."""
+    """What an engine was made from, and how well it agrees with transformers."""
 
     schema_version: Literal[1] = 1
     created: str
@@ -85,7 +85,7 @@ class EngineState(NamedTuple):
     manifest: Manifest | None
     stamps: tuple[FileStamp, ...]
     reasons: tuple[str, ...]
-    """Empty when the engine is what a build would make now."""
+    """Empty when the engine is up to date."""
 
 
 def new_manifest(
@@ -110,7 +110,7 @@ def new_manifest(
 
 
 def inspect_engine(folder: Path, checkpoint: Path, settings: Settings) -> EngineState:
-    """Compare an engine folder with what a build would make now; raises CheckpointError."""
+    """Whether an engine folder is up to date, and if not, why; raises CheckpointError."""
     manifest = read_manifest(folder)
     known: tuple[FileStamp, ...] = ()
     if manifest is not None and manifest.checkpoint == str(checkpoint):
@@ -145,7 +145,7 @@ def _stale_reasons(
 
 
 def write_record(folder: Path, name: str, record: EngineConfig | Manifest) -> None:
-    """Write a record as `name` in `folder`, whole or not at all; raises OSError."""
+    """Write a record as `name` in `folder`, atomically; raises OSError."""
     temporary = folder / f".{name}.new"
     temporary.write_text(record.model_dump_json(indent=2) + "\n", encoding="utf-8")
     temporary.replace(folder / name)

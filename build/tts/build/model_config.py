@@ -16,7 +16,7 @@ from .errors import CheckpointError
 
 
 class _Family(NamedTuple):
-    """What an architecture fixes and its config.json does not say."""
+    """Properties of an architecture that its config.json does not state."""
 
     qkv_bias: bool | None  # None: config.json's attention_bias decides
     output_bias: bool | None

@@ -208,7 +208,7 @@ class Template(_Model):
     answer: str
     """What follows a step, up to where its score is read."""
     turn: str
-    """What leads from there to the next step; {label} in front stands for the positive label."""
+    """What follows up to the next step; {label} in front stands for the positive label."""
 
     @field_validator("head")
     @classmethod

@@ -19,7 +19,7 @@ from .errors import BuildError
 
 @contextmanager
 def build_lock(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Hold the one lock on what is built in `folder`; wait for another builder, saying so."""
+    """Hold the build lock of `folder`; if another builder has it, say so and wait."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".build.lock").open("a+", encoding="ascii") as file:
         try:
@@ -36,7 +36,7 @@ def build_lock(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
 
 @contextmanager
 def staged(folder: Path) -> Iterator[Path]:
-    """An empty folder that replaces `folder` when the block ends well, and vanishes if not."""
+    """An empty folder that replaces `folder` when the block succeeds, and is removed if not."""
     new, old = _new(folder), _old(folder)
     recover(folder)
     new.mkdir()

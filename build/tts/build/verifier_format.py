@@ -158,7 +158,7 @@ def _custom(tokenizer: Tokenizer, spec: VerifierSpec) -> VerifierFormat:
 
 
 def _checked(form: VerifierFormat, field: str) -> VerifierFormat:
-    """Refuse a dialogue whose scores would be read in the middle of a token."""
+    """Refuse a dialogue in which a score would be read inside a token."""
     question, step = "What is 1 + 1?", "So 1 + 1 = 2."
     asked = form.head + question + form.join + step + form.answer
     more = form.label or form.turn + step

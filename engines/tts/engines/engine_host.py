@@ -133,7 +133,7 @@ class EngineHost:
         return self._recorder.current
 
     def close(self) -> None:
-        """Fail what is left, then end the engine thread and wait for it."""
+        """Fail the remaining requests, end the engine thread and wait for it."""
         self._closed = True
         self._inbox.put(None)
         self._thread.join()
@@ -157,7 +157,7 @@ class EngineHost:
         return self._admission.active > 0  # requests that are leaving still count
 
     def _drain(self) -> bool:
-        """Do what the inbox says, waiting for it while there is nothing else; False to end."""
+        """Run the commands in the inbox, waiting for one if idle; False to end the thread."""
         idle = not (self._busy or self._waiting)
         try:
             command = self._inbox.get(idle, self._recorder.rest_due_s() if idle else None)

@@ -39,7 +39,7 @@ EMPTY = ("bad_words_list", "embedding_bias")
 
 @dataclass(frozen=True)
 class Limits:
-    """What an engine accepts. Lengths are in tokens."""
+    """Limits of an engine and of its requests. Lengths are in tokens."""
 
     vocab_size: int
     max_seq_len: int

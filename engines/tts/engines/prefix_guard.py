@@ -77,7 +77,7 @@ class PrefixGuard:
     """Keeps track of what the prefix cache may hold, and which request may hold a part of it."""
 
     def __init__(self, *, blocks: int, block_size: int) -> None:
-        """`blocks` is the size of the pool: at most so many contents can be kept in it."""
+        """`blocks` is the size of the pool, which bounds how many contents it can keep."""
         self._block_size = block_size
         self._contents: OrderedDict[Hash, int] = OrderedDict()  # hash -> length in tokens
         self._most_contents = 4 * blocks
@@ -157,7 +157,7 @@ class PrefixGuard:
             del self._contents[claim]
 
     def _settle(self, entry: _Entry) -> None:
-        """It no longer holds a block that others could take over."""
+        """A request no longer holds a block that others could take over."""
         for claim in entry.claims:
             _subtract(self._claimed, claim)
         if entry.entered < self._window:

@@ -30,9 +30,9 @@ class Statistics:
     generation_requests: int = 0
     """Of the scheduled requests, those that generated one token each."""
     context_tokens: int = 0
-    """Tokens of the prompts completed in this iteration. Each prompt counts whole, and once: the
-    pipeline tells neither how it was split over iterations nor how much of it was reused. Prompts
-    of requests that were cancelled before are left out."""
+    """Tokens of the prompts completed in this iteration. Each prompt counts fully and once: the
+    pipeline reports neither how it was split over iterations nor how much of it was reused. Prompts
+    of requests cancelled before that are left out."""
     blocks_used: int = 0
     """KV blocks in use, without blocks kept only for reuse."""
     blocks_reserved: int = 0

@@ -89,7 +89,7 @@ class TritonPythonModel:
                 self._host.call(partial(_send_error, sender, f"Internal error: {error!r}"))
 
     def finalize(self) -> None:
-        """Fail what is left and end the engine thread."""
+        """Fail the remaining requests and end the engine thread."""
         self._host.close()
 
     def _take(self, request: Any, sender: Any) -> None:

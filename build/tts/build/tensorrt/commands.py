@@ -21,14 +21,14 @@ RECIPE_VERSION = 1
 """To be raised when these commands change so that existing engines must be built again."""
 
 SCRIPT = Path(in_container.__file__).resolve()
-_PYTHON = ("python3", "-P", str(SCRIPT))  # -P: what lies beside the script is not to be imported
+_PYTHON = ("python3", "-P", str(SCRIPT))  # -P: do not import modules beside the script
 
 StepName = Literal["check", "convert", "quantise", "compile"]
 
 
 @dataclass(frozen=True)
 class Step:
-    """One command, and what it needs of the machine."""
+    """One command, and the devices, folders and network that it needs."""
 
     name: StepName
     command: tuple[str, ...]
@@ -40,11 +40,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Workspace:
-    """Where the steps of one engine put what they make."""
+    """The folder in which the steps of one engine work."""
 
     root: Path
     timing_cache: Path
-    """Timings of kernels from earlier builds: read, and replaced after a build that went well."""
+    """Kernel timings of earlier builds: read, and replaced after a successful build."""
 
     @property
     def checkpoint(self) -> Path:
@@ -109,7 +109,7 @@ def calibration_folder(spec: EngineSpec) -> Path | None:
 
 
 def build_values(role: Role, spec: EngineSpec, model: ModelConfig) -> dict[str, str]:
-    """The flags of trtllm-build that decide what the engine is; a switch has the value "".
+    """The flags of trtllm-build that determine the engine; a switch has the value "".
 
     The generator decodes: many requests, a token of each per step, so kernels are tuned for a full
     batch of single tokens (opt_num_tokens). The verifier only reads prompts: few requests fill
@@ -136,7 +136,7 @@ def build_values(role: Role, spec: EngineSpec, model: ModelConfig) -> dict[str, 
         "--use_paged_context_fmha": "enable",  # KV reuse and chunked context need it
         # Where the builder would force it on or off.
         "--use_fp8_context_fmha": "enable" if fp8 and kv_quantised else "disable",
-        # cuBLASLt for 16-bit products; fp8 products are TensorRT's own, as NVIDIA advises.
+        # cuBLASLt for 16-bit products; fp8 products by TensorRT itself, as NVIDIA advises.
         "--gemm_plugin": "disable" if fp8 else "auto",
         "--use_fused_mlp": "enable" if fp8 or not quantised else "disable",
         "--multiple_profiles": "disable",  # excludes opt_num_tokens

@@ -1,7 +1,7 @@
-"""What is known of TensorRT-LLM 1.2.1 and its container: read from contract/*.json, with sources.
+"""Facts on TensorRT-LLM 1.2.1 and its container, read from contract/*.json, which names sources.
 
-Nothing of it can be executed where there is no GPU, so every command, call and engine is checked
-against these files instead.
+Without a GPU none of it can be executed, so every command, call and engine is checked against these
+files instead.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Flag(_Facts):
 
 
 class EngineField(_Facts):
-    """Where config.json of an engine says what it was built with."""
+    """A field of an engine's config.json that records what it was built with."""
 
     path: str
     overridden: str = ""
@@ -110,7 +110,7 @@ def container_image(tag: str) -> str:
 
 
 def container_options() -> Sequence[str]:
-    """What `docker run` is told for every command in the container."""
+    """Options of `docker run` for every command in the container."""
     options: list[str] = _read("containers")["run_options"]
     return options
 
@@ -142,10 +142,10 @@ def precision_problem(gpu: str, precision: str) -> str | None:
 
 
 def check_build_arguments(arguments: Sequence[str]) -> list[str]:
-    """What is wrong with arguments of trtllm-build; empty when they fit the contract.
+    """Problems of the arguments of trtllm-build; empty when they fit the contract.
 
-    Stricter than the tool: it asks for every value that must not be left to a default, and wants
-    each flag once, under its own name.
+    Stricter than the tool: every value that must not be left to a default has to be given, and each
+    flag once, under its own name.
     """
     flags = build_flags()
     given: dict[str, list[str]] = {}

@@ -63,14 +63,14 @@ class Parameters:
 
 @dataclass(frozen=True)
 class RankMemory:
-    """What one rank of an engine takes on its GPU beside its share of the KV cache."""
+    """Bytes that one rank of an engine takes on its GPU beside its share of the KV cache."""
 
     weights: int
     streamed: int
-    """Of the weights, what every step reads: all but the embedding, of which it reads rows."""
+    """Weights that every step reads: all but the embedding, of which it reads single rows."""
     activations: int
     logits: int
-    """Decoder and runtime buffers, which are logits for the greatest part."""
+    """Decoder and runtime buffers, mostly logits."""
     workspaces: int
     kv_bytes_per_token: int
 
@@ -190,7 +190,7 @@ def _width(shape: ModelConfig, placement: TensorRTEngine) -> int:
         mlp = 3 * _share(shape.intermediate_size, tp)
     else:
         inner = _share(experts.intermediate_size, tp // placement.expert_parallel)
-        # an expert works on its own copy of the token, and its output is another
+        # an expert works on its own copy of the token, and writes another one
         mlp = experts.per_token * (3 * inner + 2 * hidden)
         mlp += 3 * _share(experts.shared_intermediate_size, tp)
     return 4 * hidden + attention + mlp

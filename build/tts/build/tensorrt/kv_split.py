@@ -8,8 +8,8 @@ FastTTS, https://arxiv.org/abs/2509.00195, which has no prefix reuse):
           + waves_gen x ( T_prefill(batch_gen) + S x T_decode(batch_gen) )
     waves = ceil(N / B), batch = N / waves          T: roofline.py, with its overhead
 
-The verifier's B is searched linearly, the generator's B follows from the memory that is left, and
-ties go to the larger decode batch. *Prefix reuse*: both engines see the same beams again at every
+The verifier's B is searched linearly; the generator's B follows from the memory that is left. Ties
+go to the larger decode batch. *Prefix reuse*: both engines see the same beams again at every
 step, so a pool that holds B of N beams finds B / N of their prefixes and computes only the rest;
 the question's whole blocks are held once per problem, not once per beam. Without reuse everything
 is computed again.
@@ -34,7 +34,7 @@ GENERATOR, VERIFIER = 0, 1  # places in pairs
 
 @dataclass(frozen=True)
 class Limit:
-    """One GPU: what its KV caches may take together, in bytes."""
+    """One GPU: bytes that its KV caches may take together."""
 
     capacity: int
     per_token: tuple[int, int]
@@ -66,7 +66,7 @@ class Side:
     """Tokens of the largest pool that sequences in flight could ever fill."""
 
     def pool(self, sequences: int) -> int:
-        """Tokens, in whole blocks, that hold so many sequences."""
+        """Tokens, in whole blocks, of a pool that holds this many sequences."""
         shared = self.shared // self.block * self.block if self.reuse else 0
         own = self.shared + self.own + self.decoded - shared
         problems = math.ceil(sequences / BEAMS_PER_PROBLEM)
@@ -79,7 +79,7 @@ class Side:
         return problems * BEAMS_PER_PROBLEM + max(0, (rest - first + alone) // alone)
 
     def step_s(self, tokens: int) -> float:
-        """Seconds that one step of all beams takes with a pool of so many tokens."""
+        """Seconds that one step of all beams takes with a pool of this many tokens."""
         held = self.holds(tokens)
         waves = math.ceil(self.beams / max(1, min(held, self.max_batch_size, self.beams)))
         batch_size = self.beams / waves
@@ -127,7 +127,7 @@ def search_split(sides: tuple[Side, Side], limits: Sequence[Limit]) -> Pools | N
 
 
 def plain_split(sides: tuple[Side, Side], limits: Sequence[Limit], fraction: float) -> Pools:
-    """Fixed shares of what is left on every GPU that both are on: `fraction` for the generator."""
+    """Fixed shares of the free memory of every GPU that both use: `fraction` for the generator."""
     shares = (fraction, 1 - fraction)
     tokens = []
     for which, side in enumerate(sides):
@@ -164,7 +164,7 @@ def _grown(
 
 
 def _room(which: int, others: int, sides: tuple[Side, Side], limits: Sequence[Limit]) -> int:
-    """Tokens in whole blocks that are left for one engine beside the other's pool."""
+    """Tokens, in whole blocks, left for one engine beside the other's pool."""
     left = [(limit.capacity - others * limit.per_token[1 - which], limit) for limit in limits]
     if any(capacity < 0 for capacity, _ in left):
         return -1

@@ -22,7 +22,7 @@ from .model_shape import shape_of
 from .roofline import roofline
 
 SAFETY = 0.05
-"""Share of every GPU that is left free: fragmentation, and what the estimates miss."""
+"""Share of every GPU that is left free for fragmentation and errors of the estimates."""
 PLAIN_FRACTION = 0.5
 """The generator's share in the fixed division that the search is compared with."""
 
@@ -31,7 +31,7 @@ QUESTION = 150
 STEP = 60
 STEPS = 10
 TEMPLATE = 5
-"""What the verifier's dialogue adds to a step."""
+"""Tokens that the verifier's dialogue adds to a step."""
 CHARACTERS_PER_TOKEN = 4
 
 
@@ -75,7 +75,7 @@ class EnginePlan:
     parameters: Parameters
     ranks: tuple[RankMemory, ...]
     tokens: int
-    """The pool: max_tokens_in_paged_kv_cache, whole blocks."""
+    """Size of the pool in whole blocks: max_tokens_in_paged_kv_cache."""
     beams: int
     """Beams in the middle of their search that the pool holds at a time."""
 
@@ -127,7 +127,7 @@ class MemoryPlan:
 
 
 def plan_memory(deployment: Deployment) -> MemoryPlan:
-    """Place both engines on their GPUs and divide what is left between their KV caches.
+    """Place both engines on their GPUs and divide the remaining memory between their KV caches.
 
     Raises ConfigError naming the field, its value and what to do: another target, a precision that
     the GPU lacks, a parallelism that does not divide the model, weights or pools that do not fit.

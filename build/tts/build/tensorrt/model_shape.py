@@ -17,7 +17,7 @@ from .known_models import known_model
 
 
 def shape_of(checkpoint: Path) -> ModelConfig:
-    """The shape of a checkpoint that lies there, or of the published model of its name.
+    """The shape of a checkpoint that exists, or of the published model of its name.
 
     Mixtures of experts are read too, which the exporter of target openvino refuses. Raises
     CheckpointError if the checkpoint is neither there nor known.

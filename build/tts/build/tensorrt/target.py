@@ -81,7 +81,7 @@ def plan_engine(deployment: Deployment, role: Role) -> BuildPlan:
     check_engine(deployment, role, model)
     check_length(deployment, role, model.max_position_embeddings)
     if model.experts:
-        Weights(spec.checkpoint)  # the files at least; their tensors are the converter's to know
+        Weights(spec.checkpoint)  # only that files are there: the converter checks the tensors
     else:
         open_checkpoint(spec.checkpoint)
     check_calibration(spec)
@@ -272,7 +272,7 @@ def _made_from(conversion: Step, stamps: Sequence[FileStamp]) -> dict[str, objec
 
 
 def _record(work: Workspace) -> object:
-    """What the finished conversion was made from; None when there is none."""
+    """The record of a finished conversion; None when there is none."""
     try:
         return json.loads((work.root / _RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -21,7 +21,7 @@ Say = Callable[[str], None]
 
 _SHOWN = ("[TRT-LLM]", "tts: ")
 """Lines of the log with one of these are shown as progress."""
-_PATIENCE_S = 20.0  # for a command that was asked to end
+_PATIENCE_S = 20.0  # for a command to end after SIGTERM
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ class Request:
 
 @dataclass(slots=True)
 class Totals:
-    """What an engine has done so far."""
+    """Running totals of an engine."""
 
     steps: int = 0
     generated_tokens: int = 0

@@ -66,7 +66,7 @@ class PagedCache:
         return self.used - self._idle
 
     def blocks_for(self, tokens: int) -> int:
-        """Blocks that hold so many tokens."""
+        """Number of blocks that hold this many tokens."""
         return -(-tokens // self.block_size)
 
     def open(self, ids: Ids, tokens: int) -> Lease | None:

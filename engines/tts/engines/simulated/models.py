@@ -1,4 +1,4 @@
-"""What a model asks of a GPU: parameters to read, FLOPs per token, KV bytes per token, in bf16."""
+"""Models as the simulation sees them: parameters, FLOPs and KV bytes per token, in bf16."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ BYTES_PER_WEIGHT = 2  # bf16, and so is the KV cache
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """What the cost of a model's steps follows from. Counts are of parameters or tokens."""
+    """The numbers that determine the cost of a model's steps."""
 
     parameters: float
-    """All of them: what it takes in memory."""
+    """All parameters, which take up memory."""
     body: float
-    """Those of the layers."""
+    """Parameters of the layers."""
     head: float
-    """Those of the output head; 0 where the head is cut to a few rows."""
+    """Parameters of the output head; 0 where the head is cut to a few rows."""
     attention_flops: int
     """FLOPs of attention for one token and one token of its context."""
     kv_bytes: int

@@ -1,4 +1,4 @@
-"""How long one step of an engine takes, from what is in it."""
+"""How long one step of an engine takes, given its load."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def image(deployment: Deployment) -> str:
 
 
 def folders(deployment: Deployment) -> list[Path]:
-    """What a container needs of this machine: the model repository and the engines."""
+    """Folders that a container needs from this machine: the model repository and the engines."""
     engines = [paths.engine_dir(deployment.name, role) for role in deployment.engines()]
     return [paths.repository_dir(deployment.name), *engines]
 

@@ -89,7 +89,7 @@ def contract() -> Contract:
 
 @cache
 def launch_rules() -> dict[str, Any]:
-    """What is known of launching a server with TensorRT-LLM engines."""
+    """Facts on launching a server with TensorRT-LLM engines."""
     rules: dict[str, Any] = json.loads(_read("launch.json"))
     return rules
 

@@ -107,11 +107,11 @@ def _kubernetes(deployment: Deployment) -> dict[str, Any]:
     files, places = {}, {}
     with tempfile.TemporaryDirectory(prefix="tts-") as temporary:
         root = Path(temporary) / "models"
-        # the digest of the whole deployment, by which clients know what a pod serves
+        # of the whole deployment: by it clients recognise what a pod serves
         digest = {DIGEST: deployment_digest(deployment)}
         render_models(pod, template_values(pod, iteration_log=False) | digest, root)
         for version in root.glob("*/1"):
-            if not any(version.iterdir()):  # a ConfigMap knows no empty folders
+            if not any(version.iterdir()):  # a ConfigMap cannot hold an empty folder
                 (version / "empty").touch()
         for file in sorted(path for path in root.rglob("*") if path.is_file()):
             place = file.relative_to(temporary).as_posix()

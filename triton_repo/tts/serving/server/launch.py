@@ -47,7 +47,7 @@ class Launched:
 
 
 def launch(command: ServerCommand, variables: dict[str, str], log: Path) -> Launched:
-    """Start a server in the given environment; its output goes to `log`, the last log is kept.
+    """Start a server in the given environment; its output goes to `log`, the previous log is kept.
 
     Raises ServerError if it exits at once.
     """
