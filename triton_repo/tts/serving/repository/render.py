@@ -57,9 +57,7 @@ def render_models(deployment: Deployment, values: dict[str, Any], target: Path) 
         with config.open("a", encoding="utf-8") as file:
             file.write(f"\nparameters {{ {stamp} }}\n")
         parse_config(config)
-        (config.parent / "1").mkdir(
-            exist_ok=True
-        )  # Triton requires a version folder, even empty
+        (config.parent / "1").mkdir(exist_ok=True)  # Triton requires a version folder, even empty
 
 
 def missing_engines(deployment: Deployment) -> list[Role]:
