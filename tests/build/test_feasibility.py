@@ -1,0 +1,70 @@
+"""What a GPU or a model cannot do: refused alike by the memory plan and by the build."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.build.planned_pair import ONE_B, deployment
+
+from tts.build.errors import ConfigError
+from tts.build.model_config import ModelConfig
+from tts.build.spec import PRECISIONS
+from tts.build.tensorrt import contract
+from tts.build.tensorrt.commands import check_engine
+from tts.build.tensorrt.feasibility import check_parallelism, check_precision
+from tts.build.tensorrt.gpus import GPUS
+from tts.build.tensorrt.memory_plan import plan_memory
+from tts.build.tensorrt.model_shape import shape_of
+
+LLAMA = shape_of(Path(ONE_B))
+
+
+def changed(**fields: Any) -> ModelConfig:
+    return ModelConfig(**(vars(LLAMA) | fields))
+
+
+@pytest.mark.parametrize(
+    ("gpu", "fields"),
+    [
+        ("a100-80g", {"precision": "fp8"}),
+        ("b200", {"precision": "int8"}),
+        ("h100", {"tensorrt": {"tensor_parallel": 3}}),
+        ("h100", {"tensorrt": {"pipeline_parallel": 17}}),
+        ("h100", {"tensorrt": {"tensor_parallel": 2, "expert_parallel": 2}}),
+    ],
+)
+def test_the_plan_and_the_build_refuse_with_one_sentence(gpu: str, fields: dict[str, Any]) -> None:
+    wanted = deployment(gpu, fields)
+    with pytest.raises(ConfigError) as planned:
+        plan_memory(wanted)
+    with pytest.raises(ConfigError) as built:
+        check_engine(wanted, "generator", LLAMA)
+    assert str(planned.value) == str(built.value)
+
+
+@pytest.mark.parametrize(
+    ("model", "sentence"),
+    [
+        (changed(num_heads=32, num_kv_heads=6), "the model's 6 key/value heads"),
+        (changed(intermediate_size=8190), "the model's MLP is 8190 wide"),
+    ],
+)
+def test_a_model_that_does_not_divide_is_refused(model: ModelConfig, sentence: str) -> None:
+    wanted = deployment("h100", {"tensorrt": {"tensor_parallel": 4}})
+    with pytest.raises(ConfigError, match=sentence):
+        check_parallelism(wanted, "generator", model)
+
+
+@given(st.sampled_from(sorted(GPUS)), st.sampled_from(PRECISIONS["tensorrt"]))
+def test_a_refused_precision_is_not_among_those_recommended(gpu: Any, precision: Any) -> None:
+    wanted = deployment(gpu, {"precision": precision})
+    if contract.precision_problem(gpu, precision) is None:
+        check_precision(wanted, "generator", gpu)
+        return
+    with pytest.raises(ConfigError) as caught:
+        check_precision(wanted, "generator", gpu)
+    recommended = str(caught.value.hint).partition("(")[2].partition(")")[0].split(", ")
+    assert precision not in recommended
+    assert "bf16" in recommended
