@@ -13,6 +13,7 @@ from tts.search import NodePath
 
 Engine = Literal["generator", "verifier"]
 ENGINES: tuple[Engine, ...] = ("generator", "verifier")
+RequestKind = Literal["main", "eager", "speculative", "prefetch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class RequestRecord:
     """One request as the client saw it. Times are seconds since the run's first session began."""
 
     engine: Engine
-    kind: Literal["main", "eager", "speculative", "prefetch"]
+    kind: RequestKind
     """`prefetch`: a prompt that was sent ahead of the requests that begin with it."""
     problem: str
     node: NodePath
