@@ -173,6 +173,6 @@ def _frame_type(library: FrameLibrary | None) -> Callable[[dict[str, list[Any]]]
             continue
         return frame
     raise TtsError(
-        f"Data frames need {library or 'pandas or polars'}, which is not installed here.",
+        f"There is no {library or 'pandas or polars'} here to make data frames with.",
         hint=f"Install it: pip install {library or 'pandas'}",
     )
