@@ -15,7 +15,8 @@ from pathlib import Path
 
 import psutil
 
-from tts.analysis.utilization import ENGINES, Trace, brief, occupancy
+from tts.analysis.requests import occupancy, requests_of
+from tts.analysis.utilization import Utilization
 from tts.bench.run import Plan, endpoints_of
 from tts.bench.upper_bound import KeptGenerator, KeptVerifier, send_all
 from tts.build.errors import ServerError
@@ -25,7 +26,8 @@ from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.triton import TritonConnection
 from tts.problem import Problem
 from tts.runlog import events
-from tts.runlog.log import RunLog, create_run, read_events
+from tts.runlog.folder import create_run
+from tts.runlog.log import RunLog, read_events
 from tts.search import Search, node_seed
 from tts.serving.server.start import RunningServer, start_server
 from tts.simulation.scenario import digest_of
@@ -64,13 +66,12 @@ def run_search(
         address = server.addresses.grpc
         with _machine(server) as machine:
             measured, useful = asyncio.run(_search(plan, job, address, Path(folder), profile))
-        trace = Trace.of(read_events(Path(folder)))
-    load = {engine: trace.of_engine(engine) for engine in ENGINES}
-    measured |= machine | brief(trace)
-    measured["latencies_s"] = sorted(round(each, 4) for each in trace.latencies.values())
+        use = Utilization.of(read_events(Path(folder)))
+        loads = occupancy(requests_of(read_events(Path(folder))), use.wall_s, SLICES)
+    measured |= machine | use.to_json()
+    measured["latencies_s"] = sorted(round(each, 4) for each in use.latencies_s.values())
     measured["occupancy"] = {
-        engine: [round(part, 2) for part in occupancy(requests, trace.wall_s, SLICES)]
-        for engine, requests in load.items()
+        engine: [round(part, 2) for part in load] for engine, load in loads.items()
     }
     return measured, useful
 

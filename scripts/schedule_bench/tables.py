@@ -11,7 +11,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tts.analysis.utilization import quantile, sparkline
+from tts.analysis.statistics import quantile
+from tts.reports.sparkline import sparkline
 
 from .jobs import SCHEDULES, Measured, Result
 

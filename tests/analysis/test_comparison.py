@@ -4,43 +4,48 @@ import dataclasses
 import io
 import json
 
-import pytest
 from rich.console import Console
+from tests.analysis.logs import SESSION
+from tests.analysis.logs import solved as plain_solved
 
-from tts.analysis.comparison import in_order, joined_curves, label, make_row, read_rows, varying
+from tts.analysis.comparison import (
+    correct_by_problem,
+    in_order,
+    joined_curves,
+    label,
+    make_row,
+    read_rows,
+    varying,
+)
 from tts.analysis.summary import summarise
-from tts.build.errors import RunError
+from tts.bench.members import members_of
 from tts.reports.comparison import comparison_tables
-from tts.runlog.groups import create_group, group_config, members_of
-from tts.runlog.log import RunLog, create_run, write_summary
+from tts.runlog.events import LoggedAnswer, LoggedCompletion
+from tts.runlog.folder import create_run, write_summary
+from tts.runlog.groups import create_group, group_config
+from tts.runlog.log import RunLog
 from tts.strategies.catalog import STRATEGIES
-from tts.strategies.parameters import configure, configure_all
+from tts.strategies.parameters import configure
 
 N = 4
 
 
-def solved(problem, level, *, old=False):
+def solved(problem, level, *, old=False, **fields):
     """Four completions, the first and the third right; the second has the best score."""
-    scores = [0.4, 0.9, 0.4, 0.2]
-    completions = [{"node": [i], "score": score} for i, score in enumerate(scores)]
-    if not old:
-        for entry, group in zip(completions, (0, 1, 0, -1), strict=True):
-            entry["group"] = group
-    event = {
-        "event": "problem_solved",
-        "problem": problem,
+    scores = (0.4, 0.9, 0.4, 0.2)
+    group_of = (-1,) * 4 if old else (0, 1, 0, -1)
+    nodes = [(i,) for i in range(4)]
+    plain = {
         "level": level,
         "reference": "1",
         "answers": {"best": "2", "weighted": "2", "majority": "1"},
         "correct": {"best": False, "weighted": False, "majority": True},
         "any_correct": True,
-        "undecided": 0,
-        "completions": completions,
+        "completions": tuple(map(LoggedCompletion, nodes, scores, group_of)),
+        "groups": None if old else (LoggedAnswer("1", True), LoggedAnswer("2", False)),
         "nodes": 4,
-        "tree_digest": "d",
     }
-    groups = [{"answer": "1", "correct": True}, {"answer": "2", "correct": False}]
-    return event if old else {**event, "groups": groups}
+    return plain_solved(problem, 1.0, **(plain | fields))
 
 
 def run_config(strategy, parameters):
@@ -60,9 +65,7 @@ def row(strategy, deployment, *, old=False, **given):
     parameters = configure(STRATEGIES[strategy], deployment, {"n": N, **given})
     config = run_config(strategy, parameters.model_dump(mode="json"))
     events = [solved("a", 1, old=old), solved("b", 2, old=old)]
-    summary = summarise(
-        config, [{"event": "session", "t": 0.0}, *({**e, "t": 1.0} for e in events)]
-    )
+    summary = summarise(config, [SESSION, *events])
     return make_row(summary, events, f"/runs/{strategy}-{given}", strategy, config["vote"])
 
 
@@ -72,19 +75,6 @@ def printed(rows, width=100):
     text = console.file.getvalue()
     assert max(map(len, text.splitlines())) <= width
     return text
-
-
-def test_the_same_search_under_several_votes_is_one_run(tiny_deployment):
-    configs = configure_all(tiny_deployment, {"n": 8})
-    members = members_of(configs)
-    assert sorted(name for member in members for name in member.votes) == sorted(STRATEGIES)
-    (shared,) = [member for member in members if "best-of-n" in member.votes]
-    assert shared.votes == {"best-of-n": "best", "weighted-best-of-n": "weighted"}
-    assert shared.folder == "best-of-n"
-    assert shared.parameters["n"] == 8
-    blocks = {"weighted-best-of-n": {"temperature": 0.3}}
-    apart = configure_all(tiny_deployment.model_copy(update={"strategies": blocks}), {"n": 8})
-    assert all(len(m.votes) == 1 for m in members_of(apart) if "best-of-n" in m.votes)
 
 
 def test_a_row_has_its_own_vote_interval_and_levels(tiny_deployment):
@@ -119,16 +109,16 @@ def test_what_has_no_curve_shows_its_own_n_and_says_why(tiny_deployment):
 
 def test_a_run_that_stops_early_has_no_curve(tiny_deployment):
     config = run_config("best-of-n", {"n": N, "early_stop": True})
-    summary = summarise(config, [{**solved("a", 1), "t": 1.0}])
+    summary = summarise(config, [solved("a", 1)])
     stopped = make_row(summary, [solved("a", 1)], "/run", "best-of-n", "best")
     assert stopped.no_curve == "early_stop"
     assert label(stopped, ()) == "best-of-n (early_stop)"
 
 
 def test_a_run_without_references_has_a_row_and_no_accuracy(tiny_deployment):
-    event = {**solved("a", 1), "correct": None, "any_correct": None}
+    event = solved("a", 1, correct=None, any_correct=None)
     config = run_config("best-of-n", {"n": N})
-    summary = summarise(config, [{**event, "t": 1.0}])
+    summary = summarise(config, [event])
     unknown = make_row(summary, [event], "/run", "best-of-n", "best")
     assert (unknown.accuracy, unknown.interval_95, unknown.curve) == (None, None, ())
     assert "best-of-n" in printed([unknown])
@@ -192,19 +182,11 @@ def test_a_group_is_read_from_its_folders_and_says_what_is_unfinished(tmp_path, 
     with RunLog(tmp_path / "best-of-n") as log:
         log.write(solved("a", 1))
     assert read_rows(tmp_path)[0] == []
-    write_summary(tmp_path / "best-of-n", summarise(first, [{**solved("a", 1), "t": 1.0}]))
+    write_summary(tmp_path / "best-of-n", summarise(first, [solved("a", 1)]))
     rows, unfinished = read_rows(tmp_path)
     assert [found.strategy for found in rows] == ["best-of-n", "weighted-best-of-n"]
     assert unfinished == ["beam-search"]
     assert "best-of-n and weighted-best-of-n are one run under 2 votes." in printed(rows)
+    assert correct_by_problem(tmp_path / "best-of-n", "majority") == {"a": True}
     (single,), nothing = read_rows(tmp_path / "best-of-n")
     assert (single.strategy, nothing) == ("best-of-n", [])
-
-
-def test_neither_a_run_nor_a_group_is_overwritten(tmp_path):
-    create_group(tmp_path / "group", {"runs": []})
-    create_run(tmp_path / "run", {})
-    for folder in ("group", "run"):
-        for create in (create_group, create_run):
-            with pytest.raises(RunError, match="already holds a run"):
-                create(tmp_path / folder, {})

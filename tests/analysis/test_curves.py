@@ -1,26 +1,27 @@
 """Curves: smaller runs inside one run."""
 
-from dataclasses import asdict
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.analysis.logs import solved as plain_solved
 
 from tts.analysis.curves import curve, sizes
-from tts.analysis.intervals import half_width, wilson
 from tts.grading.votes import Group, right_by_rule
+from tts.runlog.events import LoggedAnswer, LoggedCompletion
 from tts.search import Completion
 
 RULES = ("best", "weighted", "majority")
 
 
 def event(nodes, scores, group_of, groups):
-    """A problem_solved event; like a search's result, its completions are not in path order."""
-    completions = [
-        {"node": list(node), "score": score, "group": group}
-        for node, score, group in zip(nodes, scores, group_of, strict=True)
-    ]
-    return {"completions": completions[::-1], "groups": [asdict(group) for group in groups]}
+    """A solved problem; like a search's result, its completions are not in path order."""
+    completions = tuple(map(LoggedCompletion, nodes, scores, group_of))
+    return plain_solved(
+        "a",
+        1.0,
+        completions=completions[::-1],
+        groups=tuple(LoggedAnswer(group.answer, group.correct) for group in groups),
+    )
 
 
 @st.composite
@@ -34,10 +35,10 @@ def solved(draw, n, unit=1):
 
 
 def right_of_all(problem, rule):
-    done = sorted(problem["completions"], key=lambda entry: entry["node"])
-    completions = [Completion(tuple(d["node"]), "", d["score"]) for d in done]
-    groups = [Group(**group) for group in problem["groups"]]
-    return right_by_rule(completions, [d["group"] for d in done], groups)[rule]
+    done = sorted(problem.completions, key=lambda logged: logged.node)
+    completions = [Completion(d.node, "", d.score) for d in done]
+    groups = [Group(group.answer, group.correct) for group in problem.groups]
+    return right_by_rule(completions, [d.group for d in done], groups)[rule]
 
 
 @pytest.mark.parametrize(
@@ -63,8 +64,7 @@ def test_at_its_own_n_a_curve_is_the_run(data, n, unit):
 def test_at_one_every_rule_is_the_mean_over_chains(data, n):
     problems = data.draw(st.lists(solved(n), min_size=1, max_size=4))
     shares = [
-        sum(d["group"] >= 0 and p["groups"][d["group"]]["correct"] for d in p["completions"]) / n
-        for p in problems
+        sum(d.group >= 0 and p.groups[d.group].correct for d in p.completions) / n for p in problems
     ]
     for rule in RULES:
         first = curve(problems, n, 1, rule)[0]
@@ -98,12 +98,8 @@ def test_subtrees_stay_whole_whatever_their_first_index_is():
 
 
 def test_a_log_without_groups_has_no_curve():
-    assert curve([{"completions": [{"node": [0], "score": None}]}], 1, 1, "majority") is None
+    old = plain_solved("a", 1.0, completions=(LoggedCompletion((0,), None),))
+    assert curve([old], 1, 1, "majority") is None
+    known = event([(0,)], [None], [0], [Group("1", True)])
+    assert curve([known, old], 1, 1, "majority") is None
     assert curve([], 1, 1, "majority") is None
-
-
-def test_the_interval_is_sane_at_the_ends():
-    low, high = wilson(0.5, 100)
-    assert (high - low) / 2 == pytest.approx(half_width(0.5, 100))
-    assert wilson(1.0, 10) == (pytest.approx(0.7225, abs=1e-4), 1.0)
-    assert wilson(0.0, 10)[0] == 0.0

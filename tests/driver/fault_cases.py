@@ -29,8 +29,8 @@ from tts.grading.votes import answer_form
 from tts.problem import Problem
 from tts.prompting import Context
 from tts.runlog import events
-from tts.runlog.log import EVENTS
-from tts.runlog.resume import load_saved
+from tts.runlog.folder import EVENTS
+from tts.runlog.resume import read_resume_point
 from tts.scheduling import Policy, ScheduleName
 from tts.search import Fate, Stop, Thought, node_seed
 from tts.search.tree import Tree
@@ -288,7 +288,7 @@ class Session:
         assert asyncio.all_tasks() == {asyncio.current_task()}, "something was left behind"
 
     def _submit(self, driver, problem):
-        resumed = self.saved and self.saved.replayed.get(problem.id)
+        resumed = self.saved and self.saved.unfinished.get(problem.id)
         new_search = functools.partial(self._new_search, problem)
         submission = driver.submit(problem, new_search, resumed=resumed)
         self.submitted[problem.id] = submission
@@ -332,7 +332,7 @@ class Session:
         with tempfile.TemporaryDirectory() as folder:
             lines = [events.encode(event) + b"\n" for event in self.events[:most]]
             Path(folder, EVENTS).write_bytes(b"".join(lines))
-            return load_saved(Path(folder), "best")
+            return read_resume_point(Path(folder), "best")
 
 
 def check(session):

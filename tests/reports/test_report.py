@@ -4,9 +4,15 @@ import math
 
 import pytest
 from rich.console import Console
+from tests.analysis.logs import SESSION, expansion, idle, scoring
 
-from tts.analysis.utilization import Trace, brief
+from tts.analysis.utilization import Utilization
 from tts.reports.runs import accuracy_cell, engine_use, paired_difference, work_lines
+
+
+def summary_of(events):
+    use = Utilization.of(events)
+    return {"wall_s": use.wall_s, **use.to_json()}
 
 
 def shown(renderable):
@@ -35,27 +41,29 @@ def test_accuracy_comes_with_its_interval(share, problems, cell):
 
 
 def test_the_use_of_engines_fits_the_terminal_and_tells_idle_times():
-    request = {"problem": "a", "node": [0], "kind": "main", "sent": 0.0, "prompt_tokens": 40}
-    events = [
-        {"event": "session", "t": 0.0},
-        {"event": "generated", **request, "done": 4.0, "t": 4.0, "tokens": 10},
-        {"event": "scored", **request, "cached": False, "sent": 6.0, "done": 8.0, "t": 8.0},
+    events = [SESSION, expansion([0], 0.0, 4.0, tokens=10), scoring([0], 6.0, 8.0, load=40)]
+    waited = [
+        idle("verifier", 0.0, 6.0, "dependency"),
+        idle("verifier", 7.0, 7.0, "budget"),
+        idle("verifier", 7.0, 7.0, "no work"),
     ]
-    waited = {"event": "idle", "engine": "verifier", "why": "dependency", "t": 8.0}
-    idle = [
-        waited | {"since": 0.0, "until": 6.0},
-        waited | {"why": "budget", "since": 7, "until": 7},
-        waited | {"why": "no work", "since": 7, "until": 7},
-    ]
-    plain, full = shown(engine_use(Trace.of(events))), shown(engine_use(Trace.of(events + idle)))
+    plain, full = (shown(engine_use(summary_of(log), log)) for log in (events, [*events, *waited]))
     assert "idle" not in plain
     for part in ("75.0%", "dependency", "budget", " 0.5 ", " 10.0 "):  # of 8 s: 4; 40 tokens for 2
         assert part in full
     assert max(map(len, full.splitlines())) <= 100
 
 
+def test_the_use_of_engines_needs_no_idle_times_in_the_summary():
+    events = [SESSION, expansion([0], 0.0, 4.0)]
+    table = shown(engine_use({"wall_s": 8.0}, events))
+    assert " 0.5 " in table
+    assert "idle" not in table
+    assert " - " in shown(engine_use({"wall_s": 0.0}, []))
+
+
 def test_the_work_of_a_run_in_words():
-    nothing = brief(Trace())
+    nothing = Utilization.of([]).to_json()
     assert work_lines(nothing) == []
     some = {
         "latency_s": {"median": 1.5, "p95": 3.0},

@@ -17,6 +17,7 @@ from tts.build.tokenizer import Tokenizer
 from tts.endpoints.scripted import Calls, ScriptedGenerator, ScriptedVerifier
 from tts.engines.simulated import Affine
 from tts.reports.tuning import engine_table, proposal_sentence
+from tts.runlog.events import Generated
 from tts.search import BeamSearchConfig
 from tts.simulation.virtual_time import run_virtual
 from tts.tuning.analysis import SHARE, Knee, knee, levels, propose
@@ -46,8 +47,7 @@ def run(tiny_deployment, tokenizer_folder):
 
 def recorded_of(run):
     config = {"seed": 1, "parameters": run.config.model_dump(mode="json")}
-    events = json.loads(json.dumps(run.events))  # as the log keeps them
-    return recorded_requests(run.models, PROBLEMS, config, events)
+    return recorded_requests(run.models, PROBLEMS, config, run.events)
 
 
 def test_the_requests_of_a_run_are_those_that_the_engines_were_sent(run):
@@ -55,7 +55,7 @@ def test_the_requests_of_a_run_are_those_that_the_engines_were_sent(run):
     sent = [(call.input_ids.tobytes(), call.seed) for call in recorded.generations]
     assert sorted(sent) == sorted(run.calls.generated)
     assert sorted(s.ids.tobytes() for s in recorded.scorings) == sorted(run.calls.scored)
-    lengths = [event["tokens"] for event in run.events if event["event"] == "generated"]
+    lengths = [event.tokens for event in run.events if isinstance(event, Generated)]
     assert sorted(call.max_new_tokens for call in recorded.generations) == sorted(lengths)
     assert all(0 < scoring.known < len(scoring.ids) for scoring in recorded.scorings)
     dialogues = {scoring.ids.tobytes() for scoring in recorded.scorings}

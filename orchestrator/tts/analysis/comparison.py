@@ -1,19 +1,24 @@
-"""Runs compared: a row for each strategy, derived from summaries and logs. Tables: `tables`."""
+"""Runs compared: a row for each strategy, derived from summaries and logs.
+
+The tables of it are `tts.reports.comparison`.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from tts.runlog.groups import Member, has_finished, is_group, read_group
-from tts.runlog.log import Event, read_config, read_events, read_summary
+from tts.runlog.events import ProblemSolved
+from tts.runlog.folder import Json, has_finished, read_config, read_summary
+from tts.runlog.groups import Member, is_group, read_group
+from tts.runlog.log import read_events
 from tts.strategies.catalog import STRATEGIES
 from tts.strategies.parameters import default_parameters
 
-from .curves import Point, curve
+from .curves import Point, Shares, block_shares, points
 from .intervals import wilson
 from .summary import accuracy_by_level
 
@@ -127,11 +132,38 @@ def joined_curves(names: Sequence[str], rows: Sequence[Row]) -> dict[str, dict[i
     return joined
 
 
-def make_row(summary: Event, solved: Sequence[Event], run: str, strategy: str, vote: str) -> Row:
-    """A row from a run's summary and its `problem_solved` events, under a strategy's vote."""
-    judged = [event for event in solved if event["correct"] is not None]
+def correct_by_problem(folder: Path, vote: str) -> dict[str, bool | None]:
+    """Of each problem that a run has solved, whether its answer is right; None: no reference."""
+    return {
+        event.problem: None if event.correct is None else event.correct.get(vote)
+        for event in _solved(folder)
+    }
+
+
+def make_row(
+    summary: Json, solved: Iterable[ProblemSolved], run: str, strategy: str, vote: str
+) -> Row:
+    """A row from a run's summary and its solved problems, under a strategy's vote.
+
+    The problems are gone through once, and little is kept of each.
+    """
     accuracy = summary["accuracy_by_rule"].get(vote)
-    points, no_curve = _curve(summary, judged, strategy, vote)
+    no_curve = _no_curve(summary, strategy, vote)
+    n, unit = summary["n"], _unit(summary, strategy)
+    right: dict[str, bool] = {}
+    by_level: list[tuple[int | str | None, bool]] = []
+    shares: list[Shares | None] = []
+    for event in solved:
+        if event.correct is None:
+            continue
+        right[event.problem] = bool(event.correct.get(vote))
+        by_level.append((event.level, right[event.problem]))
+        if no_curve is None:
+            shares.append(block_shares(event, n, unit, vote))
+    curve = points(shares, n, unit)
+    if no_curve is None and curve is None:
+        no_curve = "old_log"
+    own = () if no_curve == "no_reference" else (Point(n, accuracy, summary["pass_at_n"], 1),)
     return Row(
         strategy=strategy,
         differs=_differs(strategy, summary),
@@ -140,52 +172,52 @@ def make_row(summary: Event, solved: Sequence[Event], run: str, strategy: str, v
         dataset=summary["dataset"],
         schedule=summary["schedule"],
         seed=summary["seed"],
-        n=summary["n"],
+        n=n,
         vote=vote,
-        problems=len(judged),
+        problems=len(right),
         accuracy=accuracy,
-        interval_95=None if accuracy is None else _rounded(wilson(accuracy, len(judged))),
+        interval_95=None if accuracy is None else _rounded(wilson(accuracy, len(right))),
         pass_at_n=summary["pass_at_n"],
         samples=summary["generator_calls"],
         generated_tokens=summary["generated_tokens"],
         verifier_calls=summary["verifier_calls"],
         wall_s=summary["wall_s"],
-        accuracy_by_level=accuracy_by_level(judged, vote),
+        accuracy_by_level=accuracy_by_level(by_level),
         accuracy_by_rule=summary["accuracy_by_rule"],
-        curve=points,
+        curve=own if curve is None else tuple(curve),
         no_curve=no_curve,
-        right={event["problem"]: bool(event["correct"].get(vote)) for event in judged},
+        right=right,
     )
 
 
 def _rows_of_run(folder: Path, member: Member) -> list[Row]:
     summary = read_summary(folder)
-    solved = {e["problem"]: e for e in read_events(folder) if e["event"] == "problem_solved"}
     return [
-        make_row(summary, list(solved.values()), str(folder), strategy, vote)
+        make_row(summary, _solved(folder), str(folder), strategy, vote)
         for strategy, vote in member.votes.items()
     ]
 
 
-def _curve(
-    summary: Event, judged: Sequence[Event], strategy: str, vote: str
-) -> tuple[tuple[Point, ...], NoCurve | None]:
-    n, parameters = summary["n"], summary["parameters"]
-    accuracy, pass_at_n = summary["accuracy_by_rule"].get(vote), summary["pass_at_n"]
-    if accuracy is None or pass_at_n is None:
-        return (), "no_reference"
-    own = (Point(n, accuracy, pass_at_n, 1),)
-    independent = STRATEGIES[strategy].independent if strategy in STRATEGIES else None
-    if independent is None:
-        return own, "dependent"
-    if parameters.get("early_stop"):
-        return own, "early_stop"
-    unit = parameters["beam_width"] if independent == "subtrees" else 1
-    points = curve(judged, n, unit, vote)
-    return (own, "old_log") if points is None else (tuple(points), None)
+def _solved(folder: Path) -> Iterator[ProblemSolved]:
+    return (event for event in read_events(folder) if isinstance(event, ProblemSolved))
 
 
-def _differs(strategy: str, summary: Event) -> dict[str, Any]:
+def _no_curve(summary: Json, strategy: str, vote: str) -> NoCurve | None:
+    """Why a run has no curve, as far as its summary shows."""
+    if summary["accuracy_by_rule"].get(vote) is None or summary["pass_at_n"] is None:
+        return "no_reference"
+    if strategy not in STRATEGIES or STRATEGIES[strategy].independent is None:
+        return "dependent"
+    return "early_stop" if summary["parameters"].get("early_stop") else None
+
+
+def _unit(summary: Json, strategy: str) -> int:
+    """How many completions an independent part of the search gives."""
+    subtrees = strategy in STRATEGIES and STRATEGIES[strategy].independent == "subtrees"
+    return int(summary["parameters"]["beam_width"]) if subtrees else 1
+
+
+def _differs(strategy: str, summary: Json) -> dict[str, Any]:
     if strategy not in STRATEGIES:
         return {}
     # logs from before the context was kept had defaults that did not depend on it

@@ -8,11 +8,11 @@ is drawn at random: the same log gives the same curve.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tts.grading.votes import Group, right_by_rule
-from tts.runlog.log import Event
+from tts.runlog.events import LoggedAnswer, ProblemSolved
 from tts.search import Completion
 
 
@@ -45,27 +45,45 @@ def sizes(n: int, unit: int) -> list[int]:
     return [*found, n]
 
 
-def curve(judged: Sequence[Event], n: int, unit: int, rule: str) -> list[Point] | None:
+def curve(judged: Iterable[ProblemSolved], n: int, unit: int, rule: str) -> list[Point] | None:
     """The points of a run of n completions a problem whose units give `unit` completions each.
 
-    `judged` are `problem_solved` events with a reference. None if there are none, or if they come
-    from a version that did not log the completions' groups.
+    `judged` are problems with a reference. None if there are none, or if they come from a version
+    that did not log the completions' groups.
     """
-    if not judged or any("groups" not in event for event in judged):
+    return points([block_shares(event, n, unit, rule) for event in judged], n, unit)
+
+
+Shares = list[tuple[float, float]]
+"""Of one problem, at each n of the curve: shares of its blocks that are right by the rule, and that
+hold a right completion."""
+
+
+def block_shares(event: ProblemSolved, n: int, unit: int, rule: str) -> Shares | None:
+    """What one problem with a reference adds to a curve; None in logs without groups."""
+    if event.groups is None:
         return None
-    solved = [_read(event) for event in judged]
-    points = []
-    for size in sizes(n, unit):
-        averages = [_average(problem, n // size, size // unit, unit, rule) for problem in solved]
-        points.append(
+    problem = _read(event, event.groups)
+    return [_average(problem, n // size, size // unit, unit, rule) for size in sizes(n, unit)]
+
+
+def points(shares: Sequence[Shares | None], n: int, unit: int) -> list[Point] | None:
+    """Averages of all problems' shares; None without problems, or where one has no shares."""
+    known = [each for each in shares if each is not None]
+    if not known or len(known) < len(shares):
+        return None
+    found = []
+    for place, size in enumerate(sizes(n, unit)):
+        right, anything = zip(*(each[place] for each in known), strict=True)
+        found.append(
             Point(
                 size,
-                round(sum(right for right, _ in averages) / len(solved), 4),
-                round(sum(anything for _, anything in averages) / len(solved), 4),
+                round(sum(right) / len(known), 4),
+                round(sum(anything) / len(known), 4),
                 n // size,
             )
         )
-    return points
+    return found
 
 
 def _average(
@@ -86,10 +104,10 @@ def _average(
     return right / blocks, anything / blocks
 
 
-def _read(event: Event) -> _Solved:
-    done = sorted(event["completions"], key=lambda entry: tuple(entry["node"]))
+def _read(event: ProblemSolved, groups: Iterable[LoggedAnswer]) -> _Solved:
+    done = sorted(event.completions, key=lambda logged: logged.node)
     return _Solved(
-        tuple(Completion(tuple(entry["node"]), "", entry["score"]) for entry in done),
-        tuple(entry["group"] for entry in done),
-        tuple(Group(**group) for group in event["groups"]),
+        tuple(Completion(logged.node, "", logged.score) for logged in done),
+        tuple(logged.group for logged in done),
+        tuple(Group(logged.answer, logged.correct) for logged in groups),
     )

@@ -1,35 +1,40 @@
-"""A run's summary, derived from its log and nothing else."""
+"""A run's summary, derived from its log and nothing else, in one pass."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from tts.runlog.log import Event
+from tts.runlog.events import AnyEvent, Generated, ProblemSolved, Scored, Session
+from tts.runlog.folder import Json
 
-from .utilization import Trace, brief
+from .requests import end_to_end
+from .statistics import fraction
+from .utilization import Utilization
 
 
-def summarise(config: Event, events: Iterable[Event]) -> Event:
-    """What `summary.json` holds.
+def summarise(config: Json, events: Iterable[AnyEvent]) -> Json:
+    """What `summary.json` holds; `config` is the run's run.json.
 
     `wall_s` adds up the sessions' searching time (no server start, no model load). Mean in-flight
     work is the sum of the requests' durations over the wall time (Little's law); latency, idle
-    time, speculation, waste and batches are those of `efficiency`. `accuracy` is by the strategy's
+    time, speculation, waste and batches are those of `utilization`. `accuracy` is by the strategy's
     own rule, `accuracy_by_rule` by each; undecided comparisons count as wrong.
     """
-    tally, trace = _Tally(), Trace()
-    for event in events:
+    tally, use = _Tally(), Utilization()
+    for began, event in end_to_end(events):
         tally.add(event)
-        trace.add(event)
-    wall = tally.wall_s
-    solved = sorted(tally.solved.values(), key=lambda event: event["problem"])
-    judged = [event for event in solved if event["correct"] is not None]
+        use.add(event, began)
+    use.finish()
+    wall = use.wall_s
+    solved = [tally.solved[problem] for problem in sorted(tally.solved)]
+    judged = [problem for problem in solved if problem.correct is not None]
     rule = config["vote"]
     return {
         "problems": len(solved),
-        "accuracy": _share(event["correct"].get(rule) for event in judged),
+        "accuracy": fraction(_right(problem, rule) for problem in judged),
         "wall_s": round(wall, 3),
         "problems_per_s": round(len(solved) / wall, 4) if wall else None,
         "generated_tokens": tally.generated_tokens,
@@ -42,7 +47,7 @@ def summarise(config: Event, events: Iterable[Event]) -> Event:
             "generator": round(tally.generator_busy_s / wall, 3) if wall else None,
             "verifier": round(tally.verifier_busy_s / wall, 3) if wall else None,
         },
-        **brief(trace),
+        **use.to_json(),
         "strategy": config["strategy"],
         "schedule": config["schedule"],
         "seed": config["seed"],
@@ -53,81 +58,93 @@ def summarise(config: Event, events: Iterable[Event]) -> Event:
         "deployment": config["deployment"],
         "dataset": config["dataset"],
         "accuracy_by_rule": _by_rule(judged),
-        "pass_at_n": _share(event["any_correct"] for event in judged),
-        "accuracy_by_level": accuracy_by_level(judged, rule),
-        "undecided": sum(event["undecided"] for event in judged),
+        "pass_at_n": fraction(problem.any_correct for problem in judged),
+        "accuracy_by_level": accuracy_by_level(
+            (problem.level, _right(problem, rule)) for problem in judged
+        ),
+        "undecided": sum(problem.undecided for problem in judged),
         "sessions": tally.sessions,
         "tree_digest": _digest(solved),
         "replay": config.get("replay"),
     }
 
 
+def accuracy_by_level(
+    answers: Iterable[tuple[int | str | None, bool]],
+) -> dict[str, dict[str, Any]]:
+    """Problems and accuracy of each level, from each problem's level and whether it is right."""
+    levels: dict[str, list[bool]] = {}
+    for level, right in answers:
+        if level is not None:
+            levels.setdefault(str(level), []).append(right)
+    return {
+        level: {"problems": len(rights), "accuracy": fraction(rights)}
+        for level, rights in sorted(levels.items())
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Solved:
+    """What is kept of a solved problem: its share of the digest, and how it was graded."""
+
+    digested: bytes
+    level: int | str | None
+    correct: Mapping[str, bool] | None
+    any_correct: bool | None
+    undecided: int
+
+
 class _Tally:
     """Running totals over a run's events."""
 
     def __init__(self) -> None:
-        self.solved: dict[str, Event] = {}
+        self.solved: dict[str, _Solved] = {}
         self.sessions = 0
         self.generated_tokens = self.generator_calls = 0
         self.verifier_calls = self.verifier_cached = self.verifier_tokens = 0
         self.generator_busy_s = self.verifier_busy_s = 0.0
-        self._earlier_s = self._session_s = 0.0
 
-    @property
-    def wall_s(self) -> float:
-        return self._earlier_s + self._session_s
-
-    def add(self, event: Event) -> None:
-        kind = event["event"]
-        if kind == "session":
-            self.sessions += 1
-            self._earlier_s, self._session_s = self.wall_s, 0.0
-            return
-        self._session_s = max(self._session_s, event["t"])
-        if kind == "generated":
-            self.generator_calls += 1
-            self.generated_tokens += event["tokens"]
-            self.generator_busy_s += event["done"] - event["sent"]
-        elif kind == "scored" and event["cached"]:
-            self.verifier_cached += 1
-        elif kind == "scored":
-            self.verifier_calls += 1
-            self.verifier_tokens += event["prompt_tokens"]
-            self.verifier_busy_s += event["done"] - event["sent"]
-        elif kind == "problem_solved":
-            self.solved[event["problem"]] = event
+    def add(self, event: AnyEvent) -> None:
+        match event:
+            case Session():
+                self.sessions += 1
+            case Generated():
+                self.generator_calls += 1
+                self.generated_tokens += event.tokens
+                self.generator_busy_s += event.done - event.sent
+            case Scored(cached=True):
+                self.verifier_cached += 1
+            case Scored():
+                self.verifier_calls += 1
+                self.verifier_tokens += event.prompt_tokens
+                self.verifier_busy_s += event.done - event.sent
+            case ProblemSolved():
+                self.solved[event.problem] = _Solved(
+                    _digested(event),
+                    event.level,
+                    event.correct,
+                    event.any_correct,
+                    event.undecided,
+                )
 
 
-def _share(values: Iterable[bool | None]) -> float | None:
-    """Fraction of true values; None (no answer by that rule) counts as false."""
-    flags = [bool(value) for value in values]
-    return round(sum(flags) / len(flags), 4) if flags else None
+def _right(problem: _Solved, rule: str) -> bool:
+    return bool(problem.correct and problem.correct.get(rule))
 
 
-def _by_rule(judged: list[Event]) -> dict[str, float | None]:
-    rules = {rule for event in judged for rule in event["correct"]}
-    return {rule: _share(event["correct"].get(rule) for event in judged) for rule in sorted(rules)}
+def _by_rule(judged: list[_Solved]) -> dict[str, float | None]:
+    rules = {rule for problem in judged for rule in problem.correct or ()}
+    return {rule: fraction(_right(problem, rule) for problem in judged) for rule in sorted(rules)}
 
 
-def accuracy_by_level(judged: list[Event], rule: str) -> dict[str, dict[str, Any]]:
-    """Problems and accuracy of each level, from `problem_solved` events that have a reference."""
-    levels: dict[str, list[Event]] = {}
-    for event in judged:
-        if event["level"] is not None:
-            levels.setdefault(str(event["level"]), []).append(event)
-    return {
-        level: {
-            "problems": len(members),
-            "accuracy": _share(event["correct"].get(rule) for event in members),
-        }
-        for level, members in sorted(levels.items())
-    }
+def _digested(event: ProblemSolved) -> bytes:
+    answers = [event.answers[rule] for rule in ("best", "weighted", "majority")]
+    return f"{event.problem}|{event.tree_digest}|{answers}\n".encode()
 
 
-def _digest(solved: list[Event]) -> str:
+def _digest(solved: list[_Solved]) -> str:
     """One hash over every problem's tree digest and answers, in order of problem id."""
     sha = hashlib.sha256()
-    for event in solved:
-        answers = [event["answers"][rule] for rule in ("best", "weighted", "majority")]
-        sha.update(f"{event['problem']}|{event['tree_digest']}|{answers}\n".encode())
+    for problem in solved:
+        sha.update(problem.digested)
     return sha.hexdigest()

@@ -9,19 +9,12 @@ from tts.analysis.comparison import read_rows
 from tts.build.errors import Interrupted, TtsError
 from tts.prompting.context import Context
 from tts.reports.console import say
-from tts.runlog.groups import (
-    Member,
-    create_group,
-    group_config,
-    has_begun,
-    has_finished,
-    members_of,
-    read_group,
-    write_comparison,
-)
+from tts.runlog.folder import has_begun, has_finished
+from tts.runlog.groups import Member, create_group, group_config, read_group, write_comparison
 from tts.strategies.catalog import STRATEGIES, Config, find_strategy
 from tts.strategies.parameters import configure, configure_all
 
+from .members import members_of
 from .request import (
     Wanted,
     as_wanted,

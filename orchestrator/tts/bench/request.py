@@ -18,7 +18,7 @@ from tts.prompting.context import Context, Models
 from tts.replay import Replay, open_source
 from tts.reports.console import say
 from tts.reports.live_tree import LiveTree
-from tts.runlog.log import read_config
+from tts.runlog.folder import read_config
 from tts.scheduling import ScheduleName, SpeculationName
 from tts.serving.repository.digest import deployment_digest
 from tts.strategies.catalog import Config, Strategy, find_strategy

@@ -22,8 +22,9 @@ from tts.problem import Problem
 from tts.prompting.context import Context, Models
 from tts.replay import Replay, ReplayGenerator, ReplayVerifier
 from tts.runlog import events
-from tts.runlog.log import RunLog, create_run, read_config, read_events, write_summary
-from tts.runlog.resume import load_saved
+from tts.runlog.folder import create_run, read_config, write_summary
+from tts.runlog.log import RunLog, read_events
+from tts.runlog.resume import read_resume_point
 from tts.scheduling import Policy, ScheduleName, SpeculationName
 from tts.search import Generated, Scored, Search, node_seed
 from tts.strategies.catalog import Config, Strategy, new_search
@@ -128,7 +129,7 @@ async def execute(
     else:
         create_run(folder, config)
     rule = plan.strategy.vote
-    saved = load_saved(folder, rule)
+    saved = read_resume_point(folder, rule)
     for correct in saved.solved.values():
         progress.count(correct)
     models = plan.models
@@ -165,7 +166,7 @@ async def execute(
                         on_node(problem, search)
 
                 return driver.submit(
-                    problem, new, resumed=saved.replayed.get(problem.id), on_result=on_result
+                    problem, new, resumed=saved.unfinished.get(problem.id), on_result=on_result
                 )
 
             left = [c.problem for c in plan.problems if c.problem.id not in saved.solved]

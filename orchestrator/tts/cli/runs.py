@@ -128,8 +128,8 @@ def bench(
     from tts.bench.replaying import as_recorded, given_options
     from tts.bench.request import Wanted, resume_bench, run_bench
     from tts.reports.live_tree import report_comparison, report_run
+    from tts.runlog.folder import read_summary
     from tts.runlog.groups import is_group
-    from tts.runlog.log import read_summary
 
     if resume is not None and replay is not None:
         raise typer.BadParameter("a resumed run goes on as it began", param_hint="--replay")
@@ -188,8 +188,8 @@ def report(
 ) -> None:
     """Print the tables of a run again, or of several side by side."""
     from tts.reports.live_tree import report_comparison, report_run
+    from tts.runlog.folder import read_summary
     from tts.runlog.groups import is_group
-    from tts.runlog.log import read_summary
 
     if any(is_group(run) for run in runs):
         report_comparison(runs)

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from tts.build.errors import RunError
+from tts.build.spec import Role
 from tts.build.tokenizer import Ids
 from tts.endpoints.base import GenerateCall
 from tts.problem import Problem
 from tts.prompting.context import Context, Models
-from tts.runlog.log import Event, read_events
-from tts.runlog.resume import thoughts_in
+from tts.runlog.events import Generated, Scored, thoughts_of
+from tts.runlog.log import read_events
+from tts.runlog.resume import ResumedWork
 from tts.search import NodePath, Stop, Thought, node_seed
 
 from .script import chain_ended
@@ -62,14 +64,21 @@ class Recording:
         return random.Random(key).choice(self.spare_scores) if known is None else known
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request that an engine answered."""
+
+    engine: Role
+    node: NodePath
+    prompt_tokens: int
+
+
 @dataclass
-class _Recorded:
+class _RecordedProblem:
     """What a run's log says of one problem."""
 
-    generated: dict[NodePath, tuple[Thought, ...]] = field(default_factory=dict)
-    scored: dict[NodePath, float] = field(default_factory=dict)
-    asked: list[Event] = field(default_factory=list)
-    """The events of both kinds that an engine answered."""
+    work: ResumedWork = field(default_factory=ResumedWork)
+    asked: list[_Asked] = field(default_factory=list)
 
 
 def read_recording(
@@ -84,13 +93,13 @@ def read_recording(
     answers: dict[int, Tokens] = {}
     scores: dict[bytes, float] = {}
     for problem in problems:
-        pieces = recorded.get(problem.id, _Recorded())
+        pieces = recorded.get(problem.id, _RecordedProblem())
         context = _contexts(folder, problem, pieces, models)
-        for node, thoughts in pieces.generated.items():
+        for node, thoughts in pieces.work.thoughts.items():
             answers[node_seed(config["seed"], problem.id, node)] = _joined(thoughts)
-        for node, score in pieces.scored.items():
+        for node, score in pieces.work.scores.items():
             scores[_key(context.verifier_ids(node))] = score
-    generated = [t for pieces in recorded.values() for t in pieces.generated.values()]
+    generated = [t for pieces in recorded.values() for t in pieces.work.thoughts.values()]
     whole = [t for t in generated if t[-1].stop is not Stop.STEP] or generated
     if not generated:
         raise RunError(f"The run in {folder} has generated nothing that could be replayed.")
@@ -104,25 +113,25 @@ def read_recording(
     )
 
 
-def _read(folder: Path) -> dict[str, _Recorded]:
-    recorded: dict[str, _Recorded] = {}
+def _read(folder: Path) -> dict[str, _RecordedProblem]:
+    recorded: dict[str, _RecordedProblem] = {}
     for event in read_events(folder):
-        if event["event"] not in ("generated", "scored"):
-            continue
-        pieces = recorded.setdefault(event["problem"], _Recorded())
-        node = tuple(event["node"])
-        if event["event"] == "generated":
-            pieces.generated[node] = thoughts_in(event)
-        else:
-            pieces.scored[node] = event["score"]
-        if "prompt_tokens" in event:
-            pieces.asked.append(event)
+        match event:
+            case Generated():
+                pieces = recorded.setdefault(event.problem, _RecordedProblem())
+                pieces.work.thoughts[event.node] = thoughts_of(event)
+                pieces.asked.append(_Asked("generator", event.node, event.prompt_tokens))
+            case Scored():
+                pieces = recorded.setdefault(event.problem, _RecordedProblem())
+                pieces.work.scores[event.node] = event.score
+                if not event.cached:
+                    pieces.asked.append(_Asked("verifier", event.node, event.prompt_tokens))
     return recorded
 
 
-def _contexts(folder: Path, problem: Problem, pieces: _Recorded, models: Models) -> Context:
+def _contexts(folder: Path, problem: Problem, pieces: _RecordedProblem, models: Models) -> Context:
     """The problem's context with every recorded node in it; raises RunError if ids differ."""
-    for node, thoughts in pieces.generated.items():
+    for node, thoughts in pieces.work.thoughts.items():
         for thought in thoughts:
             if models.generator.decode(thought.token_ids) != thought.text:
                 raise _other_tokenizer(
@@ -130,28 +139,26 @@ def _contexts(folder: Path, problem: Problem, pieces: _Recorded, models: Models)
                 )
     context = Context.of(models, problem)
     present: set[NodePath] = {()}
-    for node in sorted(pieces.generated.keys() | pieces.scored.keys(), key=len):
+    for node in sorted(pieces.work.thoughts.keys() | pieces.work.scores.keys(), key=len):
         if node in present:
             continue
         # scored but never asked of the generator: its prompt had filled the context
         path, full = node, (Thought((), "", Stop.LENGTH),)
-        for thought in pieces.generated.get(node, full):
+        for thought in pieces.work.thoughts.get(node, full):
             context.add(path, thought)
             present.add(path)
             path = (*path, 0)
     verifier = models.deployment.verifier
-    for event in pieces.asked:
-        role = "generator" if event["event"] == "generated" else "verifier"
-        node = tuple(event["node"])
-        generates = role == "generator"
+    for asked in pieces.asked:
+        node, generates = asked.node, asked.engine == "generator"
         ids = context.generator_ids(node[:-1]) if generates else context.verifier_ids(node)
-        if len(ids) != event["prompt_tokens"]:
+        if len(ids) != asked.prompt_tokens:
             raise _other_tokenizer(
                 folder,
-                role,
+                asked.engine,
                 models,
                 f"the prompt for node {_name(node)} of problem {problem.id} has {len(ids)} tokens "
-                f"here and had {event['prompt_tokens']}",
+                f"here and had {asked.prompt_tokens}",
             )
         if not generates and len(ids) >= verifier.max_seq_len:
             raise RunError(

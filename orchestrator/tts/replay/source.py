@@ -12,7 +12,7 @@ from typing import Any, Literal
 from tts.build.errors import RunError
 from tts.problem import Problem
 from tts.prompting.context import Models
-from tts.runlog.log import EVENTS, GROUP, Event, read_config, read_summary
+from tts.runlog.folder import EVENTS, GROUP, Json, read_config, read_summary
 
 from .chains import read_chains
 from .recording import read_recording
@@ -25,7 +25,7 @@ class Source:
     """A run folder with its run.json, or a trace file without one. The path is absolute."""
 
     path: Path
-    recorded: Event | None
+    recorded: Json | None
 
     @property
     def text(self) -> Literal["recorded", "made up"]:

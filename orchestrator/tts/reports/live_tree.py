@@ -19,8 +19,8 @@ from tts.analysis.comparison import in_order, read_rows
 from tts.bench.run import Progress as RunProgress
 from tts.grading.votes import Judged
 from tts.reports.console import consoles, say
+from tts.runlog.folder import read_summary
 from tts.runlog.groups import is_group, read_group
-from tts.runlog.log import read_summary
 from tts.search import Fate, NodePath, Search
 
 from .comparison import comparison_tables

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,18 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from tts.analysis.comparison import correct_by_problem
 from tts.analysis.intervals import half_width
-from tts.analysis.utilization import ENGINES, Trace, idle_s, occupancy, sparkline
-from tts.runlog.log import Event, read_events
-from tts.runlog.resume import load_saved
+from tts.analysis.records import ENGINES
+from tts.analysis.requests import occupancy, requests_of
+from tts.runlog.events import AnyEvent
+from tts.runlog.folder import Json
+from tts.runlog.log import read_events
+
+from .sparkline import sparkline
 
 
-def comparison(summaries: Sequence[Event]) -> RenderableType:
+def comparison(summaries: Sequence[Json]) -> RenderableType:
     """Runs side by side, a row each; speed-up is against the lockstep run of the same search."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("strategy", no_wrap=True)
@@ -53,7 +58,7 @@ def comparison(summaries: Sequence[Event]) -> RenderableType:
     return Group(table, *lines)
 
 
-def details(summary: Event) -> RenderableType:
+def details(summary: Json) -> RenderableType:
     """One run: accuracy by rule and by level."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("accuracy by")
@@ -70,12 +75,13 @@ def details(summary: Event) -> RenderableType:
     return table
 
 
-def engine_use(trace: Trace, slices: int = 32) -> RenderableType:
+def engine_use(summary: Json, events: Iterable[AnyEvent], slices: int = 32) -> RenderableType:
     """One run: what was in flight on each engine over time, and when nothing was and why.
 
     The idle times need a log of a version that kept them; else their columns are left out.
     """
-    idle = idle_s(trace)
+    wall = summary["wall_s"]
+    idle = summary.get("idle_s") or {engine: {} for engine in ENGINES}
     reasons = sorted({why for by_why in idle.values() for why in by_why})
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("in flight", no_wrap=True)
@@ -83,18 +89,19 @@ def engine_use(trace: Trace, slices: int = 32) -> RenderableType:
     table.add_column("over the run", no_wrap=True)
     for why in reasons:
         table.add_column(f"idle:\n{why}", justify="right")
+    loads = occupancy(requests_of(events), wall, slices)
     for engine, unit in zip(ENGINES, ("requests", "prompt tokens"), strict=True):
-        load = occupancy(trace.of_engine(engine), trace.wall_s, slices)
+        load = loads[engine]
         table.add_row(
             f"{engine}, {unit}",
             _number(sum(load) / slices if load else None, 1),
             sparkline(load),
-            *(f"{100 * idle[engine].get(why, 0.0) / trace.wall_s:.1f}%" for why in reasons),
+            *(f"{100 * idle[engine].get(why, 0.0) / wall:.1f}%" for why in reasons if wall),
         )
     return table
 
 
-def work_lines(summary: Event) -> list[str]:
+def work_lines(summary: Json) -> list[str]:
     """One run: how long a problem took, and what became of speculation and grouping if any."""
     latency, spoken, wasted = summary["latency_s"], summary["speculation"], summary["waste"]
     lines = []
@@ -165,18 +172,18 @@ def paired_table(
     return table if table.row_count else None
 
 
-def print_report(console: Console, folders: Sequence[Path], summaries: Sequence[Event]) -> None:
+def print_report(console: Console, folders: Sequence[Path], summaries: Sequence[Json]) -> None:
     """Print runs side by side, or one run with its details, and where they are kept."""
     console.print(comparison(summaries))
     if len(summaries) == 1:
         console.print(details(summaries[0]))
-        console.print(engine_use(Trace.of(read_events(folders[0]))))
+        console.print(engine_use(summaries[0], read_events(folders[0])))
         if "waste" in summaries[0]:  # not in one of an older version
             console.print("\n".join(work_lines(summaries[0])), highlight=False)
     else:
         distinct = {_same_search(s): (f, s) for f, s in zip(folders, summaries, strict=True)}
         entries = [
-            (summary["strategy"], summary["accuracy"], load_saved(folder, summary["vote"]).solved)
+            (summary["strategy"], summary["accuracy"], correct_by_problem(folder, summary["vote"]))
             for folder, summary in distinct.values()
         ]
         if table := paired_table(entries):
@@ -194,7 +201,7 @@ def accuracy_cell(share: float | None, problems: int) -> str:
     return f"{100 * share:.1f}% ±{100 * half_width(share, problems):.1f}"
 
 
-def replay_line(summary: Event) -> str | None:
+def replay_line(summary: Json) -> str | None:
     """What a replay is to be called, from a summary or a group's configuration; else None."""
     replay = summary.get("replay")  # older ones do not say
     if not replay:
@@ -208,7 +215,7 @@ def replay_line(summary: Event) -> str | None:
     return line
 
 
-def _same_search(summary: Event) -> tuple[Any, ...]:
+def _same_search(summary: Json) -> tuple[Any, ...]:
     """What two runs must share for their trees to be comparable."""
     parameters = tuple(sorted(summary["parameters"].items()))
     names = ("strategy", "dataset", "seed", "problems", "deployment")
@@ -216,7 +223,7 @@ def _same_search(summary: Event) -> tuple[Any, ...]:
     return (*(summary[name] for name in names), parameters, replayed)
 
 
-def _speed_up(summary: Event, summaries: Sequence[Event]) -> str:
+def _speed_up(summary: Json, summaries: Sequence[Json]) -> str:
     for other in summaries:
         if (
             summary["schedule"] != "lockstep"
@@ -227,8 +234,8 @@ def _speed_up(summary: Event, summaries: Sequence[Event]) -> str:
     return ""
 
 
-def _tree_lines(summaries: Sequence[Event]) -> list[str]:
-    groups: dict[tuple[Any, ...], list[Event]] = {}
+def _tree_lines(summaries: Sequence[Json]) -> list[str]:
+    groups: dict[tuple[Any, ...], list[Json]] = {}
     for summary in summaries:
         groups.setdefault(_same_search(summary), []).append(summary)
     lines = []

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil
 
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from tts.analysis.statistics import quantile
 from tts.engines.simulated import Totals
 from tts.simulation.scenario import Outcome, Scenario
 
@@ -60,8 +60,8 @@ def comparison(scenario: Scenario, strategy: str, outcomes: Sequence[Outcome]) -
             _prompts(verifier),
             _mean(generator.request_steps, generator.steps),
             _mean(verifier.computed_tokens, verifier.steps),
-            f"{_quantile(outcome.latencies_s, 0.5):.2f}",
-            f"{_quantile(outcome.latencies_s, 0.95):.2f}",
+            f"{quantile(outcome.latencies_s, 0.5) or 0.0:.2f}",
+            f"{quantile(outcome.latencies_s, 0.95) or 0.0:.2f}",
             "-" if outcome.hit_rate is None else _percent(outcome.hit_rate),
             "yes" if outcome.digest == first.digest else "NO",
         )
@@ -103,8 +103,3 @@ def _percent(share: float) -> str:
 
 def _mean(total: int, count: int) -> str:
     return f"{total / count:,.0f}" if count else "-"
-
-
-def _quantile(ordered: Sequence[float], share: float) -> float:
-    """The smallest value that so many are not above."""
-    return ordered[ceil(share * len(ordered)) - 1]

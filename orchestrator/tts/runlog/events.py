@@ -8,6 +8,7 @@ newer version than VERSION is refused.
 
 from __future__ import annotations
 
+import json
 from typing import Literal
 
 import msgspec
@@ -183,12 +184,20 @@ _decoder = msgspec.json.Decoder(AnyEvent)
 
 def encode(event: Event) -> bytes:
     """One line of the log, without its end."""
-    return _encoder.encode(event)
+    try:
+        return _encoder.encode(event)
+    except UnicodeEncodeError:  # half of a surrogate pair, which is text in Python and JSON alike
+        return json.dumps(msgspec.to_builtins(event), separators=(",", ":")).encode()
 
 
 def decode(line: bytes) -> AnyEvent:
-    """The event of a line; raises msgspec.MsgspecError."""
-    event: AnyEvent = _decoder.decode(line)
+    """The event of a line; raises msgspec.ValidationError, or ValueError if it is not JSON."""
+    try:
+        event: AnyEvent = _decoder.decode(line)
+    except msgspec.ValidationError:
+        raise
+    except ValueError:  # not JSON, or half of a surrogate pair, which msgspec does not read
+        event = msgspec.convert(json.loads(line), AnyEvent)
     return event
 
 

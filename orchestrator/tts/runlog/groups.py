@@ -1,15 +1,15 @@
-"""A group: several runs of one comparison, a folder each, in one folder with `group.json`."""
+"""A group of runs: several runs that are compared, a folder each, in one folder with `group.json`.
+
+What the runs of a group share, and why, is not known here: this is the format of the folder.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tts.strategies.catalog import STRATEGIES, Config
-
-from .log import CONFIG, GROUP, SUMMARY, Event, cannot_write, create_folder, read_json, write_json
+from .folder import GROUP, Json, cannot_write, create_folder, read_json, write_json
 
 COMPARISON = "comparison.json"
 
@@ -32,22 +32,7 @@ class Member:
         return next(iter(self.votes))
 
 
-def members_of(configs: Mapping[str, Config]) -> list[Member]:
-    """The runs that strategies with these parameters need: one for all that search the same."""
-    shared: dict[tuple[type[Config], Config], list[str]] = {}
-    for name, config in configs.items():
-        shared.setdefault((type(config), config), []).append(name)
-    return [
-        Member(
-            names[0],
-            {name: STRATEGIES[name].vote for name in names},
-            config.model_dump(mode="json"),
-        )
-        for (_, config), names in shared.items()
-    ]
-
-
-def group_config(run_config: Event, members: list[Member]) -> Event:
+def group_config(run_config: Json, members: list[Member]) -> Json:
     """What `group.json` keeps, enough to resume: what the runs share, and each run.
 
     `run_config` is what any one of the runs keeps.
@@ -57,7 +42,7 @@ def group_config(run_config: Event, members: list[Member]) -> Event:
     return {**shared, "runs": [asdict(member) for member in members]}
 
 
-def create_group(folder: Path, config: Event) -> None:
+def create_group(folder: Path, config: Json) -> None:
     """Make a group folder; it must hold neither a run nor a group yet. Raises RunError."""
     create_folder(folder, GROUP, config)
 
@@ -67,23 +52,13 @@ def is_group(folder: Path) -> bool:
     return (folder / GROUP).exists()
 
 
-def read_group(folder: Path) -> tuple[Event, list[Member]]:
+def read_group(folder: Path) -> tuple[Json, list[Member]]:
     """What a group was asked to do, and its runs; raises RunError."""
     config = read_json(folder / GROUP, f"{folder} holds no group of runs")
     return config, [Member(**run) for run in config["runs"]]
 
 
-def has_begun(folder: Path) -> bool:
-    """Whether a run folder holds a run."""
-    return (folder / CONFIG).exists()
-
-
-def has_finished(folder: Path) -> bool:
-    """Whether a run folder holds a run that came to its end."""
-    return (folder / SUMMARY).exists()
-
-
-def write_comparison(folder: Path, data: Event) -> None:
+def write_comparison(folder: Path, data: Json) -> None:
     """Keep the numbers of a group's tables; raises RunError."""
     try:
         write_json(folder / COMPARISON, data)

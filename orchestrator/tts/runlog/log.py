@@ -1,113 +1,68 @@
-"""The run log: one append-only JSONL file per run, the single source of everything derived.
+"""The log of a run: one append-only JSONL file, the single source of everything derived.
 
-A run folder holds `run.json` (what was asked for, written once), `events.jsonl` (the log) and
-`summary.json` (derived, at the end). Times are seconds since the session began (monotonic); a
-resumed run has several sessions, each opened by a `session` event with the wall-clock time.
-docs/run-log.md lists the events.
-
-A folder with `group.json` holds several runs, a folder each (`group`).
+Times are seconds since the session began (monotonic); a resumed run has several sessions, each
+opened by a `session` event with the wall-clock time. `events` has the events and their codec,
+docs/run-log.md says what they mean.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
+
+import msgspec
 
 from tts.build.errors import RunError
 
-from . import events
-
-Event = dict[str, Any]
-
-EVENTS = "events.jsonl"
-CONFIG = "run.json"
-SUMMARY = "summary.json"
-GROUP = "group.json"
+from .events import VERSION, AnyEvent, Event, Session, decode, encode
+from .folder import EVENTS, cannot_write
 
 
-def create_run(folder: Path, config: Event) -> None:
-    """Make a run folder for `config`; it must not hold a run yet. Raises RunError."""
-    create_folder(folder, CONFIG, config)
+def read_events(folder: Path) -> Iterator[AnyEvent]:
+    """All whole events of a run, oldest first; a last line cut short by a kill is left out.
 
-
-def create_folder(folder: Path, name: str, config: Event) -> None:
-    """Make a folder that holds `config` as `name`, and no run or group before. Raises RunError."""
-    if (folder / CONFIG).exists() or (folder / GROUP).exists():
-        raise RunError(
-            f"{folder} already holds a run.",
-            hint=f"Continue it with --resume {folder}, or name another folder with --out.",
-        )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / name, config)
-    except OSError as error:
-        raise cannot_write(folder, error) from error
-
-
-def read_config(folder: Path) -> Event:
-    """What a run was asked to do; raises RunError if the folder holds no run."""
-    return read_json(folder / CONFIG, f"{folder} holds no run")
-
-
-def read_summary(folder: Path) -> Event:
-    """The summary of a finished run; raises RunError if it has not finished."""
-    read_config(folder)
-    return read_json(
-        folder / SUMMARY,
-        f"The run in {folder} has not finished; continue it with --resume {folder}",
-    )
-
-
-def write_summary(folder: Path, summary: Event) -> None:
-    """Keep a finished run's summary; raises RunError."""
-    try:
-        write_json(folder / SUMMARY, summary)
-    except OSError as error:
-        raise cannot_write(folder, error) from error
-
-
-def read_json(file: Path, otherwise: str) -> Event:
-    """The object in a JSON file; raises RunError, with `otherwise` if there is no such file."""
-    try:
-        data = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise RunError(f"{otherwise} ({file.name} is missing).") from error
-    except (OSError, ValueError) as error:
-        raise RunError(f"{file} cannot be read: {error}") from error
-    if not isinstance(data, dict):
-        raise RunError(f"{file} must hold a JSON object.")
-    return data
-
-
-def write_json(file: Path, data: Event) -> None:
-    """Write a JSON file so that a reader sees the old or the new content, never half."""
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    temporary.replace(file)
-
-
-def read_events(folder: Path) -> Iterator[Event]:
-    """All whole events of a run, oldest first; a last line cut short by a kill is left out."""
+    Logs of this schema version and older ones are read. Raises RunError naming the line of
+    anything else.
+    """
     file = folder / EVENTS
     try:
         with file.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
                 if not line.endswith(b"\n"):
                     return
-                try:
-                    yield json.loads(line)
-                except ValueError as error:
-                    raise RunError(f"{file}, line {number} is not JSON: {error}") from error
+                event = _decoded(line, f"{file}, line {number}")
+                if isinstance(event, Session) and event.version > VERSION:
+                    raise RunError(
+                        f"{file}, line {number}: the log has schema version {event.version}; this "
+                        f"version of tts reads up to {VERSION}.",
+                        hint="Read or continue it with the version of tts that wrote it.",
+                    )
+                yield event
     except FileNotFoundError:
         return
     except OSError as error:
         raise RunError(f"{file} cannot be read: {error}") from error
+
+
+def _decoded(line: bytes, where: str) -> AnyEvent:
+    try:
+        return decode(line)
+    except msgspec.ValidationError as error:
+        raise RunError(
+            f"{where} is not an event that this version of tts knows: {error}",
+            hint="Read or continue the run with the version of tts that wrote it.",
+        ) from error
+    except ValueError as error:
+        raise RunError(
+            f"{where} is not JSON: {error}",
+            hint="The file was damaged. Remove this line and all that follow it: the run can be "
+            "continued from there.",
+        ) from error
 
 
 class RunLog:
@@ -123,15 +78,13 @@ class RunLog:
         """Open the log of `folder` for appending, cutting off a half-written last line."""
         self.folder = folder
         self._began = time.monotonic()
-        self._flushed = self._began
+        self._flushed = 0.0
         try:
             _cut_half_line(folder / EVENTS)
             self._file = (folder / EVENTS).open("ab")
         except OSError as error:
             raise cannot_write(folder, error) from error
-        self.write(
-            events.Session(t=0.0, time=datetime.now(UTC).isoformat(), version=events.VERSION)
-        )
+        self.write(Session(t=self.clock(), time=datetime.now(UTC).isoformat(), version=VERSION))
 
     def __enter__(self) -> Self:
         return self
@@ -145,23 +98,22 @@ class RunLog:
         self.close()
 
     def clock(self) -> float:
-        """Seconds since this session began, to the microsecond."""
+        """Seconds since this session began, in whole microseconds: the clock of its events."""
         return round(time.monotonic() - self._began, 6)
 
-    def write(self, event: events.Event) -> None:
-        """Append one event; raises RunError if the disk refuses."""
-        now = time.monotonic()
+    def write(self, event: Event) -> None:
+        """Append one event as it is; raises RunError if the disk refuses."""
         try:
-            self._file.write(events.encode(event) + b"\n")
-            if now - self._flushed > self.FLUSH_S:
-                self._flush(now)
+            self._file.write(encode(event) + b"\n")
+            if self.clock() - self._flushed > self.FLUSH_S:
+                self._flush()
         except OSError as error:
             raise cannot_write(self.folder, error) from error
 
     def flush(self) -> None:
         """Hand everything written so far to the operating system."""
         try:
-            self._flush(time.monotonic())
+            self._flush()
         except OSError as error:
             raise cannot_write(self.folder, error) from error
 
@@ -172,9 +124,9 @@ class RunLog:
         except OSError as error:
             raise cannot_write(self.folder, error) from error
 
-    def _flush(self, now: float) -> None:
+    def _flush(self) -> None:
         self._file.flush()
-        self._flushed = now
+        self._flushed = self.clock()
 
 
 def _cut_half_line(file: Path) -> None:
@@ -193,12 +145,3 @@ def _cut_half_line(file: Path) -> None:
             position -= step
         if position != content_end:
             log.truncate(position)
-
-
-def cannot_write(folder: Path, error: OSError) -> RunError:
-    """What to tell the user when a run folder refuses to be written."""
-    return RunError(
-        f"The run folder {folder} cannot be written: {error.strerror or error}.",
-        hint="Free some space or fix the permissions. What was saved stays; if the run had begun, "
-        f"continue it with: tts bench --resume {folder}",
-    )

@@ -1,51 +1,48 @@
-"""What an interrupted run's log already holds: solved problems, and pieces of the others."""
+"""What the log of an interrupted run holds, so that none of it is asked for again."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tts.search import NodePath, Stop, Thought
+from tts.search import NodePath, Thought
 
-from .log import Event, read_events
+from .events import Generated, ProblemSolved, Scored, thoughts_of
+from .log import read_events
 
 
 @dataclass
 class ResumedWork:
-    """What an interrupted run has left of one problem: thoughts and scores by node."""
+    """What earlier sessions computed for one problem, by node."""
 
     thoughts: dict[NodePath, tuple[Thought, ...]] = field(default_factory=dict)
+    """The node is the first thought's; each further one is child 0 of the one before."""
     scores: dict[NodePath, float] = field(default_factory=dict)
 
 
 @dataclass
-class Saved:
-    """What the log of an interrupted run holds: solved problems, and pieces of the others."""
+class ResumePoint:
+    """Where an interrupted run goes on."""
 
     solved: dict[str, bool | None] = field(default_factory=dict)
-    replayed: dict[str, ResumedWork] = field(default_factory=dict)
+    """Of each solved problem, whether its answer is right; None without a reference."""
+    unfinished: dict[str, ResumedWork] = field(default_factory=dict)
+    """What there is of begun problems."""
 
 
-def load_saved(folder: Path, vote: str) -> Saved:
-    """Read back what a run's earlier sessions did."""
-    saved = Saved()
+def read_resume_point(folder: Path, vote: str) -> ResumePoint:
+    """Read what a run's earlier sessions did; `vote` is the rule that its answers are chosen by."""
+    point = ResumePoint()
     for event in read_events(folder):
-        if "problem" not in event:
-            continue
-        problem: str = event["problem"]
-        if event["event"] == "problem_solved":
-            saved.solved[problem] = event["correct"] and event["correct"].get(vote)
-            saved.replayed.pop(problem, None)
-        elif event["event"] in ("generated", "scored"):
-            pieces = saved.replayed.setdefault(problem, ResumedWork())
-            node = tuple(event["node"])
-            if event["event"] == "scored":
-                pieces.scores[node] = event["score"]
-            else:
-                pieces.thoughts[node] = thoughts_in(event)
-    return saved
-
-
-def thoughts_in(event: Event) -> tuple[Thought, ...]:
-    """The thoughts of a `generated` event."""
-    return tuple(Thought(tuple(t["ids"]), t["text"], Stop(t["stop"])) for t in event["thoughts"])
+        match event:
+            case ProblemSolved():
+                correct = event.correct
+                point.solved[event.problem] = None if correct is None else correct.get(vote)
+                point.unfinished.pop(event.problem, None)
+            case Generated():
+                work = point.unfinished.setdefault(event.problem, ResumedWork())
+                work.thoughts[event.node] = thoughts_of(event)
+            case Scored():
+                work = point.unfinished.setdefault(event.problem, ResumedWork())
+                work.scores[event.node] = event.score
+    return point

@@ -13,7 +13,7 @@ from typing import Any
 from tts.build.errors import RunError
 from tts.build.spec import Role
 from tts.engines.simulated import Affine
-from tts.runlog.log import read_json
+from tts.runlog.folder import read_json
 
 RESULT = "tune.json"
 

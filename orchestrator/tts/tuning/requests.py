@@ -14,8 +14,8 @@ from tts.build.tokenizer import Ids
 from tts.endpoints.base import GenerateCall
 from tts.problem import Problem
 from tts.prompting.context import Context, Models
-from tts.runlog.log import Event
-from tts.search import NodePath, Stop, Thought, node_seed
+from tts.runlog.events import AnyEvent, Generated, Scored, thoughts_of
+from tts.search import NodePath, Stop, node_seed
 
 T = TypeVar("T")
 
@@ -41,7 +41,10 @@ class Recorded:
 
 
 def recorded_requests(
-    models: Models, problems: Iterable[Problem], config: Mapping[str, Any], events: Iterable[Event]
+    models: Models,
+    problems: Iterable[Problem],
+    config: Mapping[str, Any],
+    events: Iterable[AnyEvent],
 ) -> Recorded:
     """The requests of a run with this run.json and log; problems are found by their id.
 
@@ -53,18 +56,18 @@ def recorded_requests(
     generations: dict[tuple[str, NodePath], list[GenerateCall]] = defaultdict(list)
     scorings: dict[tuple[str, NodePath], list[Scoring]] = defaultdict(list)
     for event in events:
-        if event["event"] not in ("generated", "scored"):
+        if not isinstance(event, Generated | Scored):
             continue
-        name, node = event["problem"], tuple(event["node"])
+        name, node = event.problem, event.node
         context, parent = contexts[name], node[:-1]
-        if event["event"] == "generated":
+        if isinstance(event, Generated):
             if parent not in known[name]:
                 continue
-            thoughts = [_thought(logged) for logged in event["thoughts"]]
-            if event["tokens"]:
+            thoughts = thoughts_of(event)
+            if event.tokens:
                 call = GenerateCall(
                     context.generator_ids(parent),
-                    event["tokens"],
+                    event.tokens,
                     node_seed(config["seed"], name, node),
                     parameters["temperature"],
                     parameters["top_p"],
@@ -76,7 +79,7 @@ def recorded_requests(
                     context.add(node, thought)
                     known[name].add(node)
                 node = (*node, 0)
-        elif not event["cached"] and node in known[name]:
+        elif not event.cached and node in known[name]:
             ids = context.verifier_ids(node)
             before = (
                 context.verifier_ids(parent)
@@ -92,10 +95,6 @@ def common_prefix(first: Ids, second: Ids) -> int:
     length = min(len(first), len(second))
     differ = np.flatnonzero(first[:length] != second[:length])
     return int(differ[0]) if len(differ) else length
-
-
-def _thought(logged: Mapping[str, Any]) -> Thought:
-    return Thought(tuple(logged["ids"]), logged["text"], Stop(logged["stop"]))
 
 
 def _shuffled(groups: Mapping[Any, Sequence[T]]) -> tuple[T, ...]:

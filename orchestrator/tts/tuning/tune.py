@@ -26,7 +26,8 @@ from tts.prompting.context import Models
 from tts.reports.console import consoles, say
 from tts.reports.live_tree import ProgressBar
 from tts.reports.tuning import engine_table, proposal_sentence
-from tts.runlog.log import CONFIG, cannot_write, read_config, read_events, write_json
+from tts.runlog.folder import CONFIG, cannot_write, read_config, write_json
+from tts.runlog.log import read_events
 from tts.strategies.catalog import find_strategy
 from tts.strategies.parameters import configure
 

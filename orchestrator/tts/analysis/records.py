@@ -1,0 +1,103 @@
+"""What is known of a run's problems, completions and requests: plain data for programs.
+
+A live search and a log give the same records; this module depends on neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, Self
+
+from tts.search import NodePath
+
+Engine = Literal["generator", "verifier"]
+ENGINES: tuple[Engine, ...] = ("generator", "verifier")
+RequestKind = Literal["main", "eager", "speculative", "prefetch"]
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionRecord:
+    """One of a problem's n completions: a path of the tree that reached its end."""
+
+    text: str
+    steps: tuple[str, ...]
+    """The text of each thought on the path, stripped of white space."""
+    step_scores: tuple[float | None, ...]
+    """The verifier's score of each step; None where none was needed."""
+    score: float | None
+    """Of the whole path: its step scores, aggregated as the strategy says."""
+    answer: str | None
+    """As the first completion with an equal answer spells it; None without one."""
+    node: NodePath
+
+    @classmethod
+    def of(
+        cls,
+        node: NodePath,
+        chain: Iterable[tuple[str, float | None]],
+        score: float | None,
+        answer: str | None,
+    ) -> Self:
+        """The completion at `node`; `chain` has text and score of each thought, first one first."""
+        texts, scores = [], []
+        for text, step_score in chain:
+            texts.append(text)
+            scores.append(step_score)
+        steps = tuple(text.strip() for text in texts)
+        return cls("".join(texts), steps, tuple(scores), score, answer, node)
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemRecord:
+    """A solved problem."""
+
+    id: str
+    question: str | None
+    """None where the run folder does not hold it."""
+    level: int | str | None
+    reference: str | None
+    answer: str | None
+    """By the run's own vote."""
+    answers: dict[str, str | None]
+    """By each vote: best, weighted, majority."""
+    correct: bool | None
+    """Whether `answer` equals the reference; None without one."""
+    completions: tuple[CompletionRecord, ...]
+    tree_digest: str
+    tokens: int
+    """Generated for this problem, whether they were needed or not."""
+    seconds: float | None
+    """From its start to its result, grading included, in the session that solved it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRecord:
+    """One request as the client saw it. Times are seconds since the run's first session began."""
+
+    engine: Engine
+    kind: RequestKind
+    """`prefetch`: a prompt that was sent ahead of the requests that begin with it."""
+    problem: str
+    node: NodePath
+    sent: float
+    done: float
+    prompt_tokens: int
+    tokens: int | None
+    """Generated tokens, 0 on the verifier; None if it was cancelled."""
+    in_flight: tuple[int, int]
+    """Requests on the generator and the verifier when it was sent, itself included."""
+    cancelled: str | None = None
+    """Why it was cancelled; None if it was answered."""
+    trigger: str | None = None
+    """What let a verifier request go, where they are held back for batches."""
+
+    @property
+    def seconds(self) -> float:
+        """How long it was in flight."""
+        return self.done - self.sent
+
+    @property
+    def load(self) -> int:
+        """What it counts while in flight: 1 on the generator, its prompt tokens on the verifier."""
+        return 1 if self.engine == "generator" else self.prompt_tokens

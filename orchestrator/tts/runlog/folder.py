@@ -1,0 +1,145 @@
+"""The run folder: what lies in it, and how it is made, read and written.
+
+| file | what |
+|---|---|
+| run.json | what was asked for; written once |
+| problems.jsonl | the problems, where a program gave them rather than a dataset |
+| events.jsonl | the log (`log`, `events`) |
+| summary.json | derived from the log when the run ends |
+
+A folder with `group.json` holds several runs, a folder each (`groups`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tts.build.errors import RunError
+from tts.problem import Problem
+
+Json = dict[str, Any]
+"""A JSON object, as it is read and written."""
+
+CONFIG = "run.json"
+PROBLEMS = "problems.jsonl"
+EVENTS = "events.jsonl"
+SUMMARY = "summary.json"
+GROUP = "group.json"
+
+
+def create_run(folder: Path, config: Json) -> None:
+    """Make a run folder for `config`; it must not hold a run yet. Raises RunError."""
+    create_folder(folder, CONFIG, config)
+
+
+def create_folder(folder: Path, name: str, config: Json) -> None:
+    """Make a folder that holds `config` as `name`, and no run or group before. Raises RunError."""
+    if (folder / CONFIG).exists() or (folder / GROUP).exists():
+        raise RunError(
+            f"{folder} already holds a run.",
+            hint=f"Continue it with --resume {folder}, or name another folder with --out.",
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / name, config)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+
+
+def has_begun(folder: Path) -> bool:
+    """Whether a folder holds a run."""
+    return (folder / CONFIG).exists()
+
+
+def has_finished(folder: Path) -> bool:
+    """Whether a folder holds a run that came to its end."""
+    return (folder / SUMMARY).exists()
+
+
+def read_config(folder: Path) -> Json:
+    """What a run was asked to do; raises RunError if the folder holds no run."""
+    return read_json(folder / CONFIG, f"{folder} holds no run")
+
+
+def read_summary(folder: Path) -> Json:
+    """The summary of a finished run; raises RunError if it has not finished."""
+    read_config(folder)
+    return read_json(
+        folder / SUMMARY,
+        f"The run in {folder} has not finished; continue it with --resume {folder}",
+    )
+
+
+def write_summary(folder: Path, summary: Json) -> None:
+    """Keep a finished run's summary; raises RunError."""
+    try:
+        write_json(folder / SUMMARY, summary)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+
+
+def write_problems(folder: Path, problems: Iterable[Problem]) -> None:
+    """Keep a run's problems where no dataset has them; raises RunError.
+
+    Written as a dataset file: one JSON object a line. The answer is null without a reference.
+    """
+    lines = (
+        json.dumps({"id": p.id, "problem": p.question, "answer": p.answer, "level": p.level})
+        for p in problems
+    )
+    try:
+        _write_whole(folder / PROBLEMS, "".join(f"{line}\n" for line in lines))
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+
+
+def read_problems(folder: Path) -> list[Problem]:
+    """The problems that a run keeps itself, none if a dataset has them; raises RunError."""
+    file = folder / PROBLEMS
+    try:
+        rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        return [Problem(row["id"], row["problem"], row["answer"], row["level"]) for row in rows]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(
+            f"{file} cannot be read as problems: {error!r}",
+            hint="Each line must be a JSON object with id, problem, answer and level.",
+        ) from error
+
+
+def read_json(file: Path, otherwise: str) -> Json:
+    """The object in a JSON file; raises RunError, with `otherwise` if there is no such file."""
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise RunError(f"{otherwise} ({file.name} is missing).") from error
+    except (OSError, ValueError) as error:
+        raise RunError(f"{file} cannot be read: {error}") from error
+    if not isinstance(data, dict):
+        raise RunError(f"{file} must hold a JSON object.")
+    return data
+
+
+def write_json(file: Path, data: Json) -> None:
+    """Write a JSON file so that a reader sees the old or the new content, never half."""
+    _write_whole(file, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+
+
+def cannot_write(folder: Path, error: OSError) -> RunError:
+    """What to tell the user when a run folder refuses to be written."""
+    return RunError(
+        f"The run folder {folder} cannot be written: {error.strerror or error}.",
+        hint="Free some space or fix the permissions. What was saved stays; if the run had begun, "
+        f"continue it with: tts bench --resume {folder}",
+    )
+
+
+def _write_whole(file: Path, text: str) -> None:
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(file)

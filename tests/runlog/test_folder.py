@@ -1,0 +1,90 @@
+"""The files of a run folder."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tts.build.errors import RunError
+from tts.datasets.load import load_problems
+from tts.problem import Problem
+from tts.runlog.folder import (
+    PROBLEMS,
+    create_run,
+    has_begun,
+    has_finished,
+    read_config,
+    read_problems,
+    read_summary,
+    write_problems,
+    write_summary,
+)
+from tts.runlog.groups import create_group
+
+PROBLEM = st.builds(
+    Problem,
+    st.text(),
+    st.text(),
+    st.none() | st.text(),
+    st.none() | st.integers() | st.text(),
+)
+
+
+def test_a_folder_that_holds_a_run_is_not_overwritten(tmp_path):
+    create_run(tmp_path, {})
+    with pytest.raises(RunError, match="already holds a run") as caught:
+        create_run(tmp_path, {})
+    assert f"--resume {tmp_path}" in str(caught.value)
+
+
+def test_neither_a_run_nor_a_group_is_overwritten(tmp_path):
+    create_group(tmp_path / "group", {"runs": []})
+    create_run(tmp_path / "run", {})
+    for folder in ("group", "run"):
+        for create in (create_group, create_run):
+            with pytest.raises(RunError, match="already holds a run"):
+                create(tmp_path / folder, {})
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="cannot be written: Not a directory"):
+        create_run(tmp_path / "file" / "run", {})
+    with pytest.raises(RunError, match="cannot be written: Not a directory"):
+        write_problems(tmp_path / "file", [])
+
+
+def test_reading_what_is_no_run_or_not_finished(tmp_path):
+    with pytest.raises(RunError, match="holds no run"):
+        read_summary(tmp_path)
+    create_run(tmp_path, {"a": 1})
+    assert read_config(tmp_path) == {"a": 1}
+    with pytest.raises(RunError, match="has not finished; continue it with --resume"):
+        read_summary(tmp_path)
+    assert (has_begun(tmp_path), has_finished(tmp_path)) == (True, False)
+    write_summary(tmp_path, {"b": 2})
+    assert read_summary(tmp_path) == {"b": 2}
+    assert has_finished(tmp_path)
+
+
+@given(st.lists(PROBLEM, max_size=5))
+def test_problems_come_back_as_they_were_given(tmp_path_factory, problems):
+    folder = tmp_path_factory.mktemp("run")
+    write_problems(folder, problems)
+    assert read_problems(folder) == problems
+
+
+def test_problems_with_references_are_a_dataset_file(tmp_path):
+    problems = [Problem("a", "2 + 2?", "4", 1), Problem("b", "50 - 8?", "42")]
+    write_problems(tmp_path, problems)
+    assert load_problems(str(tmp_path / PROBLEMS)) == problems
+
+
+def test_a_run_that_keeps_no_problems_has_none(tmp_path):
+    assert read_problems(tmp_path) == []
+
+
+def test_problems_that_cannot_be_read_are_named(tmp_path):
+    for text in ("not json\n", '{"id": "a"}\n', "[1]\n"):
+        (tmp_path / PROBLEMS).write_text(text)
+        with pytest.raises(RunError, match=r"problems\.jsonl cannot be read .*\n.*id, problem"):
+            read_problems(tmp_path)
