@@ -71,7 +71,7 @@ class Run:
 
     @property
     def completions(self):
-        return {name: search.result() for name, search in self.searches.items()}
+        return {name: search.result().completions for name, search in self.searches.items()}
 
     @property
     def prefetched(self):

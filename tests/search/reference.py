@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tts.search.types import Fate, NodePath, Stop, Thought, aggregate, quantise
+from tts.search.thought import Fate, NodePath, Stop, Thought, aggregate, quantise
 
 LOOKAHEAD = "lookahead"
 """Fate of a look-ahead node."""

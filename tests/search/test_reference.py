@@ -11,7 +11,7 @@ from tests.search.reference import Call, GenerateCall, Outcome, Params, ScoreCal
 from tests.search.worlds import STRATEGIES, RandomWorld, cases
 
 import tts.search as core
-from tts.search.types import NodePath, Stop, Thought
+from tts.search.thought import NodePath, Stop, Thought
 
 TREES = 5000
 """Random trees on which core and reference are compared, over all strategies."""

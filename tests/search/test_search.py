@@ -163,7 +163,7 @@ def outcome(search: Search):
         for node in search.tree
         if min(node.path) >= 0
     }
-    return nodes, search.result()
+    return nodes, search.result().completions
 
 
 def scores(search: Search, other: Search):

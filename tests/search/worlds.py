@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 from tests.search.reference import Params
 
-from tts.search.types import NodePath, Stop, Thought
+from tts.search.thought import NodePath, Stop, Thought
 
 PLAIN = ["so ", "so ", "thus ", "then "]
 BLANK = [" ", "\n\n", ""]

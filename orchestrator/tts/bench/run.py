@@ -138,7 +138,7 @@ async def execute(
 
             async def solved(submission: Submission) -> None:
                 outcome = await submission
-                judged = await judge(outcome.search.result(), outcome.problem.answer, grader)
+                judged = await judge(outcome.result, outcome.problem.answer, grader)
                 log.write(_solved_event(log.clock(), outcome, judged))
                 log.flush()
                 progress.count(judged.correct.get(rule) if judged.correct else None)
@@ -199,7 +199,7 @@ def endpoints_of(plan: Plan, connection: TritonConnection) -> tuple[Generator, V
 
 
 def _solved_event(t: float, outcome: Solved, judged: Judged) -> events.ProblemSolved:
-    problem, search = outcome.problem, outcome.search
+    problem, result = outcome.problem, outcome.result
     return events.ProblemSolved(
         t=t,
         problem=problem.id,
@@ -212,10 +212,10 @@ def _solved_event(t: float, outcome: Solved, judged: Judged) -> events.ProblemSo
         groups=tuple(events.LoggedAnswer(g.answer, g.correct) for g in judged.groups),
         completions=tuple(
             events.LoggedCompletion(done.node, done.score, group)
-            for done, group in zip(search.result().completions, judged.group_of, strict=True)
+            for done, group in zip(result.completions, judged.group_of, strict=True)
         ),
-        nodes=len(search.tree),
-        tree_digest=search.tree.digest(),
+        nodes=len(result.tree),
+        tree_digest=result.tree.digest(),
     )
 
 

@@ -1,32 +1,35 @@
 """The search core: pure state machines. No IO, no clock, no asyncio, no engine."""
 
 from .beam_search import BeamSearch, BeamSearchConfig
-from .config import SearchConfig
+from .config import SearchConfig, StepConfig
 from .dvts import DvtsConfig, DvtsSearch
 from .early_stop import AnswerForm, AnswerOf
 from .particle_filtering import ParticleConfig, ParticleSearch
-from .rebase import RebaseConfig, RebaseSearch
-from .sampling import SampleSearch, SampleSearchConfig
-from .seeds import node_seed
-from .step_search import StepConfig
-from .tree import Node, NodePath, Tree
-from .types import (
-    Aggregation,
-    Completion,
+from .protocol import (
     Expand,
-    Fate,
     Generated,
     Guess,
-    Sampling,
     Score,
     Scored,
     Search,
     SearchResult,
+    Work,
+)
+from .rebase import RebaseConfig, RebaseSearch
+from .sampling import SampleSearch, SampleSearchConfig
+from .seeds import SeedOf, node_seed
+from .step_search import StepSearch
+from .thought import (
+    Aggregation,
+    Completion,
+    Fate,
+    NodePath,
+    Sampling,
     Stop,
     Thought,
-    Work,
     quantise,
 )
+from .tree import Node, Tree
 
 __all__ = [
     "Aggregation",
@@ -55,7 +58,9 @@ __all__ = [
     "Search",
     "SearchConfig",
     "SearchResult",
+    "SeedOf",
     "StepConfig",
+    "StepSearch",
     "Stop",
     "Thought",
     "Tree",

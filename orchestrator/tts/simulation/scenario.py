@@ -202,7 +202,7 @@ async def _run(scenario: Scenario, schedule: ScheduleName, began: float) -> Outc
         solved = await submission
         name = solved.problem.id
         latencies.append(clock() - started[name])
-        trees[name] = solved.search.tree.digest()
+        trees[name] = solved.result.tree.digest()
 
     driver = Driver(
         models,

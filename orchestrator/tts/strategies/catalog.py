@@ -12,16 +12,11 @@ from tts.build.errors import ConfigError
 from tts.build.spec import explain
 from tts.grading.votes import answer_form
 from tts.search import (
-    BeamSearch,
     BeamSearchConfig,
     DvtsConfig,
-    DvtsSearch,
     NodePath,
     ParticleConfig,
-    ParticleSearch,
     RebaseConfig,
-    RebaseSearch,
-    SampleSearch,
     SampleSearchConfig,
     Search,
 )
@@ -158,14 +153,4 @@ def find_strategy(name: str) -> Strategy:
 
 def new_search(config: Config, seed: Callable[[NodePath], int]) -> Search:
     """A fresh search of one problem."""
-    match config:
-        case BeamSearchConfig():
-            return BeamSearch(config, seed, answer_form)
-        case DvtsConfig():
-            return DvtsSearch(config, seed, answer_form)
-        case RebaseConfig():
-            return RebaseSearch(config, seed, answer_form)
-        case ParticleConfig():
-            return ParticleSearch(config, seed)
-        case SampleSearchConfig():
-            return SampleSearch(config, seed, answer_form)
+    return config.new_search(seed, answer_form)
