@@ -10,8 +10,9 @@ import pytest
 import yaml
 
 from tts.build import paths
-from tts.cli.runs import ALL, STRATEGY_NAMES
+from tts.cli.runs import ALL
 from tts.strategies.catalog import STRATEGIES
+from tts.strategies.names import STRATEGY_NAMES
 
 BUNDLED = paths.deployments_dir() / "demo.yaml"
 

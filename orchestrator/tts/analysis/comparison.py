@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 from tts.runlog.groups import Member, has_finished, is_group, read_group
 from tts.runlog.log import Event, read_config, read_events, read_summary
-from tts.strategies.catalog import STRATEGIES
+from tts.strategies.catalog import known_strategy
+from tts.strategies.names import STRATEGY_NAMES
 from tts.strategies.parameters import default_parameters
 
 from .curves import Point, curve
@@ -89,7 +90,7 @@ def in_order(rows: Sequence[Row]) -> list[Row]:
 
     Each group has its own run of cot, whose n is fixed: the same search is taken once.
     """
-    place = {name: index for index, name in enumerate(STRATEGIES)}
+    place = {name: index for index, name in enumerate(STRATEGY_NAMES)}
     once: dict[tuple[object, ...], Row] = {}
     for row in rows:
         circumstances = tuple(getattr(row, name) for name in _MAY_DIFFER)
@@ -175,7 +176,8 @@ def _curve(
     if accuracy is None or pass_at_n is None:
         return (), "no_reference"
     own = (Point(n, accuracy, pass_at_n, 1),)
-    independent = STRATEGIES[strategy].independent if strategy in STRATEGIES else None
+    known = known_strategy(strategy)
+    independent = known.independent if known else None
     if independent is None:
         return own, "dependent"
     if parameters.get("early_stop"):
@@ -186,11 +188,12 @@ def _curve(
 
 
 def _differs(strategy: str, summary: Event) -> dict[str, Any]:
-    if strategy not in STRATEGIES:
+    known = known_strategy(strategy)
+    if known is None:
         return {}
     # logs from before the context was kept had defaults that did not depend on it
     context = summary.get("context") or sys.maxsize
-    defaults = default_parameters(STRATEGIES[strategy], context)
+    defaults = default_parameters(known, context)
     return {
         name: value
         for name, value in summary["parameters"].items()

@@ -25,8 +25,9 @@ from tts.runlog import events
 from tts.runlog.log import RunLog, create_run, read_config, read_events, write_summary
 from tts.runlog.resume import load_saved
 from tts.scheduling import Policy, ScheduleName, SpeculationName
-from tts.search import Generated, Scored, Search, node_seed
-from tts.strategies.catalog import Config, Strategy, new_search
+from tts.search import Generated, Scored, Search, SearchConfig, node_seed
+from tts.strategies.catalog import new_search
+from tts.strategies.strategy import Strategy
 
 # what decides the engines' answers but is not served, and so is not in the deployment's digest
 _PROMPTING: dict[str, set[str]] = {
@@ -48,7 +49,7 @@ class Plan:
     limit: int | None
     seed: int
     strategy: Strategy
-    parameters: Config
+    parameters: SearchConfig
     schedule: ScheduleName
     speculation: SpeculationName = "auto"
     in_flight: int | None = None

@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tts.strategies.catalog import STRATEGIES, Config
+from tts.search import SearchConfig
+from tts.strategies.catalog import find_strategy
 
 from .log import CONFIG, GROUP, SUMMARY, Event, cannot_write, create_folder, read_json, write_json
 
@@ -32,15 +33,15 @@ class Member:
         return next(iter(self.votes))
 
 
-def members_of(configs: Mapping[str, Config]) -> list[Member]:
+def members_of(configs: Mapping[str, SearchConfig]) -> list[Member]:
     """The runs that strategies with these parameters need: one for all that search the same."""
-    shared: dict[tuple[type[Config], Config], list[str]] = {}
+    shared: dict[tuple[type[SearchConfig], SearchConfig], list[str]] = {}
     for name, config in configs.items():
         shared.setdefault((type(config), config), []).append(name)
     return [
         Member(
             names[0],
-            {name: STRATEGIES[name].vote for name in names},
+            {name: find_strategy(name).vote for name in names},
             config.model_dump(mode="json"),
         )
         for (_, config), names in shared.items()
