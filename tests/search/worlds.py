@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
-from tests.search.reference import Params
+from tests.search.reference_run import Params
 
 from tts.search.thought import NodePath, Stop, Thought
 

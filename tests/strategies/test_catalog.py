@@ -1,0 +1,38 @@
+"""The strategies there are, and what their parameters refuse."""
+
+import pytest
+
+from tts.build.errors import ConfigError
+from tts.strategies.catalog import find_strategy
+
+
+@pytest.mark.parametrize(
+    ("strategy", "parameters", "named"),
+    [
+        ("beam-search", {"n": 10, "beam_width": 4}, "beam_width"),
+        ("dvts", {"n": 10, "beam_width": 4}, "beam_width"),
+        ("dvts", {"n": 2, "beam_width": 4}, "beam_width"),
+        ("beam-search", {"beam_width": 0}, "beam_width"),
+        ("dvts", {"beam_width": 0}, "beam_width"),
+        ("rebase", {"n": 0}, "n = 0"),
+        ("beam-search", {"agg_strategy": "median"}, "agg_strategy"),
+        ("particle-filtering", {"agg_strategy": "median"}, "agg_strategy"),
+        ("best-of-n", {"agg_strategy": "median"}, "agg_strategy"),
+        ("beam-search", {"temperature": float("nan")}, "temperature"),
+        ("beam-search", {"top_p": 0}, "top_p"),
+        ("beam-search", {"num_iterations": 0}, "num_iterations"),
+        ("beam-search", {"granularity": 0}, "granularity"),
+        ("beam-search", {"lookahead": -1}, "lookahead"),
+        ("beam-search", {"finish": "never"}, "finish"),
+        ("beam-search", {"width": 4}, "width"),
+        ("beam-search", {"sort_completed": True, "early_stop": True}, "sort_completed"),
+        ("rebase", {"softmax_temperature": 0}, "softmax_temperature"),
+        ("particle-filtering", {"ess_threshold": 1.5}, "ess_threshold"),
+        ("particle-filtering", {"early_stop": True}, "early_stop"),
+        ("best-of-n", {"early_stop": True}, "early_stop"),
+        ("beam-search", {"max_tokens": 5000}, "max_tokens"),
+    ],
+)
+def test_bad_parameters_are_refused_by_name(strategy, parameters, named):
+    with pytest.raises(ConfigError, match=named):
+        find_strategy(strategy).configure(parameters, context=4096)
