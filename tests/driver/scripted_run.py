@@ -67,7 +67,7 @@ class Run:
 
     @property
     def digests(self):
-        return {name: search.tree.digest() for name, search in self.searches.items()}
+        return {name: search.result().tree.digest() for name, search in self.searches.items()}
 
     @property
     def completions(self):

@@ -1,8 +1,28 @@
 """Candidates: how they grow, look ahead and are scored."""
 
-from tests.search.driving import build
+import random
 
-from tts.search import BeamSearchConfig, Expand, Fate, Generated, Score, Scored, Stop, Thought
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.search.driving import build, drive, tree_configs, worlds
+
+from tts.search import (
+    BeamSearch,
+    BeamSearchConfig,
+    DvtsSearch,
+    Expand,
+    Fate,
+    Generated,
+    ParticleSearch,
+    RebaseSearch,
+    Score,
+    Scored,
+    StepSearch,
+    Stop,
+    Thought,
+)
+from tts.search.candidates import Candidate
 
 
 def test_a_candidate_of_two_steps_is_scored_once():
@@ -59,3 +79,57 @@ def test_finishing_to_the_end_of_the_sequence():
     search.tell(Scored((0, 0, 0), 0.9))
     (done,) = search.result().completions
     assert (done.node, done.text, done.score) == ((0, 0, 0), "a\n\nb\n\nc", 0.9)
+
+
+DRAWN = {
+    ("_open", "GROWING"),
+    ("GROWING", "LOOKING_AHEAD"),
+    ("GROWING", "SCORING"),
+    ("LOOKING_AHEAD", "SCORING"),
+    ("SCORING", "READY"),
+    ("SCORING", "_outranked"),
+    ("READY", "_decide"),
+}
+"""The arrows of the drawing at the top of step_search."""
+
+LOOPS = {("LOOKING_AHEAD", "LOOKING_AHEAD")}
+"""A candidate may look several steps ahead."""
+
+
+@pytest.fixture
+def taken(monkeypatch):
+    """The arrows that candidates have taken, as pairs of names."""
+    seen = set()
+
+    def set_attribute(candidate, name, value):
+        if name == "state":
+            before = getattr(candidate, "state", None)
+            seen.add((before.name if before else "_open", value.name))
+        object.__setattr__(candidate, name, value)
+
+    def watched(decide):
+        def watching(search, pool):
+            seen.update((candidate.state.name, "_decide") for candidate in pool.candidates)
+            decide(search, pool)
+
+        return watching
+
+    def withdraw(search, node, original=StepSearch._withdraw_score):
+        seen.add((search._awaiting_score[node].state.name, "_outranked"))
+        original(search, node)
+
+    monkeypatch.setattr(Candidate, "__setattr__", set_attribute)
+    monkeypatch.setattr(StepSearch, "_withdraw_score", withdraw)
+    for strategy in (BeamSearch, DvtsSearch, RebaseSearch, ParticleSearch):
+        monkeypatch.setattr(strategy, "_decide", watched(strategy._decide))
+    return seen
+
+
+def test_candidates_go_the_ways_that_are_drawn_and_no_other(taken):
+    @settings(max_examples=300, deadline=None)
+    @given(tree_configs, worlds, st.integers(0, 10**6))
+    def go(config, world, shuffle):
+        drive(build(config), world, random.Random(shuffle))
+
+    go()
+    assert taken - LOOPS == DRAWN

@@ -1,9 +1,14 @@
 """The strategies there are, and what their parameters refuse."""
 
+import subprocess
+import sys
+
 import pytest
 
 from tts.build.errors import ConfigError
-from tts.strategies.catalog import find_strategy
+from tts.search import AnswerForm, Generated, Stop, Thought
+from tts.strategies.catalog import STRATEGIES, find_strategy, new_search
+from tts.strategies.names import STRATEGY_NAMES
 
 
 @pytest.mark.parametrize(
@@ -36,3 +41,35 @@ from tts.strategies.catalog import find_strategy
 def test_bad_parameters_are_refused_by_name(strategy, parameters, named):
     with pytest.raises(ConfigError, match=named):
         find_strategy(strategy).configure(parameters, context=4096)
+
+
+def test_the_light_names_are_those_of_the_catalog():
+    assert list(STRATEGIES) == list(STRATEGY_NAMES)
+    assert all(name == strategy.name for name, strategy in STRATEGIES.items())
+
+
+def test_the_light_names_import_nothing_heavy():
+    code = (
+        "import sys, tts.strategies.names\n"
+        "print([name for name in sys.modules if name.split('.')[0] in ('pydantic', 'numpy')],\n"
+        "      [name for name in sys.modules if name.startswith('tts.')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+    assert done == "[] ['tts.strategies', 'tts.strategies.names']\n"
+
+
+def test_answer_extraction_can_be_replaced():
+    read = []
+
+    def answer_form(text):
+        read.append(text)
+        return AnswerForm("always", True)
+
+    config = find_strategy("self-consistency").configure({"n": 3, "early_stop": True}, context=64)
+    search = new_search(config, len, answer_form)
+    for work in search.ask():
+        search.tell(Generated(work.node, (Thought((1,), "x", Stop.END),)))
+    assert read == ["x", "x"], "two of three agree: the third is not read"
+    assert search.done

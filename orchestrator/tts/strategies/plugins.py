@@ -44,10 +44,9 @@ def load_plugin(plugin: EntryPoint) -> Strategy:
         ) from error
     if isinstance(strategy, Strategy) and strategy.name == plugin.name:
         return strategy
-    named = f" named {strategy.name!r}" if isinstance(strategy, Strategy) else ""
+    found = f"one named {strategy.name!r}" if isinstance(strategy, Strategy) else repr(strategy)
     raise ConfigError(
-        f"{describe(plugin)} gives a {type(strategy).__name__}{named}, not the Strategy "
-        f"{plugin.name!r}.",
+        f"{describe(plugin)} must give a Strategy named {plugin.name!r}, not {found:.60}.",
         hint=f"Fix or uninstall {package_of(plugin)}.",
     )
 
