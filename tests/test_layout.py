@@ -57,6 +57,7 @@ CORE_MAY_IMPORT = {
     "heapq",
     "itertools",
     "math",
+    "operator",
     "pydantic",
     "typing",
 }

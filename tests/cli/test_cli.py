@@ -10,8 +10,9 @@ import pytest
 import yaml
 
 from tts.build import paths
-from tts.cli.runs import ALL, STRATEGY_NAMES
+from tts.cli.runs import ALL
 from tts.strategies.catalog import STRATEGIES
+from tts.strategies.names import STRATEGY_NAMES
 
 BUNDLED = paths.deployments_dir() / "demo.yaml"
 
@@ -145,8 +146,9 @@ def test_bad_parameters_are_refused_before_any_work(tmp_path, arguments, complai
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_help_lists_the_strategies_there_are():
-    assert list(STRATEGY_NAMES) == list(STRATEGIES)
+def test_the_help_lists_the_strategies_there_are(tmp_path):
+    _, out, _ = tts("bench", "--help", home=tmp_path)
+    assert all(name in " ".join(out.replace("│", " ").split()) for name in STRATEGY_NAMES)
     assert ALL not in STRATEGIES
 
 

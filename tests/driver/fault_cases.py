@@ -19,7 +19,7 @@ from tests.driver.faulty import (
     FaultyVerifier,
     Repeating,
 )
-from tests.search import reference, worlds
+from tests.search import reference, reference_run, worlds
 
 from tts.build.errors import EndpointUnavailable
 from tts.driver import Driver
@@ -194,7 +194,7 @@ class World:
     def expected(self):
         """The reference's outcome of each problem."""
         search = getattr(reference, REFERENCES[self.case.strategy])
-        params = reference.Params(**dict(self.config))
+        params = reference_run.Params(**dict(self.config))
         return {
             problem.id: search(params, self.seed(problem), _ByPath(self, problem))
             for problem in self.problems
@@ -205,13 +205,13 @@ class World:
         """How often the reference asked each engine."""
         calls = [type(call) for outcome in self.expected.values() for call in outcome.calls]
         return {
-            "generator": calls.count(reference.GenerateCall),
-            "verifier": calls.count(reference.ScoreCall),
+            "generator": calls.count(reference_run.GenerateCall),
+            "verifier": calls.count(reference_run.ScoreCall),
         }
 
 
 class _ByPath:
-    """A reference.World: one problem, answered as the plainest client would ask the engines."""
+    """A reference_run.World: one problem, answered as the plainest client would ask the engines."""
 
     def __init__(self, world, problem):
         self.world, self.problem = world, problem
@@ -354,7 +354,7 @@ def check_searches(world, searches):
         assert search.tree.digest() == tree.digest()
         for path, theirs in expected.nodes.items():
             score = search.tree[path].score
-            if theirs.fate == reference.LOOKAHEAD:
+            if theirs.fate == reference_run.LOOKAHEAD:
                 continue  # whether it keeps a copy of its step's score is not defined
             if theirs.fate == Fate.PRUNED and score is None:
                 continue  # pruned before its score was needed

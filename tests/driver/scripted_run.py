@@ -67,11 +67,11 @@ class Run:
 
     @property
     def digests(self):
-        return {name: search.tree.digest() for name, search in self.searches.items()}
+        return {name: search.result().tree.digest() for name, search in self.searches.items()}
 
     @property
     def completions(self):
-        return {name: search.result() for name, search in self.searches.items()}
+        return {name: search.result().completions for name, search in self.searches.items()}
 
     @property
     def prefetched(self):

@@ -12,7 +12,7 @@ from tests.driver.scripted_run import PROBLEMS, Run
 from tts.build.errors import DatasetError, DeadlineExceeded, EndpointUnavailable, SearchError
 from tts.problem import Problem
 from tts.runlog import events
-from tts.search import BeamSearchConfig, Generated, SampleSearchConfig, Scored
+from tts.search import BeamSearchConfig, Generated, SampleSearchConfig, Scored, Search
 
 CONFIG = BeamSearchConfig(n=8, beam_width=4, num_iterations=5)
 MANY = [Problem(f"p{i}", f"Compute {i} + {i}.") for i in range(40)]
@@ -201,22 +201,17 @@ def test_a_deadline_ends_a_search_whether_it_runs_or_waits(tiny_deployment, word
     asyncio.run(solve())
 
 
-class AsksForNothing:
+class AsksForNothing(Search):
     """A strategy with a fault."""
-
-    done, tree = False, None
 
     def ask(self):
         return []
 
-    def unwanted(self):
-        return []
+    def tell(self, result):
+        pass
 
-    def foresee(self, answered):
-        return iter(())
-
-    def expandable(self):
-        return ()
+    def result(self):
+        return None
 
 
 def test_a_search_that_asks_for_nothing_is_ended_with_its_name(tiny_deployment, words):

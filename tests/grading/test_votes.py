@@ -7,7 +7,7 @@ import pytest
 from tts.build.errors import ConfigError
 from tts.grading import Grader
 from tts.grading.votes import Group, answer_form, judge, right_by_rule, vote
-from tts.search import AnswerForm, Completion, SearchResult
+from tts.search import AnswerForm, Completion, SearchResult, Tree
 from tts.strategies.catalog import STRATEGIES, find_strategy
 
 
@@ -39,7 +39,8 @@ def test_equal_answers_are_grouped_before_the_vote():
         tuple(
             Completion((i,), text, score)
             for i, (text, score) in enumerate(zip(texts, (0.4, 0.4, 0.7, 1.0), strict=True))
-        )
+        ),
+        Tree(),
     )
 
     async def go():
@@ -61,7 +62,7 @@ def test_groups_are_in_the_order_of_completions_and_a_chain_may_come_twice():
 
     async def go():
         async with Grader() as grader:
-            return await judge(SearchResult((done[0], done[0], done[1])), "2", grader)
+            return await judge(SearchResult((done[0], done[0], done[1]), Tree()), "2", grader)
 
     judged = asyncio.run(go())
     assert [group.answer for group in judged.groups] == ["3", "2"]  # in path order

@@ -35,7 +35,7 @@ from tts.search import (
     Tree,
     node_seed,
 )
-from tts.search.types import aggregate
+from tts.search.thought import aggregate
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,9 @@ import random
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
-from tests.search.reference import Params
+from tests.search.reference_run import Params
 
-from tts.search.types import NodePath, Stop, Thought
+from tts.search.thought import NodePath, Stop, Thought
 
 PLAIN = ["so ", "so ", "thus ", "then "]
 BLANK = [" ", "\n\n", ""]

@@ -15,7 +15,8 @@ from tts.runlog.events import ProblemSolved
 from tts.runlog.folder import Json, has_finished, read_config, read_summary
 from tts.runlog.groups import Member, is_group, read_group
 from tts.runlog.log import read_events
-from tts.strategies.catalog import STRATEGIES
+from tts.strategies.catalog import known_strategy
+from tts.strategies.names import STRATEGY_NAMES
 from tts.strategies.parameters import default_parameters
 
 from .curves import Point, Shares, block_shares, points
@@ -94,7 +95,7 @@ def in_order(rows: Sequence[Row]) -> list[Row]:
 
     Each group has its own run of cot, whose n is fixed: the same search is taken once.
     """
-    place = {name: index for index, name in enumerate(STRATEGIES)}
+    place = {name: index for index, name in enumerate(STRATEGY_NAMES)}
     once: dict[tuple[object, ...], Row] = {}
     for row in rows:
         circumstances = tuple(getattr(row, name) for name in _MAY_DIFFER)
@@ -206,23 +207,26 @@ def _no_curve(summary: Json, strategy: str, vote: str) -> NoCurve | None:
     """Why a run has no curve, as far as its summary shows."""
     if summary["accuracy_by_rule"].get(vote) is None or summary["pass_at_n"] is None:
         return "no_reference"
-    if strategy not in STRATEGIES or STRATEGIES[strategy].independent is None:
+    known = known_strategy(strategy)
+    if known is None or known.independent is None:
         return "dependent"
     return "early_stop" if summary["parameters"].get("early_stop") else None
 
 
 def _unit(summary: Json, strategy: str) -> int:
     """How many completions an independent part of the search gives."""
-    subtrees = strategy in STRATEGIES and STRATEGIES[strategy].independent == "subtrees"
+    known = known_strategy(strategy)
+    subtrees = known is not None and known.independent == "subtrees"
     return int(summary["parameters"]["beam_width"]) if subtrees else 1
 
 
 def _differs(strategy: str, summary: Json) -> dict[str, Any]:
-    if strategy not in STRATEGIES:
+    known = known_strategy(strategy)
+    if known is None:
         return {}
     # logs from before the context was kept had defaults that did not depend on it
     context = summary.get("context") or sys.maxsize
-    defaults = default_parameters(STRATEGIES[strategy], context)
+    defaults = default_parameters(known, context)
     return {
         name: value
         for name, value in summary["parameters"].items()

@@ -11,7 +11,8 @@ from tts.prompting.context import Context
 from tts.reports.console import say
 from tts.runlog.folder import has_begun, has_finished
 from tts.runlog.groups import Member, create_group, group_config, read_group, write_comparison
-from tts.strategies.catalog import STRATEGIES, Config, find_strategy
+from tts.search import SearchConfig
+from tts.strategies.catalog import find_strategy
 from tts.strategies.parameters import configure, configure_all
 
 from .members import members_of
@@ -35,7 +36,7 @@ def run_all(wanted: Wanted, out: Path | None) -> Path:
     configs = configure_all(spec, wanted.parameters)
     members = members_of(configs)
     first = members[0].strategy
-    plan = plan_with(wanted, problems, spec, STRATEGIES[first], configs[first])
+    plan = plan_with(wanted, problems, spec, find_strategy(first), configs[first])
     folder = (out or new_folder(plan, wanted.strategy)).resolve()
     create_group(folder, group_config(plan.to_config(), members))
     _run_members(folder, plan, members, configs)
@@ -54,7 +55,7 @@ def resume_group(folder: Path, deployment: str | None) -> Path:
         member.strategy: configure(find_strategy(member.strategy), spec, member.parameters)
         for member in members
     }
-    plan = plan_with(wanted, problems, spec, STRATEGIES[first.strategy], configs[first.strategy])
+    plan = plan_with(wanted, problems, spec, find_strategy(first.strategy), configs[first.strategy])
     now = [
         replace(member, parameters=configs[member.strategy].model_dump(mode="json"))
         for member in members
@@ -65,7 +66,7 @@ def resume_group(folder: Path, deployment: str | None) -> Path:
 
 
 def _run_members(
-    folder: Path, plan: Plan, members: list[Member], configs: dict[str, Config]
+    folder: Path, plan: Plan, members: list[Member], configs: dict[str, SearchConfig]
 ) -> None:
     """Run what has not finished, one after the other, and keep the comparison's numbers."""
     finished = 0
@@ -92,7 +93,7 @@ def _run_members(
     write_comparison(folder, {"rows": [row.to_json() for row in rows]})
 
 
-def _variant(plan: Plan, strategy: str, parameters: Config) -> Plan:
+def _variant(plan: Plan, strategy: str, parameters: SearchConfig) -> Plan:
     """The same plan under another strategy, with contexts that no run has written into."""
     fresh = tuple(Context.of(plan.models, context.problem) for context in plan.problems)
-    return replace(plan, problems=fresh, strategy=STRATEGIES[strategy], parameters=parameters)
+    return replace(plan, problems=fresh, strategy=find_strategy(strategy), parameters=parameters)

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tts.runlog.groups import Member
-from tts.strategies.catalog import STRATEGIES, Config
+from tts.search import SearchConfig
+from tts.strategies.catalog import find_strategy
 
 
-def members_of(configs: Mapping[str, Config]) -> list[Member]:
+def members_of(configs: Mapping[str, SearchConfig]) -> list[Member]:
     """The runs that strategies with these parameters need: one for all that search the same."""
-    shared: dict[tuple[type[Config], Config], list[str]] = {}
+    shared: dict[tuple[type[SearchConfig], SearchConfig], list[str]] = {}
     for name, config in configs.items():
         shared.setdefault((type(config), config), []).append(name)
     return [
         Member(
             names[0],
-            {name: STRATEGIES[name].vote for name in names},
+            {name: find_strategy(name).vote for name in names},
             config.model_dump(mode="json"),
         )
         for (_, config), names in shared.items()

@@ -20,9 +20,11 @@ from tts.reports.console import say
 from tts.reports.live_tree import LiveTree
 from tts.runlog.folder import read_config
 from tts.scheduling import ScheduleName, SpeculationName
+from tts.search import SearchConfig
 from tts.serving.repository.digest import deployment_digest
-from tts.strategies.catalog import Config, Strategy, find_strategy
+from tts.strategies.catalog import find_strategy
 from tts.strategies.parameters import check_blocks, configure
+from tts.strategies.strategy import Strategy
 
 from .run import Plan, Progress, execute
 from .serving import interruptible, run_plan, serving, watched
@@ -128,7 +130,7 @@ def plan_with(
     problems: list[Problem],
     spec: Deployment,
     strategy: Strategy,
-    parameters: Config,
+    parameters: SearchConfig,
 ) -> Plan:
     """A plan with these parameters; checks the engines and every problem's length."""
     require_gpu(spec)

@@ -26,8 +26,9 @@ from tts.runlog.folder import create_run, read_config, write_summary
 from tts.runlog.log import RunLog, read_events
 from tts.runlog.resume import read_resume_point
 from tts.scheduling import Policy, ScheduleName, SpeculationName
-from tts.search import Generated, Scored, Search, node_seed
-from tts.strategies.catalog import Config, Strategy, new_search
+from tts.search import Generated, Scored, Search, SearchConfig, node_seed
+from tts.strategies.catalog import new_search
+from tts.strategies.strategy import Strategy
 
 # what decides the engines' answers but is not served, and so is not in the deployment's digest
 _PROMPTING: dict[str, set[str]] = {
@@ -49,7 +50,7 @@ class Plan:
     limit: int | None
     seed: int
     strategy: Strategy
-    parameters: Config
+    parameters: SearchConfig
     schedule: ScheduleName
     speculation: SpeculationName = "auto"
     in_flight: int | None = None
@@ -139,7 +140,7 @@ async def execute(
 
             async def solved(submission: Submission) -> None:
                 outcome = await submission
-                judged = await judge(outcome.search.result(), outcome.problem.answer, grader)
+                judged = await judge(outcome.result, outcome.problem.answer, grader)
                 log.write(_solved_event(log.clock(), outcome, judged))
                 log.flush()
                 progress.count(judged.correct.get(rule) if judged.correct else None)
@@ -200,7 +201,7 @@ def endpoints_of(plan: Plan, connection: TritonConnection) -> tuple[Generator, V
 
 
 def _solved_event(t: float, outcome: Solved, judged: Judged) -> events.ProblemSolved:
-    problem, search = outcome.problem, outcome.search
+    problem, result = outcome.problem, outcome.result
     return events.ProblemSolved(
         t=t,
         problem=problem.id,
@@ -213,10 +214,10 @@ def _solved_event(t: float, outcome: Solved, judged: Judged) -> events.ProblemSo
         groups=tuple(events.LoggedAnswer(g.answer, g.correct) for g in judged.groups),
         completions=tuple(
             events.LoggedCompletion(done.node, done.score, group)
-            for done, group in zip(search.result().completions, judged.group_of, strict=True)
+            for done, group in zip(result.completions, judged.group_of, strict=True)
         ),
-        nodes=len(search.tree),
-        tree_digest=search.tree.digest(),
+        nodes=len(result.tree),
+        tree_digest=result.tree.digest(),
     )
 
 

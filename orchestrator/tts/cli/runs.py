@@ -8,9 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
+from tts.strategies.names import STRATEGY_NAMES
+
 
 class Schedule(StrEnum):
-    """The schedules' names, here for the same reason as STRATEGY_NAMES."""
+    """The schedules' names, here as importing the scheduler takes too long for a help text."""
 
     lockstep = "lockstep"
     batched = "batched"
@@ -26,17 +28,6 @@ class Speculation(StrEnum):
     always = "always"
 
 
-# The registry's names, which are here because importing it takes too long for a help text.
-STRATEGY_NAMES = (
-    "cot",
-    "self-consistency",
-    "best-of-n",
-    "weighted-best-of-n",
-    "beam-search",
-    "dvts",
-    "rebase",
-    "particle-filtering",
-)
 ALL = "all"
 
 _NAMES = ", ".join(STRATEGY_NAMES)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .runs import STRATEGY_NAMES, Schedule, Speculation, SpeculationOption
+from tts.strategies.names import STRATEGY_NAMES
+
+from .runs import Schedule, Speculation, SpeculationOption
 
 if TYPE_CHECKING:
     from tts.replay import Script

@@ -219,15 +219,15 @@ class Driver:
         """Let a search take a step, and end its problem if it is done or fails."""
         try:
             step()
-            done = run.search.done
+            result = run.search.result()
         except Exception as error:  # of a strategy or a callback that the user has written
             self._close(run.number)
             self._fail(submission, error)
             return
-        if done:
+        if result:
             self._close(run.number)
             if not submission.done:
-                submission.outcome.set_result(Solved(submission.problem, run.search))
+                submission.outcome.set_result(Solved(submission.problem, run.search, result))
 
     def _close(self, number: int) -> None:
         """A problem runs no more: cancel and forget what it still wanted."""

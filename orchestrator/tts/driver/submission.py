@@ -9,7 +9,7 @@ from typing import Any
 
 from tts.problem import Problem
 from tts.runlog.resume import ResumedWork
-from tts.search import Generated, Scored, Search
+from tts.search import Generated, Scored, Search, SearchResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,7 @@ class Solved:
 
     problem: Problem
     search: Search
+    result: SearchResult
 
 
 @dataclass(eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tts.search.types import Stop, Thought
+from tts.search import Stop, Thought
 
 StopWord = tuple[int, ...]
 Decode = Callable[[Sequence[int]], str]

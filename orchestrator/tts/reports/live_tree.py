@@ -147,8 +147,9 @@ class LiveTree:
         """Print the best chain and the answers; `vote` names the strategy's own rule."""
         assert self._search is not None
         assert self._judged is not None
-        best = self._search.result().completions[0]
-        for node in self._search.tree.chain(best.node):
+        result = self._search.result()
+        assert result is not None
+        for node in result.tree.chain(result.completions[0].node):
             if node.thought and node.thought.text.strip():
                 self._out.print(_line(node.score, node.thought.text, "green"))
         answers = asdict(self._judged.answers)
@@ -158,9 +159,9 @@ class LiveTree:
             self._out.print(f"by other rules: {', '.join(others)}", style="dim", markup=False)
 
     def _draw(self) -> RenderableType:
-        if self._search is None:
+        tree = self._search.tree if self._search else None
+        if tree is None:
             return Text("waiting for the generator ...", style="dim")
-        tree = self._search.tree
         drawn = RichTree(Text(self._question, style="bold"))
         branches: dict[NodePath, RichTree] = {(): drawn}
         hidden = 0

@@ -1,32 +1,49 @@
-"""The search core: pure state machines. No IO, no clock, no asyncio, no engine."""
+"""The search core: pure state machines. No IO, no clock, no asyncio, no engine.
+
+| module | job |
+|---|---|
+| thought | values: thoughts, node paths, fates, scores and how they aggregate |
+| tree | the nodes of one problem by path, and the digest that runs are compared by |
+| seeds | a seed for every node |
+| protocol | `Search`: ask, tell, result, and the optional parts |
+| config | what the parameters of the strategies have in common |
+| early_stop | when no missing completion can change the vote |
+| candidates, growth | what a tree strategy decides on, and the requests it is made of |
+| step_search, voting_search | bases of the tree strategies: pools grow, are scored and decided |
+| foresight | which expansions may be asked for next |
+| beam_search, dvts, particle_filtering, rebase, sampling | the strategies |
+"""
 
 from .beam_search import BeamSearch, BeamSearchConfig
-from .config import SearchConfig
+from .config import SearchConfig, StepConfig
 from .dvts import DvtsConfig, DvtsSearch
 from .early_stop import AnswerForm, AnswerOf
 from .particle_filtering import ParticleConfig, ParticleSearch
-from .rebase import RebaseConfig, RebaseSearch
-from .sampling import SampleSearch, SampleSearchConfig
-from .seeds import node_seed
-from .step_search import StepConfig
-from .tree import Node, NodePath, Tree
-from .types import (
-    Aggregation,
-    Completion,
+from .protocol import (
     Expand,
-    Fate,
     Generated,
     Guess,
-    Sampling,
     Score,
     Scored,
     Search,
     SearchResult,
+    Work,
+)
+from .rebase import RebaseConfig, RebaseSearch
+from .sampling import SampleSearch, SampleSearchConfig
+from .seeds import SeedOf, node_seed
+from .step_search import StepSearch
+from .thought import (
+    Aggregation,
+    Completion,
+    Fate,
+    NodePath,
+    Sampling,
     Stop,
     Thought,
-    Work,
     quantise,
 )
+from .tree import Node, Tree
 
 __all__ = [
     "Aggregation",
@@ -55,7 +72,9 @@ __all__ = [
     "Search",
     "SearchConfig",
     "SearchResult",
+    "SeedOf",
     "StepConfig",
+    "StepSearch",
     "Stop",
     "Thought",
     "Tree",

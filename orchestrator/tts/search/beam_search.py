@@ -16,17 +16,20 @@ Differences from search-and-learn are listed in docs/strategies.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Self
 
 from pydantic import Field, model_validator
 
-from .config import check_width
+from .candidates import UNREACHABLE, Candidate, Pool, Rank, State
+from .config import VotingConfig, check_width
 from .early_stop import AnswerOf
-from .step_search import UNREACHABLE, Candidate, Pool, Rank, VotingConfig, VotingSearch
+from .protocol import Search
+from .seeds import SeedOf
+from .thought import Fate, NodePath
 from .tree import Node
-from .types import Fate, NodePath
+from .voting_search import VotingSearch
 
 
 class BeamSearchConfig(VotingConfig):
@@ -49,23 +52,26 @@ class BeamSearchConfig(VotingConfig):
             )
         return self
 
+    def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
+        """See SearchConfig."""
+        return BeamSearch(self, seed, answer_of)
+
 
 class BeamSearch(VotingSearch[BeamSearchConfig]):
-    """The state machine; see `types.Search` for the contract."""
+    """Keeps the n/beam_width best of each iteration's n candidates."""
 
     def __init__(
-        self,
-        config: BeamSearchConfig,
-        seed: Callable[[NodePath], int],
-        answer_of: AnswerOf | None = None,
+        self, config: BeamSearchConfig, seed: SeedOf, answer_of: AnswerOf | None = None
     ) -> None:
         """See VotingSearch."""
         super().__init__(config, seed, answer_of)
         self._completed: list[Node] = []
+        self._width = config.n // config.beam_width
+        """Beams that are kept."""
         self._open((child,) for child in range(config.n))
 
     def _decide(self, pool: Pool) -> None:
-        active, ended = self._sorted_out(pool)
+        active, ended = self._active_and_ended(pool)
         self._completed += ended
         self._count(ended)
         kept = self._keep(active) if not self._enough() else []
@@ -87,49 +93,45 @@ class BeamSearch(VotingSearch[BeamSearchConfig]):
             self.config.beam_width if place < self._width else 0 for place in range(len(scores))
         ]
 
-    def _bar(self, pool: Pool) -> Rank | None:
+    def _cutoff(self, pool: Pool) -> Rank | None:
         """The rank of the last beam that will be kept, if no better ones come."""
         if self._enough(pool.ended):
             return UNREACHABLE
         if len(pool.ranked) < self._width:
             return None
-        active = (node for _, node in pool.ranked if self._active(pool, node))
-        last_kept = next(islice(self._candidates(active), self._width - 1, None), None)
+        active = (candidate.end for candidate in pool.ranked if candidate.active)
+        last_kept = next(islice(self._eligible(active), self._width - 1, None), None)
         return self._rank(last_kept) if last_kept else None
 
-    def _needless(self, pool: Pool) -> list[Candidate]:
-        bar = self._bar(pool) if self._may_be_needless(pool) else None
-        if bar is None:
+    def _outranked(self, pool: Pool) -> list[Candidate]:
+        """Active candidates that cannot reach the cutoff; ended ones are completions."""
+        cutoff = self._cutoff(pool) if self._can_outrank(pool) else None
+        if cutoff is None:
             return []
         return [
             candidate
             for candidate in pool.candidates
-            if candidate.unscored
-            and self._active(pool, candidate.end)
-            and self._best_rank(candidate) > bar
+            if candidate.state is State.SCORING
+            and candidate.active
+            and candidate.best_rank > cutoff
         ]
 
-    def _may_be_needless(self, pool: Pool) -> bool:
-        """Whether anything can be: cheap, as it is asked after every step and score."""
+    def _can_outrank(self, pool: Pool) -> bool:
+        """Whether the cutoff may be out of reach of any candidate; cheaper than the cutoff."""
         if self._enough(pool.ended):
             return True
-        place = self._width - 1
-        return len(pool.ranked) > place and -pool.ranked[place][0][0] >= pool.lowest_bound
-
-    @property
-    def _width(self) -> int:
-        """Beams that are kept."""
-        return self.config.n // self.config.beam_width
+        last = self._width - 1
+        return len(pool.ranked) > last and pool.ranked[last].expected_score >= pool.min_upper_bound
 
     def _enough(self, ended: int = 0) -> bool:
         """Whether no beam is kept, when so many more chains have ended."""
         complete = len(self._completed) + ended >= self.config.n
-        return (complete and not self.config.sort_completed) or self._decided
+        return (complete and not self.config.sort_completed) or self._vote_is_decided
 
     def _keep(self, ranked: list[Node]) -> list[Node]:
-        return list(islice(self._candidates(ranked), self._width))
+        return list(islice(self._eligible(ranked), self._width))
 
-    def _candidates(self, ranked: Iterable[Node]) -> Iterator[Node]:
+    def _eligible(self, ranked: Iterable[Node]) -> Iterator[Node]:
         """Those of the ranked beams that may be kept: all, or the first of each text."""
         texts = set()
         for node in ranked:

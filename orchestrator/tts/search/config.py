@@ -1,13 +1,19 @@
-"""What the parameters of every strategy have in common."""
+"""What the parameters of the strategies have in common."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
 
-from .types import Aggregation, Sampling
+from .early_stop import AnswerOf
+from .protocol import Search
+from .seeds import SeedOf
+from .thought import Aggregation, Sampling
 
 
-class SearchConfig(BaseModel):
+class SearchConfig(BaseModel, ABC):
     """Base of the strategies' parameters; names and defaults are search-and-learn's."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -26,6 +32,34 @@ class SearchConfig(BaseModel):
     def sampling(self) -> Sampling:
         """How every request is sampled."""
         return Sampling(self.temperature, self.top_p, self.max_tokens)
+
+    @abstractmethod
+    def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
+        """A search of one problem with these parameters; each strategy's parameters define it.
+
+        `seed` gives every sample its seed. `answer_of` reads the answer out of a completion, for
+        strategies that stop once their vote is decided.
+        """
+
+
+class StepConfig(SearchConfig):
+    """Parameters that the tree strategies share."""
+
+    num_iterations: int = Field(40, ge=1)
+    """Iterations at most; a chain that has not ended by then ends there."""
+    finish: Literal["depth", "eos"] = "depth"
+    """Whether the last iteration is like any other, or generates to the end of the sequence."""
+    granularity: int = Field(1, ge=1)
+    """Steps of a candidate; only the last is scored. Changes results."""
+    lookahead: int = Field(0, ge=0)
+    """Greedy steps generated after a candidate; the last of them is scored in its place."""
+
+
+class VotingConfig(StepConfig):
+    """Parameters of the tree strategies whose search may stop once its vote is decided."""
+
+    early_stop: bool = False
+    """End once the missing completions cannot change the weighted vote."""
 
 
 def check_width(n: int, beam_width: int) -> None:

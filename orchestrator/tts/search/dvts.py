@@ -15,16 +15,19 @@ After Beeching et al., "Scaling test-time compute" (2024) and search-and-learn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Self
 
 from pydantic import Field, model_validator
 
-from .config import check_width
+from .candidates import Candidate, Pool, Rank, State
+from .config import VotingConfig, check_width
 from .early_stop import AnswerOf
-from .step_search import Candidate, Pool, Rank, VotingConfig, VotingSearch
+from .protocol import Search
+from .seeds import SeedOf
+from .thought import Fate
 from .tree import Node
-from .types import Fate, NodePath
+from .voting_search import VotingSearch
 
 ANSWERED = "boxed{"
 """A chain that holds this has its answer; its subtree ends (search-and-learn's rule)."""
@@ -41,16 +44,15 @@ class DvtsConfig(VotingConfig):
         check_width(self.n, self.beam_width)
         return self
 
+    def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
+        """See SearchConfig."""
+        return DvtsSearch(self, seed, answer_of)
+
 
 class DvtsSearch(VotingSearch[DvtsConfig]):
-    """The state machine; see `types.Search` for the contract."""
+    """One pool per subtree, whose best candidate alone is expanded."""
 
-    def __init__(
-        self,
-        config: DvtsConfig,
-        seed: Callable[[NodePath], int],
-        answer_of: AnswerOf | None = None,
-    ) -> None:
+    def __init__(self, config: DvtsConfig, seed: SeedOf, answer_of: AnswerOf | None = None) -> None:
         """See VotingSearch."""
         super().__init__(config, seed, answer_of)
         self._finished: dict[int, list[Node]] = {}
@@ -63,8 +65,8 @@ class DvtsSearch(VotingSearch[DvtsConfig]):
             self._open(((child,) for child in range(first, first + width)), key=subtree)
 
     def _decide(self, pool: Pool) -> None:
-        best = pool.ranked[0][1]
-        if self._active(pool, best):
+        if pool.ranked[0].active:
+            best = pool.ranked[0].end
             for node in pool.ends:
                 node.fate = Fate.PRUNED
             best.fate = Fate.EXPANDED
@@ -74,39 +76,40 @@ class DvtsSearch(VotingSearch[DvtsConfig]):
             node.fate = Fate.COMPLETED
         self._finished[pool.key] = pool.ends
         subtrees = self.config.n // self.config.beam_width
-        if self._decided_in_order():
+        if self._vote_is_decided_in_order():
             self.tree.drop(lambda path: path[0] >= self._counted * self.config.beam_width)
             subtrees = self._counted
         if all(subtree in self._finished for subtree in range(subtrees)):
             self._finish([node for subtree in range(subtrees) for node in self._finished[subtree]])
 
-    def _active(self, pool: Pool, node: Node) -> bool:
-        return super()._active(pool, node) and ANSWERED not in self.tree.text(node.path)
+    def _is_active(self, pool: Pool, node: Node) -> bool:
+        return super()._is_active(pool, node) and ANSWERED not in self.tree.text(node.path)
 
     def _shares(self, scores: Sequence[float]) -> list[int]:
         return [0 if place else self.config.beam_width for place in range(len(scores))]
 
-    def _bar(self, pool: Pool) -> Rank | None:
+    def _cutoff(self, pool: Pool) -> Rank | None:
         """The rank of the best candidate so far: only a better one will be expanded."""
-        return pool.ranked[0][0] if pool.ranked else None
+        return pool.ranked[0].rank if pool.ranked else None
 
-    def _needless(self, pool: Pool) -> list[Candidate]:
-        """All that are left, once they cannot take the place of a best one that goes on.
+    def _outranked(self, pool: Pool) -> list[Candidate]:
+        """All that are not ready, once none can take the place of a best one that goes on.
 
         While another may win, and end the subtree, each is a completion and needs its score.
         """
-        if not pool.ranked or -pool.ranked[0][0][0] < pool.lowest_bound:
+        if not pool.ranked or pool.ranked[0].expected_score < pool.min_upper_bound:
             return []
-        bar, best = pool.ranked[0]
-        left = [candidate for candidate in pool.candidates if not candidate.ready]
-        needless = self._active(pool, best) and all(
-            candidate.unscored and self._best_rank(candidate) > bar for candidate in left
+        best = pool.ranked[0]
+        rest = [candidate for candidate in pool.candidates if candidate.state is not State.READY]
+        outranked = best.active and all(
+            candidate.state is State.SCORING and candidate.best_rank > best.best_rank
+            for candidate in rest
         )
-        return left if needless else []
+        return rest if outranked else []
 
-    def _decided_in_order(self) -> bool:
+    def _vote_is_decided_in_order(self) -> bool:
         """Count the finished subtrees in their order, so that timing cannot move the stop."""
-        while not self._decided and self._counted in self._finished:
+        while not self._vote_is_decided and self._counted in self._finished:
             self._count(self._finished[self._counted])
             self._counted += 1
-        return self._decided
+        return self._vote_is_decided

@@ -15,13 +15,18 @@ threshold of the effective sample size (Doucet and Johansen 2009, sections 3.4 a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pydantic import Field
 
-from .step_search import Pool, StepConfig, StepSearch
+from .candidates import Pool
+from .config import StepConfig
+from .early_stop import AnswerOf
+from .protocol import Search
+from .seeds import SeedOf
+from .step_search import StepSearch
+from .thought import SCORE_UNIT, Fate, NodePath
 from .tree import Node
-from .types import SCORE_UNIT, Fate, NodePath
 
 SEED_BITS = 63
 """Seeds are below 2**63 (see `seeds.node_seed`)."""
@@ -35,17 +40,22 @@ class ParticleConfig(StepConfig):
     ess_threshold: float = Field(0.5, ge=0, le=1)
     """Resample when the effective sample size is below this share of n."""
 
+    def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
+        """See SearchConfig; there is no early stop that would need answers."""
+        return ParticleSearch(self, seed)
+
 
 class ParticleSearch(StepSearch[ParticleConfig]):
-    """The state machine; see `types.Search` for the contract.
+    """Grows a candidate for every active particle of a list of n.
 
     A completed chain stays a particle and may be drawn several times, so the n completions need
     not be n different chains.
     """
 
-    def __init__(self, config: ParticleConfig, seed: Callable[[NodePath], int]) -> None:
+    def __init__(self, config: ParticleConfig, seed: SeedOf) -> None:
         """`seed` maps a node to the seed of its sample, and (-1, iteration) to that of a draw."""
         super().__init__(config, seed)
+        self._seed = seed
         self._particles: list[Node | None] = [None] * config.n
         """Last steps in list order; None while its candidate grows."""
         self._log_weights = [0.0] * config.n
@@ -58,9 +68,9 @@ class ParticleSearch(StepSearch[ParticleConfig]):
             self._log_weights[place] += (
                 log_odds(self._path_score(particle)) / self.config.weight_temperature
             )
-        if any(self._active(pool, particle) for particle in particles):
+        if any(self._is_active(pool, particle) for particle in particles):
             particles = self._resampled(pool, particles)
-        if any(self._active(pool, particle) for particle in particles):
+        if any(self._is_active(pool, particle) for particle in particles):
             self._move_on(pool, particles)
         else:
             self._finish(particles)
@@ -87,7 +97,7 @@ class ParticleSearch(StepSearch[ParticleConfig]):
         copies: dict[NodePath, int] = {}
         self._particles = []
         for particle in particles:
-            if self._active(pool, particle):
+            if self._is_active(pool, particle):
                 child = copies.get(particle.path, 0)
                 copies[particle.path] = child + 1
                 starts.append((*particle.path, child))

@@ -11,14 +11,18 @@ After Wu et al., "Inference scaling laws" (arXiv 2408.00724) and the authors' co
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pydantic import Field
 
+from .candidates import Pool
+from .config import VotingConfig
 from .early_stop import AnswerOf
-from .step_search import Pool, VotingConfig, VotingSearch
+from .protocol import Search
+from .seeds import SeedOf
+from .thought import Fate
 from .tree import Node
-from .types import Fate, NodePath
+from .voting_search import VotingSearch
 
 
 class RebaseConfig(VotingConfig):
@@ -27,15 +31,16 @@ class RebaseConfig(VotingConfig):
     softmax_temperature: float = Field(0.2, ge=1e-3, le=1e3)
     """Towards 0 all children go to the best, large values share evenly."""
 
+    def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
+        """See SearchConfig."""
+        return RebaseSearch(self, seed, answer_of)
+
 
 class RebaseSearch(VotingSearch[RebaseConfig]):
-    """The state machine; see `types.Search` for the contract."""
+    """Shares n less what has completed out over the active candidates."""
 
     def __init__(
-        self,
-        config: RebaseConfig,
-        seed: Callable[[NodePath], int],
-        answer_of: AnswerOf | None = None,
+        self, config: RebaseConfig, seed: SeedOf, answer_of: AnswerOf | None = None
     ) -> None:
         """See VotingSearch."""
         super().__init__(config, seed, answer_of)
@@ -43,11 +48,11 @@ class RebaseSearch(VotingSearch[RebaseConfig]):
         self._open((child,) for child in range(config.n))
 
     def _shares(self, scores: Sequence[float]) -> list[int]:
-        budget = 0 if self._decided else self.config.n - len(self._completed)
+        budget = 0 if self._vote_is_decided else self.config.n - len(self._completed)
         return share_out(scores, budget, self.config.softmax_temperature)
 
     def _decide(self, pool: Pool) -> None:
-        active, ended = self._sorted_out(pool)
+        active, ended = self._active_and_ended(pool)
         self._completed += ended
         self._count(ended)
         shares = self._shares([self._path_score(node) for node in active])

@@ -9,24 +9,12 @@ how the answer is chosen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
-
 from .config import SearchConfig
 from .early_stop import AnswerOf, EarlyStop
+from .protocol import Expand, Generated, Score, Scored, Search, SearchResult, Work
+from .seeds import SeedOf
+from .thought import Completion, Fate, NodePath
 from .tree import Tree
-from .types import (
-    Completion,
-    Expand,
-    Fate,
-    Generated,
-    Guess,
-    NodePath,
-    Score,
-    Scored,
-    SearchResult,
-    Thought,
-    Work,
-)
 
 
 class SampleSearchConfig(SearchConfig):
@@ -37,14 +25,20 @@ class SampleSearchConfig(SearchConfig):
     early_stop: bool = False
     """End once the missing chains cannot change the vote (weighted if scored, else majority)."""
 
+    def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
+        """See SearchConfig."""
+        return SampleSearch(self, seed, answer_of)
 
-class SampleSearch:
-    """The state machine; see `types.Search` for the contract."""
+
+class SampleSearch(Search):
+    """The state machine. Nothing is foreseen: all is asked for at once, whole chains."""
+
+    tree: Tree
 
     def __init__(
         self,
         config: SampleSearchConfig,
-        seed: Callable[[NodePath], int],
+        seed: SeedOf,
         answer_of: AnswerOf | None = None,
     ) -> None:
         """`seed` maps a node to the seed of its sample; `answer_of` is for `early_stop` only."""
@@ -53,22 +47,18 @@ class SampleSearch:
         self._asks: list[Work] = []
         self._generated: dict[int, NodePath] = {}
         """Last step of every generated chain."""
-        self._unscored: dict[int, int] = {}
-        """Scores that a generated chain still waits for."""
+        self._unscored: dict[int, set[NodePath]] = {}
+        """Steps of a generated chain whose scores it still waits for."""
         self._leaves: dict[int, NodePath] = {}
         """Last step of the chains that wait for nothing more."""
         self._stop = EarlyStop.wanted(config.early_stop, config.n, answer_of)
         self._counted = 0
         """Chains from the first on that early stop has counted."""
         self._wanted = config.n
+        self._result: SearchResult | None = None
         for chain in range(config.n):
             path = self.tree.add((chain,)).path
             self._asks.append(Expand(path, seed(path), config.sampling, whole=True))
-
-    @property
-    def done(self) -> bool:
-        """True once every chain that is wanted is generated and, if wanted, scored."""
-        return len(self._leaves) == self._wanted
 
     def ask(self) -> list[Work]:
         """The work wanted now and not asked before."""
@@ -76,41 +66,26 @@ class SampleSearch:
         return asks
 
     def tell(self, result: Generated | Scored) -> None:
-        """Take in one result; late, unknown and duplicate ones are ignored."""
-        if self.done:
+        """Take in one result."""
+        if self._result:
             return
+        chain = result.node[0]
         if isinstance(result, Scored):
-            if self.tree.lock_score(result.node, result.score):
-                self._unscored[result.node[0]] -= 1
+            if result.node not in self._unscored.get(chain, ()):
+                return
+            self.tree.lock_score(result.node, result.score)
+            self._unscored[chain].remove(result.node)
         else:
             node = self.tree.get(result.node)
             if node is None or node.thought is not None:
                 return
             self._grow(result)
-        self._settle(result.node[0])
+        if not self._unscored[chain]:
+            self._complete(chain)
 
-    def unwanted(self) -> list[NodePath]:
-        """None: every score that is asked for counts in the vote."""
-        return []
-
-    def foresee(self, answered: Mapping[NodePath, tuple[Thought, ...]]) -> Iterator[Guess]:
-        """None: everything is asked for at once."""
-        return iter(())
-
-    def expandable(self) -> Container[NodePath]:
-        """None: chains are generated whole."""
-        return ()
-
-    def result(self) -> SearchResult:
-        """The chains, best first (unscored: by path); raises RuntimeError before `done`."""
-        if not self.done:
-            raise RuntimeError("the search is not done")
-        completions = [
-            Completion(path, self.tree.text(path), self._score(path))
-            for path in self._leaves.values()
-        ]
-        completions.sort(key=lambda done: (-(done.score or 0.0), done.node))
-        return SearchResult(tuple(completions))
+    def result(self) -> SearchResult | None:
+        """The chains, best first (unscored: by path)."""
+        return self._result
 
     def _grow(self, result: Generated) -> None:
         """Take in one chain, a node per step, and ask for the scores it needs."""
@@ -124,18 +99,26 @@ class SampleSearch:
             wanted = paths[-1:] if self.config.agg_strategy == "last" else paths
         self._asks += [Score(path, result.node, completes=path is paths[-1]) for path in wanted]
         self._generated[result.node[0]] = paths[-1]
-        self._unscored[result.node[0]] = len(wanted)
+        self._unscored[result.node[0]] = set(wanted)
 
-    def _settle(self, chain: int) -> None:
-        """Count a chain that waits for nothing more."""
-        if chain in self._leaves or self._unscored.get(chain) != 0:
-            return
+    def _complete(self, chain: int) -> None:
+        """The chain waits for nothing more; the last one that is wanted ends the search."""
         self._leaves[chain] = self._generated[chain]
         if self._stop and self._decided_by(self._stop):
             self._wanted = self._counted
             self.tree.drop(lambda path: path[0] >= self._wanted)
             self._leaves = {chain: self._leaves[chain] for chain in range(self._wanted)}
             self._asks.clear()
+        if len(self._leaves) == self._wanted:
+            self._result = self._ranked()
+
+    def _ranked(self) -> SearchResult:
+        completions = [
+            Completion(path, self.tree.text(path), self._score(path))
+            for path in self._leaves.values()
+        ]
+        completions.sort(key=lambda done: (-(done.score or 0.0), done.node))
+        return SearchResult(tuple(completions), self.tree)
 
     def _decided_by(self, stop: EarlyStop) -> bool:
         """Count the chains in their order, so that timing cannot move the stop."""

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 
-from .types import NodePath
+from .thought import NodePath
+
+SeedOf = Callable[[NodePath], int]
+"""The seed of the sample that becomes a node."""
 
 
 def node_seed(run_seed: int, problem_id: str, node: NodePath) -> int:

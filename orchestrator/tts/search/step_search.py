@@ -1,156 +1,100 @@
 """What the tree strategies share: iterations that grow candidates, score them and decide.
 
-A pool is a set of candidates that are decided together. A candidate is one or more new steps below
-a node: `granularity` steps, or with `finish="eos"` in the last iteration the rest of the chain;
-then perhaps look-ahead steps; then a score. When every candidate of a pool has its score, the
-strategy's `_decide` says what becomes of them. What is awaited is kept by node, so a result that
-is late, unknown or a duplicate finds nothing and changes nothing.
+A pool is a set of candidates that are decided together. A candidate is one or more new steps at the
+end of a chain: `granularity` steps, or with `finish="eos"` in the last iteration the rest of the
+chain; then perhaps look-ahead steps; then a score. Its states (`candidates.State`):
 
-Before a pool is decided, some of it may be known: a candidate that too many scored ones outrank,
-whatever its own score will be, is pruned without one, and nothing is foreseen below it. Strategies
-say what is known by `_bar` and `_needless`.
+    _open ──► GROWING ───────────────────────► SCORING ────► READY ────► _decide(pool): its end is
+                 │                              ▲   │                    EXPANDED, PRUNED, COMPLETED
+                 └────────► LOOKING_AHEAD ──────┘   │                    or SURPLUS
+                                                    │
+                                                    └────► _outranked(pool): its end is PRUNED,
+                                                           without a score
+
+It is GROWING for as long as it has less than `granularity` steps and its chain goes on, and
+LOOKING_AHEAD for up to `lookahead` steps.
+
+`_decide` is called when every candidate that is left in the pool is READY. `_finish` ends the whole
+search, whatever state the candidates of other pools are in. What is awaited is kept by node, so a
+result that is late, unknown or a duplicate finds nothing and changes nothing.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from bisect import insort
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Generic, Literal, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Generic, TypeVar
 
-from pydantic import Field
-
-from .config import SearchConfig
-from .early_stop import AnswerOf, EarlyStop
-from .tree import Node, Tree
-from .types import (
-    Completion,
+from . import foresight
+from .candidates import Candidate, Pool, Rank, State
+from .config import StepConfig
+from .growth import Growth, goes_on, is_lookahead
+from .protocol import (
     Expand,
-    Fate,
     Generated,
     Guess,
-    NodePath,
-    Sampling,
     Score,
     Scored,
+    Search,
     SearchResult,
-    Stop,
-    Thought,
     Work,
-    aggregate,
 )
+from .seeds import SeedOf
+from .thought import Completion, Fate, NodePath, Thought, aggregate
+from .tree import Node, Tree
 
-Rank = tuple[float, NodePath]
-"""Sort key of candidates: best score first, ties by path."""
-
-UNREACHABLE: Rank = (float("-inf"), ())
-"""A bar that no candidate reaches."""
-
-UNKNOWN_SCORE = 0.5
-"""Stands for the score of a path of which no step has been scored yet."""
-
-
-class StepConfig(SearchConfig):
-    """Parameters that the tree strategies share."""
-
-    num_iterations: int = Field(40, ge=1)
-    """Iterations at most; a chain that has not ended by then ends there."""
-    finish: Literal["depth", "eos"] = "depth"
-    """Whether the last iteration is like any other, or generates to the end of the sequence."""
-    granularity: int = Field(1, ge=1)
-    """Steps of a candidate; only the last is scored. Changes results."""
-    lookahead: int = Field(0, ge=0)
-    """Greedy steps generated after a candidate; the last of them is scored in its place."""
-
-
-@dataclass(slots=True, eq=False)
-class Pool:
-    """Candidates that are decided together; `key` tells a strategy's pools apart."""
-
-    key: int
-    iteration: int
-    """Counted from 1."""
-    candidates: list[Candidate] = field(default_factory=list)
-    unready: int = 0
-    ranked: list[tuple[Rank, Node]] = field(default_factory=list)
-    """The scored candidates' last steps, in rank order."""
-    ended: int = 0
-    """Candidates whose chain is known to end with them."""
-    lowest_bound: float = 0.0
-    """The least that any candidate's path can score at most."""
-    ungrown: Counter[NodePath] = field(default_factory=Counter)
-    """Candidates of each group whose score has not been asked for."""
-
-    @property
-    def ends(self) -> list[Node]:
-        """The last step of every candidate, in the order in which they were opened."""
-        return [candidate.end for candidate in self.candidates]
-
-
-@dataclass(slots=True, eq=False)
-class Candidate:
-    """A new part of a chain, and what it still waits for."""
-
-    pool: Pool
-    start: int
-    """Depth of its first step."""
-    end: Node
-    """Its last step so far."""
-    tip: Node
-    """The same, or the last look-ahead step after it."""
-    bound: float
-    """What its path can score at most."""
-    unscored: int = 0
-    """Scores that it waits for, once it waits for nothing else."""
-    grown: bool = False
-    """Whether `end` is its last step."""
-    ready: bool = False
-    """Whether it has its score."""
-
-    @property
-    def group(self) -> NodePath:
-        """The node below which it grows; its siblings are the other candidates there."""
-        return self.end.path[: self.start - 1]
-
-
-@dataclass(frozen=True, slots=True)
-class Prospect:
-    """A node that may be expanded in the iteration after `iteration` of the pool `key`."""
-
-    node: NodePath
-    chance: float
-    """A rough probability that it will be."""
-    score: float
-    key: int
-    iteration: int
-
+BY_RANK = attrgetter("rank")
+"""Sort key of candidates that are ready."""
 
 Config = TypeVar("Config", bound=StepConfig)
 
 
-class StepSearch(ABC, Generic[Config]):
-    """Base of the tree strategies; see `types.Search` for the contract."""
+class StepSearch(Search, Generic[Config]):
+    """Base of the tree strategies.
 
-    def __init__(self, config: Config, seed: Callable[[NodePath], int]) -> None:
-        """`seed` maps a node to the seed of the sample that becomes it."""
+    A strategy opens its first pools in its constructor (`_open`) and defines `_decide`, which opens
+    the next pool or ends the search (`_finish`); `_active_and_ended` and `_path_score` help it to
+    choose. Optional: `_shares` for foresight, `_cutoff` for foresight and early pruning,
+    `_outranked` for early pruning, `_is_active` for chains that end in ways of their own.
+    """
+
+    tree: Tree
+
+    def __init__(self, config: Config, seed: SeedOf) -> None:
         self.config = config
         self.tree = Tree()
-        self._seed = seed
-        self._sampling = config.sampling
-        self._greedy = Sampling(0.0, 1.0, config.max_tokens)
+        self._growth = Growth(config, seed)
         self._asks: list[Work] = []
         self._unwanted: list[NodePath] = []
         self._undecided: dict[int, Pool] = {}
-        self._growing: dict[NodePath, Candidate] = {}
-        self._scoring: dict[NodePath, Candidate] = {}
+        self._awaiting_step: dict[NodePath, Candidate] = {}
+        self._awaiting_score: dict[NodePath, Candidate] = {}
         self._result: SearchResult | None = None
 
-    @property
-    def done(self) -> bool:
-        """True once the completions are settled."""
-        return self._result is not None
+    @abstractmethod
+    def _decide(self, pool: Pool) -> None:
+        """Every candidate of the pool is ready: complete, prune, open the next pool, or finish."""
+
+    def _shares(self, scores: Sequence[float]) -> list[int]:
+        """Children that candidates with these scores, best first, would get of one pool."""
+        return [0] * len(scores)
+
+    def _cutoff(self, pool: Pool) -> Rank | None:
+        """The rank that a candidate must reach to be expanded, as far as it is known."""
+        return None
+
+    def _outranked(self, pool: Pool) -> list[Candidate]:
+        """Candidates in state SCORING that will be pruned whatever their score is.
+
+        It is asked for after every step and score, so it must be cheap while there are none.
+        """
+        return []
+
+    def _is_active(self, pool: Pool, node: Node) -> bool:
+        """Whether the chain that `node` ends can be expanded after this pool's iteration."""
+        return not pool.last and goes_on(node.thought)
 
     def ask(self) -> list[Work]:
         """The work wanted now and not asked before."""
@@ -160,110 +104,76 @@ class StepSearch(ABC, Generic[Config]):
     def tell(self, result: Generated | Scored) -> None:
         """Take in one result; late, unknown and duplicate ones are ignored."""
         if isinstance(result, Generated):
-            if candidate := self._growing.pop(result.node, None):
+            if candidate := self._awaiting_step.pop(result.node, None):
                 self._grow(candidate, result)
-        elif result.node in self._scoring and self.tree.lock_score(result.node, result.score):
-            candidate = self._scoring.pop(result.node)
-            candidate.unscored -= 1
-            if not candidate.unscored:
-                self._ready(candidate)
+        elif result.node in self._awaiting_score:
+            self.tree.lock_score(result.node, result.score)
+            self._take_score(self._awaiting_score.pop(result.node))
+
+    def result(self) -> SearchResult | None:
+        """The completions, best first."""
+        return self._result
 
     def unwanted(self) -> list[NodePath]:
-        """See types.Search."""
+        """Nodes that were pruned after their score was asked for; each is told once."""
         nodes, self._unwanted = self._unwanted, []
         return nodes
 
     def foresee(self, answered: Mapping[NodePath, tuple[Thought, ...]]) -> Iterator[Guess]:
-        """See types.Search."""
-        level = 1
-        prospects = [p for pool in self._undecided.values() for p in self._prospects(pool)]
-        while prospects:
-            prospects.sort(key=lambda p: (-p.chance, -p.score, p.node))
-            deeper: list[Prospect] = []
-            for prospect, children in self._rationed(prospects):
-                for child in range(children):
-                    path = (*prospect.node, child)
-                    following = self._first_unanswered(path, prospect, answered)
-                    if isinstance(following, Expand):
-                        yield Guess(following, level, prospect.chance)
-                    elif following:
-                        deeper.append(following)
-            prospects, level = deeper, level + 1
+        """Expansions that may be asked for later, best first; see the module foresight."""
+        prospects = [
+            prospect
+            for pool in self._undecided.values()
+            for prospect in foresight.prospects(pool, self._cutoff(pool), self._shares)
+        ]
+        return foresight.foresee(prospects, answered, self._growth, self._shares)
 
     def expandable(self) -> set[NodePath]:
-        """See types.Search."""
-        return {p.node for pool in self._undecided.values() for p in self._prospects(pool)}
-
-    def result(self) -> SearchResult:
-        """The completions, best first; raises RuntimeError before `done`."""
-        if self._result is None:
-            raise RuntimeError("the search is not done")
-        return self._result
-
-    @abstractmethod
-    def _decide(self, pool: Pool) -> None:
-        """Every candidate of the pool is scored: complete, prune, open the next, or finish.
-
-        Candidates that were needless are in the pool no more.
-        """
-
-    @abstractmethod
-    def _shares(self, scores: Sequence[float]) -> list[int]:
-        """Children that candidates with these scores, best first, would get of one pool."""
-
-    def _bar(self, pool: Pool) -> Rank | None:
-        """The rank that a candidate must reach to be expanded, as far as it is known."""
-        return None
-
-    def _needless(self, pool: Pool) -> list[Candidate]:
-        """Candidates that wait for a score only, and will be pruned whatever it is."""
-        return []
+        """Nodes that await their pool's decision and may yet be expanded."""
+        return {
+            candidate.end.path
+            for pool in self._undecided.values()
+            for candidate in foresight.expandable(pool, self._cutoff(pool))
+        }
 
     def _open(self, starts: Iterable[NodePath], *, after: Pool | None = None, key: int = 0) -> None:
         """Begin the iteration after that of `after` with candidates that start at new nodes."""
-        pool = Pool(after.key, after.iteration + 1) if after else Pool(key, 1)
-        bounds: dict[NodePath, float] = {}
+        iteration = after.iteration + 1 if after else 1
+        last, whole = self._growth.is_last(iteration), self._growth.is_whole(iteration)
+        pool = Pool(after.key if after else key, iteration, last, whole)
+        scores: dict[NodePath, tuple[float, float]] = {}
         for path in starts:
-            node = self.tree.add(path)
             parent = path[:-1]
-            if parent not in bounds:
-                bounds[parent] = self._bound(parent)
-            candidate = Candidate(pool, len(path), node, node, bounds[parent])
+            if parent not in scores:
+                scores[parent] = self._upper_bound_and_prior(parent)
+            node = self.tree.add(path)
+            candidate = Candidate(pool, len(path), node, node, *scores[parent])
             pool.candidates.append(candidate)
-            pool.ungrown[parent] += 1
-            self._expand(candidate, path, self._sampling, whole=self._to_the_end(pool.iteration))
+            pool.unasked[parent] = pool.unasked.get(parent, 0) + 1
+            self._ask_step(candidate, self._growth.first(path, whole=whole))
         pool.unready = len(pool.candidates)
-        pool.lowest_bound = min(bounds.values(), default=0.0)
+        pool.min_upper_bound = min((bound for bound, _ in scores.values()), default=0.0)
         self._undecided[pool.key] = pool
 
     def _finish(self, completed: Sequence[Node]) -> None:
         """The search is over with these completions, each given as its last step."""
         for node in completed:
             node.fate = Fate.COMPLETED
-        self._result = SearchResult(
-            tuple(
-                Completion(node.path, self.tree.text(node.path), self._path_score(node))
-                for node in sorted(completed, key=self._rank)
-            )
+        completions = tuple(
+            Completion(node.path, self.tree.text(node.path), self._path_score(node))
+            for node in sorted(completed, key=self._rank)
         )
+        self._result = SearchResult(completions, self.tree)
         self._asks.clear()
         self._unwanted.clear()
         self._undecided.clear()
-        self._growing.clear()
-        self._scoring.clear()
+        self._awaiting_step.clear()
+        self._awaiting_score.clear()
 
-    def _last(self, iteration: int) -> bool:
-        return iteration == self.config.num_iterations
-
-    def _active(self, pool: Pool, node: Node) -> bool:
-        """Whether the chain that `node` ends can be expanded."""
-        return not self._last(pool.iteration) and _goes_on(node.thought)
-
-    def _sorted_out(self, pool: Pool) -> tuple[list[Node], list[Node]]:
-        """The pool's active and ended chains, each in rank order."""
-        ranked = [node for _, node in pool.ranked]
-        active = [node for node in ranked if self._active(pool, node)]
-        return active, [node for node in ranked if not self._active(pool, node)]
+    def _active_and_ended(self, pool: Pool) -> tuple[list[Node], list[Node]]:
+        """The last steps of a decided pool's active and ended chains, each in rank order."""
+        active = [candidate.end for candidate in pool.ranked if candidate.active]
+        return active, [candidate.end for candidate in pool.ranked if not candidate.active]
 
     def _path_score(self, node: Node) -> float:
         return self.tree.path_score(node.path, self.config.agg_strategy)
@@ -271,229 +181,94 @@ class StepSearch(ABC, Generic[Config]):
     def _rank(self, node: Node) -> Rank:
         return -self._path_score(node), node.path
 
-    def _bound(self, parent: NodePath) -> float:
-        """What a path can score at most that has one more scored step than that of `parent`."""
-        return aggregate([*self.tree.scores(parent), 1.0], self.config.agg_strategy)
+    def _upper_bound_and_prior(self, parent: NodePath) -> tuple[float, float]:
+        """Of candidates below `parent`: the path scores with one more step that has the score 1,
+        and without one.
+        """
+        above, how = self.tree.scores(parent), self.config.agg_strategy
+        prior = aggregate(above, how) if above else foresight.UNKNOWN_SCORE
+        return aggregate([*above, 1.0], how), prior
 
-    def _best_rank(self, candidate: Candidate) -> Rank:
-        """The candidate's rank, or before it is scored the best that it can reach."""
-        return (
-            self._rank(candidate.end) if candidate.ready else (-candidate.bound, candidate.end.path)
-        )
-
-    def _to_the_end(self, iteration: int) -> bool:
-        return self.config.finish == "eos" and self._last(iteration)
-
-    def _expand(
-        self, candidate: Candidate, path: NodePath, sampling: Sampling, *, whole: bool = False
-    ) -> None:
-        self._growing[path] = candidate
-        self._asks.append(Expand(path, self._seed(path), sampling, whole))
+    def _ask_step(self, candidate: Candidate, work: Expand) -> None:
+        self._awaiting_step[work.node] = candidate
+        self._asks.append(work)
 
     def _grow(self, candidate: Candidate, result: Generated) -> None:
         """Take in new steps and ask for what the candidate needs next."""
         pool = candidate.pool
-        whole = self._to_the_end(pool.iteration)
-        path = result.node
         # an engine that ran on beyond the delimiter must not lengthen or end the chain
-        for thought in result.thoughts if whole else result.thoughts[:1]:
+        self._take_steps(candidate, result.node, result.thoughts[: None if pool.whole else 1])
+        following = None
+        if not pool.whole and goes_on(candidate.tip.thought):
+            start, end, tip = candidate.start, candidate.end.path, candidate.tip.path
+            following = self._growth.following(start, end, tip, pool.iteration)
+        if following and not is_lookahead(following.node):
+            self.tree.add(following.node)
+            self._ask_step(candidate, following)
+            return
+        if candidate.state is State.GROWING:
+            candidate.active = self._is_active(pool, candidate.end)
+            pool.ended += not candidate.active
+        if following:
+            candidate.state = State.LOOKING_AHEAD
+            self.tree.add(following.node).fate = Fate.LOOKAHEAD
+            self._ask_step(candidate, following)
+            return
+        candidate.state = State.SCORING
+        self._ask_scores(candidate)
+        self._prune_and_decide(pool)
+
+    def _take_steps(
+        self, candidate: Candidate, path: NodePath, thoughts: Iterable[Thought]
+    ) -> None:
+        for thought in thoughts:
             node = self.tree.get(path) or self.tree.add(path)
             node.thought = thought
-            if path[-1] >= 0:  # not a look-ahead
+            if not is_lookahead(path):
                 if len(path) > candidate.start:
                     candidate.end.fate = Fate.EXPANDED
                 candidate.end = node
             candidate.tip = node
             path = (*path, 0)
-        following = None
-        if not whole and _goes_on(candidate.tip.thought):
-            following = self._within(
-                candidate.start, candidate.end.path, candidate.tip.path, pool.iteration
-            )
-        if not candidate.grown and (following is None or following.node[-1] < 0):
-            candidate.grown = True
-            pool.ended += not self._active(pool, candidate.end)
-        if following:
-            node = self.tree.add(following.node)
-            if following.node[-1] < 0:
-                node.fate = Fate.LOOKAHEAD
-            self._growing[following.node] = candidate
-            self._asks.append(following)
-            return
-        self._ask_scores(candidate, every_step=whole and self.config.agg_strategy != "last")
-        self._settle(pool)
 
-    def _within(self, start: int, end: NodePath, tip: NodePath, iteration: int) -> Expand | None:
-        """What follows after `tip` within a candidate whose chain goes on; None: its score."""
-        if len(end) - start + 1 < self.config.granularity:
-            path = (*end, 0)
-            return Expand(path, self._seed(path), self._sampling)
-        if len(tip) - len(end) < self.config.lookahead and not self._last(iteration):
-            path = (*tip, -1)
-            return Expand(path, self._seed(path), self._greedy)
-        return None
-
-    def _ask_scores(self, candidate: Candidate, *, every_step: bool) -> None:
-        tip = candidate.tip.path
-        first = candidate.start if every_step else len(tip)
-        group = candidate.group
-        candidate.pool.ungrown[group] -= 1
-        complete = not candidate.pool.ungrown[group]
-        for depth in range(first, len(tip) + 1):
-            self._scoring[tip[:depth]] = candidate
-            self._asks.append(Score(tip[:depth], group, complete and depth == len(tip)))
+    def _ask_scores(self, candidate: Candidate) -> None:
+        """Ask for the score of the last step, or where the aggregation needs it of every one."""
+        pool, tip, group = candidate.pool, candidate.tip.path, candidate.group
+        every_step = pool.whole and self.config.agg_strategy != "last"
+        pool.unasked[group] -= 1
+        completes = not pool.unasked[group]
+        for depth in range(candidate.start if every_step else len(tip), len(tip) + 1):
+            self._awaiting_score[tip[:depth]] = candidate
+            self._asks.append(Score(tip[:depth], group, completes and depth == len(tip)))
             candidate.unscored += 1
 
-    def _ready(self, candidate: Candidate) -> None:
+    def _take_score(self, candidate: Candidate) -> None:
+        candidate.unscored -= 1
+        if candidate.unscored:
+            return
         candidate.end.score = candidate.tip.score  # the look-ahead's, if there was one
-        candidate.ready = True
+        candidate.rank = self._rank(candidate.end)
+        candidate.state = State.READY
         pool = candidate.pool
         pool.unready -= 1
-        insort(pool.ranked, (self._rank(candidate.end), candidate.end))
-        self._settle(pool)
+        insort(pool.ranked, candidate, key=BY_RANK)
+        self._prune_and_decide(pool)
 
-    def _settle(self, pool: Pool) -> None:
-        """Prune what is known to be outranked; decide once everything is known."""
-        for candidate in self._needless(pool):
+    def _prune_and_decide(self, pool: Pool) -> None:
+        """Prune what is outranked already; decide once the others are ready."""
+        for candidate in self._outranked(pool):
             candidate.end.fate = Fate.PRUNED
             pool.candidates.remove(candidate)
             pool.unready -= 1
-            del self._scoring[candidate.tip.path]
-            self._take_back(candidate.tip.path)
+            self._withdraw_score(candidate.tip.path)
         if not pool.unready:
             del self._undecided[pool.key]
             self._decide(pool)
 
-    def _take_back(self, node: NodePath) -> None:
-        """The score of `node` is not wanted any more."""
+    def _withdraw_score(self, node: NodePath) -> None:
+        """The score of `node` is not needed any more."""
+        del self._awaiting_score[node]
         asks = [work for work in self._asks if work.node != node]
         if len(asks) == len(self._asks):
             self._unwanted.append(node)  # it has been handed out
         self._asks = asks
-
-    def _prospects(self, pool: Pool) -> list[Prospect]:
-        """The candidates that may be expanded, as far as is known."""
-        bar = self._bar(pool)
-        chances = self._chances(pool)
-        return [
-            Prospect(
-                candidate.end.path,
-                chances[candidate],
-                self._estimate(candidate),
-                pool.key,
-                pool.iteration,
-            )
-            for candidate in pool.candidates
-            if candidate.grown
-            and self._active(pool, candidate.end)
-            and (bar is None or self._best_rank(candidate) <= bar)
-        ]
-
-    def _chances(self, pool: Pool) -> dict[Candidate, float]:
-        """A rough probability of each candidate that it will be expanded.
-
-        Of the m candidates that compete, k would be kept. One that is r-th of the s that are
-        scored so far is expected to end up (m + 1) / (s + 1) * r-th: order statistics of draws
-        from one distribution. Of the others, k / m will be kept.
-        """
-        competing = len(pool.candidates) - pool.ended
-        kept = self._kept(competing)
-        scored = [node for _, node in pool.ranked if self._active(pool, node)]
-        place = {node.path: r for r, node in enumerate(scored, start=1)}
-        spread = kept * (len(scored) + 1) / (competing + 1)
-        return {
-            candidate: min(1.0, spread / place[path] if path in place else kept / max(competing, 1))
-            for candidate in pool.candidates
-            for path in (candidate.end.path,)
-        }
-
-    def _kept(self, candidates: int) -> int:
-        """How many of so many candidates, if their scores were equal, would get children."""
-        return sum(share > 0 for share in self._shares([UNKNOWN_SCORE] * candidates))
-
-    def _estimate(self, candidate: Candidate) -> float:
-        """The score of its path, or before it is scored that of the path above it."""
-        if candidate.ready:
-            return self._path_score(candidate.end)
-        above = self.tree.scores(candidate.group)
-        return aggregate(above, self.config.agg_strategy) if above else UNKNOWN_SCORE
-
-    def _rationed(self, prospects: Sequence[Prospect]) -> list[tuple[Prospect, int]]:
-        """The prospects, which are in order, each with the children that it would get."""
-        pools: defaultdict[int, list[float]] = defaultdict(list)
-        for prospect in prospects:
-            pools[prospect.key].append(prospect.score)
-        shares = {key: iter(self._shares(scores)) for key, scores in pools.items()}
-        return [(prospect, next(shares[prospect.key])) for prospect in prospects]
-
-    def _first_unanswered(
-        self, path: NodePath, prospect: Prospect, answered: Mapping[NodePath, tuple[Thought, ...]]
-    ) -> Expand | Prospect | None:
-        """Follow the candidate that would start at `path` as far as it has been answered.
-
-        What it would ask for next, or the prospect that it would become; None if it ends.
-        """
-        iteration = prospect.iteration + 1
-        whole = self._to_the_end(iteration)
-        start, end = len(path), path
-        following: Expand | None = Expand(path, self._seed(path), self._sampling, whole)
-        while following:
-            if (thoughts := answered.get(following.node)) is None:
-                return following
-            tip = following.node
-            end = tip if tip[-1] >= 0 else end
-            if whole or not _goes_on(thoughts[0]):
-                # a chain that ends during its look-ahead is expanded all the same
-                return self._below(end, prospect) if tip[-1] < 0 else None
-            following = self._within(start, end, tip, iteration)
-        return self._below(end, prospect)
-
-    def _below(self, end: NodePath, above: Prospect) -> Prospect | None:
-        if self._last(above.iteration + 1):
-            return None
-        chance = above.chance * self._kept(self.config.n) / self.config.n
-        return Prospect(end, chance, above.score, above.key, above.iteration + 1)
-
-
-class VotingConfig(StepConfig):
-    """Parameters of the tree strategies whose search may stop once its vote is decided."""
-
-    early_stop: bool = False
-    """End once the missing completions cannot change the weighted vote."""
-
-
-Voting = TypeVar("Voting", bound=VotingConfig)
-
-
-class VotingSearch(StepSearch[Voting]):
-    """Base of those strategies."""
-
-    def __init__(
-        self,
-        config: Voting,
-        seed: Callable[[NodePath], int],
-        answer_of: AnswerOf | None = None,
-    ) -> None:
-        """`seed` maps a node to the seed of its sample; `answer_of` is for `early_stop` only."""
-        super().__init__(config, seed)
-        self._stop = EarlyStop.wanted(config.early_stop, config.n, answer_of)
-
-    def _count(self, completed: Iterable[Node]) -> None:
-        """Count completions for an early stop, if one is wanted."""
-        if self._stop:
-            for node in completed:
-                self._stop.add(self.tree.text(node.path), self._path_score(node))
-
-    @property
-    def _decided(self) -> bool:
-        """Whether the completions counted so far decide the vote, if an early stop is wanted."""
-        return self._stop is not None and self._stop.decided
-
-
-def _goes_on(thought: Thought | None) -> bool:
-    """Whether a chain can be continued after its last step.
-
-    A step without text means that the model has nothing more to say.
-    """
-    assert thought is not None
-    return thought.stop is Stop.STEP and bool(thought.text.strip())

@@ -6,9 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from .types import Aggregation, Fate, NodePath, Thought, aggregate, quantise
-
-__all__ = ["Node", "NodePath", "Tree"]
+from .thought import Aggregation, Fate, NodePath, Thought, aggregate, quantise
 
 
 @dataclass(slots=True)

@@ -33,8 +33,8 @@ from tts.prompting import Models
 from tts.replay import Script
 from tts.runlog import events
 from tts.scheduling import ScheduleName, SpeculationName
-from tts.search import Search, node_seed
-from tts.strategies.catalog import Config, new_search
+from tts.search import Search, SearchConfig, node_seed
+from tts.strategies.catalog import new_search
 
 from .server import Server, SimulatedGenerator, SimulatedVerifier
 from .text import DELIMITER, question, simulated_models
@@ -53,7 +53,7 @@ class RecordedRun:
     models: Models
     problems: tuple[Problem, ...]
     strategy: str
-    parameters: Config
+    parameters: SearchConfig
     seed: int
     script: Script
 
@@ -66,7 +66,7 @@ class Scenario:
     gpus: int
     sharing: Sharing
     workload: Script
-    parameters: Config
+    parameters: SearchConfig
     problems: int
     in_flight: int
     seed: int = 0
@@ -202,7 +202,7 @@ async def _run(scenario: Scenario, schedule: ScheduleName, began: float) -> Outc
         solved = await submission
         name = solved.problem.id
         latencies.append(clock() - started[name])
-        trees[name] = solved.search.tree.digest()
+        trees[name] = solved.result.tree.digest()
 
     driver = Driver(
         models,

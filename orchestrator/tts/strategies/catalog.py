@@ -1,89 +1,28 @@
-"""The strategies by name: which search to run, its defaults, and how its answer is chosen."""
+"""The strategies by name: the built-in ones, and those of plug-ins.
+
+A built-in strategy is a module of `tts.search`, an entry here, and its name in `names`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Literal
-
-from pydantic import ValidationError
+from itertools import chain
 
 from tts.build.errors import ConfigError
-from tts.build.spec import explain
-from tts.grading.votes import answer_form
+from tts.grading import votes
 from tts.search import (
-    BeamSearch,
+    AnswerOf,
     BeamSearchConfig,
     DvtsConfig,
-    DvtsSearch,
-    NodePath,
     ParticleConfig,
-    ParticleSearch,
     RebaseConfig,
-    RebaseSearch,
-    SampleSearch,
     SampleSearchConfig,
     Search,
+    SearchConfig,
+    SeedOf,
 )
 
-Vote = Literal["best", "weighted", "majority"]
-"""How one answer is chosen from n completions."""
-
-Independent = Literal["chains", "subtrees"]
-"""Parts of a search that know nothing of one another, each a search of its own with a smaller n:
-its chains, or its subtrees of beam_width completions (those whose first path index // beam_width
-is the same)."""
-
-Config = BeamSearchConfig | DvtsConfig | ParticleConfig | RebaseConfig | SampleSearchConfig
-
-
-@dataclass(frozen=True)
-class Strategy:
-    """`defaults` and `fixed` overlay the parameters of `config`; `fixed` ones cannot be changed.
-
-    `independent` says of which parts a run consists, if parts of it are runs with a smaller n.
-    """
-
-    name: str
-    summary: str
-    config: type[Config]
-    vote: Vote
-    defaults: dict[str, Any] = field(default_factory=dict)
-    fixed: dict[str, Any] = field(default_factory=dict)
-    independent: Independent | None = None
-
-    def configure(self, given: dict[str, Any], *, context: int) -> Config:
-        """Validate parameters; raises ConfigError naming the parameter and what is allowed.
-
-        `context` is the generator's max_seq_len in tokens, which `max_tokens` must not exceed.
-        """
-        for name, value in given.items():
-            if name in self.fixed and value != self.fixed[name]:
-                raise ConfigError(
-                    f"{name} is {value!r}, but strategy {self.name} has it fixed at "
-                    f"{self.fixed[name]!r}."
-                )
-            if name not in self.config.model_fields:
-                allowed = ", ".join(n for n in self.config.model_fields if n not in self.fixed)
-                raise ConfigError(
-                    f"Strategy {self.name} has no parameter {name!r}; it has {allowed}."
-                )
-        default = min(self.config.model_fields["max_tokens"].default, context)
-        values = {"max_tokens": default, **self.defaults, **given, **self.fixed}
-        try:
-            config = self.config.model_validate(values)
-        except ValidationError as error:
-            raise ConfigError(
-                f"Parameters of strategy {self.name} are not valid:\n{explain(error)}"
-            ) from error
-        if config.max_tokens > context:
-            raise ConfigError(
-                f"max_tokens is {config.max_tokens}, but the generator's context holds {context} "
-                "tokens, prompt and output together (generator.max_seq_len).",
-                hint="Lower max_tokens, or raise generator.max_seq_len in the deployment.",
-            )
-        return config
-
+from .plugins import describe, find_plugin, load_plugin, package_of, plugin_names
+from .strategy import Strategy
 
 _ALL = (
     Strategy(
@@ -145,27 +84,67 @@ _ALL = (
     ),
 )
 STRATEGIES = {strategy.name: strategy for strategy in _ALL}
+"""The built-in strategies by name."""
+
+
+def strategy_names() -> list[str]:
+    """The names of all strategies, the built-in ones first; no plug-in is loaded."""
+    return list(dict.fromkeys([*STRATEGIES, *plugin_names()]))
 
 
 def find_strategy(name: str) -> Strategy:
-    """The strategy of that name; raises ConfigError listing the names there are."""
-    if name not in STRATEGIES:
+    """The strategy of that name, built in or of a plug-in.
+
+    Raises ConfigError: nobody has the name, several have it, or its plug-in cannot be loaded.
+    """
+    plugin = find_plugin(name)
+    if plugin is None:
+        if name in STRATEGIES:
+            return STRATEGIES[name]
         raise ConfigError(
-            f"There is no strategy {name!r}.", hint=f"Strategies: {', '.join(STRATEGIES)}."
+            f"There is no strategy {name!r}.", hint=f"Strategies: {', '.join(strategy_names())}."
         )
-    return STRATEGIES[name]
+    if name in STRATEGIES:
+        raise ConfigError(
+            f"{describe(plugin)} has the name of a built-in strategy.",
+            hint=f"Give it another name, or uninstall {package_of(plugin)}.",
+        )
+    return load_plugin(plugin)
 
 
-def new_search(config: Config, seed: Callable[[NodePath], int]) -> Search:
-    """A fresh search of one problem."""
-    match config:
-        case BeamSearchConfig():
-            return BeamSearch(config, seed, answer_form)
-        case DvtsConfig():
-            return DvtsSearch(config, seed, answer_form)
-        case RebaseConfig():
-            return RebaseSearch(config, seed, answer_form)
-        case ParticleConfig():
-            return ParticleSearch(config, seed)
-        case SampleSearchConfig():
-            return SampleSearch(config, seed, answer_form)
+def all_strategies() -> dict[str, Strategy]:
+    """Every strategy by its name; raises ConfigError as `find_strategy`."""
+    return {name: find_strategy(name) for name in strategy_names()}
+
+
+def known_strategy(name: str) -> Strategy | None:
+    """The strategy that a log names, or None if it cannot be found or loaded any more."""
+    try:
+        return find_strategy(name)
+    except ConfigError:
+        return None
+
+
+def strategy_of(config: SearchConfig) -> Strategy:
+    """The first strategy that may have these parameters; raises ConfigError if none may.
+
+    Where several share a type of parameters, the fixed ones tell them apart.
+    """
+    plugins = (known_strategy(name) for name in plugin_names() if name not in STRATEGIES)
+    for strategy in chain(STRATEGIES.values(), plugins):
+        if strategy and strategy.allows(config):
+            return strategy
+    raise ConfigError(
+        f"No strategy has parameters of the type {type(config).__name__}.",
+        hint=f"Strategies: {', '.join(strategy_names())}.",
+    )
+
+
+def new_search(
+    config: SearchConfig, seed: SeedOf, answer_form: AnswerOf = votes.answer_form
+) -> Search:
+    """A fresh search of one problem.
+
+    `seed` gives the sample of a node its seed; `answer_form` reads the answer of a completion.
+    """
+    return config.new_search(seed, answer_form)

@@ -8,11 +8,13 @@ from pydantic import ValidationError
 
 from tts.build.errors import ConfigError
 from tts.build.spec import Deployment, explain
+from tts.search import SearchConfig
 
-from .catalog import STRATEGIES, Config, Strategy
+from .catalog import all_strategies, find_strategy, strategy_names
+from .strategy import Strategy
 
 
-def configure(strategy: Strategy, deployment: Deployment, given: dict[str, Any]) -> Config:
+def configure(strategy: Strategy, deployment: Deployment, given: dict[str, Any]) -> SearchConfig:
     """A strategy's parameters on a deployment; raises ConfigError.
 
     `given` wins over the deployment's block for that strategy, which wins over the defaults.
@@ -21,13 +23,14 @@ def configure(strategy: Strategy, deployment: Deployment, given: dict[str, Any])
     return strategy.configure(values, context=deployment.generator.max_seq_len)
 
 
-def configure_all(deployment: Deployment, given: dict[str, Any]) -> dict[str, Config]:
+def configure_all(deployment: Deployment, given: dict[str, Any]) -> dict[str, SearchConfig]:
     """Every strategy's parameters, by its name; raises ConfigError.
 
     What is given goes to each strategy that has such a parameter to set; one that none has is
     refused, and so is a value that one of them refuses.
     """
-    settable = {name: _settable(strategy) for name, strategy in STRATEGIES.items()}
+    strategies = all_strategies()
+    settable = {name: _settable(strategy) for name, strategy in strategies.items()}
     known = list(dict.fromkeys(parameter for names in settable.values() for parameter in names))
     for parameter in given:
         if parameter not in known:
@@ -40,7 +43,7 @@ def configure_all(deployment: Deployment, given: dict[str, Any]) -> dict[str, Co
             deployment,
             {parameter: given[parameter] for parameter in given if parameter in settable[name]},
         )
-        for name, strategy in STRATEGIES.items()
+        for name, strategy in strategies.items()
     }
 
 
@@ -52,10 +55,14 @@ def check_blocks(deployment: Deployment) -> None:
     wrong: list[str] = []
     for name, block in deployment.strategies.items():
         path = f"strategies.{name}"
-        if name not in STRATEGIES:
-            wrong.append(f"  {path}: unknown strategy; allowed here: {', '.join(STRATEGIES)}")
+        if name not in (names := strategy_names()):
+            wrong.append(f"  {path}: unknown strategy; allowed here: {', '.join(names)}")
             continue
-        strategy = STRATEGIES[name]
+        try:
+            strategy = find_strategy(name)
+        except ConfigError as error:  # of a plug-in
+            wrong.append(f"  {path}: {error.message}")
+            continue
         allowed = _settable(strategy)
         unknown = [parameter for parameter in block if parameter not in allowed]
         wrong += [

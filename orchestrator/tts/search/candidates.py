@@ -1,0 +1,96 @@
+"""Candidates and pools: what the tree strategies grow, score and decide on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from .thought import NodePath
+from .tree import Node
+
+Rank = tuple[float, NodePath]
+"""Sort key of candidates: best score first (it is negated), ties by path."""
+
+UNREACHABLE: Rank = (float("-inf"), ())
+"""Better than the rank of any candidate."""
+
+
+class State(Enum):
+    """What a candidate waits for; `step_search` draws how it gets from one to the next."""
+
+    GROWING = auto()
+    """A step of its own."""
+    LOOKING_AHEAD = auto()
+    """A look-ahead step; its own are complete."""
+    SCORING = auto()
+    """Scores only."""
+    READY = auto()
+    """The rest of its pool."""
+
+
+@dataclass(slots=True, eq=False)
+class Pool:
+    """Candidates that are decided together; `key` tells a strategy's pools apart."""
+
+    key: int
+    iteration: int
+    """Counted from 1."""
+    last: bool
+    """Whether this is the last iteration."""
+    whole: bool
+    """Whether its candidates are generated to the end of the sequence."""
+    candidates: list[Candidate] = field(default_factory=list)
+    """In the order in which they were opened, without those that were pruned early."""
+    unready: int = 0
+    ranked: list[Candidate] = field(default_factory=list)
+    """The ready ones, in rank order."""
+    ended: int = 0
+    """Candidates that are known to be inactive."""
+    min_upper_bound: float = 0.0
+    """The smallest of the candidates' upper bounds."""
+    unasked: dict[NodePath, int] = field(default_factory=dict)
+    """Candidates of each group whose score has not been asked for."""
+
+    @property
+    def ends(self) -> list[Node]:
+        """The last step of every candidate, in the order in which they were opened."""
+        return [candidate.end for candidate in self.candidates]
+
+
+@dataclass(slots=True, eq=False)
+class Candidate:
+    """New steps at the end of a chain, which are kept or pruned as one."""
+
+    pool: Pool
+    start: int
+    """Depth of its first step."""
+    end: Node
+    """Its last step so far."""
+    tip: Node
+    """The same, or the last look-ahead step after it."""
+    upper_bound: float
+    """The most that its path can score."""
+    prior: float
+    """What its path is expected to score before it has been: the score of the path above."""
+    state: State = State.GROWING
+    active: bool = True
+    """Whether its chain can be expanded; known once its own steps are complete."""
+    unscored: int = 0
+    """Scores that have been asked for and not been told."""
+    rank: Rank | None = None
+    """Its rank, once it is ready."""
+
+    @property
+    def group(self) -> NodePath:
+        """The node below which it grows; its siblings are the other candidates there."""
+        return self.end.path[: self.start - 1]
+
+    @property
+    def best_rank(self) -> Rank:
+        """Its rank, or before it is ready the best that it can reach."""
+        return self.rank or (-self.upper_bound, self.end.path)
+
+    @property
+    def expected_score(self) -> float:
+        """The score of its path, or before it is ready the prior."""
+        return -self.rank[0] if self.rank else self.prior

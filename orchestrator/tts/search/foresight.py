@@ -1,0 +1,136 @@
+"""Foresight: which expansions a tree search may ask for next, so that idle slots can begin them.
+
+The candidates of the pools that are not decided yet are *prospects*: each may be kept and then
+expanded. A prospect's children would be given out as if what is known were all there is to know
+(`Shares`); where an engine has answered such a child already, the child becomes a prospect of the
+next level. A guess is exact: the request is the one that the search itself would send (`Growth`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from .candidates import Candidate, Pool, Rank, State
+from .growth import Growth, goes_on, is_lookahead
+from .protocol import Expand, Guess
+from .thought import NodePath, Thought
+
+UNKNOWN_SCORE = 0.5
+"""Stands for the score of a path of which no step has been scored yet."""
+
+Shares = Callable[[Sequence[float]], list[int]]
+"""The children that candidates with these scores, best first, would get of one pool."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """A node that may be expanded in the iteration after `iteration` of the pool `key`."""
+
+    node: NodePath
+    chance: float
+    """A rough probability that it will be."""
+    score: float
+    key: int
+    iteration: int
+
+
+def expandable(pool: Pool, cutoff: Rank | None) -> Iterator[Candidate]:
+    """Candidates whose steps are complete and that may be expanded, as far as is known.
+
+    `cutoff` is the rank that they must reach, if it is known.
+    """
+    for candidate in pool.candidates:
+        complete = candidate.state is not State.GROWING
+        if complete and candidate.active and (cutoff is None or candidate.best_rank <= cutoff):
+            yield candidate
+
+
+def prospects(pool: Pool, cutoff: Rank | None, shares: Shares) -> Iterator[Prospect]:
+    """The pool's expandable candidates, each with its chance.
+
+    Of the m candidates that compete, k would be kept. One that is r-th of the s that are scored so
+    far is expected to end up (m + 1) / (s + 1) * r-th: order statistics of draws from one
+    distribution. Of the others, k / m will be kept.
+    """
+    competing = len(pool.candidates) - pool.ended
+    kept = _parents(shares, competing)
+    scored = [candidate.end.path for candidate in pool.ranked if candidate.active]
+    places = {path: place for place, path in enumerate(scored, start=1)}
+    spread = kept * (len(scored) + 1) / (competing + 1)
+    for candidate in expandable(pool, cutoff):
+        path = candidate.end.path
+        chance = spread / places[path] if path in places else kept / competing
+        yield Prospect(path, min(1.0, chance), candidate.expected_score, pool.key, pool.iteration)
+
+
+def foresee(
+    roots: Iterable[Prospect],
+    answered: Mapping[NodePath, tuple[Thought, ...]],
+    growth: Growth,
+    shares: Shares,
+) -> Iterator[Guess]:
+    """Expansions that may be asked for below the prospects; see `Search.foresee`."""
+    level = 1
+    ahead = list(roots)
+    while ahead:
+        ahead.sort(key=lambda p: (-p.chance, -p.score, p.node))
+        deeper: list[Prospect] = []
+        for prospect, children in _rationed(ahead, shares):
+            for child in range(children):
+                path = (*prospect.node, child)
+                following = _first_unanswered(path, prospect, answered, growth)
+                if isinstance(following, Expand):
+                    yield Guess(following, level, prospect.chance)
+                elif following and not growth.is_last(prospect.iteration + 1):
+                    deeper.append(_below(following, prospect, growth, shares))
+        ahead, level = deeper, level + 1
+
+
+def _rationed(prospects: Sequence[Prospect], shares: Shares) -> list[tuple[Prospect, int]]:
+    """The prospects, which are in order, each with the children that it would get."""
+    pools: defaultdict[int, list[float]] = defaultdict(list)
+    for prospect in prospects:
+        pools[prospect.key].append(prospect.score)
+    children = {key: iter(shares(scores)) for key, scores in pools.items()}
+    return [(prospect, next(children[prospect.key])) for prospect in prospects]
+
+
+def _first_unanswered(
+    path: NodePath,
+    above: Prospect,
+    answered: Mapping[NodePath, tuple[Thought, ...]],
+    growth: Growth,
+) -> Expand | NodePath | None:
+    """Follow the candidate that would start at `path` as far as it has been answered.
+
+    What it would ask for next, or its last step if all is answered; None if its chain ends there.
+    """
+    iteration = above.iteration + 1
+    whole = growth.is_whole(iteration)
+    end = path
+    following: Expand | None = growth.first(path, whole=whole)
+    while following:
+        if (thoughts := answered.get(following.node)) is None:
+            return following
+        tip = following.node
+        if not is_lookahead(tip):
+            end = tip
+        if whole or not goes_on(thoughts[0]):
+            # a chain that ends during its look-ahead is expanded all the same
+            return end if is_lookahead(tip) else None
+        following = growth.following(len(path), end, tip, iteration)
+    return end
+
+
+def _below(end: NodePath, above: Prospect, growth: Growth, shares: Shares) -> Prospect:
+    """The prospect that a foreseen candidate becomes; its score is taken to be that above."""
+    n = growth.config.n
+    chance = above.chance * _parents(shares, n) / n
+    return Prospect(end, chance, above.score, above.key, above.iteration + 1)
+
+
+def _parents(shares: Shares, candidates: int) -> int:
+    """How many of so many candidates would get children if their scores were equal."""
+    return sum(share > 0 for share in shares([UNKNOWN_SCORE] * candidates))

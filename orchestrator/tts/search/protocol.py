@@ -1,0 +1,146 @@
+"""What goes in and out of a search: ask, tell, result.
+
+A search is a state machine for one problem, without IO, clock or engine. `ask()` returns the work
+it wants now; every piece is returned once. `tell(result)` accepts results in any order; one that
+is late, unknown or a duplicate changes nothing. The tree, the scores and the result depend only on
+the configuration, the seeds and what the engines answer for a given node, never on the order of
+events.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
+
+from .thought import Completion, NodePath, Sampling, Thought
+from .tree import Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Expand:
+    """Generate below the parent of `node`: one thought, or with `whole` the rest of the chain.
+
+    The first thought becomes `node`; with `whole` each further one becomes child 0 of the one
+    before it. A node whose last index is -1 is a look-ahead.
+    """
+
+    node: NodePath
+    seed: int
+    sampling: Sampling
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Score the path that ends in `node` (the score of its last step).
+
+    `group` names the siblings among which it will be compared; `completes` says that no score of
+    the group will be asked for after this one.
+    """
+
+    node: NodePath
+    group: NodePath = ()
+    completes: bool = True
+
+
+Work = Expand | Score
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """The answer to an Expand: at least one thought; more than one only if it was `whole`."""
+
+    node: NodePath
+    thoughts: tuple[Thought, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """The answer to a Score: the verifier's probability that the step is right, in [0, 1]."""
+
+    node: NodePath
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """An expansion that may be asked for later, exactly as it would be asked.
+
+    `level` counts from 1, for children of nodes that the search is about to decide on; `chance` is
+    a rough probability that it will be asked for.
+    """
+
+    work: Expand
+    level: int
+    chance: float
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """The outcome of a search: n completions (fewer after an early stop) in rank order, and the
+    tree that they end in.
+    """
+
+    completions: tuple[Completion, ...]
+    tree: Tree
+
+
+class Search(ABC):
+    """One problem's search. A strategy defines `ask`, `tell` and `result`; the rest is optional.
+
+    The optional parts let a search be watched (`tree`), drop scores that it no longer needs
+    (`unwanted`), and name expansions that idle engines may begin before they are asked for
+    (`foresee`, `expandable`). None of them changes the result.
+    """
+
+    tree: Tree | None = None
+    """All nodes so far, for whoever watches; None if the search shows none before its result."""
+
+    @abstractmethod
+    def ask(self) -> list[Work]:
+        """The work wanted now and not asked before.
+
+        It may name nodes below those that have been told, in any number and any order.
+        """
+
+    @abstractmethod
+    def tell(self, result: Generated | Scored) -> None:
+        """Take in one result; late, unknown and duplicate ones change nothing.
+
+        Raises ValueError for a score that is not a probability.
+        """
+
+    @abstractmethod
+    def result(self) -> SearchResult | None:
+        """The outcome, or None until nothing that could still be told would change it.
+
+        It is asked for after every result, so it must be cheap: compute the outcome once.
+        """
+
+    @property
+    def done(self) -> bool:
+        """Whether there is a result."""
+        return self.result() is not None
+
+    def unwanted(self) -> list[NodePath]:
+        """Nodes whose score was asked for and cannot change anything any more; each is told once.
+
+        Such a node is pruned without a score. By default there are none.
+        """
+        return []
+
+    def foresee(self, answered: Mapping[NodePath, tuple[Thought, ...]]) -> Iterator[Guess]:
+        """Expansions that may be asked for later, best first: shallow, then by chance.
+
+        At most as many children as could really be asked for; below those that are in `answered`
+        the next level is foreseen, and so on. By default nothing is.
+        """
+        return iter(())
+
+    def expandable(self) -> Container[NodePath]:
+        """Nodes that await the search's decision and may yet be expanded.
+
+        What was foreseen and is below none of them will never be asked for. None by default.
+        """
+        return ()

@@ -1,0 +1,13 @@
+"""The names of the built-in strategies, for help texts: importing this costs nothing."""
+
+STRATEGY_NAMES = (
+    "cot",
+    "self-consistency",
+    "best-of-n",
+    "weighted-best-of-n",
+    "beam-search",
+    "dvts",
+    "rebase",
+    "particle-filtering",
+)
+"""In the order of the catalog, which a test compares with this."""

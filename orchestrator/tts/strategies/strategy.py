@@ -1,0 +1,76 @@
+"""What a strategy is: a search with a name, its parameters, and how one answer is chosen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from tts.build.errors import ConfigError
+from tts.build.spec import explain
+from tts.search import SearchConfig
+
+Vote = Literal["best", "weighted", "majority"]
+"""How one answer is chosen from n completions."""
+
+Independent = Literal["chains", "subtrees"]
+"""Parts of a search that know nothing of one another, each a search of its own with a smaller n:
+its chains, or its subtrees of beam_width completions (those whose first path index // beam_width
+is the same)."""
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """A search, by its name and with its parameters, and how its answer is chosen."""
+
+    name: str
+    summary: str
+    """One line for lists."""
+    config: type[SearchConfig]
+    """The parameters, which make the search (`SearchConfig.new_search`)."""
+    vote: Vote
+    defaults: dict[str, Any] = field(default_factory=dict)
+    """Parameters whose default differs from that of `config`."""
+    fixed: dict[str, Any] = field(default_factory=dict)
+    """Parameters that cannot be changed."""
+    independent: Independent | None = None
+    """Of which parts a run consists, if parts of it are runs with a smaller n."""
+
+    def allows(self, config: SearchConfig) -> bool:
+        """Whether these may be its parameters."""
+        return type(config) is self.config and all(
+            getattr(config, name) == value for name, value in self.fixed.items()
+        )
+
+    def configure(self, given: dict[str, Any], *, context: int) -> SearchConfig:
+        """Validate parameters; raises ConfigError naming the parameter and what is allowed.
+
+        `context` is the generator's max_seq_len in tokens, which `max_tokens` must not exceed.
+        """
+        for name, value in given.items():
+            if name in self.fixed and value != self.fixed[name]:
+                raise ConfigError(
+                    f"{name} is {value!r}, but strategy {self.name} has it fixed at "
+                    f"{self.fixed[name]!r}."
+                )
+            if name not in self.config.model_fields:
+                allowed = ", ".join(n for n in self.config.model_fields if n not in self.fixed)
+                raise ConfigError(
+                    f"Strategy {self.name} has no parameter {name!r}; it has {allowed}."
+                )
+        default = min(self.config.model_fields["max_tokens"].default, context)
+        values = {"max_tokens": default, **self.defaults, **given, **self.fixed}
+        try:
+            config = self.config.model_validate(values)
+        except ValidationError as error:
+            raise ConfigError(
+                f"Parameters of strategy {self.name} are not valid:\n{explain(error)}"
+            ) from error
+        if config.max_tokens > context:
+            raise ConfigError(
+                f"max_tokens is {config.max_tokens}, but the generator's context holds {context} "
+                "tokens, prompt and output together (generator.max_seq_len).",
+                hint="Lower max_tokens, or raise generator.max_seq_len in the deployment.",
+            )
+        return config

@@ -1,0 +1,78 @@
+"""Beam search: what it keeps, and what it prunes without a score."""
+
+from hypothesis import given, settings
+from tests.search.driving import answer, beam_configs, build, drive, worlds
+
+from tts.search import BeamSearchConfig, Fate, Generated, Score, Scored, Stop, Thought
+
+
+@settings(max_examples=200, deadline=None)
+@given(beam_configs, worlds)
+def test_beam_search_keeps_its_best(config, world):
+    if config.granularity > 1 or config.finish == "eos" or config.filter_duplicates:
+        return
+    search = build(config)
+    drive(search, world)
+    for depth in range(1, config.num_iterations + 1):
+        nodes = [node for node in search.tree if len(node.path) == depth and min(node.path) >= 0]
+        expanded = [node for node in nodes if node.fate is Fate.EXPANDED]
+        assert len(expanded) <= config.n // config.beam_width
+        for node in nodes:  # one that was pruned without a score would have had this one
+            search.tree.lock_score(node.path, answer(Score(node.path), world).score)
+        scores = {n.path: search.tree.path_score(n.path, config.agg_strategy) for n in nodes}
+        if expanded:
+            worst_kept = min(scores[node.path] for node in expanded)
+            pruned = [node for node in nodes if node.fate is Fate.PRUNED]
+            assert all(scores[node.path] <= worst_kept for node in pruned)
+
+
+def test_ties_are_broken_by_path_not_by_arrival():
+    search = build(BeamSearchConfig(n=4, beam_width=4, num_iterations=2))
+    first = search.ask()
+    for work in reversed(first):
+        search.tell(Generated(work.node, (Thought((1,), "x\n\n", Stop.STEP),)))
+    for work in reversed(search.ask()):
+        search.tell(Scored(work.node, 0.5 + work.node[0] * 1e-6))  # float noise
+    assert {work.node[0] for work in search.ask()} == {0}
+
+
+def test_a_step_that_cannot_be_kept_is_pruned_without_a_score():
+    search = build(BeamSearchConfig(n=4, beam_width=4, num_iterations=3, agg_strategy="min"))
+    step = (Thought((1,), "a\n\n", Stop.STEP),)
+    for work in search.ask():
+        search.tell(Generated(work.node, step))
+    search.ask()
+    for child, score in ((0, 0.5), (1, 0.2), (2, 0.3), (3, 0.1)):
+        search.tell(Scored((child,), score))
+    for work in search.ask():
+        search.tell(Generated(work.node, step))
+    assert len(search.ask()) == 4
+    assert search.unwanted() == []
+    search.tell(Scored((0, 0), 0.7))  # min along the path: 0.5, which no sibling can beat
+    assert search.unwanted() == [(0, 1), (0, 2), (0, 3)]
+    assert [search.tree[0, child].fate for child in range(4)] == [
+        Fate.EXPANDED,
+        *[Fate.PRUNED] * 3,
+    ]
+    assert [work.node for work in search.ask()] == [(0, 0, child) for child in range(4)]
+    search.tell(Scored((0, 1), 0.9))
+    assert search.tree[0, 1].score is None, "late: it had been pruned"
+
+
+def test_no_active_beam_is_scored_once_enough_chains_have_ended():
+    search = build(BeamSearchConfig(n=2, beam_width=1, num_iterations=3))
+    search.ask()
+    search.tell(Generated((0,), (Thought((1,), "a", Stop.END),)))
+    search.tell(Generated((1,), (Thought((1,), "a\n\n", Stop.STEP),)))
+    assert [work.node for work in search.ask()] == [(0,), (1,)]
+    search.tell(Scored((0,), 0.5))
+    assert search.unwanted() == [], "one completion is missing: the other beam goes on"
+    search.tell(Scored((1,), 0.5))
+    assert [work.node for work in search.ask()] == [(1, 0), (1, 1)]
+    search.tell(Generated((1, 0), (Thought((1,), "a", Stop.END),)))
+    search.tell(Generated((1, 1), (Thought((1,), "a\n\n", Stop.STEP),)))
+    assert [work.node for work in search.ask()] == [(1, 0)], "the second completion"
+    assert search.expandable() == set()
+    search.tell(Scored((1, 0), 0.5))
+    assert search.done
+    assert search.tree[1, 1].fate is Fate.PRUNED

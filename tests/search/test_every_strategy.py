@@ -1,0 +1,79 @@
+"""What holds for the tree of every strategy."""
+
+import pytest
+from hypothesis import given, settings
+from tests.search.driving import build, configs, drive, tree_configs, worlds
+
+from tts.search import (
+    BeamSearchConfig,
+    Expand,
+    Fate,
+    Generated,
+    ParticleConfig,
+    SampleSearchConfig,
+    Scored,
+    Stop,
+    Thought,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(configs, worlds)
+def test_exactly_n_completions_come_out(config, world):
+    search = build(config)
+    drive(search, world)
+    completions = search.result().completions
+    nodes = [done.node for done in completions]
+    if getattr(config, "early_stop", False):
+        assert 0 < len(completions) <= config.n
+    else:
+        assert len(completions) == config.n
+    if not isinstance(config, ParticleConfig):  # whose particles may be drawn more than once
+        assert len(set(nodes)) == len(nodes)
+    completed = {node.path for node in search.tree if node.fate is Fate.COMPLETED}
+    assert completed == set(nodes)
+    assert not any(node.fate is Fate.OPEN for node in search.tree)
+    if getattr(config, "scored", True):
+        ranks = [(-done.score, done.node) for done in completions]
+        assert ranks == sorted(ranks)
+
+
+@settings(max_examples=300, deadline=None)
+@given(tree_configs, worlds)
+def test_the_budget_of_samples_is_kept(config, world):
+    """At most n candidates an iteration, of at most granularity steps and lookahead steps each."""
+    search = build(config)
+    expansions = [work for work in drive(search, world) if isinstance(work, Expand)]
+    assert len({work.seed for work in expansions}) == len(expansions)
+    greedy = [work for work in expansions if work.node[-1] == -1]
+    assert all(work.sampling.temperature == 0 for work in greedy)
+    per_iteration = config.n * (config.granularity + config.lookahead)
+    assert len(expansions) <= config.num_iterations * per_iteration
+    deepest = max(sum(index >= 0 for index in work.node) for work in expansions)
+    assert deepest <= config.num_iterations * config.granularity
+    whole = {len(work.node) for work in expansions if work.whole}
+    assert not whole or config.finish == "eos"
+    scored = [node for node in search.tree if node.score is not None]
+    assert all(node.score == pytest.approx(round(node.score, 4)) for node in scored)
+
+
+@pytest.mark.parametrize("config", [SampleSearchConfig(n=1), BeamSearchConfig(n=1, beam_width=1)])
+def test_a_score_is_locked_at_the_first_write(config):
+    search = build(config)
+    search.ask()
+    search.tell(Generated((0,), (Thought((1,), "x", Stop.END),)))
+    search.ask()
+    search.tell(Scored((0,), 0.25))
+    search.tell(Scored((0,), 0.75))
+    assert search.result().completions[0].score == 0.25
+
+
+@pytest.mark.parametrize("config", [SampleSearchConfig(n=1), BeamSearchConfig(n=1, beam_width=1)])
+def test_a_score_that_is_no_probability_is_refused(config):
+    search = build(config)
+    search.ask()
+    search.tell(Generated((0,), (Thought((1,), "x", Stop.END),)))
+    search.ask()
+    for wrong in (float("nan"), -0.1, 1.1):
+        with pytest.raises(ValueError, match="within"):
+            search.tell(Scored((0,), wrong))

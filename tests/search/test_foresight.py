@@ -1,0 +1,79 @@
+"""What a search foresees is what it asks for later."""
+
+import random
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.search.driving import answer, build, drive, tree_configs, worlds
+
+from tts.search import BeamSearchConfig, Expand, Fate, Generated, Scored, Stop, Thought, Work
+
+
+@settings(max_examples=500, deadline=None)
+@given(tree_configs, worlds, st.integers(0, 10**6))
+def test_what_is_foreseen_is_what_will_be_asked(config, world, shuffle):
+    """Guesses are exact, no more than could be asked for, and ruled out for good or not at all."""
+    order = random.Random(shuffle)
+    search = build(config)
+    asked_for = {w.node: w for w in drive(build(config), world) if isinstance(w, Expand)}
+    answered: dict[tuple[int, ...], tuple[Thought, ...]] = {}
+    ruled_out: set[tuple[int, ...]] = set()
+    foreseen: dict[tuple[int, ...], Expand] = {}
+    pending: list[Work] = []
+    while not search.done:
+        pending += search.ask()
+        levels = Counter()
+        last = (0, 0.0)
+        for guess in search.foresee(answered):
+            node = guess.work.node
+            assert node not in search.tree
+            assert node not in answered
+            assert 0.0 <= guess.chance <= 1.0
+            assert last <= (guess.level, -guess.chance), "shallow first, then by chance"
+            last = (guess.level, -guess.chance)
+            levels[guess.level] += 1
+            foreseen[node] = guess.work
+            assert not any(node[:depth] in ruled_out for depth in range(1, len(node)))
+            if order.random() < 0.3:  # an engine has answered it before it was asked for
+                answered[node] = answer(guess.work, world).thoughts
+            if guess.level > 3:
+                break
+        assert all(count <= config.n for count in levels.values())
+        expandable = search.expandable()
+        work = pending.pop(order.randrange(len(pending)))
+        search.tell(answer(work, world))
+        gone = {path for path in expandable if path not in search.expandable()}
+        left = (search.tree.get(path) for path in gone)  # an early stop drops whole subtrees
+        ruled_out |= {node.path for node in left if node and node.fate is not Fate.EXPANDED}
+    asked = {node.path for node in search.tree}
+    for node, guess in foreseen.items():
+        if node in asked:
+            assert guess == asked_for.get(node, guess)
+    assert not any(search.tree[path].fate is Fate.EXPANDED for path in ruled_out & asked)
+
+
+def test_foresight_covers_the_next_expansions_of_a_decided_search():
+    """All scored but one: the three best of four are foreseen, and then asked as foreseen."""
+    search = build(BeamSearchConfig(n=4, beam_width=2, num_iterations=3))
+    step = (Thought((1,), "a\n\n", Stop.STEP),)
+    for work in search.ask():
+        search.tell(Generated(work.node, step))
+    search.ask()
+    for child, score in ((0, 0.9), (1, 0.2), (2, 0.8)):
+        search.tell(Scored((child,), score))
+    assert search.expandable() == {(0,), (2,), (3,)}, "1 is outranked by two, 3 has no score yet"
+    guesses = list(search.foresee({}))
+    assert [(g.work.node, g.level) for g in guesses] == [
+        ((0, 0), 1),
+        ((0, 1), 1),
+        ((2, 0), 1),
+        ((2, 1), 1),
+    ]
+    deeper = list(search.foresee({(0, 0): step}))
+    assert [(g.work.node, g.level) for g in deeper if g.level == 2] == [
+        ((0, 0, 0), 2),
+        ((0, 0, 1), 2),
+    ]
+    search.tell(Scored((3,), 0.1))
+    assert search.ask() == [g.work for g in guesses]

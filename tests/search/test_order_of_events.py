@@ -1,0 +1,84 @@
+"""Every strategy's tree under any order of events."""
+
+import random
+import subprocess
+import sys
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.search.driving import build, configs, drive, worlds
+
+from tts.search import Expand, Fate, Search, Work
+from tts.strategies.catalog import STRATEGIES
+
+INTERLEAVINGS = 1500
+"""Random trees, each under a random order of events, in the first test below."""
+
+
+def outcome(search: Search):
+    """Everything but the scores of pruned nodes, which are missing where nothing hung on them."""
+    nodes = {
+        node.path: (node.thought, None if node.fate is Fate.PRUNED else node.score, node.fate)
+        for node in search.tree
+        if min(node.path) >= 0
+    }
+    return nodes, search.result().completions
+
+
+def scores(search: Search, other: Search):
+    """The pairs of scores of the nodes that are scored in both."""
+    return [
+        (node.score, other.tree[node.path].score)
+        for node in search.tree
+        if node.score is not None and other.tree[node.path].score is not None
+    ]
+
+
+def needed(asked: list[Work], search: Search) -> set[tuple[type, tuple[int, ...]]]:
+    """What was asked for, without the scores of pruned nodes (and of look-ahead below them)."""
+    return {
+        (type(work), work.node)
+        for work in asked
+        if isinstance(work, Expand)
+        or search.tree[tuple(i for i in work.node if i >= 0)].fate is not Fate.PRUNED
+    }
+
+
+@settings(max_examples=INTERLEAVINGS, deadline=None)
+@given(configs, worlds, st.integers(0, 10**6))
+def test_the_tree_does_not_depend_on_the_order_of_events(config, world, shuffle):
+    plain, shuffled = build(config), build(config)
+    asked = drive(plain, world)
+    asked_shuffled = drive(shuffled, world, random.Random(shuffle))
+    assert plain.tree.digest() == shuffled.tree.digest()
+    assert outcome(plain) == outcome(shuffled)
+    assert all(one == other for one, other in scores(plain, shuffled))
+    for works in (asked, asked_shuffled):
+        assert max(Counter(w.node for w in works if isinstance(w, Expand)).values()) == 1
+        assert max(Counter(type(w).__name__ + str(w.node) for w in works).values()) == 1
+    if not getattr(config, "early_stop", False):
+        assert needed(asked, plain) == needed(asked_shuffled, shuffled)
+
+
+def test_trees_are_the_same_in_another_process():
+    """Whatever PYTHONHASHSEED is: nothing in the core depends on Python's own hash."""
+    code = (
+        "from tests.search.driving import build, drive\n"
+        "from tts.strategies.catalog import STRATEGIES\n"
+        "for strategy in STRATEGIES.values():\n"
+        "    search = build(strategy.configure({}, context=4096)); drive(search, 5)\n"
+        "    print(strategy.name, search.tree.digest())\n"
+    )
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert runs[0] == runs[1]
+    assert len(runs[0].splitlines()) == len(STRATEGIES)

@@ -1,0 +1,57 @@
+"""What a search need not define has a harmless default."""
+
+import pytest
+from hypothesis import given, settings
+from tests.search.driving import build, configs, drive, worlds
+
+from tts.search import Search, SearchConfig, SearchResult, Tree
+
+NOTHING = SearchResult((), Tree())
+
+
+class Least(Search):
+    """A search of the three methods that every search has; it is done when it is told anything."""
+
+    told = None
+
+    def ask(self):
+        return []
+
+    def tell(self, result):
+        self.told = result
+
+    def result(self):
+        return NOTHING if self.told else None
+
+
+def test_ask_tell_and_result_are_all_that_a_search_needs():
+    search = Least()
+    assert (search.done, search.tree, search.unwanted()) == (False, None, [])
+    assert list(search.foresee({})) == []
+    assert (0,) not in search.expandable()
+    search.tell("anything")
+    assert search.done
+
+
+@pytest.mark.parametrize("missing", ["ask", "tell", "result"])
+def test_a_search_without_one_of_them_cannot_be_made(missing):
+    methods = {name: getattr(Least, name) for name in ("ask", "tell", "result")}
+    del methods[missing]
+    with pytest.raises(TypeError, match=missing):
+        type("Lacking", (Search,), methods)()
+
+
+def test_parameters_that_do_not_make_a_search_cannot_be_made():
+    with pytest.raises(TypeError, match="new_search"):
+        SearchConfig(n=2)
+
+
+@settings(max_examples=100, deadline=None)
+@given(configs, worlds)
+def test_a_result_is_made_once_and_has_the_tree(config, world):
+    search = build(config)
+    assert search.result() is None
+    drive(search, world)
+    assert search.result() is search.result()
+    assert search.result().tree is search.tree
+    assert all(done.node in search.tree for done in search.result().completions)

@@ -1,0 +1,135 @@
+"""Candidates: how they grow, look ahead and are scored."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.search.driving import build, drive, tree_configs, worlds
+
+from tts.search import (
+    BeamSearch,
+    BeamSearchConfig,
+    DvtsSearch,
+    Expand,
+    Fate,
+    Generated,
+    ParticleSearch,
+    RebaseSearch,
+    Score,
+    Scored,
+    StepSearch,
+    Stop,
+    Thought,
+)
+from tts.search.candidates import Candidate
+
+
+def test_a_candidate_of_two_steps_is_scored_once():
+    search = build(BeamSearchConfig(n=1, beam_width=1, granularity=2, num_iterations=2))
+    (first,) = search.ask()
+    search.tell(Generated(first.node, (Thought((1,), "a\n\n", Stop.STEP),)))
+    (second,) = search.ask()
+    assert (type(second), second.node) == (Expand, (0, 0))
+    search.tell(Generated(second.node, (Thought((2,), "b\n\n", Stop.STEP),)))
+    assert [(type(w), w.node) for w in search.ask()] == [(Score, (0, 0))]
+    search.tell(Scored((0, 0), 0.5))
+    assert [work.node for work in search.ask()] == [(0, 0, 0)]
+
+
+def test_a_look_ahead_is_greedy_and_its_score_counts_for_the_step():
+    search = build(BeamSearchConfig(n=2, beam_width=2, lookahead=2, num_iterations=2))
+    for work in search.ask():
+        search.tell(Generated(work.node, (Thought((1,), "a\n\n", Stop.STEP),)))
+    ahead = search.ask()
+    assert [(work.node, work.sampling.temperature) for work in ahead] == [
+        ((0, -1), 0),
+        ((1, -1), 0),
+    ]
+    search.tell(Generated((0, -1), (Thought((2,), "b", Stop.END),)))
+    search.tell(Generated((1, -1), (Thought((2,), "b\n\n", Stop.STEP),)))
+    assert [work.node for work in search.ask()] == [(0, -1), (1, -1, -1)]
+    search.tell(Generated((1, -1, -1), (Thought((2,), "c\n\n", Stop.STEP),)))
+    assert [(type(w), w.node) for w in search.ask()] == [(Score, (1, -1, -1))]
+    search.tell(Scored((0, -1), 0.25))
+    search.tell(Scored((1, -1, -1), 0.75))
+    assert search.tree[1,].score == 0.75
+    assert search.tree[1,].fate is Fate.EXPANDED
+    assert search.tree[0,].fate is Fate.PRUNED
+    last = search.ask()
+    assert [work.node for work in last] == [(1, 0), (1, 1)]
+    for work in last:
+        search.tell(Generated(work.node, (Thought((1,), "d\n\n", Stop.STEP),)))
+    asked = [(type(work), work.node) for work in search.ask()]
+    assert asked == [(Score, (1, 0)), (Score, (1, 1))], "no look-ahead in the last iteration"
+
+
+def test_finishing_to_the_end_of_the_sequence():
+    search = build(BeamSearchConfig(n=1, beam_width=1, finish="eos", num_iterations=2))
+    (first,) = search.ask()
+    assert not first.whole
+    search.tell(Generated((0,), (Thought((1,), "a\n\n", Stop.STEP),)))
+    search.ask()
+    search.tell(Scored((0,), 0.5))
+    (last,) = search.ask()
+    assert last.whole
+    tail = (Thought((2,), "b\n\n", Stop.STEP), Thought((3,), "c", Stop.END))
+    search.tell(Generated(last.node, tail))
+    assert [(type(work), work.node) for work in search.ask()] == [(Score, (0, 0, 0))]
+    search.tell(Scored((0, 0, 0), 0.9))
+    (done,) = search.result().completions
+    assert (done.node, done.text, done.score) == ((0, 0, 0), "a\n\nb\n\nc", 0.9)
+
+
+DRAWN = {
+    ("_open", "GROWING"),
+    ("GROWING", "LOOKING_AHEAD"),
+    ("GROWING", "SCORING"),
+    ("LOOKING_AHEAD", "SCORING"),
+    ("SCORING", "READY"),
+    ("SCORING", "_outranked"),
+    ("READY", "_decide"),
+}
+"""The arrows of the drawing at the top of step_search."""
+
+LOOPS = {("LOOKING_AHEAD", "LOOKING_AHEAD")}
+"""A candidate may look several steps ahead."""
+
+
+@pytest.fixture
+def taken(monkeypatch):
+    """The arrows that candidates have taken, as pairs of names."""
+    seen = set()
+
+    def set_attribute(candidate, name, value):
+        if name == "state":
+            before = getattr(candidate, "state", None)
+            seen.add((before.name if before else "_open", value.name))
+        object.__setattr__(candidate, name, value)
+
+    def watched(decide):
+        def watching(search, pool):
+            seen.update((candidate.state.name, "_decide") for candidate in pool.candidates)
+            decide(search, pool)
+
+        return watching
+
+    def withdraw(search, node, original=StepSearch._withdraw_score):
+        seen.add((search._awaiting_score[node].state.name, "_outranked"))
+        original(search, node)
+
+    monkeypatch.setattr(Candidate, "__setattr__", set_attribute)
+    monkeypatch.setattr(StepSearch, "_withdraw_score", withdraw)
+    for strategy in (BeamSearch, DvtsSearch, RebaseSearch, ParticleSearch):
+        monkeypatch.setattr(strategy, "_decide", watched(strategy._decide))
+    return seen
+
+
+def test_candidates_go_the_ways_that_are_drawn_and_no_other(taken):
+    @settings(max_examples=300, deadline=None)
+    @given(tree_configs, worlds, st.integers(0, 10**6))
+    def go(config, world, shuffle):
+        drive(build(config), world, random.Random(shuffle))
+
+    go()
+    assert taken - LOOPS == DRAWN

@@ -1,0 +1,75 @@
+"""The strategies there are, and what their parameters refuse."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tts.build.errors import ConfigError
+from tts.search import AnswerForm, Generated, Stop, Thought
+from tts.strategies.catalog import STRATEGIES, find_strategy, new_search
+from tts.strategies.names import STRATEGY_NAMES
+
+
+@pytest.mark.parametrize(
+    ("strategy", "parameters", "named"),
+    [
+        ("beam-search", {"n": 10, "beam_width": 4}, "beam_width"),
+        ("dvts", {"n": 10, "beam_width": 4}, "beam_width"),
+        ("dvts", {"n": 2, "beam_width": 4}, "beam_width"),
+        ("beam-search", {"beam_width": 0}, "beam_width"),
+        ("dvts", {"beam_width": 0}, "beam_width"),
+        ("rebase", {"n": 0}, "n = 0"),
+        ("beam-search", {"agg_strategy": "median"}, "agg_strategy"),
+        ("particle-filtering", {"agg_strategy": "median"}, "agg_strategy"),
+        ("best-of-n", {"agg_strategy": "median"}, "agg_strategy"),
+        ("beam-search", {"temperature": float("nan")}, "temperature"),
+        ("beam-search", {"top_p": 0}, "top_p"),
+        ("beam-search", {"num_iterations": 0}, "num_iterations"),
+        ("beam-search", {"granularity": 0}, "granularity"),
+        ("beam-search", {"lookahead": -1}, "lookahead"),
+        ("beam-search", {"finish": "never"}, "finish"),
+        ("beam-search", {"width": 4}, "width"),
+        ("beam-search", {"sort_completed": True, "early_stop": True}, "sort_completed"),
+        ("rebase", {"softmax_temperature": 0}, "softmax_temperature"),
+        ("particle-filtering", {"ess_threshold": 1.5}, "ess_threshold"),
+        ("particle-filtering", {"early_stop": True}, "early_stop"),
+        ("best-of-n", {"early_stop": True}, "early_stop"),
+        ("beam-search", {"max_tokens": 5000}, "max_tokens"),
+    ],
+)
+def test_bad_parameters_are_refused_by_name(strategy, parameters, named):
+    with pytest.raises(ConfigError, match=named):
+        find_strategy(strategy).configure(parameters, context=4096)
+
+
+def test_the_light_names_are_those_of_the_catalog():
+    assert list(STRATEGIES) == list(STRATEGY_NAMES)
+    assert all(name == strategy.name for name, strategy in STRATEGIES.items())
+
+
+def test_the_light_names_import_nothing_heavy():
+    code = (
+        "import sys, tts.strategies.names\n"
+        "print([name for name in sys.modules if name.split('.')[0] in ('pydantic', 'numpy')],\n"
+        "      [name for name in sys.modules if name.startswith('tts.')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+    assert done == "[] ['tts.strategies', 'tts.strategies.names']\n"
+
+
+def test_answer_extraction_can_be_replaced():
+    read = []
+
+    def answer_form(text):
+        read.append(text)
+        return AnswerForm("always", True)
+
+    config = find_strategy("self-consistency").configure({"n": 3, "early_stop": True}, context=64)
+    search = new_search(config, len, answer_form)
+    for work in search.ask():
+        search.tell(Generated(work.node, (Thought((1,), "x", Stop.END),)))
+    assert read == ["x", "x"], "two of three agree: the third is not read"
+    assert search.done
