@@ -19,8 +19,9 @@ from tests.analysis.logs import (
     started,
 )
 
+from tts.analysis.batches import BATCH_GAP_S
 from tts.analysis.requests import requests_of
-from tts.analysis.utilization import BATCH_GAP_S, Utilization
+from tts.analysis.utilization import Utilization
 from tts.runlog.events import Generated, Scored
 
 

@@ -4,8 +4,10 @@
 |---|---|
 | records | problems, completions and requests as plain data, apart from the log |
 | requests | from events to requests, their order, what was in flight over time |
-| utilization | what a log adds up to: idle time, waste, batches, latencies |
+| utilization | what a log adds up to: idle time, waste, latencies, and the three below |
 | speculation | what became of expansions that were sent ahead |
+| cancelled_tokens | what cancelled requests had generated, estimated |
+| batches | the verifier's batches by what let them go |
 | summary | what summary.json holds, in one pass |
 | comparison | runs side by side, a row for each strategy |
 | curves | accuracy over n from one run |

@@ -1,4 +1,4 @@
-"""How well a run used its engines, from its events alone: idle time, speculation, waste, batches.
+"""How well a run used its engines, from its events alone: idle time, waste, batches, latencies.
 
 Nothing here is measured anew: events are added up as they come, and what needs the order in which
 requests were sent looks at a window of them. So memory grows with the problems, by a number each,
@@ -7,21 +7,17 @@ and not with the requests.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any, Self
 
 from tts.runlog.events import AnyEvent, Idle, ProblemSolved, ProblemStarted, Session, Used
 
+from .batches import BatchCounter, Batches
+from .cancelled_tokens import CancelledTokens
 from .records import ENGINES, Engine, RequestRecord
 from .requests import InOrderOfSending, end_to_end, request_of
 from .speculation import Speculation
 from .statistics import quantile, rounded
-
-BATCH_GAP_S = 1e-3
-"""Verifier requests sent no further apart than this count as one batch."""
-_COMPARABLE = 16  # answered requests from which a cancelled one's tokens are estimated
 
 
 class Utilization:
@@ -36,8 +32,8 @@ class Utilization:
         self.latencies_s: dict[str, float] = {}
         """From the start of each problem to its result."""
         self.speculation = Speculation()
-        self._cancelled = _CancelledTokens()
-        self._batches = _Batches()
+        self._cancelled = CancelledTokens()
+        self._batches = BatchCounter()
         self._order = InOrderOfSending()
         self._started: dict[str, float] = {}
 
@@ -66,7 +62,7 @@ class Utilization:
                 self.speculation.use(event.problem, event.node)
             case Idle():
                 sums = self.idle_s[event.engine]
-                sums[event.why] = sums.get(event.why, 0.0) + event.until - event.since
+                sums[event.why] = sums.get(event.why, 0.0) + (event.until - event.since)
             case _ if request := request_of(event, began):
                 self._add_request(request)
         self.wall_s = max(self.wall_s, now)
@@ -137,78 +133,3 @@ class Utilization:
             self._cancelled.answered(request)
         elif request.kind != "prefetch":  # which generates a token at most
             self._cancelled.cancelled(request)
-
-
-@dataclass(slots=True)
-class Batches:
-    """The verifier batches that went out for one reason."""
-
-    batches: int = 0
-    requests: int = 0
-    tokens: int = 0
-
-
-class _Batches:
-    """Counts verifier batches, from requests in the order in which they were sent."""
-
-    def __init__(self) -> None:
-        self.by_trigger: dict[str, Batches] = {}
-        self._before: RequestRecord | None = None
-
-    def add(self, request: RequestRecord) -> None:
-        if request.trigger is None:
-            return
-        before, self._before = self._before, request
-        together = (
-            before is not None
-            and before.trigger == request.trigger
-            and request.sent - before.sent <= BATCH_GAP_S
-        )
-        count = self.by_trigger.setdefault(request.trigger, Batches())
-        count.batches += not together
-        count.requests += 1
-        count.tokens += request.prompt_tokens
-
-
-@dataclass(slots=True)
-class _Cut:
-    """A cancelled request, with the answered ones sent before it and, one by one, after it."""
-
-    seconds: float
-    near: list[RequestRecord]
-    wanted: int = field(default=_COMPARABLE // 2)
-
-
-class _CancelledTokens:
-    """Estimates cancelled generator requests, given in the order of sending like answered ones.
-
-    One is taken to have generated as fast as the answered ones that were sent nearest to it.
-    """
-
-    def __init__(self) -> None:
-        self.estimate = 0.0
-        self._before: deque[RequestRecord] = deque(maxlen=_COMPARABLE // 2)
-        self._cut: list[_Cut] = []
-
-    def answered(self, request: RequestRecord) -> None:
-        for cut in self._cut:
-            cut.near.append(request)
-            cut.wanted -= 1
-        if self._cut and not self._cut[0].wanted:  # all that were cut at the same place are first
-            done = [cut for cut in self._cut if not cut.wanted]
-            self._cut = self._cut[len(done) :]
-            self._add(done)
-        self._before.append(request)
-
-    def cancelled(self, request: RequestRecord) -> None:
-        self._cut.append(_Cut(request.seconds, list(self._before)))
-
-    def finish(self) -> None:
-        done, self._cut = self._cut, []
-        self._add(done)
-
-    def _add(self, done: Iterable[_Cut]) -> None:
-        for cut in done:
-            busy = sum(other.seconds for other in cut.near)
-            tokens = sum(other.tokens or 0 for other in cut.near)
-            self.estimate += cut.seconds * tokens / busy if busy > 0 else 0.0
