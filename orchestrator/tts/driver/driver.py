@@ -49,7 +49,7 @@ class Driver:
         record: Record,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`record` takes every event; `clock` gives their times, in seconds.
+        """`record` takes every event and must not raise; `clock` gives their times, in seconds.
 
         On virtual time `clock` is the event loop's.
         """
