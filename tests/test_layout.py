@@ -18,6 +18,7 @@ LAYERS = (
     "serving",
     # orchestrator: what is searched and what answers
     "problem",
+    "plugins",
     "search",
     "endpoints",
     # order of work, token ids, answers, the log

@@ -9,13 +9,13 @@ from pathlib import Path
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "strategies.md"
 
 
-def install(monkeypatch, folder, package, module, source, entry_points):
+def install(monkeypatch, folder, package, module, source, entry_points, group="tts.strategies"):
     """Put a package with one module into `folder`; `entry_points` maps names to objects."""
     info = folder / f"{package}-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
     lines = [f"{name} = {value}" for name, value in entry_points.items()]
-    (info / "entry_points.txt").write_text("\n".join(["[tts.strategies]", *lines, ""]))
+    (info / "entry_points.txt").write_text("\n".join([f"[{group}]", *lines, ""]))
     (folder / f"{module}.py").write_text(source)
     monkeypatch.syspath_prepend(folder)
     monkeypatch.delitem(sys.modules, module, raising=False)

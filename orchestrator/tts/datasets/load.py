@@ -1,27 +1,36 @@
-"""Problems by dataset name or from a JSONL file."""
+"""Problems by dataset name or from a JSONL file.
+
+A name is `demo`, or that of a plug-in: an entry point of the group `tts.datasets` refers to a
+function `(limit: int | None, seed: int) -> Iterable[Problem]`.
+"""
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections import Counter
 from collections.abc import Iterator
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
 from tts.build.errors import DatasetError
 from tts.grading import extract_gsm8k_answer
+from tts.plugins import PluginGroup
 from tts.problem import Problem
 
 from .demo import demo_problems
 
+PLUGINS = PluginGroup("tts.datasets", "dataset")
 DEFAULT_DEMO_COUNT = 100
 
 
 def load_problems(dataset: str, *, limit: int | None = None, seed: int = 0) -> list[Problem]:
     """The problems of a dataset, in order.
 
-    `demo` generates held-out problems from `seed`; anything else is a JSONL file, one object per
-    line: `problem` or `question`, `answer` (GSM8K's `... #### 18` is understood), optional
-    `unique_id` or `id`, optional `level`. The whole file is checked, whatever the limit. Raises
+    `demo` generates held-out problems from `seed`, an installed dataset gives its own; anything
+    else is a JSONL file, one object per line: `problem` or `question`, `answer` (GSM8K's
+    `... #### 18` is understood), optional `unique_id` or `id`, optional `level`. The whole file is checked, whatever the limit. Raises
     DatasetError naming the file and line.
     """
     if limit is not None and limit < 1:
@@ -30,15 +39,38 @@ def load_problems(dataset: str, *, limit: int | None = None, seed: int = 0) -> l
         generated = demo_problems(limit or DEFAULT_DEMO_COUNT, seed)
         return [Problem(p.id, p.question, p.answer, p.level) for p in generated]
     file = Path(dataset).expanduser()
-    if not file.is_file():
+    if file.is_file():
+        problems = list(_read(file))
+        if not problems:
+            raise DatasetError(f"{file} holds no problems.")
+        return problems[:limit]
+    if plugin := PLUGINS.find(dataset):
+        return _from_plugin(plugin, limit, seed)
+    raise DatasetError(
+        f"There is no dataset {dataset!r}: neither a file nor a known name.",
+        hint=f"Known names: {', '.join(['demo', *PLUGINS.names()])}. A file must be JSONL with "
+        "problem and answer in each line.",
+    )
+
+
+def _from_plugin(plugin: EntryPoint, limit: int | None, seed: int) -> list[Problem]:
+    load = PLUGINS.load(plugin)
+    try:
+        given = list(itertools.islice(load(limit, seed), limit))
+    except Exception as error:
+        raise PLUGINS.broken(plugin, error) from error
+    if not given or not all(isinstance(problem, Problem) for problem in given):
+        strange = next((each for each in given if not isinstance(each, Problem)), "none")
         raise DatasetError(
-            f"There is no dataset {dataset!r}: neither a file nor a known name.",
-            hint="Known names: demo. A file must be JSONL with problem and answer in each line.",
+            f"{PLUGINS.describe(plugin)} must give problems, not {strange!r:.60}.",
+            hint="Its function takes (limit, seed) and returns tts.problem.Problem objects.",
         )
-    problems = list(_read(file))
-    if not problems:
-        raise DatasetError(f"{file} holds no problems.")
-    return problems[:limit]
+    if repeated := [name for name, count in Counter(p.id for p in given).items() if count > 1]:
+        raise DatasetError(
+            f"{PLUGINS.describe(plugin)} gives several problems the id {repeated[0]!r}; ids must "
+            "be unique."
+        )
+    return given
 
 
 def _read(file: Path) -> Iterator[Problem]:

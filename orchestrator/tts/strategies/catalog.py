@@ -9,6 +9,7 @@ from itertools import chain
 
 from tts.build.errors import ConfigError
 from tts.grading import votes
+from tts.plugins import package_of
 from tts.search import (
     AnswerOf,
     BeamSearchConfig,
@@ -21,7 +22,7 @@ from tts.search import (
     SeedOf,
 )
 
-from .plugins import describe, find_plugin, load_plugin, package_of, plugin_names
+from .plugins import PLUGINS, load_plugin
 from .strategy import Strategy
 
 _ALL = (
@@ -89,7 +90,7 @@ STRATEGIES = {strategy.name: strategy for strategy in _ALL}
 
 def strategy_names() -> list[str]:
     """The names of all strategies, the built-in ones first; no plug-in is loaded."""
-    return list(dict.fromkeys([*STRATEGIES, *plugin_names()]))
+    return list(dict.fromkeys([*STRATEGIES, *PLUGINS.names()]))
 
 
 def find_strategy(name: str) -> Strategy:
@@ -97,7 +98,7 @@ def find_strategy(name: str) -> Strategy:
 
     Raises ConfigError: nobody has the name, several have it, or its plug-in cannot be loaded.
     """
-    plugin = find_plugin(name)
+    plugin = PLUGINS.find(name)
     if plugin is None:
         if name in STRATEGIES:
             return STRATEGIES[name]
@@ -106,7 +107,7 @@ def find_strategy(name: str) -> Strategy:
         )
     if name in STRATEGIES:
         raise ConfigError(
-            f"{describe(plugin)} has the name of a built-in strategy.",
+            f"{PLUGINS.describe(plugin)} has the name of a built-in strategy.",
             hint=f"Give it another name, or uninstall {package_of(plugin)}.",
         )
     return load_plugin(plugin)
@@ -130,7 +131,7 @@ def strategy_of(config: SearchConfig) -> Strategy:
 
     Where several share a type of parameters, the fixed ones tell them apart.
     """
-    plugins = (known_strategy(name) for name in plugin_names() if name not in STRATEGIES)
+    plugins = (known_strategy(name) for name in PLUGINS.names() if name not in STRATEGIES)
     for strategy in chain(STRATEGIES.values(), plugins):
         if strategy and strategy.allows(config):
             return strategy

@@ -1,0 +1,59 @@
+"""What other packages bring: strategies and datasets, found by their entry points.
+
+An entry point is loaded when its name is asked for, so that a broken one disturbs only those who
+use it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from tts.build.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class PluginGroup:
+    """The entry points of a group; `kind` is what each of them gives, as errors call it."""
+
+    group: str
+    kind: str
+
+    def names(self) -> list[str]:
+        """The names that plug-ins have, sorted; none is loaded."""
+        return sorted({entry.name for entry in entry_points(group=self.group)})
+
+    def find(self, name: str) -> EntryPoint | None:
+        """The plug-in of that name, which is not loaded; ConfigError if there are several."""
+        found = list(entry_points(group=self.group, name=name))
+        if len(found) > 1:
+            raise ConfigError(
+                f"Several packages have a {self.kind} {name!r}: "
+                f"{', '.join(map(package_of, found))}.",
+                hint="Uninstall all of them but one.",
+            )
+        return found[0] if found else None
+
+    def load(self, plugin: EntryPoint) -> Any:
+        """What a plug-in refers to; raises ConfigError if it cannot be imported."""
+        try:
+            return plugin.load()
+        except Exception as error:
+            raise self.broken(plugin, error) from error
+
+    def broken(self, plugin: EntryPoint, error: Exception) -> ConfigError:
+        """What to tell whoever asked for a plug-in that raised an error."""
+        return ConfigError(
+            f"{self.describe(plugin)} cannot be loaded: {type(error).__name__}: {error}",
+            hint=f"Fix or uninstall {package_of(plugin)}.",
+        )
+
+    def describe(self, plugin: EntryPoint) -> str:
+        """What a plug-in is and where it comes from, to begin a sentence with."""
+        return f"The {self.kind} {plugin.name!r} of package {package_of(plugin)} ({plugin.value})"
+
+
+def package_of(plugin: EntryPoint) -> str:
+    """The name of the distribution that a plug-in comes with."""
+    return plugin.dist.name if plugin.dist else "unknown"
