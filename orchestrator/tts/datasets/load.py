@@ -30,8 +30,8 @@ def load_problems(dataset: str, *, limit: int | None = None, seed: int = 0) -> l
 
     `demo` generates held-out problems from `seed`, an installed dataset gives its own; anything
     else is a JSONL file, one object per line: `problem` or `question`, `answer` (GSM8K's
-    `... #### 18` is understood), optional `unique_id` or `id`, optional `level`. The whole file is checked, whatever the limit. Raises
-    DatasetError naming the file and line.
+    `... #### 18` is understood), optional `unique_id` or `id`, optional `level`. The whole file is
+    checked, whatever the limit. Raises DatasetError naming the file and line.
     """
     if limit is not None and limit < 1:
         raise DatasetError(f"The limit is {limit}; it must be at least 1.")
