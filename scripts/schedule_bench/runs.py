@@ -18,11 +18,12 @@ import psutil
 from tts.analysis.requests import occupancy, requests_of
 from tts.analysis.utilization import Utilization
 from tts.bench.run import Plan, endpoints_of
-from tts.bench.upper_bound import KeptGenerator, KeptVerifier, send_all
+from tts.bench.upper_bound import KeptGenerator, KeptVerifier
 from tts.build.errors import ServerError
 from tts.build.spec import Deployment
 from tts.driver import Driver, policy_of
 from tts.endpoints.base import GenerateCall, ScoreCall
+from tts.endpoints.closed_loop import send_all
 from tts.endpoints.triton import TritonConnection
 from tts.problem import Problem
 from tts.runlog import events

@@ -1,19 +1,16 @@
 """The useful work of a run, sent again without its dependencies: what the engines can do at best.
 
-Keep a run's calls with KeptGenerator and KeptVerifier, pick the useful ones, and time `send_all` on
-each engine alone. The larger time is a limit that no schedule of the same work can beat.
+Keep a run's calls with KeptGenerator and KeptVerifier, pick the useful ones, and time `send_all` of
+`tts.endpoints.closed_loop` on each engine alone. The larger time is a limit that no schedule of the
+same work can beat.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from tts.endpoints.base import GenerateCall, Generator, ScoreCall, Verifier, VerifierResult
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -54,32 +51,3 @@ class KeptVerifier:
         except BaseException:
             self.calls.pop(key, None)
             raise
-
-
-async def send_all(
-    works: Iterable[T],
-    cost: Callable[[T], int],
-    budget: int,
-    send: Callable[[T], Awaitable[object]],
-) -> None:
-    """Send everything in this order, always as much as the budget allows.
-
-    `cost` is what a piece takes of the budget while in flight; one that costs more than the whole
-    budget goes alone. The first failure is raised after the others were cancelled.
-    """
-    used = 0
-    freed = asyncio.Event()
-
-    async def one(work: T) -> None:
-        nonlocal used
-        await send(work)
-        used -= cost(work)
-        freed.set()
-
-    async with asyncio.TaskGroup() as group:
-        for work in works:
-            while used and used + cost(work) > budget:
-                freed.clear()
-                await freed.wait()
-            used += cost(work)
-            group.create_task(one(work))

@@ -42,9 +42,34 @@ def tune(
 ) -> None:
     """Measure throughput over the load in flight, and propose how much to keep in flight.
 
-    Sets generator.in_flight_requests and verifier.in_flight_tokens: the upper end of the interval
-    in which throughput reaches 95% of its best (docs/tuning.md).
+    Proposes generator.in_flight_requests and verifier.in_flight_tokens: the upper end of the
+    interval in which throughput reaches 95% of its best (docs/tuning.md).
     """
-    from tts.tuning.tune import run_tune
+    from tts.build.deployment_edit import require_writable, write_values
+    from tts.build.errors import Interrupted
+    from tts.build.spec import deployment_file
+    from tts.reports.console import consoles
+    from tts.reports.progress import TuneProgress
+    from tts.reports.tuning import print_change, print_tuned
+    from tts.tuning.tune import tune as tune_engines
 
-    run_tune(deployment, run, dataset, seconds, out, write=write)
+    file = deployment_file(deployment)
+    if write:
+        require_writable(file)
+    with TuneProgress() as observer:
+        tuned = tune_engines(
+            deployment, run=run, dataset=dataset, seconds=seconds, out=out, observer=observer
+        )
+    stdout, _ = consoles()
+    print_tuned(stdout, tuned)
+    if tuned.interrupted:
+        raise Interrupted("Interrupted.")
+    if tuned.changes:
+        print_change(stdout, file, tuned.changes)
+    elif tuned.proposals:
+        stdout.print("The deployment file says so already.")
+    if tuned.changes and write:
+        write_values(file, tuned.changes)
+        stdout.print(f"Written to {file}", markup=False, soft_wrap=True)
+    elif tuned.changes:
+        stdout.print("--write makes this change.", markup=False, soft_wrap=True)

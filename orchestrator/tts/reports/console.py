@@ -13,6 +13,6 @@ def consoles() -> tuple[Console, Console]:
     return out, Console(stderr=True, highlight=False)
 
 
-def say(text: str) -> None:
-    """Print one line of progress."""
-    consoles()[1].print(text, style="dim", markup=False, soft_wrap=True)
+def say(text: str, console: Console | None = None) -> None:
+    """Print one line of progress; on `console` if something is being drawn on it."""
+    (console or consoles()[1]).print(text, style="dim", markup=False, soft_wrap=True)

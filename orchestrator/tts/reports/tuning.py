@@ -1,35 +1,73 @@
-"""What `tts tune` prints of one engine: a table with a bar for each load, the knee, the policy."""
+"""What `tts tune` prints: each engine's throughput over load, its saturation point, the budgets."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
 
 from rich import box
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tts.build.spec import Role
-from tts.tuning.analysis import FIELDS, SHARE, UNITS, Knee, Level, Proposal
+from tts.build.deployment_edit import Field, with_values
+from tts.build.errors import ConfigError
+from tts.tuning.analysis import FIELDS, SHARE, UNITS, EngineResult, Proposal
+from tts.tuning.tune import Tuned
 
-_BAR = 30
+from .console import say
+
+_BAR_WIDTH = 30
+_DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
-def engine_table(role: Role, levels: Sequence[Level], found: Knee) -> RenderableType:
-    """Throughput over load; at least one level."""
+def print_tuned(out: Console, tuned: Tuned) -> None:
+    """Print both engines' tables, the proposed budgets, and where the result is kept."""
+    for engine in tuned.engines:
+        if engine.proposal:
+            out.print()
+            out.print(engine_table(engine))
+        else:
+            say(f"{engine.role}: too few measurements in this time; give it more with --seconds")
+    if tuned.proposals:
+        out.print()
+    for proposal in tuned.proposals:
+        out.print(proposal_sentence(proposal), markup=False, soft_wrap=True)
+    out.print(f"result: {tuned.file}", style="dim", markup=False, soft_wrap=True)
+
+
+def print_change(out: Console, file: Path, values: Mapping[Field, int]) -> None:
+    """Print what changes in a deployment file, as a diff; raises ConfigError."""
+    try:
+        before = file.read_bytes().decode()
+    except OSError as error:
+        raise ConfigError(f"Cannot read the deployment file {file}: {error}") from error
+    after = with_values(before, values)
+    lines = difflib.unified_diff(
+        before.splitlines(), after.splitlines(), str(file), str(file), n=1, lineterm=""
+    )
+    out.print()
+    for line in lines:
+        out.print(Text(line, _DIFF_STYLES.get(line[:1], "")), soft_wrap=True)
+
+
+def engine_table(engine: EngineResult) -> RenderableType:
+    """Throughput over load, and the saturation point; at least one level."""
+    levels, point = engine.levels, engine.saturation.load
     best = max(level.tokens_per_s for level in levels)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
-    for heading in (f"{UNITS[role]}\nin flight", "tokens/s\nmedian", "lowest to\nhighest"):
+    for heading in (f"{UNITS[engine.role]}\nin flight", "tokens/s\nmedian", "lowest to\nhighest"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("of\nbest", justify="right", no_wrap=True)
     table.add_column("request\nms", justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
-    at = next((level.load for level in levels if found.load and level.load >= found.load), None)
+    saturated = next((level.load for level in levels if point and level.load >= point), None)
     for level in levels:
         share = level.tokens_per_s / best
-        bar = Text("█" * round(_BAR * share), "green" if share >= SHARE else "blue")
-        if level.load == at:
-            bar.append(" knee", "bold")
+        bar = Text("█" * round(_BAR_WIDTH * share), "green" if share >= SHARE else "blue")
+        if level.load == saturated:
+            bar.append(" saturated", "bold")
         table.add_row(
             f"{level.load:,}",
             f"{level.tokens_per_s:,.0f}",
@@ -41,31 +79,31 @@ def engine_table(role: Role, levels: Sequence[Level], found: Knee) -> Renderable
     repeats = [level.repeats for level in levels]
     times = f"{min(repeats)}" if min(repeats) == max(repeats) else f"{min(repeats)}-{max(repeats)}"
     return Group(
-        Text(f"{role}: each load measured {times} times", style="bold"),
+        Text(f"{engine.role}: each load measured {times} times", style="bold"),
         table,
-        Text(knee_sentence(role, found, levels)),
+        Text(saturation_sentence(engine)),
     )
 
 
-def knee_sentence(role: Role, found: Knee, levels: Sequence[Level]) -> str:
-    """The knee in words."""
-    unit, largest = UNITS[role], levels[-1].load
+def saturation_sentence(engine: EngineResult) -> str:
+    """The saturation point in words."""
+    found, unit = engine.saturation, UNITS[engine.role]
+    smallest, largest = engine.levels[0].load, engine.levels[-1].load
     if found.load is None:
         return (
-            f"No knee was seen: {largest // 2:,} {unit} still fall short of "
+            f"No saturation point was seen: {largest // 2:,} {unit} still fall short of "
             f"{100 * SHARE:.0f}% of the best throughput."
         )
-    first = levels[0].load
-    where = f"at most {first:,}" if found.load <= first else f"{found.load:,.0f}"
+    where = f"at most {smallest:,}" if found.load <= smallest else f"{found.load:,.0f}"
     high = f"{found.high:,.0f}" if found.high else f"beyond {largest / 2:,.0f}"
     return (
-        f"Knee ({100 * SHARE:.0f}% of the best): {where} {unit}, "
+        f"Saturation point ({100 * SHARE:.0f}% of the best): {where} {unit}, "
         f"95% interval {found.low or 0:,.0f} to {high}."
     )
 
 
 def proposal_sentence(proposal: Proposal) -> str:
-    """A proposed value in words."""
+    """A proposed budget in words."""
     name = ".".join(FIELDS[proposal.role])
     change = (
         f"{proposal.value:,}, as it is"

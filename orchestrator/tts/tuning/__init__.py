@@ -1,5 +1,6 @@
-"""`tts tune`: an engine's throughput over the load in flight, measured on recorded requests.
+"""`tts tune`: an engine's throughput over the load in flight, measured with recorded requests.
 
-`recorded` takes the requests from a run, `engines` makes them sendable again, `measure` sends them
-at several loads; `analysis` finds the knee and the policy, `fit` a step time, `tables` shows both.
+`tune` is the whole of it. `requests` takes the requests from a run, `workload` makes them sendable
+again, `measure` sends them at several loads; `analysis` finds the saturation point and the budget,
+`result` keeps them, `fit` fits a step time to them. Nothing here prints: `observer` is told.
 """

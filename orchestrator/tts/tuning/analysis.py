@@ -1,4 +1,4 @@
-"""From samples to a knee with its confidence, and from there to a policy. Pure."""
+"""From samples to a saturation point with its confidence, and from there to a budget. Pure."""
 
 from __future__ import annotations
 
@@ -13,17 +13,21 @@ from tts.build.deployment_edit import Field
 from tts.build.spec import Deployment, Role
 from tts.scheduling.load_curve import find_saturation_point
 
-from .measure import Sample
+from .measure import Measured, Sample
 
 SHARE = 0.95
-"""Of the best throughput, reached at the knee."""
+"""Of the best throughput, reached at the saturation point."""
 LEAST_REPEATS = 2
+"""Samples that a load needs to count."""
 RESAMPLES = 1000
+"""Draws of the bootstrap."""
 UNITS: dict[Role, str] = {"generator": "requests", "verifier": "tokens"}
+"""What each engine's load is counted in."""
 FIELDS: dict[Role, Field] = {
     "generator": ("generator", "in_flight_requests"),
     "verifier": ("verifier", "in_flight_tokens"),
 }
+"""Each engine's budget in the deployment file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +41,16 @@ class Level:
     """Tokens per second of the slowest and the fastest repeat."""
     requests_per_s: float
     latency_s: float
+    """Of a request, on average."""
     repeats: int
 
 
 @dataclass(frozen=True, slots=True)
-class Knee:
-    """Where throughput stops growing, with a 95% interval; None: beyond what was measured."""
+class SaturationPoint:
+    """The load from which on throughput gains little, with a 95% interval.
+
+    None stands for a load beyond what was measured.
+    """
 
     load: float | None
     low: float | None
@@ -51,7 +59,7 @@ class Knee:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A value for the deployment file, and why."""
+    """A budget for the deployment file, and why."""
 
     role: Role
     present: int
@@ -59,8 +67,29 @@ class Proposal:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class EngineResult:
+    """What was measured of one engine, and what follows from it."""
+
+    role: Role
+    samples: tuple[Sample, ...]
+    levels: tuple[Level, ...]
+    saturation: SaturationPoint
+    proposal: Proposal | None
+    """None where fewer than two loads were measured often enough."""
+
+
+def analyse(measured: Measured, spec: Deployment) -> EngineResult:
+    """The levels of an engine's samples, its saturation point, and a budget."""
+    samples = tuple(measured.samples)
+    found = tuple(levels(samples))
+    point = saturation_point(samples)
+    proposal = propose(measured.role, point, measured.full_batch, spec) if len(found) > 1 else None
+    return EngineResult(measured.role, samples, found, point, proposal)
+
+
 def levels(samples: Iterable[Sample]) -> list[Level]:
-    """By rising load; a load that was measured too seldom is left out."""
+    """A level for each load, by rising load; loads with too few samples are left out."""
     return [
         Level(
             load,
@@ -75,38 +104,44 @@ def levels(samples: Iterable[Sample]) -> list[Level]:
     ]
 
 
-def knee(samples: Iterable[Sample], seed: int = 0) -> Knee:
-    """The knee of the medians, and how far it moves when the repeats are drawn anew (bootstrap)."""
+def saturation_point(samples: Iterable[Sample], seed: int = 0) -> SaturationPoint:
+    """The saturation point of the medians, and how far it moves when the repeats are resampled.
+
+    The interval is that of a bootstrap: RESAMPLES times each load's repeats are drawn anew, with
+    replacement.
+    """
     repeats = {
         load: [sample.tokens_per_s for sample in found] for load, found in _by_load(samples).items()
     }
-    found = _knee_of({load: median(rates) for load, rates in repeats.items()})
+    found = _point_of({load: median(rates) for load, rates in repeats.items()})
     rng = random.Random(seed)
     drawn = sorted(
-        _knee_of({load: _median_of_drawn(rng, rates) for load, rates in repeats.items()})
+        _point_of({load: _median_of_drawn(rng, rates) for load, rates in repeats.items()})
         for _ in range(RESAMPLES)
     )
     low, high = (drawn[round(place * (RESAMPLES - 1))] for place in (0.025, 0.975))
-    return Knee(*(value if math.isfinite(value) else None for value in (found, low, high)))
+    return SaturationPoint(
+        *(value if math.isfinite(value) else None for value in (found, low, high))
+    )
 
 
-def propose(role: Role, found: Knee, holds: float, spec: Deployment) -> Proposal:
-    """The in-flight budget: the upper end of the knee's interval, within what makes sense.
+def propose(role: Role, found: SaturationPoint, full_batch: float, spec: Deployment) -> Proposal:
+    """The in-flight budget: the upper end of the saturation point's interval, within limits.
 
-    Too small a budget costs throughput, too large a one only puts requests into the engine's own
-    queue, where the scheduler can no longer order them: so the upper end, to two digits, but no
-    more than the load that fills the engine's batch (`holds`), which stands in for an upper end
-    that was not seen too. The verifier's budget must let its longest request through.
+    Too small a budget costs throughput; too large a one only moves requests into the engine's own
+    queue, where the scheduler can no longer order them. So it is the upper end, rounded up to two
+    digits, but no more than the load that fills the engine's batch (`full_batch`), which is also
+    taken where no upper end was seen. The verifier's budget must let its longest request through.
     """
     if role == "generator":
         present, least = spec.generator.in_flight_requests, 1
         most = spec.generator.max_batch_size
     else:
         present, least = spec.verifier.in_flight_tokens, spec.verifier.max_seq_len
-        most = _two_digits(holds)
+        most = _two_digits(full_batch)
     value = _two_digits(found.high) if found.high else most
     if value < most:
-        why = "the upper end of the knee's interval"
+        why = "the upper end of the saturation point's interval"
     else:
         value, why = most, "max_batch_size" + " requests" * (role == "verifier")
     if value < least:
@@ -115,13 +150,13 @@ def propose(role: Role, found: Knee, holds: float, spec: Deployment) -> Proposal
 
 
 def _by_load(samples: Iterable[Sample]) -> Mapping[int, Sequence[Sample]]:
-    grouped: dict[int, list[Sample]] = defaultdict(list)
+    by_load: dict[int, list[Sample]] = defaultdict(list)
     for sample in samples:
-        grouped[sample.load].append(sample)
-    return {load: grouped[load] for load in sorted(grouped) if len(grouped[load]) >= LEAST_REPEATS}
+        by_load[sample.load].append(sample)
+    return {load: by_load[load] for load in sorted(by_load) if len(by_load[load]) >= LEAST_REPEATS}
 
 
-def _knee_of(rates: Mapping[int, float]) -> float:
+def _point_of(rates: Mapping[int, float]) -> float:
     found = find_saturation_point(list(rates.items()), SHARE)
     return math.inf if found is None else found
 
@@ -131,6 +166,6 @@ def _median_of_drawn(rng: random.Random, rates: Sequence[float]) -> float:
 
 
 def _two_digits(value: float) -> int:
-    """Rounded up."""
+    """Rounded up to two significant digits."""
     step = int(10 ** max(0, math.floor(math.log10(value)) - 1))
     return math.ceil(value / step) * step

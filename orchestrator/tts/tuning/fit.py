@@ -15,7 +15,7 @@ from tts.build.spec import Role
 from tts.engines.simulated import Affine
 from tts.runlog.folder import read_json
 
-RESULT = "tune.json"
+from .result import RESULT
 
 
 def read_fits(file: Path) -> dict[Role, Affine]:

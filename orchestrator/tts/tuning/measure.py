@@ -1,21 +1,24 @@
-"""Throughput at several loads: a closed loop that keeps so much in flight, over and over."""
+"""Throughput at several loads: closed loops that keep each load in flight, in repeated rounds."""
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
 from tts.build.spec import Role
+from tts.endpoints.closed_loop import send_all
 
-from .workload import Job, Loadable
+from .workload import Loadable, LoadRequest
 
-ROUNDS = 5  # that count
+ROUNDS = 5
+"""Rounds over all loads, after one that warms up and is discarded."""
 LEAST_ROUNDS = 2
-MEASURED_SHARE = 0.5  # of the time; the rest is ramps, drains and filling the caches
+"""Rounds that are made however long they take."""
 LEAST_REQUESTS = 12
+"""Requests of a measurement, at least."""
+_MEASURED_SHARE = 0.5  # of the time; the rest is ramps, drains and filling the prefix cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +37,8 @@ class Measured:
     """What has been measured of one engine so far."""
 
     role: Role
-    holds: float
-    """The load that fills its batch."""
+    full_batch: float
+    """The load that fills the engine's batch."""
     samples: list[Sample] = field(default_factory=list)
 
 
@@ -50,23 +53,25 @@ async def measure(
 ) -> None:
     """Measure every load in ROUNDS rounds, or as many as `seconds` allow, adding to `into`.
 
-    A round before them is discarded: it warms the engine up and shows how many requests fit in the
-    time. At least LEAST_ROUNDS are made, however long they take. Rounds go up and down the loads in
-    turn, so that a drift of the machine hits all alike. `first` numbers the measurements, which
-    must differ from all earlier ones on the same server.
+    A round 0 before them is discarded: it warms the engine up and shows how many requests fit in
+    the time. At least LEAST_ROUNDS are made, however long they take. Rounds go up and down the
+    loads in turn, so that a drift of the machine affects all loads alike. `first` is the number of
+    the first measurement; numbers must differ from those of all earlier measurements on the same
+    server. `on_load` is told the load and the round as a measurement begins.
     """
     began = clock()
-    window_s = MEASURED_SHARE * seconds / (len(engine.loads) * (ROUNDS + 1))
+    window_s = _MEASURED_SHARE * seconds / (len(engine.loads) * (ROUNDS + 1))
     counts: dict[int, int] = {}
+    number = first
     for round_ in range(ROUNDS + 1):
         round_began = clock()
         for load in engine.loads if round_ % 2 else engine.loads[::-1]:
             on_load(load, round_)
             parallel = load / engine.mean_cost
             count = counts.get(load) or max(LEAST_REQUESTS, round(3 * parallel))
-            await closed_loop(engine.warm_up(first, count), max(engine.loads), clock)
-            sample = await closed_loop(islice(engine.jobs(first), count), load, clock)
-            first += 1
+            await measure_load(engine.warm_up(number, count), max(engine.loads), clock)
+            sample = await measure_load(islice(engine.requests(number), count), load, clock)
+            number += 1
             if round_ and sample.tokens_per_s:
                 into.samples.append(sample)
             elif not round_:
@@ -76,42 +81,29 @@ async def measure(
             return
 
 
-async def closed_loop(
-    jobs: Iterator[Job] | Sequence[Job], load: int, clock: Callable[[], float]
+async def measure_load(
+    requests: Iterable[LoadRequest], load: int, clock: Callable[[], float]
 ) -> Sample:
-    """Send all jobs, always as many as fit into `load`; a job larger than that goes alone.
+    """Send all requests in a closed loop with `load` in flight, and measure while it is full.
 
-    Measured is the time in which the loop is full: from when as many have ended as were sent at
-    first, to when the last one is sent.
+    It is full from when as many requests have ended as were sent at first, until the last one is
+    sent. A sample of zeros says that it never was: too few requests for this load.
     """
-    waiting = iter(jobs)
-    following = next(waiting, None)
-    used = sent = 0
+    sent: list[float] = []
     ends: list[tuple[float, int, float]] = []  # when, tokens, latency
-    last_sent = 0.0
+    at_first = 0
 
-    async def run(job: Job) -> None:
-        nonlocal used
+    async def send(request: LoadRequest) -> None:
+        nonlocal at_first
         began = clock()
-        tokens = await job.send()
+        sent.append(began)
+        tokens = await request.send()
         now = clock()
+        at_first = at_first or len(sent)
         ends.append((now, tokens, now - began))
-        used -= job.cost
-        pump()
 
-    def pump() -> None:
-        nonlocal following, used, sent, last_sent
-        while following and (not used or used + following.cost <= load):
-            used += following.cost
-            sent += 1
-            last_sent = clock()
-            group.create_task(run(following))
-            following = next(waiting, None)
-
-    async with asyncio.TaskGroup() as group:
-        pump()
-        at_first = sent
-    return _sample(load, ends, at_first, last_sent)
+    await send_all(requests, lambda request: request.cost, load, send)
+    return _sample(load, ends, at_first, sent[-1] if sent else 0.0)
 
 
 def _sample(
@@ -120,7 +112,7 @@ def _sample(
     began = ends[at_first - 1][0] if at_first else 0.0
     counted = [end for end in ends[at_first:] if end[0] <= last_sent] or ends[at_first:]
     took = counted[-1][0] - began if counted else 0.0
-    if took <= 0:  # too few jobs for this load: the loop was never refilled
+    if took <= 0:  # the loop was never refilled
         return Sample(load, 0.0, 0.0, 0.0)
     return Sample(
         load,

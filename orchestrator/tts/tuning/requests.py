@@ -1,4 +1,4 @@
-"""The requests of a recorded run, as they may be sent again. Pure: no engine, no clock."""
+"""The requests of a recorded run, rebuilt from its log. Pure: no engine, no clock."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """A dialogue to score; its first `known` tokens were computed for its parent already."""
+    """A dialogue for the verifier."""
 
     ids: Ids
-    known: int
+    cached: int
+    """How many of its first tokens the verifier has computed already, for the parent."""
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedRequests:
     """What a run asked of both engines.
 
-    In random order, so that the first of them are like all of them, but siblings stand together
-    as they were sent.
+    Shuffled (always in the same way), so that any first part of them is a fair sample; siblings
+    stay together, as they were sent.
     """
 
     generations: tuple[GenerateCall, ...]
@@ -45,10 +46,10 @@ def recorded_requests(
     problems: Iterable[Problem],
     config: Mapping[str, Any],
     events: Iterable[AnyEvent],
-) -> Recorded:
-    """The requests of a run with this run.json and log; problems are found by their id.
+) -> RecordedRequests:
+    """The requests of a run with this configuration (run.json) and these events of its log.
 
-    A generation is asked for as many tokens as it gave then, with the same seed and sampling.
+    A generation asks for as many tokens as it gave then, with the same prompt, seed and sampling.
     """
     contexts = {problem.id: Context.of(models, problem) for problem in problems}
     known: dict[str, set[NodePath]] = {name: {()} for name in contexts}
@@ -87,7 +88,7 @@ def recorded_requests(
                 else models.verifier.first(context.problem.question, "")
             )
             scorings[name, parent].append(Scoring(ids, common_prefix(before, ids)))
-    return Recorded(_shuffled(generations), _shuffled(scorings))
+    return RecordedRequests(_shuffled(generations), _shuffled(scorings))
 
 
 def common_prefix(first: Ids, second: Ids) -> int:
@@ -97,7 +98,7 @@ def common_prefix(first: Ids, second: Ids) -> int:
     return int(differ[0]) if len(differ) else length
 
 
-def _shuffled(groups: Mapping[Any, Sequence[T]]) -> tuple[T, ...]:
-    order = list(groups.values())
+def _shuffled(by_parent: Mapping[Any, Sequence[T]]) -> tuple[T, ...]:
+    order = list(by_parent.values())
     random.Random(0).shuffle(order)
-    return tuple(request for group in order for request in group)
+    return tuple(request for siblings in order for request in siblings)

@@ -1,4 +1,4 @@
-"""A tune result as it is kept: tune.json in its folder."""
+"""tune.json: a tune result as it is kept in its folder."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from typing import Any
 
 from tts.build.spec import Deployment, Role
 
-from .analysis import SHARE, UNITS, Proposal, knee, levels
-from .measure import Measured
-from .requests import Recorded
+from .analysis import SHARE, UNITS, EngineResult
+from .requests import RecordedRequests
+
+RESULT = "tune.json"
 
 
 def to_json(
-    spec: Deployment,
-    source: str,
-    recorded: Recorded,
-    measured: Sequence[Measured],
-    proposals: Sequence[Proposal],
+    spec: Deployment, source: str, recorded: RecordedRequests, results: Sequence[EngineResult]
 ) -> dict[str, Any]:
-    """What was measured, from which requests, and what follows from it."""
+    """What was measured, with which requests, and what follows from it.
+
+    Results of older versions hold `knee` in place of `saturation_point`; readers need neither.
+    """
     return {
         "deployment": spec.name,
         "requests_from": source,
         "share": SHARE,
         "engines": {
-            engine.role: {
-                "unit": UNITS[engine.role],
-                **_requests(engine.role, recorded, spec),
-                "max_batch_size": spec.engines()[engine.role].max_batch_size,
-                "max_num_tokens": spec.engines()[engine.role].max_num_tokens,
-                "levels": [asdict(level) for level in levels(engine.samples)],
-                "samples": [asdict(sample) for sample in engine.samples],
-                "knee": asdict(knee(engine.samples)),
+            result.role: {
+                "unit": UNITS[result.role],
+                **_requests(result.role, recorded, spec),
+                "max_batch_size": spec.engines()[result.role].max_batch_size,
+                "max_num_tokens": spec.engines()[result.role].max_num_tokens,
+                "levels": [asdict(level) for level in result.levels],
+                "samples": [asdict(sample) for sample in result.samples],
+                "saturation_point": asdict(result.saturation),
             }
-            for engine in measured
-            if levels(engine.samples)
+            for result in results
+            if result.levels
         },
         "policy": {
             proposal.role: {
@@ -44,12 +44,13 @@ def to_json(
                 "proposed": proposal.value,
                 "why": proposal.why,
             }
-            for proposal in proposals
+            for result in results
+            if (proposal := result.proposal)
         },
     }
 
 
-def _requests(role: Role, recorded: Recorded, spec: Deployment) -> dict[str, Any]:
+def _requests(role: Role, recorded: RecordedRequests, spec: Deployment) -> dict[str, Any]:
     """How many there are and how long they are on average, in tokens."""
     if role == "generator":
         calls = recorded.generations
@@ -64,7 +65,7 @@ def _requests(role: Role, recorded: Recorded, spec: Deployment) -> dict[str, Any
     return {
         "requests": len(scorings),
         "prompt_tokens": _mean([len(scoring.ids) for scoring in scorings]),
-        "computed_tokens": _mean([len(s.ids) - s.known // block * block for s in scorings]),
+        "computed_tokens": _mean([len(s.ids) - s.cached // block * block for s in scorings]),
         "generated_tokens": 1.0,
     }
 

@@ -1,10 +1,11 @@
-"""Both engines as something that can be loaded: recorded requests, and what warms the cache.
+"""Each engine as something to put under load: recorded requests, and what fills its prefix cache.
 
 A measurement should find in the prefix cache what a search finds there, and no more. A search's
-generator has every prompt in its cache, for it wrote it. Its verifier has the parent's dialogue
-and computes the new step. So before each measurement the generator is sent every prompt and the
-verifier every parent's dialogue, untimed; and the verifier's dialogues get a first few tokens that
-no earlier measurement had, else it would find all of them computed.
+generator has every prompt in its cache, for it wrote the prompt itself. Its verifier has the
+parent's dialogue and computes the new step. So before each measurement, outside its time, the
+generator is sent every prompt and the verifier every parent's dialogue. And in each measurement the
+dialogues begin with a few other tokens (a salt); else the verifier would find all of them cached
+from the measurement before.
 """
 
 from __future__ import annotations
@@ -19,110 +20,119 @@ from tts.build.spec import Deployment, Role
 from tts.build.tokenizer import Ids
 from tts.endpoints.base import GenerateCall, Generator, ScoreCall, Verifier
 
-from .requests import Recorded, Scoring
+from .requests import RecordedRequests, Scoring
 
 SALT_TOKENS = 4
-BEYOND = 1.5  # times what an engine holds at once is the largest load at least
+BEYOND_FULL = 1.5
+"""The largest load is at least this many times the load of a full batch."""
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """A request: what it takes of the budget, and how to send it; answers how many tokens it did.
-
-    These are generated tokens, or those of the prompt that was scored.
-    """
+class LoadRequest:
+    """A request of a measurement."""
 
     cost: int
+    """What it adds to the load in flight: 1 (generator), or its prompt's tokens (verifier)."""
     send: Callable[[], Awaitable[int]]
+    """Sends it; answers how many tokens the engine did: generated, or of the scored prompt."""
 
 
 @dataclass(frozen=True)
 class Loadable:
-    """An engine with the loads to try, and requests without end. Loads in requests or tokens."""
+    """An engine, the loads to measure it at, and requests without end.
+
+    Loads are requests (generator) or prompt tokens (verifier) in flight.
+    """
 
     role: Role
     loads: tuple[int, ...]
     mean_cost: float
     """Of a request."""
-    holds: float
-    """The load that fills its batch."""
-    jobs: Callable[[int], Iterator[Job]]
-    """The requests, over and over; a number says which measurement they are for."""
-    warm_up: Callable[[int, int], list[Job]]
-    """What to send before the first so many of them in a measurement."""
+    full_batch: float
+    """The load that fills the engine's batch."""
+    requests: Callable[[int], Iterator[LoadRequest]]
+    """The requests of the measurement with this number, over and over."""
+    warm_up: Callable[[int, int], list[LoadRequest]]
+    """What fills the prefix cache for so many first requests (second argument) of a measurement."""
 
 
-def loadable_generator(generator: Generator, recorded: Recorded, spec: Deployment) -> Loadable:
+def loadable_generator(
+    generator: Generator, recorded: RecordedRequests, spec: Deployment
+) -> Loadable:
     """The generator, loaded with 1, 2, 4, ... requests until well beyond its batch."""
     calls = recorded.generations
 
-    def job(call: GenerateCall) -> Job:
+    def request(call: GenerateCall) -> LoadRequest:
         async def send() -> int:
             return len(await generator.generate(call))
 
-        return Job(1, send)
+        return LoadRequest(1, send)
 
-    def jobs(_: int) -> Iterator[Job]:
+    def requests(_: int) -> Iterator[LoadRequest]:
         while True:
-            yield from map(job, calls)
+            yield from map(request, calls)
 
-    def warm_up(_: int, count: int) -> list[Job]:
+    def warm_up(_: int, count: int) -> list[LoadRequest]:
         prompts = {call.input_ids.tobytes(): call for call in calls[:count]}
         return [
-            job(replace(call, max_new_tokens=1, stop_at_step=False)) for call in prompts.values()
+            request(replace(call, max_new_tokens=1, stop_at_step=False))
+            for call in prompts.values()
         ]
 
-    holds = spec.generator.max_batch_size
-    return Loadable("generator", doubling(1, BEYOND * holds), 1.0, holds, jobs, warm_up)
+    full_batch = spec.generator.max_batch_size
+    loads = doubling(1, BEYOND_FULL * full_batch)
+    return Loadable("generator", loads, 1.0, full_batch, requests, warm_up)
 
 
-def loadable_verifier(verifier: Verifier, recorded: Recorded, spec: Deployment) -> Loadable:
-    """The verifier, loaded with its longest request's tokens, twice that, ... likewise."""
+def loadable_verifier(verifier: Verifier, recorded: RecordedRequests, spec: Deployment) -> Loadable:
+    """The verifier, loaded with the tokens of its longest request, twice that, ... likewise."""
     scorings = recorded.scorings
     lengths = [len(scoring.ids) for scoring in scorings]
     mean = sum(lengths) / len(lengths)
     alphabet = np.unique(np.concatenate([scoring.ids for scoring in scorings]))
 
-    def job(ids: Ids, salt: int) -> Job:
+    def request(ids: Ids, salt: int) -> LoadRequest:
         async def send() -> int:
             await verifier.score(ScoreCall(salted(ids, salt, alphabet)))
             return len(ids)
 
-        return Job(len(ids), send)
+        return LoadRequest(len(ids), send)
 
-    def rounds(measurement: int) -> Iterator[tuple[Scoring, int]]:
+    def with_salts(measurement: int) -> Iterator[tuple[Scoring, int]]:
         salt = measurement * 1000  # a measurement goes through all requests less often than that
         while True:
             yield from ((scoring, salt) for scoring in scorings)
             salt += 1
 
-    def jobs(measurement: int) -> Iterator[Job]:
-        return (job(scoring.ids, salt) for scoring, salt in rounds(measurement))
+    def requests(measurement: int) -> Iterator[LoadRequest]:
+        return (request(scoring.ids, salt) for scoring, salt in with_salts(measurement))
 
-    def warm_up(measurement: int, count: int) -> list[Job]:
+    def warm_up(measurement: int, count: int) -> list[LoadRequest]:
         parents = {
-            (scoring.ids[: scoring.known].tobytes(), salt): scoring
-            for scoring, salt in islice(rounds(measurement), count)
-            if scoring.known > SALT_TOKENS
+            (scoring.ids[: scoring.cached].tobytes(), salt): scoring
+            for scoring, salt in islice(with_salts(measurement), count)
+            if scoring.cached > SALT_TOKENS
         }
-        return [job(scoring.ids[: scoring.known], salt) for (_, salt), scoring in parents.items()]
+        return [
+            request(scoring.ids[: scoring.cached], salt) for (_, salt), scoring in parents.items()
+        ]
 
     engine = spec.verifier
-    holds = min(engine.max_batch_size * mean, engine.kv_cache.tokens)
-    loads = doubling(1 << (max(lengths) - 1).bit_length(), BEYOND * holds)
-    return Loadable("verifier", loads, mean, holds, jobs, warm_up)
+    full_batch = min(engine.max_batch_size * mean, engine.kv_cache.tokens)
+    loads = doubling(1 << (max(lengths) - 1).bit_length(), BEYOND_FULL * full_batch)
+    return Loadable("verifier", loads, mean, full_batch, requests, warm_up)
 
 
-def doubling(first: int, least_last: float) -> tuple[int, ...]:
-    """`first`, twice that, ... up to the first that is not below `least_last`."""
+def doubling(first: int, at_least: float) -> tuple[int, ...]:
+    """`first`, twice that, ... up to the first that is at least `at_least`."""
     loads = [first]
-    while loads[-1] < least_last:
+    while loads[-1] < at_least:
         loads.append(2 * loads[-1])
     return tuple(loads)
 
 
 def salted(ids: Ids, salt: int, alphabet: Ids) -> Ids:
-    """The same ids but for the first few, which spell `salt` in tokens of `alphabet`."""
+    """The same ids, but the first SALT_TOKENS of them spell `salt` in tokens of `alphabet`."""
     new = ids.copy()
     for place in range(min(SALT_TOKENS, len(ids))):
         salt, digit = divmod(salt, len(alphabet))

@@ -1,0 +1,149 @@
+"""Progress of long commands: a bar on a terminal, a line now and then in a pipe."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from tts.build.spec import Role
+from tts.session.progress import RunProgress
+from tts.tuning.analysis import UNITS
+from tts.tuning.measure import ROUNDS
+
+from .console import consoles, say
+
+PLAIN_INTERVAL_S = 10.0
+"""How often a pipe is told how far a run is."""
+
+
+class _Bar:
+    """A bar on a terminal, with a title before it, and a count and a state beside it."""
+
+    def __init__(self, console: Console, title: str, total: int) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[state]}"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+        )
+        self._task = self._progress.add_task(title, total=total, state="")
+        self._progress.start()
+
+    def show(self, completed: int, state: str = "") -> None:
+        self._progress.update(self._task, completed=completed, state=state)
+
+    def end(self) -> None:
+        self._progress.stop()
+
+
+class BenchProgress:
+    """The terminal as an observer of a benchmark; see tts.bench.observer.Observer.
+
+    Shows problems solved, accuracy so far and both engines' load.
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        """Draw on stderr if no console is given."""
+        self._console = console or consoles()[1]
+        self._run = RunProgress(0)
+        self._title = ""
+        self._bar: _Bar | None = None
+        self._said = 0.0
+
+    def say(self, line: str) -> None:
+        """See Observer."""
+        say(line, self._console)
+
+    def began(self, run: RunProgress, title: str) -> None:
+        """See Observer."""
+        self._run, self._title = run, title
+        self._said = time.monotonic()
+        if self._console.is_terminal:
+            self._bar = _Bar(self._console, title, run.total)
+
+    def changed(self) -> None:
+        """See Observer."""
+        run = self._run
+        generator, verifier = run.in_flight
+        accuracy = f"{100 * run.right / run.judged:.0f}%" if run.judged else "-"
+        state = f"accuracy {accuracy}  in flight: generator {generator}, verifier {verifier}"
+        if self._bar:
+            self._bar.show(run.done, state)
+        elif time.monotonic() - self._said >= PLAIN_INTERVAL_S:
+            self._said = time.monotonic()
+            self.say(f"{self._title}: {run.done}/{run.total}  {state}")
+
+    def ended(self) -> None:
+        """See Observer."""
+        if self._bar:
+            self._bar.end()
+            self._bar = None
+
+
+class TuneProgress:
+    """The terminal as an observer of a tuning, within a `with` block; see tts.tuning.observer."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        """Draw on stderr if no console is given."""
+        self._console = console or consoles()[1]
+        self._bar: _Bar | None = None
+        self._done = 0
+        self._unit = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._end()
+
+    def say(self, line: str) -> None:
+        """See Observer."""
+        say(line, self._console)
+
+    def recording(self, problems: int) -> None:
+        """See Observer."""
+        self._begin("recording", problems)
+
+    def solved(self) -> None:
+        """See Observer."""
+        self._advance("")
+
+    def measuring(self, role: Role, measurements: int) -> None:
+        """See Observer."""
+        self._unit = UNITS[role]
+        if not self._console.is_terminal:
+            self.say(f"Measuring the {role}")
+        self._begin(role, measurements)
+
+    def at(self, load: int, round_: int) -> None:
+        """See Observer."""
+        turn = f"round {round_} of {ROUNDS}" if round_ else "warm-up"
+        self._advance(f"{load:,} {self._unit} in flight, {turn}")
+
+    def _begin(self, title: str, total: int) -> None:
+        self._end()
+        self._done = 0
+        if self._console.is_terminal:
+            self._bar = _Bar(self._console, title, total)
+
+    def _advance(self, state: str) -> None:
+        self._done += 1
+        if self._bar:
+            self._bar.show(self._done, state)
+
+    def _end(self) -> None:
+        if self._bar:
+            self._bar.end()
+            self._bar = None

@@ -1,0 +1,84 @@
+"""Progress of a benchmark and of a tuning, on a terminal and in a pipe."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from tts.bench.observer import Observer as BenchObserver
+from tts.reports import progress
+from tts.reports.progress import PLAIN_INTERVAL_S, BenchProgress, TuneProgress
+from tts.session.progress import RunProgress
+from tts.tuning.observer import Observer as TuneObserver
+
+
+def console(terminal):
+    return Console(file=io.StringIO(), force_terminal=terminal, width=120, highlight=False)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that is set by hand."""
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_a_pipe_is_told_how_far_a_run_is_every_ten_seconds(clock):
+    out = console(terminal=False)
+    observer: BenchObserver = BenchProgress(out)
+    run = RunProgress(8)
+    observer.began(run, "dvts")
+    for problem in range(8):
+        clock[0] += PLAIN_INTERVAL_S / 4
+        run.count(problem % 2 == 0)
+        run.in_flight = (3, 100)
+        observer.changed()
+    observer.ended()
+    observer.say("[done]")
+    assert out.file.getvalue().splitlines() == [
+        "dvts: 4/8  accuracy 50%  in flight: generator 3, verifier 100",
+        "dvts: 8/8  accuracy 50%  in flight: generator 3, verifier 100",
+        "[done]",
+    ]
+
+
+def test_a_terminal_is_shown_a_bar_for_each_run():
+    out = console(terminal=True)
+    observer: BenchObserver = BenchProgress(out)
+    for title in ("1/2 cot", "2/2 dvts"):
+        run = RunProgress(4)
+        observer.began(run, title)
+        run.count(None)
+        observer.changed()
+        observer.ended()
+    text = out.file.getvalue()
+    for words in ("1/2 cot", "2/2 dvts", "1/4", "accuracy -"):
+        assert words in text
+
+
+def test_a_pipe_is_told_which_engine_is_measured():
+    out = console(terminal=False)
+    with TuneProgress(out) as tuning:
+        observer: TuneObserver = tuning
+        observer.recording(2)
+        observer.solved()
+        observer.measuring("generator", 6)
+        observer.at(4, 0)
+        observer.measuring("verifier", 6)
+    assert out.file.getvalue().splitlines() == ["Measuring the generator", "Measuring the verifier"]
+
+
+def test_a_terminal_is_shown_load_and_round_and_no_bar_is_left_at_the_end():
+    out = console(terminal=True)
+    with TuneProgress(out) as observer:
+        observer.recording(2)
+        observer.solved()
+        observer.measuring("verifier", 6)
+        observer.at(4096, 0)
+        observer.at(8192, 1)
+    text = out.file.getvalue()
+    assert "recording" in text
+    assert "8,192 tokens in flight, round 1 of 5" in text
+    show_cursor, hide_cursor = "\x1b[?25h", "\x1b[?25l"
+    assert text.rindex(show_cursor) > text.rindex(hide_cursor)

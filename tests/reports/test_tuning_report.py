@@ -1,0 +1,56 @@
+"""What `tts tune` prints."""
+
+from rich.console import Console
+from tests.tuning.samples import LOADS, samples_of
+
+from tts.build.paths import deployments_dir
+from tts.build.spec import load_deployment
+from tts.reports.tuning import engine_table, print_change, print_tuned
+from tts.tuning.analysis import analyse
+from tts.tuning.measure import Measured
+from tts.tuning.tune import Tuned
+
+
+def analysed(samples, role="generator"):
+    return analyse(Measured(role, 64, samples), load_deployment("demo"))
+
+
+def printed(show, *arguments):
+    console = Console(width=100)
+    with console.capture() as capture:
+        show(console, *arguments)
+    return capture.get()
+
+
+def test_the_table_marks_the_saturation_point_and_says_what_it_means(tmp_path):
+    engine = analysed(samples_of(1.0, 0.5, LOADS, (1.0, 1.0, 1.0)))
+    text = printed(print_tuned, Tuned((engine,), tmp_path / "tune.json", interrupted=False))
+    (row,) = [line for line in text.splitlines() if line.endswith("saturated")]
+    assert int(row.split()[0]) / 2 < engine.saturation.load <= int(row.split()[0])
+    assert "Saturation point (95% of the best): 33 requests, 95% interval 33 to 33." in text
+    assert "measured 3 times" in text
+    assert "generator.in_flight_requests: 64 -> 33 (the upper end" in text
+    assert f"result: {tmp_path / 'tune.json'}" in text
+    assert "…" not in text
+
+
+def test_the_table_says_when_no_saturation_point_was_seen():
+    engine = analysed(samples_of(1.0, 0.0, LOADS, (1.0, 1.0)), "verifier")
+    text = printed(Console.print, engine_table(engine))
+    assert "No saturation point was seen: 128 tokens still fall short of 95%" in text
+
+
+def test_an_engine_with_too_few_measurements_has_no_table(tmp_path, capsys):
+    engine = analysed(samples_of(1.0, 1.0, LOADS))
+    text = printed(print_tuned, Tuned((engine,), tmp_path / "tune.json", interrupted=True))
+    assert text.startswith("result: ")
+    assert "generator: too few measurements" in capsys.readouterr().err
+
+
+def test_a_change_is_shown_as_the_lines_that_differ():
+    file = deployments_dir() / "demo.yaml"
+    text = printed(print_change, file, {("generator", "in_flight_requests"): 33})
+    (old,) = [line for line in text.splitlines() if line.startswith("-  ")]
+    (new,) = [line for line in text.splitlines() if line.startswith("+  ")]
+    assert "in_flight_requests: 64" in old
+    assert "in_flight_requests: 33" in new
