@@ -1,4 +1,4 @@
-"""One job on a fresh server, through the product's own driver, clients and run log."""
+"""One trial on a fresh server, through the product's own driver, clients and run log."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tts.serving.server.start import RunningServer, start_server
 from tts.simulation.scenario import digest_of
 from tts.strategies.catalog import new_search
 
-from .jobs import Job, Measured
+from .trials import Measured, Trial
 
 SLICES = 24
 
@@ -59,14 +59,14 @@ def _fresh_server(deployment: Deployment) -> RunningServer:
 
 
 def run_search(
-    plan: Plan, job: Job, profile: cProfile.Profile | None = None
+    plan: Plan, trial: Trial, profile: cProfile.Profile | None = None
 ) -> tuple[Measured, Useful]:
-    """Solve the job's problems; grading, which is done in other processes, is left out."""
+    """Solve the trial's problems; grading, which is done in other processes, is left out."""
     with _fresh_server(plan.deployment) as server, tempfile.TemporaryDirectory() as folder:
         create_run(Path(folder), plan.to_config())
         address = server.addresses.grpc
         with _machine(server) as machine:
-            measured, useful = asyncio.run(_search(plan, job, address, Path(folder), profile))
+            measured, useful = asyncio.run(_search(plan, trial, address, Path(folder), profile))
         use = Utilization.of(read_events(Path(folder)))
         loads = occupancy(requests_of(read_events(Path(folder))), use.wall_s, SLICES)
     measured |= machine | use.to_json()
@@ -78,7 +78,7 @@ def run_search(
 
 
 async def _search(
-    plan: Plan, job: Job, address: str, folder: Path, profile: cProfile.Profile | None
+    plan: Plan, trial: Trial, address: str, folder: Path, profile: cProfile.Profile | None
 ) -> tuple[Measured, Useful]:
     searches: dict[str, Search] = {}
     async with TritonConnection(address) as connection:
@@ -94,9 +94,9 @@ async def _search(
                 kept_verifier,
                 policy_of(
                     plan.deployment,
-                    job.schedule,
-                    speculation=job.speculation or "auto",
-                    problems=job.in_flight,
+                    trial.schedule,
+                    speculation=trial.speculation or "auto",
+                    problems=trial.in_flight,
                 ),
                 record=log.write,
                 clock=log.clock,
@@ -117,7 +117,7 @@ async def _search(
                     )
                 )
 
-            to_solve = [context.problem for context in plan.problems[: job.problems]]
+            to_solve = [context.problem for context in plan.problems[: trial.problems]]
             began = time.perf_counter()
             async with driver:
                 await asyncio.gather(*map(solve, to_solve))
@@ -140,23 +140,23 @@ async def _search(
     }, useful
 
 
-def run_saturated(plan: Plan, job: Job, useful: Useful) -> Measured:
-    """The job's engines' useful work without dependencies, as much in flight as allowed."""
+def run_saturated(plan: Plan, trial: Trial, useful: Useful) -> Measured:
+    """The trial's engines' useful work without dependencies, as much in flight as allowed."""
     with _fresh_server(plan.deployment) as server, _machine(server) as machine:
-        wall = asyncio.run(_saturated(plan, job, useful, server.addresses.grpc))
+        wall = asyncio.run(_saturated(plan, trial, useful, server.addresses.grpc))
     return {"wall_s": wall} | machine
 
 
-async def _saturated(plan: Plan, job: Job, useful: Useful, address: str) -> float:
+async def _saturated(plan: Plan, trial: Trial, useful: Useful, address: str) -> float:
     spec = plan.deployment
     async with TritonConnection(address) as connection:
         generator, verifier = endpoints_of(plan, connection)
         began = time.perf_counter()
         work = []
-        if job.what != "verifier":
+        if trial.what != "verifier":
             budget = spec.generator.in_flight_requests
             work.append(send_all(useful.calls, lambda _: 1, budget, generator.generate))
-        if job.what != "generator":
+        if trial.what != "generator":
             budget = spec.verifier.in_flight_tokens
             work.append(
                 send_all(useful.dialogues, lambda call: len(call.input_ids), budget, verifier.score)
@@ -188,5 +188,5 @@ def _machine(server: RunningServer) -> Iterator[Measured]:
 def profiled(plan: Plan, problems: int) -> cProfile.Profile:
     """Where the orchestrator's time goes in one more run."""
     profile = cProfile.Profile(time.process_time)  # not the time spent waiting
-    run_search(plan, Job("walls", "demo", 0, problems), profile)
+    run_search(plan, Trial("walls", "demo", 0, problems), profile)
     return profile

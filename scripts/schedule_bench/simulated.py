@@ -18,7 +18,7 @@ from tts.simulation.scenario import Scenario, simulate, simulated_deployment
 from tts.simulation.workload import typical
 from tts.strategies.catalog import find_strategy
 
-from .jobs import SCHEDULES
+from .trials import SCHEDULES
 
 GPUS: tuple[Gpu, ...] = ("h100", "a100-80g")
 SIZES = (16, 64, 256)

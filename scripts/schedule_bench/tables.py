@@ -14,7 +14,7 @@ from rich.text import Text
 from tts.analysis.statistics import quantile
 from tts.reports.sparkline import sparkline
 
-from .jobs import SCHEDULES, Measured, Result
+from .trials import SCHEDULES, Measured, Result
 
 AIMS = {  # wall over decoupled's, at least
     ("demo", "lockstep"): 1.6,
@@ -42,7 +42,7 @@ def walls(results: Sequence[Result]) -> Table:
         ratios = _over_decoupled(results, pair, members)
         aim = AIMS.get((pair, schedule))
         table.add_row(
-            f"{pair}, {members[0].job.problems} problems",
+            f"{pair}, {members[0].trial.problems} problems",
             schedule,
             f"{median(_walls(members)):,.1f}",
             _spread(ratios),
@@ -66,10 +66,10 @@ def efficiency(results: Sequence[Result]) -> Table:
     for pair in _pairs(results):
         alone: dict[str, dict[int, float]] = defaultdict(dict)
         for result in results:
-            job = result.job
-            if job.pair == pair and job.part in ("walls", "efficiency"):
-                name = job.schedule if job.what == "search" else job.what
-                alone[name][job.turn] = result.measured["wall_s"]
+            trial = result.trial
+            if trial.pair == pair and trial.part in ("walls", "efficiency"):
+                name = trial.schedule if trial.what == "search" else trial.what
+                alone[name][trial.turn] = result.measured["wall_s"]
         columns = [alone[name] for name in ("generator", "verifier", "both", "decoupled")]
         generator, verifier, both, whole = columns
         turns = set.intersection(*map(set, columns))
@@ -111,7 +111,7 @@ def latency(results: Sequence[Result]) -> Table:
         times = [[measured["wall_s"] for measured in each] for each in crowd]
         ratios = [auto / off for off, auto in zip(*times, strict=True)]
         if ratios:
-            at_once = next(r.job.in_flight for r in results if r.job.part == "crowd")
+            at_once = next(r.trial.in_flight for r in results if r.trial.part == "crowd")
             met = _met(ratios, CROWD_AIM, lambda ratio, aim: ratio <= aim)
             table.add_row(
                 pair, str(at_once), "wall of all, auto / off",
@@ -172,14 +172,14 @@ def speculation(results: Sequence[Result]) -> Table:
         "speculation and waste", "pair", "run", "sent", "used", "hit rate", "cancelled",
         "tokens in vain",
     )  # fmt: skip
-    groups: dict[tuple[str, str], list[Measured]] = defaultdict(list)
+    runs: dict[tuple[str, str], list[Measured]] = defaultdict(list)
     for result in results:
-        job = result.job
-        if job.what == "search":
-            name = job.schedule if job.part == "walls" else f"{job.in_flight} at a time"
-            name += f", {job.speculation}" if job.speculation else ""
-            groups[job.pair, name].append(result.measured)
-    for (pair, name), members in groups.items():
+        trial = result.trial
+        if trial.what == "search":
+            name = trial.schedule if trial.part == "walls" else f"{trial.in_flight} at a time"
+            name += f", {trial.speculation}" if trial.speculation else ""
+            runs[trial.pair, name].append(result.measured)
+    for (pair, name), members in runs.items():
         sent, used = (sum(m["speculation"][k] for m in members) for k in ("sent", "used"))
         cancelled = sum(sum(m["speculation"]["cancelled"].values()) for m in members)
         shares = [m["waste"]["share"] for m in members if m["waste"]["share"] is not None]
@@ -191,13 +191,13 @@ def speculation(results: Sequence[Result]) -> Table:
 
 
 def _digests(results: Sequence[Result]) -> str:
-    groups: dict[tuple[str, int], set[str]] = defaultdict(set)
+    digests: dict[tuple[str, int], set[str]] = defaultdict(set)
     for result in results:
-        if result.job.what == "search":
-            groups[result.job.pair, result.job.problems].add(result.measured["digest"])
-    if not groups:
+        if result.trial.what == "search":
+            digests[result.trial.pair, result.trial.problems].add(result.measured["digest"])
+    if not digests:
         return ""
-    same = all(len(digests) == 1 for digests in groups.values())
+    same = all(len(found) == 1 for found in digests.values())
     return f"trees identical in all runs on the same problems: {'yes' if same else 'NO'}"
 
 
@@ -212,7 +212,7 @@ def _others(results: Sequence[Result]) -> str:
 
 
 def _pairs(results: Sequence[Result]) -> list[str]:
-    return list(dict.fromkeys(result.job.pair for result in results))
+    return list(dict.fromkeys(result.trial.pair for result in results))
 
 
 def _searches(results: Sequence[Result]) -> Iterable[tuple[str, str, list[Result]]]:
@@ -222,8 +222,8 @@ def _searches(results: Sequence[Result]) -> Iterable[tuple[str, str, list[Result
             members = [
                 result
                 for result in results
-                if (result.job.part, result.job.pair) == ("walls", pair)
-                and (result.job.what, result.job.schedule) == ("search", schedule)
+                if (result.trial.part, result.trial.pair) == ("walls", pair)
+                and (result.trial.what, result.trial.schedule) == ("search", schedule)
             ]
             if members:
                 yield pair, schedule, members
@@ -235,15 +235,15 @@ def _walls(members: Sequence[Result]) -> list[float]:
 
 def _over_decoupled(results: Sequence[Result], pair: str, members: list[Result]) -> list[float]:
     yardstick = {
-        result.job.turn: result.measured["wall_s"]
+        result.trial.turn: result.measured["wall_s"]
         for name, schedule, runs in _searches(results)
         for result in runs
         if (name, schedule) == (pair, "decoupled")
     }
     return [
-        result.measured["wall_s"] / yardstick[result.job.turn]
+        result.measured["wall_s"] / yardstick[result.trial.turn]
         for result in members
-        if result.job.turn in yardstick
+        if result.trial.turn in yardstick
     ]
 
 
@@ -253,8 +253,8 @@ def _off_and_auto(
     """The runs of the rounds that have both."""
     by_turn: dict[int, dict[str | None, Measured]] = defaultdict(dict)
     for result in results:
-        if (result.job.pair, result.job.part) == (pair, part):
-            by_turn[result.job.turn][result.job.speculation] = result.measured
+        if (result.trial.pair, result.trial.part) == (pair, part):
+            by_turn[result.trial.turn][result.trial.speculation] = result.measured
     whole = [both for both in by_turn.values() if len(both) == 2]
     return [both["off"] for both in whole], [both["auto"] for both in whole]
 

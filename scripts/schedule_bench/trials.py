@@ -1,4 +1,4 @@
-"""What is measured, in which order, and what came of each piece."""
+"""The trials: what is timed, in which order, and what came of each."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ _LONGER = {"lockstep": 2.0, "batched": 1.3, "alternating": 1.6, "decoupled": 1.0
 
 
 @dataclass(frozen=True)
-class Job:
+class Trial:
     """One thing to time, on a fresh server.
 
-    `what` is a search, or one engine serving alone the useful work of the latest `walls` search
-    under `decoupled`, or both engines serving it at once. `speculation` None is the product's
-    default.
+    `what` is a search; or one engine, or both at once, doing the useful work of the latest search
+    of part `walls` under `decoupled`. `speculation` None is the product's default.
     """
 
     part: Literal["walls", "efficiency", "latency", "crowd"]
@@ -56,41 +55,41 @@ class Job:
 
 
 Measured = dict[str, Any]
-"""What is kept of a job in the JSON file."""
+"""What is kept of a trial in the JSON file."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """A job that is done."""
+    """A trial that is done."""
 
-    job: Job
+    trial: Trial
     measured: Measured
 
 
-def jobs_of(pair: str, parts: Sequence[str], problems: int, rounds: int) -> list[Job]:
-    """All jobs of one pair. Rounds go through what is compared forwards and then backwards."""
-    jobs = []
+def trials_of(pair: str, parts: Sequence[str], problems: int, rounds: int) -> list[Trial]:
+    """All trials of one pair; rounds go forwards and backwards in turn through what is compared."""
+    trials = []
     for turn in range(rounds):
         direction = -1 if turn % 2 else 1
         if "walls" in parts or "efficiency" in parts:
             schedules = SCHEDULES if "walls" in parts else SCHEDULES[-1:]
             for schedule in schedules[::direction]:
-                jobs.append(Job("walls", pair, turn, problems, schedule=schedule))
+                trials.append(Trial("walls", pair, turn, problems, schedule=schedule))
                 if schedule == "decoupled" and "efficiency" in parts:
-                    jobs += [
-                        Job("efficiency", pair, turn, problems, what=what) for what in SATURATED
+                    trials += [
+                        Trial("efficiency", pair, turn, problems, what=what) for what in SATURATED
                     ]
         if "latency" in parts:
             single = min(20, max(problems // 3, 1))
             for part, count, at_once in (("latency", single, 1), ("crowd", problems, CROWD)):
-                jobs += [
-                    Job(part, pair, turn, count, in_flight=at_once, speculation=speculation)
+                trials += [
+                    Trial(part, pair, turn, count, in_flight=at_once, speculation=speculation)
                     for speculation in ("off", "auto")[::direction]
                 ]
-    return jobs
+    return trials
 
 
-def left_s(jobs: Sequence[Job], done: int, spent_s: float) -> float:
-    """How long the jobs after the first `done` may take, judging by how long those took."""
-    expected = sum(job.expected_s for job in jobs[:done])
-    return sum(job.expected_s for job in jobs[done:]) * (spent_s / expected if done else 1.0)
+def left_s(trials: Sequence[Trial], done: int, spent_s: float) -> float:
+    """How long the trials after the first `done` may take, judging by how long those took."""
+    expected = sum(trial.expected_s for trial in trials[:done])
+    return sum(trial.expected_s for trial in trials[done:]) * (spent_s / expected if done else 1.0)
