@@ -14,7 +14,7 @@ from tts.build import paths
 from tts.build.spec import bundled_deployments, load_deployment
 from tts.build.tensorrt import contract
 from tts.build.tensorrt.commands import Step, steps
-from tts.checks import engines, lint
+from tts.checks import build_settings, lint
 from tts.serving.repository.render import render_repository
 
 MUTATIONS = 200
@@ -117,7 +117,7 @@ def test_every_single_mutation_is_found(
                     made = steps(*given)
                     return corrupted(made, kind, rng) if given[1] == hit else made
 
-                patch.setattr(engines, "steps", planned)
+                patch.setattr(build_settings, "steps", planned)
             else:
                 counts["repository"] += 1
                 what = kind(folder, rng)

@@ -51,9 +51,9 @@ def test_a_plan_fits_a_narrow_terminal():
     from rich.console import Console
 
     from tts.build.tensorrt.memory_plan import plan_memory
-    from tts.cli.plan import _engine_table
+    from tts.reports.memory_plan import engine_table
 
-    table = _engine_table(plan_memory(load_deployment("llama-1b-prm-8b-h100-bf16")))
+    table = engine_table(plan_memory(load_deployment("llama-1b-prm-8b-h100-bf16")))
     console = Console(width=80)
     with console.capture() as capture:
         console.print(table)

@@ -1,7 +1,8 @@
 """All about a deployment that can be checked without a GPU, before an hour of one is spent.
 
-A check is a function that takes a deployment and yields findings; it says nothing of what another
-check has said. To add one is to write it and to name it in a list below.
+A check is a function that takes a deployment and yields findings; it does not repeat what another
+check reports. To add one, write it and name it in a list below. `machine` is what `tts doctor`
+looks at, `requirements` what a command needs of the machine.
 """
 
 from __future__ import annotations
@@ -11,29 +12,34 @@ from collections.abc import Callable, Iterable, Sequence
 from tts.build.spec import Deployment
 from tts.serving.contract import Finding
 
-from . import engines, repository, texts
+from . import build_settings, built_engines, checkpoints, memory, prompts, repository
 
 Check = Callable[[Deployment], Iterable[Finding]]
 
 BEFORE_BUILD: Sequence[Check] = (
-    engines.checkpoints,
-    engines.lengths,
-    engines.buildable,
-    engines.calibration,
-    engines.flags,
-    engines.memory,
-    engines.host_memory,
-    engines.requests,
-    texts.tokenizers,
-    texts.prompt,
-    texts.dialogue,
-    texts.stop_words,
+    checkpoints.checkpoints,
+    checkpoints.lengths,
+    build_settings.buildable,
+    build_settings.calibration,
+    build_settings.flags,
+    memory.memory,
+    memory.host_memory,
+    memory.requests,
+    prompts.tokenizers,
+    prompts.prompt,
+    prompts.dialogue,
+    prompts.stop_words,
     repository.rendering,
 )
-BEFORE_DEPLOY: Sequence[Check] = (*BEFORE_BUILD, engines.read_back)
-ALL: Sequence[Check] = (*BEFORE_DEPLOY, engines.current, repository.on_disk)
+BEFORE_DEPLOY: Sequence[Check] = (*BEFORE_BUILD, built_engines.read_back)
+ALL: Sequence[Check] = (*BEFORE_DEPLOY, built_engines.current, repository.on_disk)
 
 
 def lint(deployment: Deployment, checks: Sequence[Check] = ALL) -> list[Finding]:
     """What is wrong with a deployment, what is doubtful, and what could not be checked."""
     return [finding for check in checks for finding in check(deployment)]
+
+
+def has_errors(findings: Iterable[Finding]) -> bool:
+    """Whether a deployment with these findings must not be built or served."""
+    return any(finding.severity == "error" for finding in findings)

@@ -30,7 +30,7 @@ def rendering(deployment: Deployment) -> Iterator[Finding]:
                     yield replace(finding, where=f"as rendered: {finding.where}", fix=fix)
     except CheckpointError as error:
         if (deployment.verifier.checkpoint / "tokenizer.json").is_file():
-            return  # told by the check of the tokenizers
+            return  # the check of the tokenizers reports it
         yield not_checked(
             f"the model repository. {error.message.removesuffix('.')}",
             "verifier.labels",
@@ -54,6 +54,6 @@ def on_disk(deployment: Deployment) -> Iterator[Finding]:
             f"Run: tts deploy {deployment.name}",
         )
         return
-    with suppress(CheckpointError):  # told by the check of the rendering
+    with suppress(CheckpointError):  # the check of the rendering reports it
         for finding in check_repository(folder, deployment):
             yield replace(finding, where=f"{folder.name}/{finding.where}")

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from .options import DeploymentArgument
-
-if TYPE_CHECKING:
-    from tts.build.builder import BuildReport
 
 
 def build_engines(
@@ -33,12 +30,13 @@ def build_engines(
     from tts.build.spec import load_deployment
     from tts.checks import BEFORE_BUILD
     from tts.checks.requirements import require_checkpoints
+    from tts.reports.build import built_sentence
     from tts.reports.console import consoles, say
 
-    from .lint import refuse_errors
+    from .lint import stop_on_errors
 
     spec = load_deployment(deployment)
-    refuse_errors(spec, BEFORE_BUILD)
+    stop_on_errors(spec, BEFORE_BUILD)
     out, _ = consoles()
     if dry_run:
         for line in preview_build(spec):
@@ -46,7 +44,7 @@ def build_engines(
         return
     require_checkpoints(spec)
     for report in build(spec, force=force, verify=verify, say=say):
-        out.print(_sentence(report), markup=False, soft_wrap=True)
+        out.print(built_sentence(report), markup=False, soft_wrap=True)
 
 
 def deploy(
@@ -60,39 +58,24 @@ def deploy(
     ] = None,
 ) -> None:
     """Render the Triton model repository of a deployment."""
-    from tts.build import paths
     from tts.build.spec import load_deployment
     from tts.checks import BEFORE_DEPLOY
+    from tts.reports.build import deployed_notes
     from tts.reports.console import consoles, say
     from tts.serving.repository.manifests import render_manifests, require_manifests
     from tts.serving.repository.render import missing_engines, render_repository
 
-    from .lint import refuse_errors
+    from .lint import stop_on_errors
 
     spec = load_deployment(deployment)
     if manifests:
         require_manifests(spec)
-    refuse_errors(spec, BEFORE_DEPLOY)
+    stop_on_errors(spec, BEFORE_DEPLOY)
     folder = render_repository(spec)
     out, _ = consoles()
     out.print(f"model repository: {folder}", markup=False, soft_wrap=True)
     for file in render_manifests(spec, manifests) if manifests else ():
         out.print(f"manifest: {file}", markup=False, soft_wrap=True)
-    if manifests and spec.server.grpc_port == "auto":
-        say("There the server listens on gRPC port 8001; bench and solve look for it on that port")
-        say("when the deployment says server.grpc_port: 8001.")
-    if missing := missing_engines(spec):
-        say(f"Not built on this machine: {' and '.join(missing)}. The repository expects them in")
-        say(f"{paths.built_dir(spec.name)}; build them with: tts build-engines {deployment}")
-        say("Then deploy again: clients know a server by the engines it was rendered for.")
-
-
-def _sentence(report: BuildReport) -> str:
-    size = f"{report.size_bytes / 1e6:.1f} MB"
-    if report.verification:
-        error = max(report.verification.export_error, report.verification.served_error)
-        checked = f"largest logit error against transformers {error:.1e}"
-    else:
-        checked = f"not verified: {report.not_verified}"
-    took = f" in {report.seconds:.1f} s" if report.status == "built" else ""
-    return f"{report.role}: {report.status}{took}, {size}, {checked}\n  {report.folder}"
+    missing = missing_engines(spec)
+    for line in deployed_notes(spec, deployment, manifests=bool(manifests), missing=missing):
+        say(line)

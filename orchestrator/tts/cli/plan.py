@@ -2,30 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from .options import DeploymentArgument
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    from tts.build.spec import Role
-    from tts.build.tensorrt.memory_plan import GpuPlan, MemoryPlan
-
-BAR_WIDTH = 72
-PARTS = {  # in the order in which the bar shows them
-    "weights": "blue",
-    "activations": "magenta",
-    "workspaces": "yellow",
-    "generator KV": "green",
-    "verifier KV": "cyan",
-    "free": "bright_black",
-}
-MARKS = dict(zip(PARTS, "WAXGV.", strict=True))  # a pipe shows no colours
 
 
 def plan(
@@ -36,145 +17,24 @@ def plan(
     ] = False,
 ) -> None:
     """Plan the GPU memory of a deployment for target tensorrt; needs no GPU."""
+    from tts.build.deployment_edit import write_values
     from tts.build.spec import deployment_file, load_deployment
     from tts.build.tensorrt.memory_plan import plan_memory
     from tts.reports.console import consoles
+    from tts.reports.memory_plan import print_memory_plan, print_pools
 
     out, _ = consoles()
     spec = load_deployment(deployment)
     planned = plan_memory(spec)
-    _explain(out, planned)
     given = {role: engine.kv_cache.tokens for role, engine in spec.engines().items()}
     wanted = {role: engine.tokens for role, engine in planned.engines.items()}
+    print_memory_plan(out, planned)
+    print_pools(out, planned, given, wanted)
     if given == wanted:
-        out.print("kv_cache.tokens in the file: as planned.")
         return
-    for role in given:
-        line = f"{role}.kv_cache.tokens: {given[role]} -> {wanted[role]}"
-        out.print(line if given[role] != wanted[role] else f"{role}.kv_cache.tokens: as planned")
-    for device, excess in planned.excess(given).items():
-        out.print(
-            f"With the file's values GPU {device} lacks {_gib(excess)} GiB.", style="bold red"
-        )
     if write:
-        from tts.build.deployment_edit import write_values
-
         file = deployment_file(deployment)
         write_values(file, {(role, "kv_cache", "tokens"): wanted[role] for role in wanted})
         out.print(f"Written to {file}", markup=False, soft_wrap=True)
     else:
         out.print(f"`tts plan {deployment} --write` writes them.", markup=False, soft_wrap=True)
-
-
-def _explain(out: Console, planned: MemoryPlan) -> None:
-    out.print(
-        f"[bold]{planned.deployment}[/] on {planned.gpu.name}: a plan from shapes and data sheets; "
-        "nothing was run.",
-        soft_wrap=True,
-    )
-    for gpu in planned.gpus:
-        out.print()
-        out.print(_gpu_table(gpu))
-        out.print(_bar(gpu, colours=out.is_terminal))
-    out.print()
-    out.print(_engine_table(planned))
-    out.print(_cost(planned), markup=False, soft_wrap=True)
-    out.print(
-        "kv_cache_free_gpu_mem_fraction must not bind: at least "
-        f"{planned.least_fraction:.2f} for every engine.",
-        soft_wrap=True,
-    )
-
-
-def _gpu_table(gpu: GpuPlan) -> Table:
-    from rich.table import Table
-
-    table = Table(title=f"GPU {gpu.device}: {_gib(gpu.total)} GiB", title_justify="left")
-    table.add_column("GiB")
-    for column in ("weights", "activations", "logits", "workspaces", "KV cache", "sum"):
-        table.add_column(column, justify="right")
-    several = len({place.replica for place in gpu.ranks}) > 1
-    for place in gpu.ranks:
-        memory = place.memory
-        same = [other for other in gpu.ranks if other.role == place.role]
-        kv = gpu.kv[place.role] // len(same)
-        name = f"{place.role}, rank {place.rank}"
-        table.add_row(
-            name + (f" of replica {place.replica}" if several else ""),
-            *map(_gib, (memory.weights, memory.activations, memory.logits, memory.workspaces)),
-            _gib(kv),
-            _gib(memory.fixed + kv),
-        )
-    table.add_row("free", *[""] * 5, _gib(gpu.free), style="dim")
-    return table
-
-
-def _bar(gpu: GpuPlan, colours: bool) -> Text:
-    """The GPU's memory as a line: every part as long as it is large, and at least one mark."""
-    from rich.text import Text
-
-    sizes = dict.fromkeys(PARTS, 0)
-    for place in gpu.ranks:
-        sizes["weights"] += place.memory.weights
-        sizes["activations"] += place.memory.activations + place.memory.logits
-        sizes["workspaces"] += place.memory.workspaces
-    sizes["generator KV"], sizes["verifier KV"] = gpu.kv["generator"], gpu.kv["verifier"]
-    sizes["free"] = gpu.free
-    shown = {part: size for part, size in sizes.items() if size}
-    lengths = {part: max(1, round(BAR_WIDTH * size / gpu.total)) for part, size in shown.items()}
-    largest = max(lengths, key=lambda part: lengths[part])
-    lengths[largest] += BAR_WIDTH - sum(lengths.values())
-    bar, legend = Text(), Text()
-    for part, size in shown.items():
-        mark = "█" if colours else MARKS[part]
-        bar.append(mark * lengths[part], PARTS[part])
-        legend.append("  " if legend else "").append(f"{mark} {part} {_gib(size)}", PARTS[part])
-    return bar.append("\n").append_text(legend)
-
-
-def _engine_table(planned: MemoryPlan) -> Table:
-    """A column for each engine: so it fits a narrow terminal."""
-    from rich.table import Table
-
-    engines = planned.engines.values()
-    table = Table()
-    table.add_column("engine")
-    for role, engine in planned.engines.items():
-        table.add_column(f"{role}, {engine.spec.precision}", justify="right")
-    fullest = (max(rank.kv_bytes_per_token for rank in e.ranks) for e in engines)
-    rows = {
-        "parameters": (f"{e.parameters.total / 1e9:.3f} B" for e in engines),
-        "KV bytes/token per rank": (f"{size:,}" for size in fullest),
-        "pool, tokens": (f"{e.tokens:,}" for e in engines),
-        "blocks": (f"{e.blocks:,}" for e in engines),
-        "full sequences": (
-            f"{e.full_sequences:,} of {e.spec.max_seq_len:,} tokens" for e in engines
-        ),
-        "beams in mid-search": (f"{e.beams:,}" for e in engines),
-    }
-    for name, values in rows.items():
-        table.add_row(name, *values)
-    return table
-
-
-def _cost(planned: MemoryPlan) -> str:
-    found = planned.searched
-    line = (
-        f"One search step of {planned.beams} beams (roofline estimate): {found.seconds:.3f} s, "
-        "the engines one after the other."
-    )
-    if not planned.shared:
-        return f"{line} They share no GPU, so there is nothing to divide."
-    plain = planned.plain
-    halves: dict[Role, int] = {"generator": plain.generator, "verifier": plain.verifier}
-    short = [role for role in halves if halves[role] < planned.engines[role].spec.max_seq_len]
-    if short:
-        return f"{line} Equal halves would not hold one sequence of the {' and the '.join(short)}."
-    return (
-        f"{line} Equal halves of the KV memory ({plain.generator:,} and {plain.verifier:,} "
-        f"tokens): {plain.seconds:.3f} s, {plain.seconds / found.seconds:.2f}x."
-    )
-
-
-def _gib(size: int) -> str:
-    return f"{size / 1024**3:.2f}"

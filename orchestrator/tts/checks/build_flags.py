@@ -1,7 +1,7 @@
-"""What trtllm-build has to be told, said a second time.
+"""The flags that trtllm-build must get, worked out a second time.
 
-Put together from the deployment alone, not from the code that makes the command: the check is worth
-something because the two were written apart.
+They follow from the deployment alone, not from the code that makes the command: the check is worth
+something because the two were written independently.
 """
 
 from __future__ import annotations

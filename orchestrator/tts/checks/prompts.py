@@ -1,4 +1,4 @@
-"""Checks of what is made of text: labels, prompts, the verifier's dialogue, stop words."""
+"""Checks of what is made of tokens: prompts, the verifier's dialogue and labels, stop words."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def tokenizers(deployment: Deployment) -> Iterator[Finding]:
         try:
             tokenizer = Tokenizer(spec.checkpoint)
             vocab_size = tokenizer.vocab_size
-            with suppress(CheckpointError):  # told by the check of the checkpoints
+            with suppress(CheckpointError):  # the check of the checkpoints reports it
                 vocab_size = shape_of(spec.checkpoint).vocab_size
             check_tokenizer(tokenizer, vocab_size, spec)
         except CheckpointError as error:
@@ -68,7 +68,7 @@ def dialogue(deployment: Deployment) -> Iterator[Finding]:
     """What surrounds question and step leaves room for them in the verifier."""
     spec = deployment.verifier
     if tokenizer := _tokenizer(spec):
-        with suppress(CheckpointError):  # told by the check of the tokenizers
+        with suppress(CheckpointError):  # `tokenizers` reports it
             used = len(verifier_format(tokenizer, spec).first("", ""))
             fix = "Raise verifier.max_seq_len."
             yield from _room("verifier", used, "the dialogue", spec.max_seq_len, fix)
@@ -131,7 +131,7 @@ def _room(role: Role, used: int, what: str, limit: int, fix: str) -> Iterator[Fi
 
 
 def _tokenizer(spec: EngineSpec) -> Tokenizer | None:
-    """The tokenizer, or None; then the check of the tokenizers has said why."""
+    """The tokenizer, or None; then `tokenizers` reports why."""
     if (spec.checkpoint / "tokenizer.json").is_file():
         with suppress(CheckpointError):
             return Tokenizer(spec.checkpoint)

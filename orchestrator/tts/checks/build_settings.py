@@ -1,0 +1,72 @@
+"""Checks of what is built and how: the target's rules, calibration, the flags of the compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tts.build.errors import ConfigError, TtsError
+from tts.build.model_config import ModelConfig
+from tts.build.spec import Deployment, Role
+from tts.build.tensorrt import contract
+from tts.build.tensorrt.commands import calibration_folder, check_engine, is_calibrated, steps
+from tts.build.tensorrt.target import check_calibration, workspace
+from tts.serving.contract import Finding
+
+from .build_flags import flag_problems
+from .checkpoints import models_of
+from .findings import not_checked, refused
+
+
+def buildable(deployment: Deployment) -> Iterator[Finding]:
+    """GPU, precision, parallelism and architecture, as TensorRT-LLM takes them."""
+    why = "TensorRT-LLM refuses it, or changes it silently, after the conversion"
+    if deployment.target == "tensorrt":
+        for role, model in models_of(deployment):
+            try:
+                check_engine(deployment, role, model)
+            except ConfigError as error:
+                yield refused(error, deployment, role, why)
+
+
+def calibration(deployment: Deployment) -> Iterator[Finding]:
+    """A local calibration folder: there, and without code."""
+    for role, spec in deployment.engines().items():
+        if not is_calibrated(spec) or (folder := calibration_folder(spec)) is None:
+            continue
+        where = f"{role}.tensorrt.calibration.dataset"
+        if not folder.is_dir():
+            yield not_checked(
+                f"there is no folder {folder} here",
+                where,
+                f"{spec.precision} takes its scales from it",
+                "Put the samples there before the build, on the machine that builds.",
+            )
+            continue
+        try:
+            check_calibration(spec)
+        except TtsError as error:
+            yield refused(error, deployment, where, "the quantiser opens the whole folder")
+
+
+def flags(deployment: Deployment) -> Iterator[Finding]:
+    """The planned trtllm-build commands: every flag exists, and says what the deployment says."""
+    if deployment.target == "tensorrt" and not any(buildable(deployment)):
+        for role, model in models_of(deployment):
+            work = workspace(deployment, role)
+            command = steps(deployment, role, model, work)[-1].command
+            yield from command_findings(deployment, role, model, command)
+
+
+def command_findings(
+    deployment: Deployment, role: Role, model: ModelConfig, command: Sequence[str]
+) -> Iterator[Finding]:
+    """What is wrong with the command that compiles one engine."""
+    where = f"{role}: {command[0]}"
+    fix = "This is a fault of the toolkit: report it with the deployment file."
+    problems = contract.check_build_arguments(command[1:])
+    for problem in problems:
+        yield Finding(problem, where, "the build would stop, or build something else", fix)
+    if not problems:
+        spec, work = deployment.engines()[role], workspace(deployment, role)
+        for what, why in flag_problems(role, spec, model, work, command[1:]):
+            yield Finding(what, where, why, fix)

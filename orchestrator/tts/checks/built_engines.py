@@ -1,0 +1,69 @@
+"""Checks of the engines on disk against the deployment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tts.build import paths
+from tts.build.errors import BuildError, CheckpointError
+from tts.build.manifest import inspect_engine
+from tts.build.spec import Deployment
+from tts.build.targets import target_module
+from tts.build.tensorrt.commands import expected_engine
+from tts.build.tensorrt.engine_files import engine_problems
+from tts.serving.contract import Finding
+
+from .checkpoints import models_of
+from .findings import not_checked
+
+
+def read_back(deployment: Deployment) -> Iterator[Finding]:
+    """config.json of the built engines against the deployment."""
+    for role, model in models_of(deployment):
+        folder = paths.engine_dir(deployment.name, role)
+        if not (folder / "config.json").is_file():
+            yield not_checked(
+                "the engine is not built on this machine",
+                str(folder),
+                "the builder changes some settings with a warning only",
+                f"Run: tts build-engines {deployment.name}",
+            )
+        elif deployment.target == "tensorrt":
+            expected = expected_engine(role, deployment.engines()[role], model)
+            why = "the server would be told one thing by the engine and another by config.pbtxt"
+            fix = f"Build it again: tts build-engines {deployment.name}"
+            where = f"{folder}/config.json"
+            try:
+                for problem in engine_problems(folder, expected):
+                    yield Finding(problem, where, why, fix)
+            except BuildError as error:
+                yield Finding(error.message.removesuffix("."), where, why, fix)
+
+
+def current(deployment: Deployment) -> Iterator[Finding]:
+    """Built engines against what a build would make now, by their manifests."""
+    differing = {finding.where for finding in read_back(deployment)}
+    target = target_module(deployment.target)
+    for role, _ in models_of(deployment):
+        folder = paths.engine_dir(deployment.name, role)
+        if differing & {str(folder), f"{folder}/config.json"}:
+            continue  # `read_back` has reported it
+        try:
+            checkpoint = deployment.engines()[role].checkpoint
+            settings = target.settings_for(deployment, role)
+            reasons = inspect_engine(folder, checkpoint, settings).reasons
+        except CheckpointError as error:
+            yield not_checked(
+                f"whether the engine is of this checkpoint: {error.message.removesuffix('.')}",
+                str(folder),
+                "an engine of another checkpoint answers as well",
+                "Download the checkpoint.",
+            )
+            continue
+        for reason in reasons:
+            yield Finding(
+                reason,
+                str(folder),
+                "what is served would not be what the deployment says",
+                f"Run: tts build-engines {deployment.name}",
+            )

@@ -1,0 +1,82 @@
+"""Checks of the two checkpoints, and the shapes of their models for the other checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from tts.build.build_plan import check_length
+from tts.build.checkpoint import open_checkpoint
+from tts.build.errors import CheckpointError, ConfigError
+from tts.build.model_config import ModelConfig, read_model_config
+from tts.build.spec import Deployment, EngineSpec, Role
+from tts.build.tensorrt.known_models import known_model
+from tts.build.tensorrt.model_shape import read_model
+from tts.build.weights import Weights
+from tts.serving.contract import Finding
+
+from .findings import not_checked, refused
+
+_WEIGHTS = {".safetensors", ".bin"}
+
+
+def checkpoints(deployment: Deployment) -> Iterator[Finding]:
+    """Whether each checkpoint is there, whole and of a kind that can be built."""
+    why = "the engine is made from it"
+    for role, spec in deployment.engines().items():
+        where = f"{role}.checkpoint"
+        if not _is_here(spec):
+            published = _is_published(deployment, spec)
+            yield not_checked(
+                f"{spec.checkpoint} has no config.json"
+                + ("; its shape is the published one" if published else ""),
+                where,
+                "the engine is made from its weights"
+                if published
+                else "nothing of this engine can be known without it",
+                "Download the checkpoint to that folder.",
+            )
+            continue
+        try:
+            model = _read(deployment, spec)
+            if not any(file.suffix in _WEIGHTS for file in spec.checkpoint.iterdir()):
+                yield not_checked(
+                    f"{spec.checkpoint} has no weights", where, why, "Download the rest of it."
+                )
+            elif model.experts:
+                Weights(spec.checkpoint)
+            else:
+                open_checkpoint(spec.checkpoint)
+        except CheckpointError as error:
+            yield refused(error, deployment, where, why, "Download or save the checkpoint again.")
+
+
+def lengths(deployment: Deployment) -> Iterator[Finding]:
+    """max_seq_len within the model's positions."""
+    why = "beyond its last position a model was never trained; its answers there are noise"
+    for role, model in models_of(deployment):
+        try:
+            check_length(deployment, role, model.max_position_embeddings)
+        except ConfigError as error:
+            yield refused(error, deployment, f"{role}.max_seq_len", why)
+
+
+def models_of(deployment: Deployment) -> Iterator[tuple[Role, ModelConfig]]:
+    """The models whose shape is known; `checkpoints` reports what is wrong with the others."""
+    for role, spec in deployment.engines().items():
+        if _is_here(spec) or _is_published(deployment, spec):
+            with suppress(CheckpointError):
+                yield role, _read(deployment, spec)
+
+
+def _read(deployment: Deployment, spec: EngineSpec) -> ModelConfig:
+    tensorrt = deployment.target == "tensorrt"
+    return read_model(spec.checkpoint) if tensorrt else read_model_config(spec.checkpoint)
+
+
+def _is_here(spec: EngineSpec) -> bool:
+    return (spec.checkpoint / "config.json").is_file()
+
+
+def _is_published(deployment: Deployment, spec: EngineSpec) -> bool:
+    return deployment.target == "tensorrt" and known_model(spec.checkpoint) is not None

@@ -1,0 +1,39 @@
+"""Checks of the model repository, as rendered and on disk."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.checks.deployments import LLAMA, changed, serious
+
+from tts.build.spec import Deployment, load_deployment
+from tts.checks import repository
+from tts.serving.repository.render import render_repository
+
+
+def test_the_repository_on_disk_must_be_the_deployments():
+    deployment = load_deployment(LLAMA)
+    render_repository(deployment)
+    assert serious(deployment) == []
+    other = changed(LLAMA, {"generator.max_batch_size": 256, "generator.in_flight_requests": 256})
+    found = serious(other)
+    assert {f.fix for f in found} == {f"Render it again: tts deploy {LLAMA}"}
+    where = "model_repository/generator/config.pbtxt: max_batch_size"
+    assert [f.what for f in found if f.where == where] == ["is 512; must be 256"]
+
+
+def test_a_template_at_fault_is_told_as_such(monkeypatch: pytest.MonkeyPatch):
+    real = repository.render_models
+
+    def render(deployment: Deployment, values: dict[str, Any], folder: Path) -> None:
+        real(deployment, values, folder)
+        file = folder / "prm" / "config.pbtxt"
+        file.write_text(file.read_text().replace("TYPE_FP32", "TYPE_FP16"))
+
+    monkeypatch.setattr(repository, "render_models", render)
+    found = serious(load_deployment(LLAMA))
+    assert {f.where for f in found} == {
+        "as rendered: prm/config.pbtxt: output.score.data_type",
+        "as rendered: prm/config.pbtxt: output.label_logits.data_type",
+    }
+    assert all("templates" in finding.fix for finding in found)
