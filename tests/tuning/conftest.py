@@ -6,6 +6,7 @@ import pytest
 from tests.driver.scripted_run import PROBLEMS, Run
 
 from tts.build.tokenizer import Tokenizer
+from tts.runlog.events import encode
 from tts.search import BeamSearchConfig
 from tts.tuning.requests import recorded_requests
 
@@ -20,5 +21,5 @@ def run(tiny_deployment, tokenizer_folder):
 @pytest.fixture
 def recorded(run):
     config = {"seed": 1, "parameters": run.config.model_dump(mode="json")}
-    events = json.loads(json.dumps(run.events))  # as the log keeps them
+    events = [json.loads(encode(event)) for event in run.events]  # as the log keeps them
     return recorded_requests(run.models, PROBLEMS, config, events)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts.endpoints.scripted import Calls, ScriptedGenerator, ScriptedVerifier
+from tts.runlog.events import Generated
 from tts.tuning.workload import (
     SALT_TOKENS,
     doubling,
@@ -21,7 +22,7 @@ def test_the_requests_of_a_run_are_those_that_the_engines_were_sent(run, recorde
     sent = [(call.input_ids.tobytes(), call.seed) for call in recorded.generations]
     assert sorted(sent) == sorted(run.calls.generated)
     assert sorted(s.ids.tobytes() for s in recorded.scorings) == sorted(run.calls.scored)
-    lengths = [event["tokens"] for event in run.events if event["event"] == "generated"]
+    lengths = [event.tokens for event in run.events_of(Generated)]
     assert sorted(call.max_new_tokens for call in recorded.generations) == sorted(lengths)
     assert all(0 < scoring.cached < len(scoring.ids) for scoring in recorded.scorings)
     dialogues = {scoring.ids.tobytes() for scoring in recorded.scorings}
