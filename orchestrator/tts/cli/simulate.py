@@ -106,7 +106,7 @@ def simulate(
     """
     from tts.bench.replaying import given_options, recorded_work
     from tts.reports.console import consoles, say
-    from tts.reports.simulation import comparison
+    from tts.reports.simulation import outcomes_table
     from tts.simulation.scenario import Scenario, simulated_deployment
     from tts.simulation.scenario import simulate as simulate_schedule
     from tts.simulation.workload import from_traces, typical
@@ -156,4 +156,4 @@ def simulate(
         outcomes.append(simulate_schedule(scenario, schedule.value))
         say(f"{schedule.value}: {outcomes[-1].wall_s:,.1f} s in {outcomes[-1].real_s:.1f} s")
     out, _ = consoles()
-    out.print(comparison(scenario, strategy, outcomes))
+    out.print(outcomes_table(scenario, strategy, outcomes))

@@ -14,17 +14,19 @@ from tts.engines.simulated import Totals
 from tts.simulation.scenario import Outcome, Scenario
 
 _NOTES = (
-    "Everything here is simulated: compare the rows of one table; its seconds are no measurements.",
+    "All of this is simulated: compare the rows of one table; its seconds are not measurements.",
     "busy: share of the time with a step under way; of the orchestrator, spent on calls.",
     "wait: share of a candidate's time in which nothing is done for it.",
     "prompts: tokens computed, and the share of all that was found in the cache.",
-    "guess used: share of the speculative expansions that their search asked for in the end.",
-    "batch: requests in a generator step, tokens in a verifier step. each: time of one problem.",
+    "hit rate: share of the speculative expansions that their search asked for in the end.",
+    "batch: requests in a generator step, tokens in a verifier step. time: of one problem.",
 )
 
 
-def comparison(scenario: Scenario, strategy: str, outcomes: Sequence[Outcome]) -> RenderableType:
-    """All outcomes of one scenario; at least one. Speed-ups are over lockstep if it is there."""
+def outcomes_table(
+    scenario: Scenario, strategy: str, outcomes: Sequence[Outcome]
+) -> RenderableType:
+    """A row for each outcome of a scenario; at least one. Speed-ups are over lockstep's, if any."""
     table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False)
     table.add_column("simulated\nschedule", no_wrap=True)
     for heading in (
@@ -38,20 +40,20 @@ def comparison(scenario: Scenario, strategy: str, outcomes: Sequence[Outcome]) -
         "\nver",
         "batch\ngen",
         "\nver",
-        "each\np50 s",
+        "time\np50 s",
         "\np95 s",
-        "guess\nused",
+        "hit\nrate",
         "same\ntrees",
     ):
         table.add_column(heading, justify="right", no_wrap=True)
     first = outcomes[0]
-    yardstick = next((o.wall_s for o in outcomes if o.schedule == "lockstep"), None)
+    lockstep_s = next((o.wall_s for o in outcomes if o.schedule == "lockstep"), None)
     for outcome in outcomes:
         generator, verifier = outcome.generator, outcome.verifier
         table.add_row(
             outcome.schedule,
             f"{outcome.wall_s:,.1f}",
-            f"{yardstick / outcome.wall_s:.2f}x" if yardstick else "-",
+            f"{lockstep_s / outcome.wall_s:.2f}x" if lockstep_s else "-",
             _percent(generator.busy_s / outcome.wall_s),
             _percent(verifier.busy_s / outcome.wall_s),
             _percent(outcome.calls_s / outcome.wall_s),
