@@ -47,21 +47,6 @@ def test_a_plan_explains_itself(tmp_path):
     assert f"```\n{shown}\n```" in page.read_text(), "the page shows what an older plan said"
 
 
-def test_a_plan_fits_a_narrow_terminal():
-    from rich.console import Console
-
-    from tts.build.tensorrt.memory_plan import plan_memory
-    from tts.reports.memory_plan import engine_table
-
-    table = engine_table(plan_memory(load_deployment("llama-1b-prm-8b-h100-bf16")))
-    console = Console(width=80)
-    with console.capture() as capture:
-        console.print(table)
-    assert "…" not in capture.get()
-    for name in ("generator, bf16", "KV bytes/token per rank", "90 of 4,096 tokens"):
-        assert name in capture.get()
-
-
 def test_a_plan_is_written_only_when_asked(tmp_path, own):
     before = own.read_text()
     code, out, _ = tts("plan", own, home=tmp_path / "home")

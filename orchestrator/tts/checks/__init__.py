@@ -1,8 +1,19 @@
 """All about a deployment that can be checked without a GPU, before an hour of one is spent.
 
 A check is a function that takes a deployment and yields findings; it does not repeat what another
-check reports. To add one, write it and name it in a list below. `machine` is what `tts doctor`
-looks at, `requirements` what a command needs of the machine.
+check reports. To add one, write it and name it in a list below.
+
+| module | checks |
+|---|---|
+| checkpoints | that both checkpoints are there, whole, and long enough for max_seq_len |
+| build_settings, build_flags | what is built and how, and the flags of the compiler |
+| memory | GPU and host memory, requests in flight |
+| prompts | tokenizers, prompts, the verifier's dialogue, stop words |
+| repository | the Triton model repository, as rendered and on disk |
+| built_engines | the engines on disk |
+| findings | how a check says what it found |
+| machine | not a deployment but this machine: what `tts doctor` looks at |
+| requirements | what a command needs of this machine |
 """
 
 from __future__ import annotations

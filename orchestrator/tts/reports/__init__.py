@@ -1,1 +1,14 @@
-"""What a person looks at: tables, progress bars, live trees."""
+"""What a person looks at: tables, progress bars, live trees. Only this package and `cli` print.
+
+| module | shows |
+|---|---|
+| console | the two consoles, and lines of progress |
+| progress | progress of a benchmark or a tuning: a bar, or a line now and then in a pipe |
+| live_tree | the tree of one problem while it grows |
+| runs, comparison | finished runs, and groups of runs side by side |
+| tuning | throughput over load, saturation points, budgets |
+| simulation | simulated schedules side by side |
+| memory_plan | the memory of each GPU, and both engines' pools |
+| build | what became of each engine, and what is left to do after `tts deploy` |
+| findings | what `tts lint` and `tts doctor` have found |
+"""

@@ -1,6 +1,13 @@
 """`tts tune`: an engine's throughput over the load in flight, measured with recorded requests.
 
-`tune` is the whole of it. `requests` takes the requests from a run, `workload` makes them sendable
-again, `measure` sends them at several loads; `analysis` finds the saturation point and the budget,
-`result` keeps them, `fit` fits a step time to them. Nothing here prints: `observer` is told.
+| module | job |
+|---|---|
+| tune | the whole of it: record a run if none is given, measure, propose budgets, keep the result |
+| observer | what it tells whoever watches; nothing here prints |
+| requests | the requests of a run, rebuilt from its log |
+| workload | each engine as something to put under load |
+| measure | closed loops at several loads, in rounds |
+| analysis | from samples to a saturation point and a budget |
+| result | tune.json |
+| fit | a step time fitted to a result, for `tts simulate` |
 """

@@ -1,0 +1,38 @@
+"""What `tts plan` prints."""
+
+from rich.console import Console
+
+from tts.build.spec import load_deployment
+from tts.build.tensorrt.memory_plan import plan_memory
+from tts.reports.memory_plan import engine_table, print_pools
+
+
+def printed(show, *arguments):
+    console = Console(width=80)
+    with console.capture() as capture:
+        show(console, *arguments)
+    return capture.get()
+
+
+def planned():
+    return plan_memory(load_deployment("llama-1b-prm-8b-h100-bf16"))
+
+
+def test_the_table_of_engines_fits_a_narrow_terminal():
+    text = printed(Console.print, engine_table(planned()))
+    assert "…" not in text
+    for name in ("generator, bf16", "KV bytes/token per rank", "90 of 4,096 tokens"):
+        assert name in text
+
+
+def test_pools_that_differ_are_told_apart_from_those_as_planned():
+    plan = planned()
+    wanted = {role: engine.tokens for role, engine in plan.engines.items()}
+    given = {**wanted, "verifier": 10 * wanted["verifier"]}
+    text = printed(print_pools, plan, given, wanted)
+    assert "generator.kv_cache.tokens: as planned" in text
+    assert f"verifier.kv_cache.tokens: {given['verifier']} -> {wanted['verifier']}" in text
+    assert "With the file's values GPU 0 lacks" in text
+    assert printed(print_pools, plan, wanted, wanted) == (
+        "kv_cache.tokens in the file: as planned.\n"
+    )
