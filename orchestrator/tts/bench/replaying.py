@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from tts.build.errors import ConfigError
 from tts.build.spec import load_deployment
 from tts.datasets.load import load_problems
@@ -18,12 +16,6 @@ from tts.simulation.scenario import RecordedRun
 from tts.strategies.catalog import find_strategy
 
 from .request import Wanted, as_wanted, findable
-
-
-def given_options(context: typer.Context) -> set[str]:
-    """The names of the parameters that the command line gives, rather than defaults."""
-    sources = {name: context.get_parameter_source(name) for name in context.params}
-    return {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}
 
 
 def as_recorded(wanted: Wanted, path: Path, given: Collection[str]) -> Wanted:

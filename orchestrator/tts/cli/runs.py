@@ -10,6 +10,8 @@ import typer
 
 from tts.strategies.names import STRATEGY_NAMES
 
+from .options import given_options
+
 
 class Schedule(StrEnum):
     """The schedules' names, here as importing the scheduler takes too long for a help text."""
@@ -116,7 +118,7 @@ def bench(
 ) -> None:
     """Solve the problems of a dataset; without a running server, one is started for the run."""
     from tts.bench.group_run import resume_group, run_all
-    from tts.bench.replaying import as_recorded, given_options
+    from tts.bench.replaying import as_recorded
     from tts.bench.request import Wanted, resume_bench, run_bench
     from tts.reports.live_tree import report_comparison, report_run
     from tts.runlog.folder import read_summary

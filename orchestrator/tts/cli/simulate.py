@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from tts.strategies.names import STRATEGY_NAMES
 
+from .options import given_options
 from .runs import Schedule, Speculation, SpeculationOption
-
-if TYPE_CHECKING:
-    from tts.replay import Script
 
 
 class _Gpu(StrEnum):
@@ -104,56 +102,35 @@ def simulate(
 
     The real search and scheduler run on simulated engines and virtual time (docs/simulation.md).
     """
-    from tts.bench.replaying import given_options, recorded_work
+    from tts.bench.simulating import WantedSimulation, scenario_of
     from tts.reports.console import consoles, say
     from tts.reports.simulation import outcomes_table
-    from tts.simulation.scenario import Scenario, simulated_deployment
     from tts.simulation.scenario import simulate as simulate_schedule
-    from tts.simulation.workload import from_traces, typical
-    from tts.strategies.catalog import find_strategy
-    from tts.tuning.fit import read_fits
 
     if sharing and gpus > 1:
         raise typer.BadParameter("applies to --gpus 1 only", param_hint="--sharing")
     if traces and replay:
         raise typer.BadParameter("give one of --traces and --replay", param_hint="--traces")
-    fits = read_fits(tuned) if tuned else None
-    if call_ms is None:
-        call_ms = 0.0 if fits else 0.5
-    deployment = simulated_deployment(gpu.value, gpus)
-    given = {
-        name: value for name, value in (("n", n), ("beam_width", beam_width)) if value is not None
-    }
-    if replay:
-        options = given_options(context) & {"strategy", "seed"}
-        asked = {name: context.params[name] for name in options}
-        recorded = recorded_work(replay, asked, given)
-        strategy, parameters, seed = recorded.strategy, recorded.parameters, recorded.seed
-        problems = min(problems, len(recorded.problems))
-        workload: Script = recorded.script
-    else:
-        recorded = None
-        parameters = find_strategy(strategy).configure(
-            given, context=deployment.generator.max_seq_len
-        )
-        workload = from_traces(traces) if traces else typical()
-    scenario = Scenario(
-        deployment,
+    parameters = {"n": n, "beam_width": beam_width}
+    wanted = WantedSimulation(
+        gpu.value,
         gpus,
         (sharing or _Sharing.time_sliced).value,
-        workload,
-        parameters,
+        strategy,
+        {name: value for name, value in parameters.items() if value is not None},
         problems,
         in_flight,
         seed,
         speculation.value,
-        call_ms / 1e3,
-        recorded=recorded,
-        fits=fits,
+        call_ms,
+        traces,
+        replay,
+        tuned,
     )
+    name, scenario = scenario_of(wanted, given_options(context))
     outcomes = []
     for schedule in schedules or Schedule:
         outcomes.append(simulate_schedule(scenario, schedule.value))
         say(f"{schedule.value}: {outcomes[-1].wall_s:,.1f} s in {outcomes[-1].real_s:.1f} s")
     out, _ = consoles()
-    out.print(outcomes_table(scenario, strategy, outcomes))
+    out.print(outcomes_table(scenario, name, outcomes))
