@@ -1,12 +1,9 @@
 """A run with scripted engines, and the requests that are taken from its log."""
 
-import json
-
 import pytest
 from tests.driver.scripted_run import PROBLEMS, Run
 
 from tts.build.tokenizer import Tokenizer
-from tts.runlog.events import encode
 from tts.search import BeamSearchConfig
 from tts.tuning.requests import recorded_requests
 
@@ -21,5 +18,4 @@ def run(tiny_deployment, tokenizer_folder):
 @pytest.fixture
 def recorded(run):
     config = {"seed": 1, "parameters": run.config.model_dump(mode="json")}
-    events = [json.loads(encode(event)) for event in run.events]  # as the log keeps them
-    return recorded_requests(run.models, PROBLEMS, config, events)
+    return recorded_requests(run.models, PROBLEMS, config, run.events)
