@@ -170,7 +170,7 @@ def speculation(results: Sequence[Result]) -> Table:
     """Speculative expansions and waste, over all runs of a kind."""
     table = _table(
         "speculation and waste", "pair", "run", "sent", "used", "hit rate", "cancelled",
-        "tokens in vain",
+        "tokens wasted",
     )  # fmt: skip
     runs: dict[tuple[str, str], list[Measured]] = defaultdict(list)
     for result in results:

@@ -75,7 +75,7 @@ def test_the_work_of_a_run_in_words():
     assert work_lines(some) == [
         "time of one problem: median 1.50 s, p95 3.00 s",
         "speculative expansions: 8 sent, 4 used (50.0%); cancelled: 2 pruned",
-        "generated in vain: 10.0% of all tokens: 60 never used, and about 40 (estimated) in "
+        "wasted generation: 10.0% of all tokens: 60 never used, and about 40 (estimated) in "
         "cancelled requests",
         "verifier batches by trigger: tokens 2 (of 1,500 tokens)",
     ]

@@ -38,7 +38,7 @@ def comparison_tables(rows: Sequence[Row]) -> RenderableType:
     by_run: dict[str, list[Row]] = {}
     for row in rows:
         by_run.setdefault(row.run, []).append(row)
-    runs = list(by_run.values())  # strategies that share a run share its passes and rules
+    runs = list(by_run.values())  # strategies that share a run share its pass@n and votes
     run_names = [_together(sharing, also) for sharing in runs]
     parts = [
         _header(rows),

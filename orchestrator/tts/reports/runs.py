@@ -102,23 +102,23 @@ def engine_use(summary: Json, events: Iterable[AnyEvent], slices: int = 32) -> R
 
 
 def work_lines(summary: Json) -> list[str]:
-    """One run: how long a problem took, and what became of speculation and grouping if any."""
-    latency, spoken, wasted = summary["latency_s"], summary["speculation"], summary["waste"]
+    """One run: the time of a problem, and what speculation, waste and verifier batches came to."""
+    latency, speculation, waste = summary["latency_s"], summary["speculation"], summary["waste"]
     lines = []
     if latency["median"] is not None:
         lines.append(
             f"time of one problem: median {latency['median']:,.2f} s, p95 {latency['p95']:,.2f} s"
         )
-    if spoken["sent"]:
+    if speculation["sent"]:
         lines.append(
-            f"speculative expansions: {spoken['sent']:,} sent, {spoken['used']:,} used "
-            f"({100 * spoken['hit_rate']:.1f}%)" + _cancelled(spoken["cancelled"])
+            f"speculative expansions: {speculation['sent']:,} sent, {speculation['used']:,} used "
+            f"({100 * speculation['hit_rate']:.1f}%)" + _cancelled(speculation["cancelled"])
         )
-    if wasted["share"]:
+    if waste["share"]:
         lines.append(
-            f"generated in vain: {100 * wasted['share']:.1f}% of all tokens: "
-            f"{wasted['unused_tokens']:,} never used, and about "
-            f"{wasted['cancelled_tokens_estimated']:,} (estimated) in cancelled requests"
+            f"wasted generation: {100 * waste['share']:.1f}% of all tokens: "
+            f"{waste['unused_tokens']:,} never used, and about "
+            f"{waste['cancelled_tokens_estimated']:,} (estimated) in cancelled requests"
         )
     if batches := summary["verifier_batches"]:
         each = ", ".join(
@@ -202,7 +202,10 @@ def accuracy_cell(share: float | None, problems: int) -> str:
 
 
 def replay_line(summary: Json) -> str | None:
-    """What a replay is to be called, from a summary or a group's configuration; else None."""
+    """The line that says that a run is a replay; None if it is not.
+
+    `summary` is that of a run, or the configuration of a comparison.
+    """
     replay = summary.get("replay")  # older ones do not say
     if not replay:
         return None
@@ -235,16 +238,16 @@ def _speed_up(summary: Json, summaries: Sequence[Json]) -> str:
 
 
 def _tree_lines(summaries: Sequence[Json]) -> list[str]:
-    groups: dict[tuple[Any, ...], list[Json]] = {}
+    by_search: dict[tuple[Any, ...], list[Json]] = {}
     for summary in summaries:
-        groups.setdefault(_same_search(summary), []).append(summary)
+        by_search.setdefault(_same_search(summary), []).append(summary)
     lines = []
-    for members in groups.values():
-        if len(members) > 1:
-            same = len({member["tree_digest"] for member in members}) == 1
-            schedules = " and ".join(member["schedule"] for member in members)
+    for equal in by_search.values():
+        if len(equal) > 1:
+            same = len({summary["tree_digest"] for summary in equal}) == 1
+            schedules = " and ".join(summary["schedule"] for summary in equal)
             lines.append(
-                f"trees identical ({members[0]['strategy']}: {schedules}): "
+                f"trees identical ({equal[0]['strategy']}: {schedules}): "
                 + ("yes" if same else "NO")
             )
     return lines
