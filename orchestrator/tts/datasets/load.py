@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from tts.build.errors import DatasetError
 from tts.grading import extract_gsm8k_answer
 from tts.problem import Problem
+from tts.runlog.folder import read_problems
 
 from .demo import demo_problems
 
@@ -39,6 +40,16 @@ def load_problems(dataset: str, *, limit: int | None = None, seed: int = 0) -> l
     if not problems:
         raise DatasetError(f"{file} holds no problems.")
     return problems[:limit]
+
+
+def problems_of_run(folder: Path, config: Mapping[str, Any]) -> list[Problem]:
+    """The problems of a recorded run: its folder's own, else its dataset's; `config` is run.json.
+
+    Raises RunError or DatasetError.
+    """
+    return read_problems(folder) or load_problems(
+        config["dataset"], limit=config["limit"], seed=config["seed"]
+    )
 
 
 def _read(file: Path) -> Iterator[Problem]:
