@@ -1,6 +1,5 @@
 """A recorded demo run, replayed by random engines of another size on a real server."""
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -10,16 +9,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.end_to_end.test_runs_server import Tts, events, summary
+from tests.end_to_end.commands import carry_out, events, summary
 
 from tts.bench.replaying import as_recorded
-from tts.bench.request import Wanted, plan_with, problems_of
-from tts.bench.run import execute
+from tts.bench.request import Wanted, plan_of, problems_of
 from tts.build import paths
 from tts.build.spec import load_deployment
 from tts.serving.server.start import start_server
-from tts.strategies.catalog import STRATEGIES
-from tts.strategies.parameters import configure
 
 CHECKPOINTS = paths.deployments_dir().parent / "checkpoints"
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,15 +26,6 @@ pytestmark = [
         not (CHECKPOINTS / "demo-verifier").is_dir(), reason="the demo checkpoints are not here"
     ),
 ]
-
-
-@pytest.fixture(scope="module")
-def tts(tmp_path_factory):
-    tts = Tts(tmp_path_factory.mktemp("home"))
-    code, _, err = tts.run("build-engines", "demo", "--no-verify")
-    assert code == 0, err
-    yield tts
-    assert tts.leftovers() == []
 
 
 @pytest.fixture(scope="module")
@@ -91,10 +78,7 @@ def test_random_engines_do_the_recorded_work_under_any_schedule(
         for schedule in ("lockstep", "decoupled"):
             given = Wanted(str(pair), "demo", None, 0, "beam-search", schedule, {}, "off")
             wanted = as_recorded(given, recorded, set())
-            strategy = STRATEGIES[wanted.strategy]
-            config = configure(strategy, spec, wanted.parameters)
-            plan = plan_with(wanted, problems_of(wanted), spec, strategy, config)
-            outcome = asyncio.run(execute(plan, tmp_path / schedule, server.addresses.grpc))
+            outcome = carry_out(plan_of(wanted, problems_of(wanted)), tmp_path / schedule)
             assert outcome["tree_digest"] == summary(recorded)["tree_digest"]
             assert outcome["accuracy"] == summary(recorded)["accuracy"]
             assert outcome["replay"]["source"] == str(recorded)

@@ -6,18 +6,22 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import get_args
 
 import numpy as np
-import psutil
 import pytest
+from tests.end_to_end.commands import (
+    carry_out,
+    events,
+    servers,
+    summary,
+    wait_for_events,
+    whole_events,
+)
 
-from tts.bench.request import Wanted, plan_with
-from tts.bench.run import execute
+from tts.bench.request import Wanted, plan_of, plan_with
 from tts.build import paths
 from tts.build.errors import RequestRefused
 from tts.build.spec import load_deployment
@@ -28,8 +32,10 @@ from tts.problem import Problem
 from tts.prompting.context import Context, Models
 from tts.scheduling import ScheduleName
 from tts.serving.server.start import start_server
+from tts.session import AsyncSession
+from tts.session.endpoints import triton_endpoints
+from tts.session.strategy import choose
 from tts.strategies.catalog import STRATEGIES
-from tts.strategies.parameters import configure
 
 pytestmark = [
     pytest.mark.server,
@@ -39,77 +45,7 @@ pytestmark = [
     ),
 ]
 
-CODE = "import sys; sys.argv[0] = 'tts'; from tts.cli import main; main()"
 LONG = ("--limit", "200", "--n", "16")  # long enough to be stopped in the middle
-
-
-class Tts:
-    """The command line with a home of its own, and a watch on what it leaves behind."""
-
-    def __init__(self, home: Path) -> None:
-        self.home = home
-
-    def start(self, *arguments):
-        return subprocess.Popen(
-            [sys.executable, "-c", CODE, *map(str, arguments)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd="/",
-            env={**os.environ, "TTS_HOME": str(self.home)},
-            start_new_session=True,
-        )
-
-    def run(self, *arguments):
-        process = self.start(*arguments)
-        out, err = process.communicate(timeout=180)
-        assert "Traceback" not in err, err
-        return process.returncode, out, err
-
-    def leftovers(self):
-        """Processes that still name this home, after a moment's grace."""
-        for _ in range(50):
-            left = [
-                process
-                for process in psutil.process_iter(["cmdline"])
-                if any(str(self.home) in word for word in process.info["cmdline"] or ())
-            ]
-            if not left:
-                return []
-            time.sleep(0.1)
-        return left
-
-
-@pytest.fixture(scope="module")
-def tts(tmp_path_factory):
-    tts = Tts(tmp_path_factory.mktemp("home"))
-    code, _, err = tts.run("build-engines", "demo", "--no-verify")
-    assert code == 0, err
-    yield tts
-    assert tts.leftovers() == []
-
-
-def summary(folder):
-    return json.loads((folder / "summary.json").read_text())
-
-
-def events(folder):
-    file = folder / "events.jsonl"
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-
-
-def wait_for_events(process, folder, kind, count):
-    deadline = time.monotonic() + 60
-    while sum(event["event"] == kind for event in _whole(folder)) < count:
-        assert process.poll() is None, process.stderr.read()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def _whole(folder):
-    file = folder / "events.jsonl"
-    text = file.read_text() if file.exists() else ""
-    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -162,16 +98,14 @@ def test_every_strategy_grows_the_same_trees_under_every_schedule(tts, tmp_path,
     monkeypatch.setenv("TTS_HOME", str(tts.home))
     spec = load_deployment("demo")
     problems = load_problems("demo", limit=3)
-    with start_server(spec) as server:
+    with start_server(spec):
         for name, parameters in VARIANTS.items():
-            strategy = STRATEGIES[name]
-            config = configure(strategy, spec, parameters)
             digests = set()
             for schedule in get_args(ScheduleName):
                 wanted = Wanted("demo", "demo", 3, 0, name, schedule, parameters)
-                plan = plan_with(wanted, problems, spec, strategy, config)
+                plan = plan_of(wanted, problems)
                 folder = tmp_path / f"{name}-{schedule}"
-                outcome = asyncio.run(execute(plan, folder, server.addresses.grpc))
+                outcome = carry_out(plan, folder)
                 assert outcome["problems"] == 3
                 digests.add(outcome["tree_digest"])
             assert len(digests) == 1, name
@@ -188,25 +122,23 @@ def test_fifty_problems_grow_one_set_of_trees_on_cold_and_warm_caches(tts, tmp_p
     """
     monkeypatch.setenv("TTS_HOME", str(tts.home))
     spec = load_deployment("demo")
-    strategy = STRATEGIES["beam-search"]
     parameters = {"n": 4, "beam_width": 2, "num_iterations": 3}
-    config = configure(strategy, spec, parameters)
     problems = load_problems("demo", limit=50)
     digests = {}
     for schedule in get_args(ScheduleName):
-        wanted = Wanted("demo", "demo", 50, 0, strategy.name, schedule, parameters)
-        with start_server(spec) as server:
+        wanted = Wanted("demo", "demo", 50, 0, "beam-search", schedule, parameters)
+        with start_server(spec):
             for caches in ("cold", "warm"):
-                plan = plan_with(wanted, problems, spec, strategy, config)
+                plan = plan_of(wanted, problems)
                 folder = tmp_path / f"{schedule}-{caches}"
-                outcome = asyncio.run(execute(plan, folder, server.addresses.grpc))
+                outcome = carry_out(plan, folder)
                 assert outcome["problems"] == 50
                 digests[schedule, caches] = outcome["tree_digest"]
     wanted = replace(wanted, schedule="decoupled", speculation="always", in_flight=3)
-    with start_server(spec) as server:
-        plan = plan_with(wanted, problems, spec, strategy, config)
+    with start_server(spec):
+        plan = plan_of(wanted, problems)
         folder = tmp_path / "speculation"
-        outcome = asyncio.run(execute(plan, folder, server.addresses.grpc))
+        outcome = carry_out(plan, folder)
         digests["decoupled", "speculation"] = outcome["tree_digest"]
     assert any(event.get("kind") == "speculative" for event in events(folder))
     assert len(digests) == 9
@@ -242,15 +174,6 @@ def test_resuming_with_something_else_changed_is_refused(tts, plain, tmp_path):
         code, _, err = tts.run("bench", "--resume", tmp_path)
         assert code == 1
         assert f"cannot be continued: its {name} was 'old'" in err
-
-
-def servers(tts):
-    return [
-        process
-        for process in psutil.process_iter(["name", "cmdline"])
-        if process.info["name"] == "tritonserver"
-        and any(str(tts.home) in word for word in process.info["cmdline"] or ())
-    ]
 
 
 def killed(tts, folder, victim, *options):
@@ -295,12 +218,11 @@ def test_grouping_the_verifiers_requests_changes_no_tree(tts, plain, tmp_path, m
     demo = load_deployment("demo")
     verifier = demo.verifier.model_copy(update={"group_tokens": 512})
     spec = demo.model_copy(update={"verifier": verifier})
-    strategy = STRATEGIES["beam-search"]
-    wanted = Wanted("demo", "demo", 6, 0, strategy.name, "decoupled", {})
-    config = configure(strategy, spec, {})
-    plan = plan_with(wanted, load_problems("demo", limit=6), spec, strategy, config)
-    with start_server(spec) as server:
-        outcome = asyncio.run(execute(plan, tmp_path / "run", server.addresses.grpc))
+    wanted = Wanted("demo", "demo", 6, 0, "beam-search", "decoupled", {})
+    strategy = choose("beam-search", spec, {})
+    plan = plan_with(wanted, load_problems("demo", limit=6), spec, strategy)
+    with start_server(spec):
+        outcome = carry_out(plan, tmp_path / "run")
     assert outcome["tree_digest"] == summary(plain)["tree_digest"]
     asked = [e for e in events(tmp_path / "run") if e["event"] == "scored" and not e["cached"]]
     assert asked
@@ -311,27 +233,33 @@ def test_a_server_replaced_in_the_middle_changes_nothing(tts, plain, tmp_path, m
     """Stopped in order, and another one started at its address: what failed is asked again."""
     monkeypatch.setenv("TTS_HOME", str(tts.home))
     spec = load_deployment("demo")
-    strategy = STRATEGIES["beam-search"]
-    wanted = Wanted("demo", "demo", 6, 0, strategy.name, "decoupled", {})
-    config = configure(strategy, spec, {})
-    plan = plan_with(wanted, load_problems("demo", limit=6), spec, strategy, config)
+    wanted = Wanted("demo", "demo", 6, 0, "beam-search", "decoupled", {})
+    plan = plan_of(wanted, load_problems("demo", limit=6))
     folder = tmp_path / "run"
+
+    async def solve(session):
+        return [result async for result in session.run(plan, folder)]
 
     async def go(first):
         port = int(first.addresses.grpc.rpartition(":")[2])
         fixed = spec.server.model_copy(update={"grpc_port": port})
-        run = asyncio.ensure_future(execute(plan, folder, first.addresses.grpc))
-        while len(_whole(folder)) < 50:
-            assert not run.done()
-            await asyncio.sleep(0.02)
-        await asyncio.to_thread(first.stop)
-        assert not run.done()
-        with await asyncio.to_thread(start_server, spec.model_copy(update={"server": fixed})):
-            return await run
+        async with TritonConnection(first.addresses.grpc) as connection:
+            # as endpoints of one's own, since a session ends with the server that it has found
+            generator, verifier = triton_endpoints(Models.load(spec), connection)
+            async with AsyncSession(spec, generator=generator, verifier=verifier) as session:
+                run = asyncio.ensure_future(solve(session))
+                while len(whole_events(folder)) < 50:
+                    assert not run.done()
+                    await asyncio.sleep(0.02)
+                await asyncio.to_thread(first.stop)
+                assert not run.done()
+                moved = spec.model_copy(update={"server": fixed})
+                with await asyncio.to_thread(start_server, moved):
+                    await run
 
     with start_server(spec) as first:
-        outcome = asyncio.run(go(first))
-    assert outcome["tree_digest"] == summary(plain)["tree_digest"]
+        asyncio.run(go(first))
+    assert summary(folder)["tree_digest"] == summary(plain)["tree_digest"]
 
 
 @pytest.mark.parametrize("presses", [1, 2])
@@ -347,7 +275,7 @@ def test_ctrl_c_stops_in_order_however_often_it_is_pressed(tts, tmp_path, presse
     assert "Traceback" not in err
     assert f"tts bench --resume {folder}" in err
     assert tts.leftovers() == []
-    assert len(_whole(folder)) > 50
+    assert len(whole_events(folder)) > 50
 
 
 def test_a_running_server_is_used_and_left_alone(tts, plain, tmp_path):
@@ -474,7 +402,7 @@ def test_a_full_disk_ends_the_run_with_what_is_saved(tts, small_disk):
     assert "cannot be written: No space left on device" in err
     assert "problems are solved and saved in" in err
     assert f"tts bench --resume {folder}" in err
-    assert len(_whole(folder)) > 20
+    assert len(whole_events(folder)) > 20
     assert tts.leftovers() == []
 
 

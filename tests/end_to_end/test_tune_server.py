@@ -5,7 +5,7 @@ import os
 import signal
 
 import pytest
-from tests.end_to_end.test_runs_server import Tts
+from tests.end_to_end.commands import Tts
 
 from tts.build import paths
 from tts.build.spec import load_deployment

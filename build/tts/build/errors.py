@@ -15,6 +15,8 @@
     ├── SearchError          a search could not go on
     │   └── DeadlineExceeded      it did not end in the time it was given
     ├── RunError             the run folder cannot be written or resumed
+    ├── SessionError         a session was used before it was opened or after it was closed
+    ├── FunctionError        a Python function given to a session failed or gave what it must not
     ├── GraderUnavailable    answers cannot be compared (tts.grading)
     └── Interrupted          the user pressed Ctrl-C (exit 130)
 
@@ -102,6 +104,14 @@ class DeadlineExceeded(SearchError):
 
 class RunError(TtsError):
     """A run folder cannot be written, read or resumed."""
+
+
+class SessionError(TtsError):
+    """A session was used while it was not open."""
+
+
+class FunctionError(TtsError):
+    """A Python function that a program gave failed, or gave what it must not."""
 
 
 class Interrupted(TtsError):

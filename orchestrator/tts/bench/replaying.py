@@ -9,13 +9,14 @@ from typing import Any
 
 from tts.build.errors import ConfigError
 from tts.build.spec import load_deployment
-from tts.datasets.load import load_problems
+from tts.datasets.load import problems_of_run
 from tts.prompting.context import Models
 from tts.replay import Source, open_source
+from tts.session.plan import findable
 from tts.simulation.scenario import RecordedRun
 from tts.strategies.catalog import find_strategy
 
-from .request import Wanted, as_wanted, findable
+from .request import Wanted, as_wanted
 
 
 def as_recorded(wanted: Wanted, path: Path, given: Collection[str]) -> Wanted:
@@ -57,8 +58,7 @@ def recorded_work(path: Path, asked: dict[str, Any], parameters: dict[str, Any])
         )
     _refuse_others(source, asked, parameters, config)
     models = source.limited(Models.load(load_deployment(config["deployment_source"])))
-    loaded = load_problems(config["dataset"], limit=config["limit"], seed=config["seed"])
-    problems = source.problems(loaded)
+    problems = source.problems(problems_of_run(source.path, config))
     return RecordedRun(
         models,
         tuple(problems),

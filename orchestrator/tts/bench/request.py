@@ -1,38 +1,35 @@
-"""What `tts bench` and `tts solve` do, between the command line and the runner."""
+"""What `tts bench` and `tts solve` are asked for, in the user's words, and the plan it makes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tts.build import paths
 from tts.build.builder import require_current
 from tts.build.errors import TtsError
-from tts.build.spec import Deployment, load_deployment
+from tts.build.spec import Deployment
 from tts.checks.requirements import require_gpu
-from tts.datasets.load import load_problems
+from tts.datasets.load import load_problems, problems_of_run
 from tts.problem import Problem
-from tts.prompting.context import Context, Models
+from tts.prompting import Models
 from tts.replay import Replay, open_source
-from tts.reports.console import say
-from tts.reports.live_tree import LiveTree
-from tts.runlog.folder import read_config
+from tts.runlog.folder import PROBLEMS, read_config, read_problems
 from tts.scheduling import ScheduleName, SpeculationName
-from tts.search import SearchConfig
-from tts.serving.repository.digest import deployment_digest
+from tts.session import AsyncSession, Result, RunProgress, Step
+from tts.session.plan import Plan, check_lengths, findable, load_checked, refuse_functions
+from tts.session.run import unused_folder
+from tts.session.strategy import ChosenStrategy, choose
 from tts.strategies.catalog import find_strategy
-from tts.strategies.parameters import check_blocks, configure
-from tts.strategies.strategy import Strategy
 
-from .run import Plan, Progress, execute
-from .serving import interruptible, run_plan, serving, watched
+from .observer import Observer
+from .run import run_plan, with_way_on
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the user asks a run to be, in the user's words. `dataset` is a name or a file.
+    """What the user asks a run to be. `dataset` is a name or a file.
 
     `replay` is a run folder or a trace file.
     """
@@ -49,29 +46,48 @@ class Wanted:
     replay: Path | None = None
 
 
-def run_bench(wanted: Wanted, out: Path | None) -> Path:
+def run_bench(wanted: Wanted, out: Path | None, observer: Observer) -> Path:
     """Plan a benchmark run, check everything that can be checked, and run it; its folder."""
-    problems = problems_of(wanted)
-    plan = _plan(wanted, problems)
+    plan = plan_of(wanted, problems_of(wanted))
     folder = (out or new_folder(plan, plan.strategy.name)).resolve()
-    _bench(plan, folder, resume=False)
+    _bench(plan, folder, observer, resume=False)
     return folder
 
 
-def resume_bench(folder: Path, deployment: str | None) -> Path:
+def resume_bench(folder: Path, deployment: str | None, observer: Observer) -> Path:
     """Continue the run in `folder` with what it was started with; its folder."""
     config = read_config(folder)
+    refuse_functions(config, folder)
     wanted = as_wanted(config, deployment, config["strategy"], config["parameters"])
-    problems = problems_of(wanted)
     folder = folder.resolve()
-    _bench(_plan(wanted, problems), folder, resume=True)
+    problems = _without_references(wanted, problems_of_run(folder, config))
+    _bench(plan_of(wanted, problems), folder, observer, resume=True)
     return folder
 
 
-def problems_of(wanted: Wanted) -> list[Problem]:
-    """The problems to solve; raises DatasetError."""
-    problems = load_problems(wanted.dataset, limit=wanted.limit, seed=wanted.seed)
-    return open_source(wanted.replay).problems(problems) if wanted.replay else problems
+def run_solve(
+    question: str,
+    wanted: Wanted,
+    out: Path | None,
+    observer: Observer,
+    on_step: Callable[[Step], None],
+) -> tuple[Result, Path]:
+    """Solve one problem, which is a run of its own: its result and the run's folder."""
+    plan = plan_of(replace(wanted, dataset=PROBLEMS), [Problem("solve", question)])
+    folder = (out or new_folder(plan, plan.strategy.name)).resolve()
+    results: list[Result] = []
+    run_plan(
+        AsyncSession(plan.deployment, say=observer.say),
+        plan,
+        folder,
+        observer,
+        RunProgress(1),
+        title=question,
+        on_step=on_step,
+        on_result=results.append,
+    )
+    (result,) = results
+    return result, folder
 
 
 def as_wanted(
@@ -92,47 +108,26 @@ def as_wanted(
     )
 
 
-def run_solve(question: str, wanted: Wanted, out: Path | None) -> None:
-    """Solve one problem, drawing its tree, and print the answer."""
-    plan = _plan(wanted, [Problem("solve", question)])
-    folder = (out or new_folder(plan, plan.strategy.name)).resolve()
-    tree = LiveTree(question)
-    with serving(plan.deployment) as (address, check), tree.shown():
-        running = execute(
-            plan,
-            folder,
-            address,
-            on_node=lambda _, search: tree.node(search),
-            on_judged=lambda solved, judged: tree.keep(solved.search, judged),
-        )
-        interruptible(watched(running, tree, check))
-    tree.print_answer(plan.strategy.vote)
-    say(f"run folder: {folder}")
+def problems_of(wanted: Wanted) -> list[Problem]:
+    """The problems to solve; raises DatasetError."""
+    if wanted.replay and wanted.dataset == PROBLEMS:  # those of a program's run
+        loaded = read_problems(wanted.replay)
+    else:
+        loaded = load_problems(wanted.dataset, limit=wanted.limit, seed=wanted.seed)
+    return _without_references(wanted, loaded)
 
 
-def _plan(wanted: Wanted, problems: list[Problem]) -> Plan:
-    """Check the strategy, the engines and every problem's length before anything starts."""
-    strategy = find_strategy(wanted.strategy)
+def plan_of(wanted: Wanted, problems: Sequence[Problem]) -> Plan:
+    """The plan of a run: the strategy, the engines and every problem's length are checked."""
+    find_strategy(wanted.strategy)
     spec = load_checked(wanted.deployment)
-    parameters = configure(strategy, spec, wanted.parameters)
-    return plan_with(wanted, problems, spec, strategy, parameters)
-
-
-def load_checked(deployment: str) -> Deployment:
-    """A deployment whose strategies' parameters are valid too; raises ConfigError."""
-    spec = load_deployment(deployment)
-    check_blocks(spec)
-    return spec
+    return plan_with(wanted, problems, spec, choose(wanted.strategy, spec, wanted.parameters))
 
 
 def plan_with(
-    wanted: Wanted,
-    problems: list[Problem],
-    spec: Deployment,
-    strategy: Strategy,
-    parameters: SearchConfig,
+    wanted: Wanted, problems: Sequence[Problem], spec: Deployment, strategy: ChosenStrategy
 ) -> Plan:
-    """A plan with these parameters; checks the engines and every problem's length."""
+    """A plan with this strategy; checks the engines and every problem's length."""
     require_gpu(spec)
     require_current(spec)
     models = Models.load(spec)
@@ -141,28 +136,22 @@ def plan_with(
         source = open_source(wanted.replay)
         models = source.limited(models)
         replay = Replay(source.script(models, problems), source.description)
-    return Plan(
+    plan = Plan(
+        spec,
+        tuple(problems),
+        strategy,
+        wanted.seed,
+        wanted.schedule,
+        wanted.speculation,
+        wanted.in_flight,
         source=findable(wanted.deployment),
-        deployment=spec,
-        deployment_digest=deployment_digest(spec),
         dataset=findable(wanted.dataset),
-        models=models,
-        problems=tuple(Context.of(models, problem) for problem in problems),
         limit=wanted.limit,
-        seed=wanted.seed,
-        strategy=strategy,
-        parameters=parameters,
-        schedule=wanted.schedule,
-        speculation=wanted.speculation,
-        in_flight=wanted.in_flight,
         replay=replay,
+        context=models.deployment.generator.max_seq_len,
     )
-
-
-def findable(name_or_file: str) -> str:
-    """A name as it is, a file by its absolute path: found again from any folder."""
-    file = Path(name_or_file).expanduser()
-    return str(file.resolve()) if file.is_file() else name_or_file
+    check_lengths(models, plan.problems)
+    return plan
 
 
 def new_folder(plan: Plan, what: str) -> Path:
@@ -170,31 +159,18 @@ def new_folder(plan: Plan, what: str) -> Path:
     return unused_folder(f"{plan.deployment.name}-{what}-{plan.schedule}")
 
 
-def unused_folder(name: str) -> Path:
-    """A folder under runs/ that is not there yet, with the time before its name."""
-    name = f"{datetime.now():%Y%m%d-%H%M%S}-{name}"
-    folder = paths.runs_dir() / name
-    taken = 1
-    while folder.exists():
-        taken += 1
-        folder = folder.with_name(f"{name}-{taken}")
-    return folder
+def _without_references(wanted: Wanted, problems: list[Problem]) -> list[Problem]:
+    """The problems as they are solved: made-up text of a replay has no answers to compare."""
+    return open_source(wanted.replay).problems(problems) if wanted.replay else problems
 
 
-def _bench(plan: Plan, folder: Path, *, resume: bool) -> None:
-    progress = Progress(len(plan.problems))
+def _bench(plan: Plan, folder: Path, observer: Observer, *, resume: bool) -> None:
+    progress = RunProgress(len(plan.problems))
     try:
-        run_plan(plan, folder, progress, resume=resume)
+        session = AsyncSession(plan.deployment, say=observer.say)
+        run_plan(session, plan, folder, observer, progress, resume=resume)
     except TtsError as error:
         if progress.began:
             solved = f"{progress.done} of {progress.total} problems are solved"
             raise with_way_on(error, solved, folder) from error
         raise
-
-
-def with_way_on(error: TtsError, done: str, folder: Path) -> TtsError:
-    """Add to an error's hint what is done and saved, and how to continue."""
-    saved = f"{done} and saved in {folder}."
-    way_on = f"Continue with: tts bench --resume {folder}"
-    error.hint = "\n".join(part for part in (saved, error.hint, way_on) if part)
-    return error

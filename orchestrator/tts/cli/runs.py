@@ -121,13 +121,16 @@ def bench(
     from tts.bench.replaying import as_recorded
     from tts.bench.request import Wanted, resume_bench, run_bench
     from tts.reports.live_tree import report_comparison, report_run
+    from tts.reports.progress import BenchProgress
     from tts.runlog.folder import read_summary
     from tts.runlog.groups import is_group
 
     if resume is not None and replay is not None:
         raise typer.BadParameter("a resumed run goes on as it began", param_hint="--replay")
+    observer = BenchProgress()
     if resume is not None:
-        folder = (resume_group if is_group(resume) else resume_bench)(resume, deployment)
+        carry_on = resume_group if is_group(resume) else resume_bench
+        folder = carry_on(resume, deployment, observer)
     elif deployment is None:
         raise typer.BadParameter("name one, or --resume a run", param_hint="DEPLOYMENT")
     else:
@@ -144,7 +147,8 @@ def bench(
         )
         if replay is not None:
             wanted = as_recorded(wanted, replay, given_options(context))
-        folder = (run_all if wanted.strategy == ALL else run_bench)(wanted, out)
+        run = run_all if wanted.strategy == ALL else run_bench
+        folder = run(wanted, out, observer)
     if is_group(folder):
         report_comparison([folder])
     else:
@@ -165,12 +169,17 @@ def solve(
 ) -> None:
     """Solve one problem and watch its tree grow."""
     from tts.bench.request import Wanted, run_solve
+    from tts.reports.console import say
+    from tts.reports.live_tree import LiveTree
 
     chosen = _parameters(n, parameters)
     wanted = Wanted(
         deployment, "solve", None, seed, strategy, "decoupled", chosen, speculation.value
     )
-    run_solve(question, wanted, out)
+    tree = LiveTree(question)
+    result, folder = run_solve(question, wanted, out, tree, tree.step)
+    tree.print_answer(result)
+    say(f"run folder: {folder}")
 
 
 def report(

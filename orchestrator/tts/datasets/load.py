@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from tts.build.errors import DatasetError
 from tts.grading import extract_gsm8k_answer
 from tts.plugins import PluginGroup
 from tts.problem import Problem
+from tts.runlog.folder import read_problems
 
 from .demo import demo_problems
 
@@ -71,6 +72,16 @@ def _from_plugin(plugin: EntryPoint, limit: int | None, seed: int) -> list[Probl
             "be unique."
         )
     return given
+
+
+def problems_of_run(folder: Path, config: Mapping[str, Any]) -> list[Problem]:
+    """The problems of a recorded run: its folder's own, else its dataset's; `config` is run.json.
+
+    Raises RunError or DatasetError.
+    """
+    return read_problems(folder) or load_problems(
+        config["dataset"], limit=config["limit"], seed=config["seed"]
+    )
 
 
 def _read(file: Path) -> Iterator[Problem]:

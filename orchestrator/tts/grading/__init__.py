@@ -18,13 +18,14 @@ Model output is hostile input: no text may hang, kill or bloat the run.
 """
 
 from .canonical import canonical, is_integer
-from .equal_answers import group_answers
+from .equal_answers import Equality, group_answers
 from .extract import extract_answer, extract_gsm8k_answer
 from .grader import Grader
 from .process import GraderUnavailable
 from .verdict import Outcome, Reason, Verdict
 
 __all__ = [
+    "Equality",
     "Grader",
     "GraderUnavailable",
     "Outcome",

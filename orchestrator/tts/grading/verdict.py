@@ -22,6 +22,7 @@ class Reason(StrEnum):
     CANONICAL = "canonical"  # equal: the same canonical form
     INTEGERS = "integers"  # different: two plain integers
     MATH = "math-verify"  # equal or different: math-verify compared them
+    FUNCTION = "function"  # equal or different: a function of the user's own compared them
 
     TOO_LONG = "too long"  # undecided: longer than any answer
     TOO_COSTLY = "too costly"  # undecided: evaluating it would exhaust any worker

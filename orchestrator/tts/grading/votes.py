@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from tts.search import AnswerForm, Completion, SearchResult
 
-from . import Grader, canonical, extract_answer, group_answers, is_integer
+from . import Equality, canonical, extract_answer, group_answers, is_integer
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +51,23 @@ class Judged:
         return event
 
 
-async def judge(result: SearchResult, reference: str | None, grader: Grader) -> Judged:
+async def judge(
+    result: SearchResult,
+    reference: str | None,
+    grader: Equality,
+    *,
+    answer_of: Callable[[str], str | None] = extract_answer,
+    form: Callable[[str], str] = canonical,
+) -> Judged:
     """Extract, group and vote; compare with the reference if there is one.
 
-    Equal answers are grouped by mathematical equivalence before any vote.
+    Equal answers are grouped before any vote, by mathematical equivalence unless `grader` is a
+    function of the user's own; answers of one `form` are equal without asking it. `answer_of`
+    takes the answer out of a completion's text.
     """
     completions = sorted(result.completions, key=lambda done: done.node)
-    extracted = [extract_answer(done.text) for done in completions]
-    group_of = await group_answers(extracted, grader)
+    extracted = [answer_of(done.text) for done in completions]
+    group_of = await group_answers(extracted, grader, form)
     groups: list[Group] = []
     undecided = 0
     for answer, group in zip(extracted, group_of, strict=True):

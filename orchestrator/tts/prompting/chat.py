@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tts.build.spec import GeneratorSpec
-from tts.build.tokenizer import Ids, Tokenizer
+from tts.build.tokenizer import Ids, Message, Tokenizer
 
 
 def generator_prompt(tokenizer: Tokenizer, spec: GeneratorSpec, question: str) -> Ids:
     """Token ids of the chat prompt that asks `question`, int32 [length]."""
     system = [{"role": "system", "content": spec.system_prompt}] if spec.system_prompt else []
-    messages = [*system, {"role": "user", "content": question}]
+    return chat_prompt(tokenizer, [*system, {"role": "user", "content": question}])
+
+
+def chat_prompt(tokenizer: Tokenizer, messages: Sequence[Message]) -> Ids:
+    """Token ids of a chat to which the model is to answer, int32 [length]."""
     text = tokenizer.chat(messages, generation_prompt=True)
     return np.asarray(tokenizer.encode(text), dtype=np.int32)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tts.build.spec import Deployment
 from tts.build.tokenizer import Tokenizer
@@ -47,6 +47,12 @@ class Models:
             tuple(words),
             tuple((token,) for token in more_ends),
         )
+
+    def with_context(self, tokens: int) -> Models:
+        """The same models, with a generator's context of so many tokens."""
+        generator = self.deployment.generator.model_copy(update={"max_seq_len": tokens})
+        deployment = self.deployment.model_copy(update={"generator": generator})
+        return replace(self, deployment=deployment)
 
     @property
     def verifier(self) -> VerifierFormat:

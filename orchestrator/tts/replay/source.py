@@ -63,9 +63,7 @@ class Source:
                 f"of deployment {models.deployment.name} is {spec.max_seq_len}.",
                 hint="Raise it and build the engine again.",
             )
-        generator = spec.model_copy(update={"max_seq_len": context})
-        deployment = models.deployment.model_copy(update={"generator": generator})
-        return replace(models, deployment=deployment)
+        return models.with_context(context)
 
     def script(self, models: Models, problems: Sequence[Problem]) -> Script:
         """What the engines are to answer; raises a TtsError naming what does not fit."""

@@ -1,32 +1,25 @@
-"""What the search commands draw: progress bar, live tree, answer, tables."""
+"""What the search commands show: the live tree, the answer, tables."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 from rich.tree import Tree as RichTree
 
 from tts.analysis.comparison import in_order, read_rows
-from tts.bench.run import Progress as RunProgress
-from tts.grading.votes import Judged
 from tts.reports.console import consoles, say
 from tts.runlog.folder import read_summary
 from tts.runlog.groups import is_group, read_group
-from tts.search import Fate, NodePath, Search
+from tts.search import Fate, NodePath, Tree
+from tts.session import Result, RunProgress, Step
 
 from .comparison import comparison_tables
 from .runs import print_report, replay_line
-
-PLAIN_INTERVAL_S = 10.0  # how often progress is said where there is no terminal
 
 FATE_STYLE = {
     Fate.OPEN: "yellow",
@@ -62,104 +55,61 @@ def report_comparison(folders: Sequence[Path]) -> None:
             out.print(way_on, style="yellow", markup=False, soft_wrap=True)
 
 
-class ProgressBar:
-    """Problems done, accuracy so far and both engines' load; one line now and then in a pipe."""
-
-    def __init__(self, progress: RunProgress, title: str) -> None:
-        """`title` says what is running."""
-        self._progress = progress
-        self._title = title
-        _, self._console = consoles()
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[state]}"),
-            TimeElapsedColumn(),
-            console=self._console,
-            transient=True,
-        )
-        self._task = self._bar.add_task(title, total=progress.total, state="")
-        self._said = time.monotonic()
-
-    @contextmanager
-    def shown(self) -> Iterator[None]:
-        """Draw while the block runs; `update` refreshes."""
-        if not self._console.is_terminal:
-            yield
-            return
-        with self._bar:
-            yield
-            self.update()
-
-    def update(self) -> None:
-        """Show the present state."""
-        progress = self._progress
-        generator, verifier = progress.in_flight()
-        accuracy = f"{100 * progress.right / progress.judged:.0f}%" if progress.judged else "-"
-        state = f"accuracy {accuracy}  in flight: generator {generator}, verifier {verifier}"
-        if self._console.is_terminal:
-            self._bar.update(self._task, completed=progress.done, state=state)
-        elif time.monotonic() - self._said > PLAIN_INTERVAL_S:
-            self._said = time.monotonic()
-            say(f"{self._title}: {progress.done}/{progress.total}  {state}")
-
-
 class LiveTree:
-    """The tree of one problem while it grows, then its answer."""
+    """The tree of one problem while it grows, then its answer; see tts.bench.observer.Observer."""
 
     MAX_LINES = 40  # deeper than most terminals are tall: the rest is counted, not drawn
 
     def __init__(self, question: str) -> None:
         self._question = question
-        self._search: Search | None = None
-        self._judged: Judged | None = None
+        self._tree: Tree | None = None
         self._live: Live | None = None
         self._out, self._console = consoles()
 
-    @contextmanager
-    def shown(self) -> Iterator[None]:
-        """Draw while the block runs, if there is a terminal to draw on."""
-        if not self._console.is_terminal:
-            yield
-            return
-        live = Live(
-            get_renderable=self._draw, console=self._console, auto_refresh=False, transient=True
-        )
-        with live:
-            self._live = live
-            yield
+    def say(self, line: str) -> None:
+        """See Observer."""
+        say(line, self._console)
 
-    def node(self, search: Search) -> None:
-        """Something has changed in the tree."""
-        self._search = search
+    def began(self, run: RunProgress, title: str) -> None:
+        """See Observer; draws if there is a terminal to draw on."""
+        if self._console.is_terminal:
+            self._live = Live(
+                get_renderable=self._draw, console=self._console, auto_refresh=False, transient=True
+            )
+            self._live.start()
 
-    def update(self) -> None:
-        """Draw the present state, if there is a terminal to draw on."""
+    def changed(self) -> None:
+        """See Observer."""
         if self._live:
             self._live.refresh()
 
-    def keep(self, search: Search, judged: Judged) -> None:
-        """Take in the outcome."""
-        self._search, self._judged = search, judged
+    def ended(self) -> None:
+        """See Observer."""
+        if self._live:
+            self._live.stop()
+            self._live = None
 
-    def print_answer(self, vote: str) -> None:
-        """Print the best chain and the answers; `vote` names the strategy's own rule."""
-        assert self._search is not None
-        assert self._judged is not None
-        result = self._search.result()
-        assert result is not None
-        for node in result.tree.chain(result.completions[0].node):
-            if node.thought and node.thought.text.strip():
-                self._out.print(_line(node.score, node.thought.text, "green"))
-        answers = asdict(self._judged.answers)
-        self._out.print(f"answer: {answers.pop(vote)} ({vote})", style="bold", markup=False)
-        others = [f"{rule}: {answer}" for rule, answer in answers.items() if answer is not None]
+    def step(self, step: Step) -> None:
+        """A step was written or scored."""
+        self._tree = step.tree
+
+    def print_answer(self, result: Result) -> None:
+        """Print the best chain and the answers."""
+        best = result.completions[0]
+        for score, text in zip(best.step_scores, best.steps, strict=True):
+            if text:
+                self._out.print(_line(score, text, "green"))
+        self._out.print(f"answer: {result.answer} ({result.vote})", style="bold", markup=False)
+        others = [
+            f"{rule}: {answer}"
+            for rule, answer in result.answers.items()
+            if rule != result.vote and answer is not None
+        ]
         if others:
             self._out.print(f"by other rules: {', '.join(others)}", style="dim", markup=False)
 
     def _draw(self) -> RenderableType:
-        tree = self._search.tree if self._search else None
+        tree = self._tree
         if tree is None:
             return Text("waiting for the generator ...", style="dim")
         drawn = RichTree(Text(self._question, style="bold"))

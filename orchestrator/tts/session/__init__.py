@@ -1,1 +1,41 @@
-"""The Python API: a session holds the engines, solves problems and keeps runs."""
+"""The Python API: a session holds the engines, solves problems and keeps runs. See docs/python.md.
+
+| module | job |
+|---|---|
+| session | `Session`: calls that block, for scripts and notebooks |
+| async_session | `AsyncSession`: the same, awaited |
+| event_loop | the loop in a thread that the blocking calls run on |
+| result, progress | what a program gets back: `Result`, `Step`, `Usage`; how far a run is |
+| questions | texts and pairs as problems |
+| strategy | a strategy's name, config object or function as what is searched |
+| plan | everything that decides a run, as frozen data |
+| server, endpoints | the server that is used or started, and the two endpoints |
+| functions | the program's own reward, `answer_of` and `equal` |
+| solver, outcome, usage | problems in, results out; their answers; what they took |
+| run, logged | a run in a folder; the results of one that is continued |
+| interrupts | Ctrl-C as an orderly stop, for the commands |
+
+Importing it is quick: what a session needs is imported when one is made.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .async_session import AsyncSession
+from .progress import RunProgress
+from .result import Result, Step, Usage
+from .session import Session
+
+if TYPE_CHECKING:
+    from tts.analysis.run import Run
+
+__all__ = ["AsyncSession", "Result", "Run", "RunProgress", "Session", "Step", "Usage"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Run":  # reads logs: heavier than all the rest
+        from tts.analysis.run import Run
+
+        return Run
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tts.bench.request import Wanted, load_checked, plan_with, unused_folder
-from tts.bench.run import execute
-from tts.bench.serving import interruptible, serving, watched
 from tts.build.builder import require_current
 from tts.build.deployment_edit import Field
 from tts.build.errors import Interrupted, RunError
-from tts.build.spec import Deployment
 from tts.checks.requirements import require_gpu
-from tts.datasets.load import load_problems
-from tts.endpoints.triton import TritonConnection, TritonGenerator, TritonVerifier
-from tts.prompting.context import Models
+from tts.datasets.load import load_problems, problems_of_run
+from tts.problem import Problem
+from tts.prompting import Models
 from tts.runlog.folder import CONFIG, cannot_write, read_config, write_json
 from tts.runlog.log import read_events
-from tts.strategies.catalog import find_strategy
-from tts.strategies.parameters import configure
+from tts.session import AsyncSession
+from tts.session.interrupts import interruptible
+from tts.session.run import unused_folder
 
 from .analysis import FIELDS, EngineResult, Proposal, analyse
 from .measure import ROUNDS, Measured, measure
@@ -72,57 +69,62 @@ def tune(
     new one under runs/ if None. Ctrl-C ends the measurements early: what was measured until then is
     kept and returned. Raises a TtsError.
     """
-    spec = load_checked(deployment)
+    session = AsyncSession(deployment, say=observer.say)
+    spec = session.deployment
     require_gpu(spec)
     require_current(spec)
     folder = (out or unused_folder(f"{spec.name}-tune")).resolve()
     if (folder / RESULT).exists():
         raise RunError(f"{folder} already holds a tune result.", hint="Name another with --out.")
-    recorded = read_requests(run, spec) if run else None
+    recorded = read_requests(run, session.models) if run else None
+    source = run or folder / "run"
     measured: list[Measured] = []
     interrupted = False
-    try:
-        with serving(spec) as (address, check):
+
+    async def record_and_measure() -> None:
+        nonlocal recorded
+        async with session:
             if recorded is None:
-                run = folder / "run"
-                _record(deployment, spec, dataset, run, address, check, observer)
-                recorded = read_requests(run, spec)
+                await _record(session, load_problems(dataset, limit=PROBLEMS), source, observer)
+                recorded = read_requests(source, session.models)
             observer.say(
                 f"Replaying {len(recorded.generations):,} generator and "
-                f"{len(recorded.scorings):,} verifier requests of {run}"
+                f"{len(recorded.scorings):,} verifier requests of {source}"
             )
-            _measure(spec, recorded, seconds, measured, address, check, observer)
+            await session.watched(_measure(session, recorded, seconds, measured, observer))
+
+    try:
+        interruptible(record_and_measure(), observer.say)
     except Interrupted:
         if recorded is None or not any(engine.samples for engine in measured):
             raise
         interrupted = True
+    assert recorded is not None  # it is there once something was measured
     engines = tuple(analyse(engine, spec) for engine in measured)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / RESULT, to_json(spec, str(run), recorded, engines))
+        write_json(folder / RESULT, to_json(spec, str(source), recorded, engines))
     except OSError as error:
         raise cannot_write(folder, error) from error
     return Tuned(engines, folder / RESULT, interrupted)
 
 
-def read_requests(run: Path, spec: Deployment) -> RecordedRequests:
+def read_requests(run: Path, models: Models) -> RecordedRequests:
     """The requests of a run of this deployment; raises RunError."""
     config = read_config(run)
+    spec = models.deployment
     if config["deployment"] != spec.name:
         raise RunError(
             f"The run in {run} is one of {config['deployment']!r}, not of {spec.name!r}.",
             hint="Its token ids and lengths are those of other models: name a run of this "
             "deployment, or leave --run out to record one.",
         )
-    problems = {
-        problem.id: problem
-        for problem in load_problems(config["dataset"], limit=config["limit"], seed=config["seed"])
-    }
+    problems = {problem.id: problem for problem in problems_of_run(run, config)}
     asked = config["problem_ids"]
     if missing := set(asked) - set(problems):
         raise RunError(f"{run / CONFIG}: {config['dataset']} no longer holds {min(missing)!r}.")
     recorded = recorded_requests(
-        Models.load(spec), [problems[name] for name in asked], config, read_events(run)
+        models, [problems[name] for name in asked], config, read_events(run)
     )
     for role, requests in (("generator", recorded.generations), ("verifier", recorded.scorings)):
         if len(requests) < LEAST_REQUESTS:
@@ -134,59 +136,33 @@ def read_requests(run: Path, spec: Deployment) -> RecordedRequests:
     return recorded
 
 
-class _NoDisplay:
-    def update(self) -> None:
-        pass
-
-
-def _record(
-    deployment: str,
-    spec: Deployment,
-    dataset: str,
-    folder: Path,
-    address: str,
-    check: Callable[[], None],
-    observer: Observer,
+async def _record(
+    session: AsyncSession, problems: Sequence[Problem], folder: Path, observer: Observer
 ) -> None:
     """A short run of beam search, kept in `folder`."""
-    strategy = find_strategy("beam-search")
-    problems = load_problems(dataset, limit=PROBLEMS)
-    wanted = Wanted(deployment, dataset, PROBLEMS, 0, strategy.name, "decoupled", {})
-    plan = plan_with(wanted, problems, spec, strategy, configure(strategy, spec, {}))
+    running = session.solve_many(problems, strategy="beam-search", out=folder)
     observer.say(f"Recording a run of {len(problems)} problems")
     observer.recording(len(problems))
-    running = execute(plan, folder, address, on_judged=lambda _solved, _judged: observer.solved())
-    interruptible(watched(running, _NoDisplay(), check))
+    async for _ in running:
+        observer.solved()
 
 
-def _measure(
-    spec: Deployment,
+async def _measure(
+    session: AsyncSession,
     recorded: RecordedRequests,
     seconds: float,
     into: list[Measured],
-    address: str,
-    check: Callable[[], None],
     observer: Observer,
 ) -> None:
     """Measure one engine after the other, adding to `into`."""
-
-    async def both() -> None:
-        async with TritonConnection(address) as connection:
-            models = Models.load(spec)
-            generator = TritonGenerator(
-                connection,
-                end_id=models.end_id,
-                step_stop_words=models.step_stop_words,
-                end_stop_words=models.end_stop_words,
-            )
-            # salts must differ from those of earlier measurements on the same server
-            first = random.randrange(1 << 20)
-            for engine in (
-                loadable_generator(generator, recorded, spec),
-                loadable_verifier(TritonVerifier(connection), recorded, spec),
-            ):
-                into.append(Measured(engine.role, engine.full_batch))
-                observer.measuring(engine.role, len(engine.loads) * (ROUNDS + 1))
-                await measure(engine, seconds / 2, into[-1], first=first, on_load=observer.at)
-
-    interruptible(watched(both(), _NoDisplay(), check))
+    generator, verifier = session.endpoints
+    spec = session.deployment
+    # salts must differ from those of earlier measurements on the same server
+    first = random.randrange(1 << 20)
+    for engine in (
+        loadable_generator(generator, recorded, spec),
+        loadable_verifier(verifier, recorded, spec),
+    ):
+        into.append(Measured(engine.role, engine.full_batch))
+        observer.measuring(engine.role, len(engine.loads) * (ROUNDS + 1))
+        await measure(engine, seconds / 2, into[-1], first=first, on_load=observer.at)

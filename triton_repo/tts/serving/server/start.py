@@ -98,11 +98,13 @@ def start_server(
     *,
     iteration_log: bool = False,
     say: Callable[[str], None] = lambda line: None,
+    check: Callable[[], None] = lambda: None,
     ready_timeout_s: float = READY_TIMEOUT_S,
 ) -> RunningServer:
     """Render the repository, launch tritonserver and return when both models have answered.
 
-    `say` gets one line per stage. Raises ServerError (no tritonserver, port in use, a model that
+    `say` gets one line per stage. `check` is called again and again while the server starts; what
+    it raises gives the start up. Raises ServerError (no tritonserver, port in use, a model that
     does not load, not ready in time, already running) or BuildError (an engine is missing or old).
     """
     if iteration_log and deployment.target == "tensorrt":
@@ -136,7 +138,7 @@ def start_server(
             this = server_command(runtime, deployment, addresses)
             launched = launch(this, variables, folder / LOG)
             try:
-                server = _when_ready(launched, addresses, deployment, ready_timeout_s)
+                server = _when_ready(launched, addresses, deployment, check, ready_timeout_s)
             except BaseException as error:
                 launched.stop()
                 if not (isinstance(error, PortTaken) and attempts_left):
@@ -174,13 +176,18 @@ def _only_one_start(folder: Path, name: str) -> Iterator[None]:
 
 
 def _when_ready(
-    launched: Launched, addresses: Addresses, deployment: Deployment, timeout_s: float
+    launched: Launched,
+    addresses: Addresses,
+    deployment: Deployment,
+    check: Callable[[], None],
+    timeout_s: float,
 ) -> RunningServer:
     """Wait until both models have answered a request, then write the state file."""
     digest = deployment_digest(deployment)
     deadline = time.monotonic() + timeout_s
     # the digest as well: if we lost the port in a race, another server may answer there
     while not (probe.is_ready(addresses.grpc) and probe.served_digest(addresses.grpc) == digest):
+        check()
         launched.require_running()
         if time.monotonic() > deadline:
             raise ServerError(

@@ -1,0 +1,494 @@
+"""The session of a program that runs an event loop: engines at hand, searches submitted to them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from functools import cached_property, partial
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from tts.build.errors import DatasetError, SessionError
+
+from .progress import RunProgress
+
+if TYPE_CHECKING:
+    from tts.build.spec import Deployment
+    from tts.build.tokenizer import Message
+    from tts.endpoints.base import Generator, Verifier
+    from tts.endpoints.triton import TritonConnection
+    from tts.grading import Grader
+    from tts.problem import Problem
+    from tts.prompting import Models
+    from tts.scheduling import Policy, ScheduleName, SpeculationName
+
+    from .functions import AnswerFunction, EqualFunction, RewardFunction
+    from .plan import Plan
+    from .questions import Question
+    from .result import Result, Step
+    from .server import Server
+    from .solver import Solver, Task
+    from .strategy import StrategyLike
+
+T = TypeVar("T")
+OnResult = Callable[["Result"], None]
+
+
+def _silent(line: str) -> None:
+    """Says nothing."""
+
+
+class AsyncSession:
+    """Both engines of a deployment, for as long as the `async with` block lasts.
+
+    Searches that run at the same time share the engines' budgets: the more are submitted together,
+    the better the engines are used. Leaving the block cancels what still runs.
+    """
+
+    def __init__(
+        self,
+        deployment: str | Path | Deployment,
+        *,
+        generator: Generator | None = None,
+        verifier: Verifier | RewardFunction | None = None,
+        say: Callable[[str], None] = _silent,
+    ) -> None:
+        """See `Session.open`. Nothing is started before the block; raises ConfigError."""
+        from .plan import findable, load_checked
+
+        self.deployment = load_checked(deployment)
+        self.source = findable(deployment) if isinstance(deployment, str | Path) else ""
+        self._given = generator, verifier
+        self._say = say
+        self._resources = AsyncExitStack()
+        self._is_open = False
+        self._endpoints: tuple[Generator, Verifier]
+        self._grader: Grader
+        self._server: Server | None = None
+        self._connection: TritonConnection | None = None
+        self._shared: dict[Policy, Solver] = {}
+        self._opening = asyncio.Lock()
+        self._solvers: set[Solver] = set()
+        self._active: set[asyncio.Future[Any]] = set()
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._open()
+        except BaseException:
+            await self._resources.aclose()
+            raise
+        self._is_open = True
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._is_open = False
+        for task in self._active:
+            task.cancel()
+        if self._active:
+            await asyncio.wait(self._active)
+        await self._resources.aclose()
+
+    async def solve(
+        self,
+        question: Question,
+        *,
+        strategy: StrategyLike = "beam-search",
+        n: int | None = None,
+        seed: int = 0,
+        on_step: Callable[[Step], None] | None = None,
+        out: str | Path | None = None,
+        schedule: ScheduleName = "decoupled",
+        speculation: SpeculationName = "auto",
+        priority: int = 0,
+        deadline_s: float | None = None,
+        answer_of: AnswerFunction | None = None,
+        equal: EqualFunction | None = None,
+        **parameters: Any,
+    ) -> Result:
+        """See `Session.solve`."""
+        from .questions import as_problem
+
+        plan = self._plan(
+            (as_problem(question, "solve"),),
+            strategy,
+            n,
+            seed,
+            schedule,
+            speculation,
+            None,
+            (answer_of, equal),
+            parameters,
+        )
+        if out is not None:
+            running = self.run(plan, out, on_step=on_step, deadline_s=deadline_s)
+            (result,) = [result async for result in running]
+            return result
+        solver = await self._shared_solver(plan.policy)
+        async with self._task(plan, on_step) as task:
+            solving = solver.solve(plan.problems[0], task, priority=priority, deadline_s=deadline_s)
+            return await self.watched(solving)
+
+    def solve_many(
+        self,
+        problems: Iterable[Question],
+        *,
+        strategy: StrategyLike = "beam-search",
+        n: int | None = None,
+        seed: int = 0,
+        in_flight: int | None = None,
+        on_step: Callable[[Step], None] | None = None,
+        out: str | Path | None = None,
+        resume: bool = False,
+        schedule: ScheduleName = "decoupled",
+        speculation: SpeculationName = "auto",
+        answer_of: AnswerFunction | None = None,
+        equal: EqualFunction | None = None,
+        **parameters: Any,
+    ) -> AsyncGenerator[Result, None]:
+        """See `Session.solve_many`."""
+        from .questions import as_problems
+
+        plan = self._plan(
+            as_problems(problems),
+            strategy,
+            n,
+            seed,
+            schedule,
+            speculation,
+            in_flight,
+            (answer_of, equal),
+            parameters,
+        )
+        if out is not None:
+            return self.run(plan, out, resume=resume, on_step=on_step)
+        return self._stream(partial(self._solve_all, plan, on_step))
+
+    def run(
+        self,
+        plan: Plan,
+        folder: str | Path,
+        *,
+        resume: bool = False,
+        progress: RunProgress | None = None,
+        on_step: Callable[[Step], None] | None = None,
+        deadline_s: float | None = None,
+    ) -> AsyncGenerator[Result, None]:
+        """Carry out a plan of this deployment in a run folder: each result as it is there.
+
+        With `resume` what the folder holds is continued; its results come first. `progress` is
+        kept up to date. Raises a TtsError if a problem fails; what was done is saved.
+        """
+        progress = progress or RunProgress(len(plan.problems))
+        where = Path(folder).expanduser().resolve()
+        return self._stream(
+            partial(self._execute, plan, where, resume, progress, on_step, deadline_s)
+        )
+
+    async def generate(
+        self,
+        prompt: str | Sequence[Message],
+        *,
+        n: int = 1,
+        max_tokens: int = 256,
+        temperature: float = 0.8,
+        top_p: float = 1.0,
+        seed: int = 0,
+    ) -> list[str]:
+        """See `Session.generate`."""
+        from tts.endpoints.base import GenerateCall
+        from tts.prompting.chat import chat_prompt, generator_prompt
+        from tts.search import node_seed
+
+        models, spec = self.models, self.deployment.generator
+        ids = (
+            generator_prompt(models.generator, spec, prompt)
+            if isinstance(prompt, str)
+            else chat_prompt(models.generator, prompt)
+        )
+        limit = min(max_tokens, spec.max_seq_len - len(ids))
+        if limit < 1:
+            raise DatasetError(
+                f"The prompt is {len(ids)} tokens long; generator.max_seq_len of deployment "
+                f"{self.deployment.name} is {spec.max_seq_len}, prompt and output together."
+            )
+        self._require_open()
+        generator, _ = self._endpoints
+        samples = await self.watched(
+            _all(
+                generator.generate(
+                    GenerateCall(
+                        ids, limit, node_seed(seed, "generate", (i,)), temperature, top_p, False
+                    )
+                )
+                for i in range(n)
+            )
+        )
+        return [
+            "".join(
+                thought.text
+                for thought in models.thoughts(sample, truncated=len(sample) >= limit, whole=True)
+            )
+            for sample in samples
+        ]
+
+    async def score(self, question: str, steps: Sequence[str]) -> list[float]:
+        """See `Session.score`."""
+        from tts.problem import Problem
+        from tts.prompting import Context
+        from tts.search import Stop, Thought, quantise
+
+        context = Context.of(self.models, Problem("score", question))
+        calls = []
+        node: tuple[int, ...] = ()
+        for step in steps:
+            node = (*node, 0)
+            context.add(node, Thought((), step, Stop.STEP))
+            if not context.can_be_scored(node):
+                raise DatasetError(
+                    f"The first {len(node)} steps are too long for the verifier: its max_seq_len "
+                    f"is {self.deployment.verifier.max_seq_len}."
+                )
+            calls.append(context.score_call(node))
+        self._require_open()
+        _, verifier = self._endpoints
+        results = await self.watched(_all(verifier.score(call) for call in calls))
+        return [quantise(result.score) for result in results]
+
+    @cached_property
+    def models(self) -> Models:
+        """The models' tokenizers, formats and limits; read when they are first needed.
+
+        Raises CheckpointError.
+        """
+        from tts.prompting import Models
+
+        return Models.load(self.deployment, text_verifier=self._scores_text)
+
+    @property
+    def endpoints(self) -> tuple[Generator, Verifier]:
+        """Generator and verifier, for requests that are part of no search."""
+        self._require_open()
+        return self._endpoints
+
+    @property
+    def in_flight(self) -> tuple[int, int]:
+        """Requests that searches have in flight now: generator, verifier."""
+        loads = [solver.driver.in_flight for solver in self._solvers]
+        return sum(load[0] for load in loads), sum(load[1] for load in loads)
+
+    async def watched(self, running: Coroutine[Any, Any, T]) -> T:
+        """Run to the end while the server is well; ServerError says which part of it died.
+
+        Closing the session cancels it.
+        """
+        from .server import while_healthy
+
+        if not self._is_open:
+            running.close()
+            self._require_open()
+        if self._server:
+            running = while_healthy(running, self._server.check)
+        task = asyncio.ensure_future(running)
+        self._active.add(task)
+        task.add_done_callback(self._active.discard)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            this = asyncio.current_task()
+            if self._is_open or (this and this.cancelling()):
+                raise
+            raise SessionError("The session was closed before this had ended.") from None
+
+    @property
+    def _scores_text(self) -> bool:
+        """Whether the verifier is a function, which needs no tokenizer."""
+        verifier = self._given[1]
+        return verifier is not None and not hasattr(verifier, "score")
+
+    def _require_open(self) -> None:
+        if not self._is_open:
+            raise SessionError(
+                "The session is not open.",
+                hint="Use it inside its with block, or before close().",
+            )
+
+    async def _open(self) -> None:
+        from tts.grading import Grader
+
+        from .functions import FunctionVerifier
+
+        generator, given = self._given
+        verifier: Any = given
+        if given is not None and self._scores_text:
+            verifier = FunctionVerifier(given)  # type: ignore[arg-type]
+            self._resources.callback(verifier.close)
+        if generator is None or verifier is None:
+            engines = await self._connect()
+            generator, verifier = generator or engines[0], verifier or engines[1]
+        self.models  # noqa: B018 - what cannot be read is said when the session opens
+        self._endpoints = generator, verifier
+        self._grader = await self._resources.enter_async_context(Grader())
+
+    async def _connect(self) -> tuple[Generator, Verifier]:
+        from tts.build.builder import require_current
+        from tts.checks.requirements import require_gpu
+        from tts.endpoints.triton import TritonConnection
+
+        from .endpoints import triton_endpoints
+        from .server import open_server
+
+        require_gpu(self.deployment)
+        require_current(self.deployment)
+        models = self.models
+        self._server = await open_server(self.deployment, self._say)
+        self._resources.push_async_callback(asyncio.to_thread, self._server.stop)
+        self._connection = await self._resources.enter_async_context(
+            TritonConnection(self._server.address)
+        )
+        return triton_endpoints(models, self._connection)
+
+    def _plan(
+        self,
+        problems: tuple[Problem, ...],
+        strategy: StrategyLike,
+        n: int | None,
+        seed: int,
+        schedule: ScheduleName,
+        speculation: SpeculationName,
+        in_flight: int | None,
+        functions: tuple[AnswerFunction | None, EqualFunction | None],
+        parameters: dict[str, Any],
+    ) -> Plan:
+        from .functions import name_of
+        from .plan import Grading, Plan, check_lengths
+        from .strategy import choose
+
+        if n is not None:
+            parameters = {"n": n, **parameters}
+        plan = Plan(
+            self.deployment,
+            problems,
+            choose(strategy, self.deployment, parameters),
+            seed,
+            schedule,
+            speculation,
+            in_flight,
+            source=self.source,
+            grading=Grading(*functions),
+            endpoints={
+                role: name_of(given)
+                for role, given in zip(("generator", "verifier"), self._given, strict=True)
+                if given is not None
+            },
+        )
+        check_lengths(self.models, problems)
+        return plan
+
+    async def _stream(
+        self, start: Callable[[OnResult], Coroutine[Any, Any, None]]
+    ) -> AsyncGenerator[Result, None]:
+        """Results as they are handed over; leaving early cancels the rest and waits for it."""
+        results: asyncio.Queue[Result | None] = asyncio.Queue()
+        work = asyncio.ensure_future(self.watched(start(results.put_nowait)))
+        work.add_done_callback(lambda _: results.put_nowait(None))
+        try:
+            while (result := await results.get()) is not None:
+                yield result
+            await work
+        finally:
+            work.cancel()
+            await asyncio.wait({work})
+            if not work.cancelled():
+                work.exception()  # seen: it has been raised above, or nobody waits for it
+
+    async def _solve_all(
+        self, plan: Plan, on_step: Callable[[Step], None] | None, on_result: OnResult
+    ) -> None:
+        solver = await self._shared_solver(plan.policy)
+        async with self._task(plan, on_step) as task:
+            await solver.solve_all(plan.problems, task, on_result)
+
+    async def _execute(
+        self,
+        plan: Plan,
+        folder: Path,
+        resume: bool,
+        progress: RunProgress,
+        on_step: Callable[[Step], None] | None,
+        deadline_s: float | None,
+        on_result: OnResult,
+    ) -> None:
+        from .endpoints import replaying
+        from .run import execute
+
+        models, endpoints = self.models, self._endpoints
+        if plan.context is not None:
+            models = models.with_context(plan.context)
+        if plan.replay:
+            assert self._connection is not None  # a replay is of the server's engines
+            endpoints = replaying(plan.replay, self._connection)
+        async with self._task(plan, on_step) as task:
+            await execute(
+                plan,
+                folder,
+                models,
+                endpoints,
+                task,
+                resume=resume,
+                progress=progress,
+                on_result=on_result,
+                deadline_s=deadline_s,
+                opened=self._solvers,
+            )
+
+    @asynccontextmanager
+    async def _task(
+        self, plan: Plan, on_step: Callable[[Step], None] | None
+    ) -> AsyncIterator[Task]:
+        """What is done with each problem of a plan."""
+        from .functions import FunctionGrader, checked_answer_of
+        from .solver import Task
+
+        given = plan.grading
+        answer_of = checked_answer_of(given.answer_of) if given.answer_of else None
+        grading = replace(given, answer_of=answer_of)
+        if given.equal is None:
+            yield Task(plan.strategy, plan.seed, self._grader, grading, on_step)
+            return
+        own = FunctionGrader(given.equal)
+        try:
+            yield Task(plan.strategy, plan.seed, own, grading, on_step)
+        finally:
+            own.close()
+
+    async def _shared_solver(self, policy: Policy) -> Solver:
+        """The solver of all searches without a folder that are scheduled in this way."""
+        from .solver import open_solver
+
+        self._require_open()
+        async with self._opening:
+            if policy not in self._shared:
+                opened = open_solver(self.models, *self._endpoints, policy)
+                self._shared[policy] = await self._resources.enter_async_context(opened)
+                self._solvers.add(self._shared[policy])
+        return self._shared[policy]
+
+
+async def _all(running: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Everything at a time, in order; the first failure cancels the others, and is raised."""
+    tasks = [asyncio.ensure_future(each) for each in running]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)

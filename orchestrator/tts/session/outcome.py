@@ -1,0 +1,118 @@
+"""From a finished search to its result and its event: answers, votes, records, digest."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+
+from tts.analysis.records import CompletionRecord
+from tts.grading import Equality, canonical, extract_answer
+from tts.grading.votes import Judged, judge
+from tts.problem import Problem
+from tts.runlog.events import LoggedAnswer, LoggedCompletion, ProblemSolved
+from tts.search import NodePath, SearchResult
+from tts.strategies.strategy import Vote
+
+from .plan import Grading
+from .result import Result, Usage
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A search's result with its answers, compared."""
+
+    problem: Problem
+    found: SearchResult
+    judged: Judged
+    vote: Vote
+    digest: str
+
+    @property
+    def correct(self) -> bool | None:
+        """Whether the answer by the strategy's own rule is right; None without a reference."""
+        return None if self.judged.correct is None else self.judged.correct.get(self.vote, False)
+
+    @property
+    def completion_tokens(self) -> int:
+        """Tokens of the thoughts that are part of a completion, each counted once."""
+        tree = self.found.tree
+        nodes: set[NodePath] = set()
+        for done in self.found.completions:
+            nodes.update(done.node[:depth] for depth in range(1, len(done.node) + 1))
+        thoughts = [tree[node].thought for node in nodes]
+        return sum(len(thought.token_ids) for thought in thoughts if thought)
+
+    def event(self, now: float) -> ProblemSolved:
+        """As the log keeps it."""
+        judged = self.judged
+        return ProblemSolved(
+            t=now,
+            problem=self.problem.id,
+            level=self.problem.level,
+            reference=self.problem.answer,
+            answers=asdict(judged.answers),
+            correct=judged.correct,
+            any_correct=judged.any_correct,
+            undecided=judged.undecided,
+            completions=tuple(
+                LoggedCompletion(done.node, done.score, group)
+                for done, group in zip(self.found.completions, judged.group_of, strict=True)
+            ),
+            groups=tuple(LoggedAnswer(group.answer, group.correct) for group in judged.groups),
+            nodes=len(self.found.tree),
+            tree_digest=self.digest,
+        )
+
+    def result(self, usage: Usage) -> Result:
+        """As the program gets it."""
+        answers = asdict(self.judged.answers)
+        return Result(
+            self.problem,
+            answers[self.vote],
+            self.correct,
+            self.vote,
+            answers,
+            self._completions(),
+            usage,
+            self.digest,
+            self.found.tree,
+        )
+
+    def _completions(self) -> tuple[CompletionRecord, ...]:
+        groups = self.judged.groups
+        records = []
+        for done, group in zip(self.found.completions, self.judged.group_of, strict=True):
+            chain = [
+                (node.thought.text, node.score)
+                for node in self.found.tree.chain(done.node)
+                if node.thought
+            ]
+            answer = groups[group].answer if group >= 0 else None
+            records.append(CompletionRecord.of(done.node, chain, done.score, answer))
+        return tuple(records)
+
+
+async def judged_outcome(
+    problem: Problem,
+    found: SearchResult,
+    vote: Vote,
+    equality: Equality,
+    grading: Grading,
+    *,
+    scores_optional: bool = False,
+) -> Outcome:
+    """Extract, compare and vote.
+
+    With `scores_optional` a weighted vote among completions without scores is a majority.
+    """
+    judged = await judge(
+        found,
+        problem.answer,
+        equality,
+        answer_of=grading.answer_of or extract_answer,
+        form=str if grading.equal else canonical,
+    )
+    if scores_optional and judged.answers.weighted is None:
+        answers = replace(judged.answers, weighted=judged.answers.majority)
+        correct = judged.correct and {**judged.correct, "weighted": judged.correct["majority"]}
+        judged = replace(judged, answers=answers, correct=correct)
+    return Outcome(problem, found, judged, vote, found.tree.digest())

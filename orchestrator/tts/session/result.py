@@ -1,0 +1,79 @@
+"""What a program gets back: a result for each problem, a step whenever one is written or scored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tts.analysis.records import CompletionRecord
+    from tts.problem import Problem
+    from tts.search import NodePath, Tree
+    from tts.strategies.strategy import Vote
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What solving one problem took of the engines, counted from the driver's events."""
+
+    generator_calls: int = 0
+    """Answered requests to the generator, speculative ones included."""
+    verifier_calls: int = 0
+    """Answered requests to the verifier."""
+    generated_tokens: int = 0
+    completion_tokens: int = 0
+    """Of the generated tokens, those that are part of a completion."""
+    verifier_tokens: int = 0
+    """Tokens of the chains that the verifier scored, prompts included."""
+    cached_scores: int = 0
+    """Scores that took no request of their own: an equal path had been scored before."""
+    seconds: float = 0.0
+    """From the start of the problem to its answer."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Result:
+    """A solved problem."""
+
+    problem: Problem
+    answer: str | None
+    """Chosen by the strategy's own rule; None if no completion has an answer."""
+    correct: bool | None
+    """Whether it equals the reference; None where there is no reference."""
+    vote: Vote
+    """The strategy's own rule."""
+    answers: dict[str, str | None]
+    """The answer by each rule: best, weighted, majority."""
+    completions: tuple[CompletionRecord, ...]
+    """In rank order."""
+    usage: Usage
+    tree_digest: str
+    """Equal for equal trees: path, token ids, stop reason and fate of every node."""
+    tree: Tree | None = field(compare=False)
+    """Every node with its text and score; None for a result that was read from a log."""
+
+    def __repr__(self) -> str:
+        correct = "" if self.correct is None else f", correct={self.correct}"
+        return (
+            f"Result(problem={self.problem.id!r}, answer={self.answer!r}{correct}, "
+            f"completions={len(self.completions)}, "
+            f"generated_tokens={self.usage.generated_tokens}, seconds={self.usage.seconds:.2f})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A reasoning step: given once when it has been written, and again with its score."""
+
+    problem: Problem
+    node: NodePath
+    """Its place in the tree: the child indices from the root."""
+    text: str
+    score: float | None
+    """None when the step has just been written."""
+    tree: Tree | None = field(repr=False, compare=False)
+    """The tree, which goes on growing; None for a search that shows none."""
+
+    def __str__(self) -> str:
+        score = "      " if self.score is None else f"{self.score:.4f}"
+        return f"{score}  {'.'.join(map(str, self.node))}  {' '.join(self.text.split())}"

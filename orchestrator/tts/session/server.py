@@ -1,0 +1,89 @@
+"""The server that a session uses: the one that answers, or one that is started and stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tts.build.errors import EndpointError, Interrupted
+from tts.build.spec import Deployment
+from tts.serving.server.health import observe, watch
+from tts.serving.server.lookup import find_server
+from tts.serving.server.start import start_server
+
+HEALTH_CHECK_S = 1.0
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Server:
+    """Where the deployment is served, and how to see that it still is."""
+
+    address: str
+    """Host and port of gRPC."""
+    check: Callable[[], None]
+    """Raises ServerError naming what died."""
+    stop: Callable[[], None]
+    """Stops it if it was started here."""
+
+
+async def open_server(deployment: Deployment, say: Callable[[str], None]) -> Server:
+    """The deployment's server; `say` gets a line per stage, in this loop's thread.
+
+    Raises ServerError or BuildError. A start that is cancelled leaves nothing behind.
+    """
+    loop = asyncio.get_running_loop()
+    given_up = threading.Event()
+
+    def say_there(line: str) -> None:
+        loop.call_soon_threadsafe(say, line)
+
+    def wanted() -> None:
+        if given_up.is_set():
+            raise Interrupted("The start of the server was given up.")
+
+    opening = asyncio.ensure_future(asyncio.to_thread(_open, deployment, say_there, wanted))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        given_up.set()
+        await asyncio.wait({opening})
+        with suppress(Exception):
+            opening.result().stop()  # it was ready just then
+        raise
+
+
+def _open(deployment: Deployment, say: Callable[[str], None], check: Callable[[], None]) -> Server:
+    if found := find_server(deployment):
+        say(f"Using {found}")
+        # of one that is not ours we see no process: the requests tell, and outlast its restart
+        health = observe(found).check if found.server else lambda: None
+        return Server(found.addresses.grpc, health, lambda: None)
+    server = start_server(deployment, say=say, check=check)
+    return Server(server.addresses.grpc, server.check, server.stop)
+
+
+async def while_healthy(running: Coroutine[Any, Any, T], check: Callable[[], None]) -> T:
+    """Run to the end while `check`, called once a second, raises nothing.
+
+    What it raises ends the run, and is raised in the place of an endpoint's error.
+    """
+    run = asyncio.ensure_future(running)
+    health = asyncio.ensure_future(watch(check, HEALTH_CHECK_S))
+    try:
+        await asyncio.wait({run, health}, return_when=asyncio.FIRST_COMPLETED)
+        if not run.done():
+            health.result()
+        return run.result()
+    except EndpointError:
+        check()  # says which process died, if one did; else the request's own error stands
+        raise
+    finally:
+        for task in (run, health):
+            task.cancel()
+        await asyncio.wait({run, health})

@@ -1,0 +1,238 @@
+"""The session of an ordinary program: calls that block, in scripts and in notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from .async_session import AsyncSession
+from .event_loop import Inbox, LoopThread
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from tts.build.spec import Deployment
+    from tts.build.tokenizer import Message
+    from tts.endpoints.base import Generator, Verifier
+    from tts.scheduling import ScheduleName, SpeculationName
+
+    from .functions import AnswerFunction, EqualFunction, RewardFunction
+    from .questions import Question
+    from .result import Result, Step
+    from .strategy import StrategyLike
+
+T = TypeVar("T")
+
+
+class Session:
+    """Both engines of a deployment, until `close` or the end of the `with` block.
+
+    Its searches run on an event loop in a thread of their own, so it works where a loop runs
+    already. Callbacks are called in the thread that called the session. Ctrl-C there cancels what
+    runs on the engines, waits for that, and goes on as KeyboardInterrupt.
+    """
+
+    def __init__(self, session: AsyncSession, loop: LoopThread) -> None:
+        """Made by `open`."""
+        self._session = session
+        self._loop = loop
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        deployment: str | Path | Deployment,
+        *,
+        generator: Generator | None = None,
+        verifier: Verifier | RewardFunction | None = None,
+        say: Callable[[str], None] | None = None,
+    ) -> Session:
+        """Open a deployment: a bundled name, a file, or a Deployment.
+
+        The server that answers is used; if none does, one is started, and stopped at the end.
+        `generator` and `verifier` are endpoints of the program's own in the place of the server's:
+        objects with the methods of `tts.endpoints.base`. The verifier may also be a function
+        `(question, steps) -> float`, the score of the last step within [0, 1]; one that is not
+        async runs in a worker thread, one call at a time. With both given there is no server, and
+        neither engines nor a GPU are needed. `say` gets a line for each stage of a start.
+
+        Raises a TtsError: ConfigError, BuildError, CheckpointError, ServerError.
+        """
+        loop = LoopThread()
+        inbox = Inbox()
+        try:
+            session = AsyncSession(
+                deployment,
+                generator=generator,
+                verifier=verifier,
+                **({"say": inbox.posting(say)} if say else {}),
+            )
+            loop.run(session.__aenter__(), inbox)
+        except BaseException:
+            loop.stop()
+            raise
+        return cls(session, loop)
+
+    @staticmethod
+    def open_async(
+        deployment: str | Path | Deployment,
+        *,
+        generator: Generator | None = None,
+        verifier: Verifier | RewardFunction | None = None,
+    ) -> AsyncSession:
+        """The same for a program with an event loop: `async with Session.open_async(...)`."""
+        return AsyncSession(deployment, generator=generator, verifier=verifier)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Cancel what still runs, stop the server that was started; may be repeated."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._loop.run(self._session.__aexit__(None, None, None), finish=True)
+        finally:
+            self._loop.stop()
+
+    def solve(
+        self,
+        question: Question,
+        *,
+        strategy: StrategyLike = "beam-search",
+        n: int | None = None,
+        seed: int = 0,
+        on_step: Callable[[Step], None] | None = None,
+        out: str | Path | None = None,
+        schedule: ScheduleName = "decoupled",
+        speculation: SpeculationName = "auto",
+        priority: int = 0,
+        deadline_s: float | None = None,
+        answer_of: AnswerFunction | None = None,
+        equal: EqualFunction | None = None,
+        **parameters: Any,
+    ) -> Result:
+        """Solve one problem.
+
+        `question` is a text, a (question, reference answer) pair, or a Problem. `strategy` is a
+        name (`n` and `parameters` are its parameters, as for `tts bench --set`), a config object
+        such as BeamSearchConfig(n=16), or a function `(problem, seed) -> Search` in which `seed`
+        gives the seed of each node. `on_step` is called with a Step whenever one is written, and
+        again when it is scored. `out` is a folder for the run's log and report; without it nothing
+        is kept on disk. Of searches at the same time those of higher `priority` go first; after
+        `deadline_s` seconds the search is given up. `answer_of(text)` replaces the extraction of a
+        completion's answer, `equal(answer, other)` the comparison of two.
+
+        The tree depends on the deployment, the problem (its id included), the strategy and `seed`,
+        not on what else runs. Raises a TtsError: ConfigError, DatasetError, FunctionError,
+        DeadlineExceeded, EndpointError, ServerError, RunError.
+        """
+        inbox = Inbox()
+        solving = self._session.solve(
+            question,
+            strategy=strategy,
+            n=n,
+            seed=seed,
+            on_step=inbox.posting(on_step) if on_step else None,
+            out=out,
+            schedule=schedule,
+            speculation=speculation,
+            priority=priority,
+            deadline_s=deadline_s,
+            answer_of=answer_of,
+            equal=equal,
+            **parameters,
+        )
+        return self._loop.run(solving, inbox)
+
+    def solve_many(
+        self,
+        problems: Iterable[Question],
+        *,
+        strategy: StrategyLike = "beam-search",
+        n: int | None = None,
+        seed: int = 0,
+        in_flight: int | None = None,
+        on_step: Callable[[Step], None] | None = None,
+        out: str | Path | None = None,
+        resume: bool = False,
+        schedule: ScheduleName = "decoupled",
+        speculation: SpeculationName = "auto",
+        answer_of: AnswerFunction | None = None,
+        equal: EqualFunction | None = None,
+        **parameters: Any,
+    ) -> Iterator[Result]:
+        """Solve many problems; yields each result when it is there, so in no fixed order.
+
+        See `solve` for what both share. Problems that are no Problem are named 1, 2, ... by their
+        place. At most `in_flight` problems run at a time; None: as many as keep the engines busy.
+        All are checked before anything starts. The searches go on while the loop's body runs.
+
+        With `out` the folder is a run with log, resume and report, like one of `tts bench`. After
+        an interruption the same call with `resume=True` continues it: results that are in the log
+        come first, without their trees, and nothing is generated twice. Leaving the loop early
+        cancels what still runs. The first problem that fails ends the run with its error.
+        """
+        inbox = Inbox()
+        results = self._session.solve_many(
+            problems,
+            strategy=strategy,
+            n=n,
+            seed=seed,
+            in_flight=in_flight,
+            on_step=inbox.posting(on_step) if on_step else None,
+            out=out,
+            resume=resume,
+            schedule=schedule,
+            speculation=speculation,
+            answer_of=answer_of,
+            equal=equal,
+            **parameters,
+        )
+        return self._each(results, inbox)
+
+    def generate(
+        self,
+        prompt: str | Sequence[Message],
+        *,
+        n: int = 1,
+        max_tokens: int = 256,
+        temperature: float = 0.8,
+        top_p: float = 1.0,
+        seed: int = 0,
+    ) -> list[str]:
+        """Texts that the generator writes: n samples, without any search.
+
+        `prompt` is what a user says, or a list of chat messages with `role` and `content`.
+        Temperature 0 is greedy.
+        """
+        writing = self._session.generate(
+            prompt, n=n, max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed
+        )
+        return self._loop.run(writing)
+
+    def score(self, question: str, steps: Sequence[str]) -> list[float]:
+        """The verifier's score of each step, given the steps before it; within [0, 1]."""
+        return self._loop.run(self._session.score(question, steps))
+
+    def _each(self, results: AsyncGenerator[Result, None], inbox: Inbox) -> Iterator[Result]:
+        async def following() -> Result | None:
+            return await anext(results, None)
+
+        try:
+            while (result := self._loop.run(following(), inbox)) is not None:
+                yield result
+        finally:
+            if not self._closed:
+                self._loop.run(results.aclose(), finish=True)

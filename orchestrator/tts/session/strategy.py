@@ -1,0 +1,97 @@
+"""Which search a program wants: a strategy's name, its parameters as an object, or a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tts.build.errors import ConfigError
+from tts.build.spec import Deployment
+from tts.grading.votes import answer_form
+from tts.problem import Problem
+from tts.search import AnswerOf, NodePath, Search, SearchConfig, SeedOf, node_seed
+from tts.strategies.catalog import STRATEGIES, find_strategy, new_search
+from tts.strategies.parameters import configure
+from tts.strategies.strategy import Vote
+
+from .functions import name_of
+
+SearchFactory = Callable[[Problem, SeedOf], Search]
+"""A search of the program's own for one problem. What is random in it must come from the seeds."""
+StrategyLike = str | SearchConfig | SearchFactory
+
+
+@dataclass(frozen=True)
+class ChosenStrategy:
+    """What is searched for every problem. Either `config` or `factory` is there."""
+
+    name: str
+    vote: Vote
+    """How the answer is chosen from the completions."""
+    config: SearchConfig | None
+    factory: SearchFactory | None = None
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """As run.json keeps them."""
+        return self.config.model_dump(mode="json") if self.config else {}
+
+    @property
+    def function(self) -> str | None:
+        """What of the program's own makes the search, if no strategy of the catalog does."""
+        own = self.factory or type(self.config)
+        return name_of(own) if self.factory or self.name == name_of(own) else None
+
+    def new_search(self, problem: Problem, run_seed: int, form: AnswerOf = answer_form) -> Search:
+        """A fresh search; `form` is what one that stops early may know of an answer."""
+
+        def seed(node: NodePath) -> int:
+            return node_seed(run_seed, problem.id, node)
+
+        if self.factory is not None:
+            return self.factory(problem, seed)
+        assert self.config is not None
+        return new_search(self.config, seed, form)
+
+
+def choose(strategy: StrategyLike, deployment: Deployment, given: dict[str, Any]) -> ChosenStrategy:
+    """The strategy on a deployment, with the parameters that are given; raises ConfigError.
+
+    A function's searches are voted on by weight, which without any scores is by majority.
+    """
+    if isinstance(strategy, str):
+        found = find_strategy(strategy)
+        return ChosenStrategy(found.name, found.vote, configure(found, deployment, given))
+    if given:
+        raise ConfigError(
+            f"Parameters ({', '.join(given)}) go with the name of a strategy.",
+            hint="Put them into the config object, or into the function.",
+        )
+    if isinstance(strategy, SearchConfig):
+        config = _fitted(strategy, deployment.generator.max_seq_len)
+        for known in STRATEGIES.values():
+            own = config.model_dump(include=set(known.fixed))
+            if type(config) is known.config and own == known.fixed:
+                return ChosenStrategy(known.name, known.vote, config)
+        return ChosenStrategy(name_of(type(config)), "weighted", config)
+    if callable(strategy):
+        return ChosenStrategy(name_of(strategy), "weighted", None, strategy)
+    raise ConfigError(
+        f"The strategy is {strategy!r:.200}.",
+        hint="Give a name, a config object such as BeamSearchConfig(n=16), or a function of "
+        "(problem, seed) that returns a Search.",
+    )
+
+
+def _fitted(config: SearchConfig, context: int) -> SearchConfig:
+    """Parameters with a default of max_tokens that fits the generator's context."""
+    if config.max_tokens <= context:
+        return config
+    if "max_tokens" not in config.model_fields_set:
+        return config.model_copy(update={"max_tokens": context})
+    raise ConfigError(
+        f"max_tokens is {config.max_tokens}, but the generator's context holds {context} tokens, "
+        "prompt and output together (generator.max_seq_len).",
+        hint="Lower max_tokens, or raise generator.max_seq_len in the deployment.",
+    )

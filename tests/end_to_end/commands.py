@@ -1,0 +1,92 @@
+"""The command line in a process of its own, and what its runs leave behind."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+from tts.bench.observer import Silent
+from tts.bench.run import run_plan
+from tts.session import AsyncSession, RunProgress
+
+CODE = "import sys; sys.argv[0] = 'tts'; from tts.cli import main; main()"
+
+
+class Tts:
+    """The command line with a home of its own, and a watch on what it leaves behind."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+
+    def start(self, *arguments):
+        return subprocess.Popen(
+            [sys.executable, "-c", CODE, *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd="/",
+            env={**os.environ, "TTS_HOME": str(self.home)},
+            start_new_session=True,
+        )
+
+    def run(self, *arguments):
+        process = self.start(*arguments)
+        out, err = process.communicate(timeout=180)
+        assert "Traceback" not in err, err
+        return process.returncode, out, err
+
+    def leftovers(self):
+        """Processes that still name this home, after a moment's grace."""
+        for _ in range(50):
+            left = [
+                process
+                for process in psutil.process_iter(["cmdline"])
+                if any(str(self.home) in word for word in process.info["cmdline"] or ())
+            ]
+            if not left:
+                return []
+            time.sleep(0.1)
+        return left
+
+
+def summary(folder):
+    return json.loads((folder / "summary.json").read_text())
+
+
+def events(folder):
+    file = folder / "events.jsonl"
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def wait_for_events(process, folder, kind, count):
+    deadline = time.monotonic() + 60
+    while sum(event["event"] == kind for event in whole_events(folder)) < count:
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def whole_events(folder):
+    file = folder / "events.jsonl"
+    text = file.read_text() if file.exists() else ""
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+
+def servers(tts):
+    return [
+        process
+        for process in psutil.process_iter(["name", "cmdline"])
+        if process.info["name"] == "tritonserver"
+        and any(str(tts.home) in word for word in process.info["cmdline"] or ())
+    ]
+
+
+def carry_out(plan, folder):
+    """Run a plan on the server that runs; its summary."""
+    session, progress = AsyncSession(plan.deployment), RunProgress(len(plan.problems))
+    run_plan(session, plan, folder, Silent(), progress)
+    return summary(folder)

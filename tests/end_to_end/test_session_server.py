@@ -1,0 +1,149 @@
+"""The Python API on the real server: the ten-line program, Ctrl-C, a server that dies, resume."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.end_to_end.commands import events, servers, summary
+
+from tts.build import paths
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
+
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.skipif(
+        not (paths.deployments_dir().parent / "checkpoints" / "demo-verifier").is_dir(),
+        reason="the demo checkpoints are not here",
+    ),
+]
+
+LONG = """
+from tts.session import Session
+
+with Session.open("demo", say=lambda line: print(line, flush=True)) as session:
+    said = False
+
+    def on_step(step):
+        global said
+        if not said:
+            said = True
+            print("searching", flush=True)
+
+    problems = [f"Compute {i} + {i + 1}." for i in range(300)]
+    for result in session.solve_many(problems, n=16, out="run", on_step=on_step):
+        pass
+"""
+"""Long enough to be stopped in the middle."""
+SHORT = """
+from tts.session import Session
+
+problems = [(f"Compute {i} + {i + 1}.", str(2 * i + 1)) for i in range(4)]
+with Session.open("demo") as session:
+    for result in session.solve_many(problems, n=4, seed=1, out="run"):
+        print(result.problem.id, result.answer, result.correct, flush=True)
+"""
+
+
+def start(tts, program, folder):
+    """A Python program in a process of its own, in `folder`."""
+    file = folder / "program.py"
+    file.write_text(program)
+    return subprocess.Popen(
+        [sys.executable, str(file)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "TTS_HOME": str(tts.home)},
+        start_new_session=True,
+    )
+
+
+def wait_for(process, word):
+    for line in process.stdout:
+        if word in line:
+            return
+    pytest.fail(process.stderr.read())
+
+
+def test_the_first_program_of_the_page_runs(tts, tmp_path):
+    program = re.search(r"^```python\n(.*?)^```", PAGE.read_text(), re.M | re.S).group(1)
+    process = start(tts, program, tmp_path)
+    out, err = process.communicate(timeout=180)
+    assert process.returncode == 0, err
+    assert "Usage(generator_calls=" in out
+    assert re.search(r"^2 \S+ None$", out, re.M)
+    assert summary(tmp_path / "runs" / "mine")["problems"] == 2
+    assert tts.leftovers() == []
+
+
+@pytest.mark.parametrize("moment", ["Starting", "searching"])
+def test_ctrl_c_leaves_no_process_and_no_half_line(tts, tmp_path, moment):
+    process = start(tts, LONG, tmp_path)
+    wait_for(process, moment)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode in (-signal.SIGINT, 130), err
+    assert err.splitlines()[-1] == "KeyboardInterrupt"
+    assert "never retrieved" not in err
+    assert "was destroyed" not in err
+    assert tts.leftovers() == []
+    if moment == "searching":
+        assert (tmp_path / "run" / "events.jsonl").read_bytes().endswith(b"\n")
+        assert not (tmp_path / "run" / "summary.json").exists()
+
+
+def test_a_program_that_is_killed_leaves_no_process(tts, tmp_path):
+    process = start(tts, LONG, tmp_path)
+    wait_for(process, "searching")
+    process.kill()
+    process.communicate()
+    assert tts.leftovers() == []
+
+
+def test_a_server_that_dies_ends_the_run_by_its_name(tts, tmp_path):
+    process = start(tts, LONG, tmp_path)
+    wait_for(process, "searching")
+    (server,) = servers(tts)
+    server.kill()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "ServerError: The Triton server was killed by SIGKILL" in err
+    assert tts.leftovers() == []
+
+
+def test_a_programs_run_is_reported_and_continued_by_the_command(tts, tmp_path):
+    process = start(tts, SHORT, tmp_path)
+    out, err = process.communicate(timeout=180)
+    assert process.returncode == 0, err
+    assert len(out.splitlines()) == 4
+    folder = tmp_path / "run"
+    whole = summary(folder)
+    code, out, err = tts.run("report", folder)
+    assert code == 0, err
+    assert "beam-search" in out
+    (folder / "summary.json").unlink()
+    log = (folder / "events.jsonl").read_text().splitlines(keepends=True)
+    (folder / "events.jsonl").write_text("".join(log[: len(log) // 2]))
+    code, out, err = tts.run("bench", "--resume", folder)
+    assert code == 0, err
+    assert summary(folder)["tree_digest"] == whole["tree_digest"]
+    assert summary(folder)["accuracy"] == whole["accuracy"]
+    asked = [(e["problem"], *e["node"]) for e in events(folder) if e["event"] == "generated"]
+    assert len(asked) == len(set(asked))
+
+
+def test_the_command_says_that_a_run_with_functions_goes_on_in_its_program(tts, tmp_path):
+    program = SHORT.replace('open("demo")', 'open("demo", verifier=lambda q, s: 0.5)')
+    process = start(tts, program, tmp_path)
+    _, err = process.communicate(timeout=180)
+    assert process.returncode == 0, err
+    code, _, err = tts.run("bench", "--resume", tmp_path / "run")
+    assert code == 1
+    assert "verifier __main__.<lambda>" in err
+    assert "resume=True" in err

@@ -1,0 +1,31 @@
+"""Sessions over scripted endpoints: no server, no engines, no GPU."""
+
+import pytest
+
+from tts.build.tokenizer import Tokenizer
+from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
+from tts.session import Session
+
+WORDS = ("1", "22", " + ", r"\boxed{4}", r"\boxed{5}")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tokenizer_folder):
+    return Tokenizer(tokenizer_folder)
+
+
+@pytest.fixture(scope="module")
+def words(tokenizer):
+    return [tokenizer.encode(word) for word in WORDS], tokenizer.encode("\n\n")
+
+
+@pytest.fixture
+def endpoints(words):
+    """Both endpoints, as the arguments of Session.open."""
+    return {"generator": ScriptedGenerator(*words), "verifier": ScriptedVerifier()}
+
+
+@pytest.fixture
+def session(tiny_deployment, endpoints):
+    with Session.open(tiny_deployment, **endpoints) as session:
+        yield session

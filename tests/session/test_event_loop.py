@@ -1,0 +1,168 @@
+"""Blocking calls: callbacks in the caller's thread, Ctrl-C, a loop that runs already."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+from tests.session.endpoints import Hanging
+
+from tts.build.errors import SessionError
+from tts.session import Session
+from tts.session.event_loop import Inbox, LoopThread
+
+QUESTION = "Compute 2 + 2."
+
+
+def threads():
+    return {thread.name for thread in threading.enumerate()}
+
+
+def interrupt_when(event):
+    """Ctrl-C in the main thread as soon as `event` is set."""
+    main = threading.main_thread().ident
+
+    def press():
+        event.wait()
+        signal.pthread_kill(main, signal.SIGINT)
+
+    threading.Thread(target=press).start()
+
+
+@pytest.fixture
+def loop():
+    loop = LoopThread()
+    yield loop
+    loop.stop()
+
+
+def test_callbacks_run_in_the_thread_that_called(session):
+    seen = set()
+    session.solve(QUESTION, n=4, on_step=lambda step: seen.add(threading.current_thread()))
+    assert seen == {threading.main_thread()}
+
+
+def test_a_session_works_where_a_loop_runs_already(session):
+    async def notebook():
+        return session.solve(QUESTION, n=4).completions
+
+    assert len(asyncio.run(notebook())) == 4
+
+
+def test_a_callback_that_fails_ends_the_search_with_its_own_error(session):
+    def fail(step):
+        raise ZeroDivisionError("mine")
+
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        session.solve(QUESTION, n=4, on_step=fail)
+    assert len(session.solve(QUESTION, n=4).completions) == 4
+
+
+def test_ctrl_c_cancels_what_runs_on_the_engines_and_the_session_goes_on(
+    tiny_deployment, endpoints
+):
+    hanging = Hanging()
+    with Session.open(
+        tiny_deployment, generator=hanging, verifier=endpoints["verifier"]
+    ) as session:
+        for times in (1, 2):
+            hanging.asked.clear()
+            interrupt_when(hanging.asked)
+            with pytest.raises(KeyboardInterrupt):
+                session.solve(QUESTION, n=4)
+            assert hanging.in_flight == 0
+            assert hanging.cancelled >= 4 * times
+    assert "tts session" not in threads()
+
+
+def test_ctrl_c_leaves_a_run_that_can_be_continued(tiny_deployment, endpoints, tmp_path):
+    hanging = Hanging()
+    with Session.open(
+        tiny_deployment, generator=hanging, verifier=endpoints["verifier"]
+    ) as session:
+        interrupt_when(hanging.asked)
+        with pytest.raises(KeyboardInterrupt):
+            list(session.solve_many([QUESTION], n=4, out=tmp_path / "run"))
+    assert hanging.in_flight == 0
+    log = (tmp_path / "run" / "events.jsonl").read_bytes()
+    assert log.endswith(b"\n")
+
+
+def test_closing_while_another_thread_waits_tells_that_thread(tiny_deployment, endpoints):
+    hanging = Hanging()
+    session = Session.open(tiny_deployment, generator=hanging, verifier=endpoints["verifier"])
+    caught = []
+
+    def solve():
+        try:
+            session.solve(QUESTION, n=4)
+        except SessionError as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=solve)
+    thread.start()
+    hanging.asked.wait()
+    session.close()
+    thread.join()
+    assert "closed" in str(caught[0])
+    assert hanging.in_flight == 0
+
+
+def test_what_is_posted_comes_in_order_and_before_the_result(loop):
+    inbox, heard = Inbox(), []
+    say = inbox.posting(heard.append)
+
+    async def work():
+        for number in range(100):
+            say(number)
+        return len(heard)
+
+    assert loop.run(work(), inbox) == 0
+    assert heard == list(range(100))
+
+
+def test_a_second_ctrl_c_does_not_cut_the_clean_up_short(loop):
+    cancelled, cleaned = threading.Event(), []
+    started = threading.Event()
+
+    async def work():
+        try:
+            started.set()
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+            await asyncio.to_thread(second.wait)
+            cleaned.append(True)
+
+    second = threading.Event()
+
+    def press():
+        main = threading.main_thread().ident
+        started.wait()
+        signal.pthread_kill(main, signal.SIGINT)
+        cancelled.wait()
+        signal.pthread_kill(main, signal.SIGINT)
+        second.set()
+
+    threading.Thread(target=press).start()
+    with pytest.raises(KeyboardInterrupt):
+        loop.run(work())
+    assert cleaned == [True]
+
+
+def test_a_program_that_forgets_to_close_its_session_still_ends(tmp_path):
+    code = "from tts.session.event_loop import LoopThread; loop = LoopThread()"
+    done = subprocess.run([sys.executable, "-c", code], timeout=60, check=False)
+    assert done.returncode == 0
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    code = (
+        "import sys; import tts.session\n"
+        "heavy = {'numpy', 'openvino', 'grpc', 'torch', 'transformers', 'sympy', 'pydantic'}\n"
+        "sys.exit(', '.join(sorted(heavy & set(sys.modules))) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

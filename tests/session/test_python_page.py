@@ -1,0 +1,42 @@
+"""docs/python.md: every program on the page runs, in order, as a reader would run them."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tts.build.spec import load_deployment
+from tts.build.tokenizer import Tokenizer
+from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
+from tts.session import AsyncSession
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
+BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
+TEXTS = ("So ", "12 + 30 = 42", r"the answer is \boxed{42}", r"\boxed{4}")
+
+
+@pytest.fixture
+def scripted_engines(monkeypatch):
+    """Scripted endpoints in the place of a server's."""
+    deployment = load_deployment("demo")
+    if not deployment.generator.checkpoint.is_dir():
+        pytest.skip("the demo checkpoints are not here")
+    tokenizer = Tokenizer(deployment.generator.checkpoint)
+    words = [tokenizer.encode(text) for text in TEXTS]
+
+    async def connect(self):
+        generator = ScriptedGenerator(words, tokenizer.encode("\n\n"))
+        return generator, ScriptedVerifier()
+
+    monkeypatch.setattr(AsyncSession, "_connect", connect)
+
+
+def test_the_programs_of_the_page_run(scripted_engines, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": "__main__"}
+    for number, block in enumerate(BLOCKS, start=1):
+        exec(compile(block, f"{PAGE.name}, block {number}", "exec"), namespace)
+    printed = capsys.readouterr().out
+    assert "broken gave 7 for a chain of 1 steps" in printed
+    assert "There is no strategy 'beam-serch'." in printed
+    assert (tmp_path / "runs" / "mine" / "summary.json").exists()

@@ -1,0 +1,226 @@
+"""Many problems: results as they come, in a folder with log, report and resume."""
+
+import asyncio
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.session.endpoints import Failing, HangingFrom
+
+from tts.bench.observer import Silent
+from tts.bench.request import resume_bench
+from tts.build.errors import DatasetError, EndpointTimeout, RunError
+from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
+from tts.problem import Problem
+from tts.runlog.events import Generated, ProblemSolved, Scored
+from tts.runlog.folder import read_problems, read_summary
+from tts.runlog.log import read_events
+from tts.session import Run, Session
+
+PROBLEMS = [("Compute 2 + 2.", "4"), "Compute 1 + 3.", Problem("third", "Compute 7 - 3.", "4", 2)]
+
+
+def test_every_problem_is_yielded_once_named_by_its_place(session):
+    results = {result.problem.id: result for result in session.solve_many(PROBLEMS, n=4)}
+    assert set(results) == {"1", "2", "third"}
+    assert results["2"].correct is None
+    assert results["third"].problem == PROBLEMS[2]
+
+
+def test_with_or_without_a_folder_the_trees_are_the_same(session, tmp_path):
+    kept = {r.problem.id: r for r in session.solve_many(PROBLEMS, n=4, seed=3, out=tmp_path / "r")}
+    free = {r.problem.id: r for r in session.solve_many(PROBLEMS, n=4, seed=3, in_flight=1)}
+    one = session.solve(PROBLEMS[2], n=4, seed=3)
+    assert {i: r.tree_digest for i, r in kept.items()} == {
+        i: r.tree_digest for i, r in free.items()
+    }
+    assert one.tree_digest == free["third"].tree_digest
+
+
+def test_a_folder_is_a_run_with_its_log_its_problems_and_its_summary(session, tmp_path):
+    results = {r.problem.id: r for r in session.solve_many(PROBLEMS, n=4, out=tmp_path / "run")}
+    folder = tmp_path / "run"
+    run = Run.load(folder)
+    assert [p.question for p in read_problems(folder)] == [
+        "Compute 2 + 2.",
+        "Compute 1 + 3.",
+        "Compute 7 - 3.",
+    ]
+    assert read_summary(folder)["problems"] == 3
+    assert {p.id: (p.answer, p.correct, p.tree_digest) for p in run.problems} == {
+        i: (r.answer, r.correct, r.tree_digest) for i, r in results.items()
+    }
+    assert {p.id: p.completions for p in run.problems} == {
+        i: r.completions for i, r in results.items()
+    }
+
+
+def test_usage_is_what_the_log_says(session, tmp_path):
+    results = list(session.solve_many(PROBLEMS, n=4, out=tmp_path / "run"))
+    for result in results:
+        mine = [
+            event
+            for event in read_events(tmp_path / "run")
+            if getattr(event, "problem", None) == result.problem.id
+        ]
+        written = [event for event in mine if isinstance(event, Generated)]
+        scored = [event for event in mine if isinstance(event, Scored)]
+        usage = result.usage
+        assert usage.generator_calls == len(written)
+        assert usage.generated_tokens == sum(event.tokens for event in written)
+        assert usage.cached_scores == sum(event.cached for event in scored)
+        assert usage.verifier_calls == sum(not event.cached for event in scored)
+
+
+@settings(max_examples=15, deadline=None)
+@given(answered=st.integers(0, 60))
+def test_a_run_that_is_left_goes_on_to_the_same_results_with_nothing_asked_twice(
+    tiny_deployment, words, tmp_path_factory, answered
+):
+    whole = tmp_path_factory.mktemp("run") / "whole"
+    left = whole.with_name("left")
+    verifier = ScriptedVerifier()
+    with Session.open(
+        tiny_deployment, generator=ScriptedGenerator(*words), verifier=verifier
+    ) as session:
+        expected = {r.problem.id: r for r in session.solve_many(PROBLEMS, n=4, out=whole)}
+    lost = Failing(ScriptedGenerator(*words), answered, EndpointTimeout("gone"))
+    with Session.open(tiny_deployment, generator=lost, verifier=verifier) as session:
+        try:
+            before = list(session.solve_many(PROBLEMS, n=4, out=left))
+        except EndpointTimeout:
+            before = None
+    if before is not None:
+        return
+    config = json.loads((left / "run.json").read_text())
+    config["functions"]["generator"] = "tts.endpoints.scripted.ScriptedGenerator"
+    (left / "run.json").write_text(json.dumps(config))
+    with Session.open(
+        tiny_deployment, generator=ScriptedGenerator(*words), verifier=verifier
+    ) as session:
+        after = {r.problem.id: r for r in session.solve_many(PROBLEMS, n=4, out=left, resume=True)}
+    for name, result in expected.items():
+        assert after[name].tree_digest == result.tree_digest
+        assert after[name].answers == result.answers
+        assert after[name].completions == result.completions
+        assert after[name].usage.generated_tokens >= result.usage.completion_tokens
+    asked = [(e.problem, e.node) for e in read_events(left) if isinstance(e, Generated)]
+    assert len(asked) == len(set(asked))
+
+
+def test_results_that_are_in_the_log_come_first(session, tmp_path):
+    first = next(iter(session.solve_many(PROBLEMS, n=4, in_flight=1, out=tmp_path / "run")))
+    solved = [e.problem for e in read_events(tmp_path / "run") if isinstance(e, ProblemSolved)]
+    again = list(session.solve_many(PROBLEMS, n=4, in_flight=1, out=tmp_path / "run", resume=True))
+    assert [r.problem.id for r in again[: len(solved)]] == solved
+    assert again[0].tree is None
+    assert (again[0].answers, again[0].completions) == (first.answers, first.completions)
+    assert again[0].usage == first.usage
+    assert {r.problem.id for r in again} == {"1", "2", "third"}
+
+
+def test_leaving_the_loop_cancels_what_runs_and_waits_for_it(tiny_deployment, words, endpoints):
+    generator = HangingFrom(ScriptedGenerator(*words), 40)
+    with Session.open(
+        tiny_deployment, generator=generator, verifier=endpoints["verifier"]
+    ) as session:
+        for _ in session.solve_many(PROBLEMS * 1, n=4, in_flight=1, seed=1):
+            break
+        assert generator.hanging.in_flight == 0
+
+
+def test_an_async_loop_that_is_left_ends_what_runs_before_the_session_ends(
+    tiny_deployment, words, endpoints
+):
+    generator = HangingFrom(ScriptedGenerator(*words), 40)
+
+    async def run():
+        given = {"generator": generator, "verifier": endpoints["verifier"]}
+        async with Session.open_async(tiny_deployment, **given) as session:
+            async for result in session.solve_many(PROBLEMS, n=4, in_flight=1, seed=1):
+                assert result.problem.id == "1"
+                break
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(run())
+    assert generator.hanging.in_flight == 0
+
+
+def test_the_first_problem_that_fails_ends_the_run_and_the_others(
+    tiny_deployment, words, endpoints, tmp_path
+):
+    failing = Failing(ScriptedGenerator(*words), 20, EndpointTimeout("no answer"))
+    with (
+        Session.open(tiny_deployment, generator=failing, verifier=endpoints["verifier"]) as session,
+        pytest.raises(EndpointTimeout, match="no answer"),
+    ):
+        list(session.solve_many(PROBLEMS, n=4, out=tmp_path / "run"))
+    assert not (tmp_path / "run" / "summary.json").exists()
+
+
+def test_a_log_that_cannot_be_written_ends_the_run(session, tmp_path, monkeypatch):
+    from tts.runlog.log import RunLog
+
+    write, wrote = RunLog.write, []
+
+    def full(log, event):
+        wrote.append(event)
+        if len(wrote) > 20:
+            raise RunError("The run folder cannot be written: No space left on device.")
+        write(log, event)
+
+    monkeypatch.setattr(RunLog, "write", full)
+    with pytest.raises(RunError, match="No space left"):
+        list(session.solve_many(PROBLEMS, n=4, out=tmp_path / "run"))
+
+
+@pytest.mark.parametrize(
+    ("problems", "complaint"),
+    [
+        ([], "no problems"),
+        ("Compute 1.", "several problems"),
+        ([Problem("2", "a"), "Compute 1."], "the id '2'"),
+        (["Compute 1.", "7 " * 400], "Problem 2 is"),
+        ([("Compute 1.", 1)], "no question"),
+    ],
+)
+def test_problems_are_checked_before_anything_starts(session, tmp_path, problems, complaint):
+    with pytest.raises(DatasetError, match=complaint):
+        session.solve_many(problems, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_is_continued_only_as_it_was_begun(session, tiny_deployment, endpoints, tmp_path):
+    folder = tmp_path / "run"
+    list(session.solve_many(PROBLEMS, n=4, out=folder))
+    with pytest.raises(RunError, match="already holds a run"):
+        list(session.solve_many(PROBLEMS, n=4, out=folder))
+    with pytest.raises(RunError, match="its seed was 0 and is now 1"):
+        list(session.solve_many(PROBLEMS, n=4, seed=1, out=folder, resume=True))
+    with pytest.raises(RunError, match="its problem_ids was"):
+        list(session.solve_many(PROBLEMS[:2], n=4, out=folder, resume=True))
+    with (
+        Session.open(
+            tiny_deployment,
+            generator=endpoints["generator"],
+            verifier=lambda question, steps: 0.5,
+        ) as other,
+        pytest.raises(RunError, match="its functions was"),
+    ):
+        list(other.solve_many(PROBLEMS, n=4, out=folder, resume=True))
+
+
+def test_the_command_refuses_to_continue_a_run_with_functions_of_a_program(session, tmp_path):
+    folder = tmp_path / "run"
+    list(session.solve_many(PROBLEMS, n=4, out=folder, answer_of=lambda text: text[:1]))
+    with pytest.raises(RunError, match="answer_of") as caught:
+        resume_bench(folder, None, Silent())
+    assert "solve_many" in str(caught.value)
+
+
+def test_solving_in_a_folder_is_a_run_of_one_problem(session, tmp_path):
+    free = session.solve(PROBLEMS[0], n=4, seed=2)
+    kept = session.solve(PROBLEMS[0], n=4, seed=2, out=tmp_path / "run")
+    assert kept.tree_digest == free.tree_digest
+    assert read_summary(tmp_path / "run")["problems"] == 1

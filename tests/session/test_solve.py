@@ -1,0 +1,219 @@
+"""One problem: the question's forms, strategies, steps, usage, answers, priority and deadline."""
+
+import asyncio
+
+import pytest
+from tests.session.endpoints import Hanging
+
+from tts.build.errors import ConfigError, DatasetError, DeadlineExceeded, SessionError
+from tts.problem import Problem
+from tts.search import (
+    BeamSearchConfig,
+    Expand,
+    Generated,
+    SampleSearch,
+    SampleSearchConfig,
+    Sampling,
+    Search,
+    SearchResult,
+    Tree,
+)
+from tts.session import Session
+
+QUESTION = "Compute 2 + 2."
+
+
+def test_a_text_a_pair_and_a_problem_grow_the_same_tree(session):
+    asked = [QUESTION, (QUESTION, "4"), Problem("solve", QUESTION, "5")]
+    text, pair, problem = (session.solve(each, n=4, seed=1) for each in asked)
+    assert text.tree_digest == pair.tree_digest == problem.tree_digest
+    assert text.correct is None
+    assert {pair.correct, problem.correct} == {True, False}
+    assert text.answer == pair.answer == problem.answer
+
+
+def test_a_result_tells_what_was_found_and_what_it_took(session, endpoints):
+    result = session.solve((QUESTION, "4"), n=8, seed=2)
+    assert len(result.completions) == 8
+    assert result.answer == result.answers[result.vote]
+    best = result.completions[0]
+    assert len(best.steps) == len(best.step_scores) == len(best.node)
+    assert best.steps == tuple(n.thought.text.strip() for n in result.tree.chain(best.node))
+    assert result.tree_digest == result.tree.digest()
+    usage = result.usage
+    calls = endpoints["generator"].calls
+    assert usage.generator_calls == len(calls.generated)
+    assert usage.verifier_calls == len(endpoints["verifier"].calls.scored)
+    assert 0 < usage.completion_tokens <= usage.generated_tokens
+    assert usage.seconds >= 0
+    assert repr(result).startswith("Result(problem='solve', answer=")
+    assert "tree" not in repr(result)
+
+
+def test_every_step_is_given_when_it_is_written_and_again_with_its_score(session):
+    steps = []
+    result = session.solve(QUESTION, n=4, seed=1, on_step=steps.append)
+    written = [step for step in steps if step.score is None]
+    scored = {step.node: step for step in steps if step.score is not None}
+    nodes = {node.path: node for node in result.tree if node.thought}
+    assert {step.node for step in written} == set(nodes)
+    assert all(step.text == nodes[step.node].thought.text for step in steps)
+    assert {path: step.score for path, step in scored.items()} == {
+        path: node.score for path, node in nodes.items() if node.score is not None
+    }
+    assert all(step.tree is result.tree for step in steps)
+    assert str(scored[result.completions[0].node]).split()[0].startswith(("0.", "1."))
+
+
+def test_a_config_object_is_the_strategy_with_these_parameters(session):
+    by_name = session.solve(QUESTION, strategy="beam-search", n=4, beam_width=2, seed=1)
+    by_config = session.solve(QUESTION, strategy=BeamSearchConfig(n=4, beam_width=2), seed=1)
+    assert by_name.tree_digest == by_config.tree_digest
+    chains = session.solve(QUESTION, strategy=SampleSearchConfig(n=3, scored=False))
+    assert (chains.vote, chains.usage.verifier_calls) == ("majority", 0)
+
+
+class OneChain(Search):
+    """A search of the program's own: one chain, written in one request."""
+
+    def __init__(self, seed):
+        self._tree = Tree()
+        self._asks = [Expand((0,), seed((0,)), Sampling(0.8, 1.0, 64), whole=True)]
+        self._result = None
+
+    def ask(self):
+        asks, self._asks = self._asks, []
+        return asks
+
+    def tell(self, told):
+        if isinstance(told, Generated) and self._result is None:
+            from tts.search import Completion
+
+            node = told.node
+            for thought in told.thoughts:
+                self._tree.add(node).thought = thought
+                node = (*node, 0)
+            end = node[:-1]
+            done = Completion(end, self._tree.text(end), None)
+            self._result = SearchResult((done,), self._tree)
+
+    def result(self):
+        return self._result
+
+
+def test_a_function_may_make_the_search(session):
+    result = session.solve((QUESTION, "4"), strategy=lambda problem, seed: OneChain(seed), seed=3)
+    assert len(result.completions) == 1
+    assert result.usage.generator_calls == 1
+    assert result.answer == result.answers["majority"]
+    assert result.completions[0].step_scores == (None,) * len(result.completions[0].steps)
+
+
+def test_a_search_of_the_catalog_made_by_a_function_is_that_search(session):
+    config = SampleSearchConfig(n=3, scored=False)
+    made = session.solve(QUESTION, strategy=lambda problem, seed: SampleSearch(config, seed))
+    named = session.solve(QUESTION, strategy="self-consistency", n=3, max_tokens=2048 // 8)
+    assert len(made.completions) == len(named.completions) == 3
+
+
+def test_the_programs_own_answers_and_equality_replace_extraction_and_grading(session):
+    asked = []
+
+    def equal(answer, other):
+        asked.append((answer, other))
+        return answer.lower() == other.lower()
+
+    result = session.solve(
+        (QUESTION, "FOUR"), n=4, answer_of=lambda text: "four" if text else None, equal=equal
+    )
+    assert (result.answer, result.correct) == ("four", True)
+    assert asked == [("four", "FOUR")]
+
+
+def test_searches_at_the_same_time_share_one_driver_and_keep_their_counts_apart(
+    tiny_deployment, endpoints
+):
+    async def both():
+        async with Session.open_async(tiny_deployment, **endpoints) as session:
+            alone = await session.solve(QUESTION, n=4, seed=1)
+            together = await asyncio.gather(
+                *(session.solve(QUESTION, n=4, seed=seed) for seed in (1, 2, 1))
+            )
+            return alone, together
+
+    alone, together = asyncio.run(both())
+    assert [r.tree_digest == alone.tree_digest for r in together] == [True, False, True]
+    for result in (together[0], together[2]):
+        assert result.usage.completion_tokens == alone.usage.completion_tokens
+    calls = len(endpoints["generator"].calls.generated)
+    assert alone.usage.generator_calls + sum(r.usage.generator_calls for r in together) == calls
+
+
+def test_a_deadline_ends_its_own_problem_only(tiny_deployment, endpoints):
+    hanging = Hanging()
+
+    async def run():
+        given = {**endpoints, "generator": hanging}
+        async with Session.open_async(tiny_deployment, **given) as session:
+            with pytest.raises(DeadlineExceeded, match="within"):
+                await session.solve(QUESTION, n=4, deadline_s=0.01)
+            assert session.in_flight == (0, 0)
+
+    asyncio.run(run())
+    assert hanging.in_flight == 0
+
+
+def test_the_generator_writes_without_a_search(session):
+    texts = session.generate("Say something.", n=3, max_tokens=12, seed=5)
+    assert len(texts) == 3
+    assert texts == session.generate("Say something.", n=3, max_tokens=12, seed=5)
+    chat = [{"role": "user", "content": "Say something."}]
+    assert texts == session.generate(chat, n=3, max_tokens=12, seed=5)
+    with pytest.raises(DatasetError, match="tokens long"):
+        session.generate("7 " * 400)
+
+
+def test_the_verifier_scores_each_step_as_in_a_search(session):
+    result = session.solve(QUESTION, n=4, seed=1)
+    chain = result.completions[0]
+    assert session.score(QUESTION, chain.steps) == pytest.approx(list(chain.step_scores))
+    assert session.score(QUESTION, []) == []
+    with pytest.raises(DatasetError, match="too long for the verifier"):
+        session.score(QUESTION, ["7 " * 400])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "complaint"),
+    [
+        ({"question": 7}, DatasetError, "is 7, which is no question"),
+        ({"question": "  "}, DatasetError, "no question"),
+        ({"question": "7 " * 400}, DatasetError, "tokens long for the generator"),
+        ({"strategy": "bean-search"}, ConfigError, "no strategy 'bean-search'"),
+        ({"strategy": 3}, ConfigError, "The strategy is 3"),
+        ({"n": 10}, ConfigError, "not a multiple of beam_width"),
+        ({"width": 3}, ConfigError, "no parameter 'width'"),
+        ({"strategy": BeamSearchConfig(n=4), "beam_width": 2}, ConfigError, "beam_width"),
+        (
+            {"strategy": BeamSearchConfig(n=4, max_tokens=5000)},
+            ConfigError,
+            "max_tokens is 5000, but",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_sent(
+    session, endpoints, arguments, error, complaint
+):
+    with pytest.raises(error, match=complaint):
+        session.solve(**{"question": QUESTION, **arguments})
+    assert endpoints["generator"].calls.generated == []
+
+
+def test_a_closed_session_says_so(tiny_deployment, endpoints):
+    session = Session.open(tiny_deployment, **endpoints)
+    session.close()
+    session.close()
+    with pytest.raises(SessionError, match="closed"):
+        session.solve(QUESTION)
+    not_entered = Session.open_async(tiny_deployment, **endpoints)
+    with pytest.raises(SessionError, match="not open"):
+        asyncio.run(not_entered.generate("Hello."))
