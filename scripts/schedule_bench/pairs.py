@@ -11,16 +11,17 @@ from pathlib import Path
 
 import yaml
 
-from tts.bench.run import Plan, execute
+from tts.bench.observer import Silent
+from tts.bench.run import run_plan
 from tts.build import paths
 from tts.build.builder import build_engines
 from tts.build.spec import Deployment, load_deployment
 from tts.datasets.load import load_problems
-from tts.prompting.context import Context, Models
+from tts.prompting import Models
 from tts.replay import Replay, open_source
-from tts.serving.repository.digest import deployment_digest
-from tts.serving.server.start import start_server
-from tts.strategies.catalog import find_strategy
+from tts.session import AsyncSession, RunProgress
+from tts.session.plan import Plan
+from tts.session.strategy import choose
 
 Say = Callable[[str], None]
 
@@ -43,44 +44,32 @@ def heavy_plan(recorded: Path, demo: Plan, say: Say) -> Plan:
     build_engines(deployment, verify=False, say=say)
     source = open_source(recorded)
     models = source.limited(Models.load(deployment))
-    problems = [context.problem for context in demo.problems]
     return replace(
         demo,
         source=str(file),
         deployment=deployment,
-        deployment_digest=deployment_digest(deployment),
-        models=models,
-        problems=tuple(Context.of(models, problem) for problem in problems),
-        replay=Replay(source.script(models, problems), source.description),
+        context=models.deployment.generator.max_seq_len,
+        replay=Replay(source.script(models, demo.problems), source.description),
     )
 
 
-async def record(plan: Plan, folder: Path) -> None:
+def record(plan: Plan, folder: Path) -> None:
     """An ordinary run, kept in `folder`, for the replay."""
-    with start_server(plan.deployment) as server:
-        await execute(plan, folder, server.addresses.grpc)
+    session = AsyncSession(plan.deployment)
+    run_plan(session, plan, folder, Silent(), RunProgress(len(plan.problems)))
 
 
 def _plan(
     source: str, deployment: Deployment, problems: int, n: int, width: int, seed: int
 ) -> Plan:
-    strategy = find_strategy("beam-search")
-    models = Models.load(deployment)
-    loaded = load_problems("demo", limit=problems, seed=seed)
     return Plan(
+        deployment,
+        tuple(load_problems("demo", limit=problems, seed=seed)),
+        choose("beam-search", deployment, {"n": n, "beam_width": width}),
+        seed,
         source=source,
-        deployment=deployment,
-        deployment_digest=deployment_digest(deployment),
         dataset="demo",
-        models=models,
-        problems=tuple(Context.of(models, problem) for problem in loaded),
         limit=problems,
-        seed=seed,
-        strategy=strategy,
-        parameters=strategy.configure(
-            {"n": n, "beam_width": width}, context=deployment.generator.max_seq_len
-        ),
-        schedule="decoupled",
     )
 
 

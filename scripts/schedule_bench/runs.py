@@ -17,22 +17,23 @@ import psutil
 
 from tts.analysis.requests import occupancy, requests_of
 from tts.analysis.utilization import Utilization
-from tts.bench.run import Plan, endpoints_of
 from tts.bench.upper_bound import KeptGenerator, KeptVerifier
 from tts.build.errors import ServerError
 from tts.build.spec import Deployment
 from tts.driver import Driver, policy_of
-from tts.endpoints.base import GenerateCall, ScoreCall
+from tts.endpoints.base import GenerateCall, Generator, ScoreCall, Verifier
 from tts.endpoints.closed_loop import send_all
 from tts.endpoints.triton import TritonConnection
 from tts.problem import Problem
+from tts.prompting import Models
 from tts.runlog import events
 from tts.runlog.folder import create_run
 from tts.runlog.log import RunLog, read_events
 from tts.search import Search, node_seed
 from tts.serving.server.start import RunningServer, start_server
+from tts.session.endpoints import replaying, triton_endpoints
+from tts.session.plan import Plan
 from tts.simulation.scenario import digest_of
-from tts.strategies.catalog import new_search
 
 from .trials import Measured, Trial
 
@@ -82,14 +83,15 @@ async def _search(
 ) -> tuple[Measured, Useful]:
     searches: dict[str, Search] = {}
     async with TritonConnection(address) as connection:
-        generator, verifier = endpoints_of(plan, connection)
+        models = plan.limited(Models.load(plan.deployment))
+        generator, verifier = _endpoints(plan, models, connection)
         kept_generator, kept_verifier = KeptGenerator(generator), KeptVerifier(verifier)
         cpu = time.process_time()
         if profile:
             profile.enable()
         with RunLog(folder) as log:
             driver = Driver(
-                plan.models,
+                models,
                 kept_generator,
                 kept_verifier,
                 policy_of(
@@ -103,8 +105,8 @@ async def _search(
             )
 
             async def solve(problem: Problem) -> None:
-                seed = partial(node_seed, plan.seed, problem.id)
-                solved = await driver.submit(problem, lambda: new_search(plan.parameters, seed))
+                new_search = partial(plan.strategy.new_search, problem, plan.seed)
+                solved = await driver.submit(problem, new_search)
                 searches[problem.id] = solved.search
                 log.write(
                     events.ProblemSolved(
@@ -117,7 +119,7 @@ async def _search(
                     )
                 )
 
-            to_solve = [context.problem for context in plan.problems[: trial.problems]]
+            to_solve = plan.problems[: trial.problems]
             began = time.perf_counter()
             async with driver:
                 await asyncio.gather(*map(solve, to_solve))
@@ -140,6 +142,14 @@ async def _search(
     }, useful
 
 
+def _endpoints(
+    plan: Plan, models: Models, connection: TritonConnection
+) -> tuple[Generator, Verifier]:
+    if plan.replay:
+        return replaying(plan.replay, connection)
+    return triton_endpoints(models, connection)
+
+
 def run_saturated(plan: Plan, trial: Trial, useful: Useful) -> Measured:
     """The trial's engines' useful work without dependencies, as much in flight as allowed."""
     with _fresh_server(plan.deployment) as server, _machine(server) as machine:
@@ -150,7 +160,8 @@ def run_saturated(plan: Plan, trial: Trial, useful: Useful) -> Measured:
 async def _saturated(plan: Plan, trial: Trial, useful: Useful, address: str) -> float:
     spec = plan.deployment
     async with TritonConnection(address) as connection:
-        generator, verifier = endpoints_of(plan, connection)
+        models = plan.limited(Models.load(plan.deployment))
+        generator, verifier = _endpoints(plan, models, connection)
         began = time.perf_counter()
         work = []
         if trial.what != "verifier":

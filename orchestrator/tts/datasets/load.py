@@ -14,11 +14,11 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
-from tts.build.errors import DatasetError
+from tts.build.errors import DatasetError, RunError
 from tts.grading import extract_gsm8k_answer
 from tts.plugins import PluginGroup
 from tts.problem import Problem
-from tts.runlog.folder import read_problems
+from tts.runlog.folder import PROBLEMS, read_problems
 
 from .demo import demo_problems
 
@@ -79,9 +79,15 @@ def problems_of_run(folder: Path, config: Mapping[str, Any]) -> list[Problem]:
 
     Raises RunError or DatasetError.
     """
-    return read_problems(folder) or load_problems(
-        config["dataset"], limit=config["limit"], seed=config["seed"]
-    )
+    if config["dataset"] != PROBLEMS:
+        return load_problems(config["dataset"], limit=config["limit"], seed=config["seed"])
+    problems = read_problems(folder)
+    if not problems:
+        raise RunError(
+            f"The run in {folder} does not hold its problems ({PROBLEMS} is missing).",
+            hint="Bring that file back: no dataset has these problems.",
+        )
+    return problems
 
 
 def _read(file: Path) -> Iterator[Problem]:

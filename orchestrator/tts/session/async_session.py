@@ -429,9 +429,7 @@ class AsyncSession:
         from .endpoints import replaying
         from .run import execute
 
-        models, endpoints = self.models, self._endpoints
-        if plan.context is not None:
-            models = models.with_context(plan.context)
+        models, endpoints = plan.limited(self.models), self._endpoints
         if plan.replay:
             assert self._connection is not None  # a replay is of the server's engines
             endpoints = replaying(plan.replay, self._connection)

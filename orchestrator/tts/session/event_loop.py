@@ -13,8 +13,9 @@ import functools
 import queue
 import signal
 import threading
-from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable, Coroutine
+from types import FrameType, TracebackType
+from typing import Any, ParamSpec, Self, TypeVar
 
 from tts.build.errors import SessionError
 
@@ -63,16 +64,18 @@ class LoopThread:
             started.append(self._loop.create_task(coroutine))
             started[0].add_done_callback(inbox.put)
 
-        self._loop.call_soon_threadsafe(start)
-        try:
-            while not isinstance(item := inbox.get(), asyncio.Task):
-                item()
-        except BaseException:  # Ctrl-C, or a callback has failed
-            with _ctrl_c_ignored():
+        with _CtrlC(inbox) as ctrl_c:
+            self._loop.call_soon_threadsafe(start)
+            try:
+                while not isinstance(item := inbox.get(), asyncio.Task):
+                    ctrl_c.call(item)
+            except BaseException:  # Ctrl-C, or a callback has failed
                 if not finish:
                     self._loop.call_soon_threadsafe(lambda: started[0].cancel())
                 _await_end(started, inbox)
-            raise
+                raise
+        if ctrl_c.pressed:
+            raise KeyboardInterrupt
         result: T = item.result()
         return result
 
@@ -91,6 +94,55 @@ class LoopThread:
             self._loop.close()
 
 
+class _CtrlC:
+    """Ctrl-C while the main thread waits: put into its inbox, rather than raised just anywhere.
+
+    Raised between two lines of a clean-up it would leave a server behind. Only where a program has
+    not set a handler of its own.
+    """
+
+    def __init__(self, inbox: Inbox) -> None:
+        self.pressed = False
+        self._inbox = inbox
+        self._calling = False
+        self._ours = False
+
+    def __enter__(self) -> Self:
+        main = threading.current_thread() is threading.main_thread()
+        self._ours = main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if self._ours:
+            signal.signal(signal.SIGINT, self._press)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Carry out a callback, which Ctrl-C interrupts at once."""
+        self._calling = True
+        try:
+            function()
+        finally:
+            self._calling = False
+
+    def _press(self, number: int, frame: FrameType | None) -> None:
+        self.pressed = True
+        if self._calling:
+            self._calling = False
+            raise KeyboardInterrupt
+        self._inbox.put(_interrupt)
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
 def _await_end(started: list[asyncio.Task[Any]], inbox: Inbox) -> None:
     """Wait until the task has ended, which takes a bounded time once it was cancelled."""
     while not (started and started[0].done()):
@@ -98,16 +150,3 @@ def _await_end(started: list[asyncio.Task[Any]], inbox: Inbox) -> None:
             inbox.get(timeout=_POLL_S)  # what is still posted is dropped
     if not started[0].cancelled():
         started[0].exception()  # marks it as seen: what made the caller stop is raised instead
-
-
-@contextlib.contextmanager
-def _ctrl_c_ignored() -> Iterator[None]:
-    """A clean-up that is cut short would leave a server behind; it takes a bounded time."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before or signal.default_int_handler)

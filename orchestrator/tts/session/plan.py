@@ -70,6 +70,10 @@ class Plan:
             self.deployment, self.schedule, speculation=self.speculation, problems=self.in_flight
         )
 
+    def limited(self, models: Models) -> Models:
+        """The deployment's models, with the context that the plan says."""
+        return models if self.context is None else models.with_context(self.context)
+
     @property
     def keeps_problems(self) -> bool:
         """Whether the run folder holds the problems, as no dataset does."""

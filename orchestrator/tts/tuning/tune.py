@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,13 +12,14 @@ from tts.build.deployment_edit import Field
 from tts.build.errors import Interrupted, RunError
 from tts.checks.requirements import require_gpu
 from tts.datasets.load import load_problems, problems_of_run
-from tts.problem import Problem
 from tts.prompting import Models
 from tts.runlog.folder import CONFIG, cannot_write, read_config, write_json
 from tts.runlog.log import read_events
 from tts.session import AsyncSession
 from tts.session.interrupts import interruptible
+from tts.session.plan import Plan, check_lengths, findable
 from tts.session.run import unused_folder
+from tts.session.strategy import choose
 
 from .analysis import FIELDS, EngineResult, Proposal, analyse
 from .measure import ROUNDS, Measured, measure
@@ -77,6 +78,7 @@ def tune(
     if (folder / RESULT).exists():
         raise RunError(f"{folder} already holds a tune result.", hint="Name another with --out.")
     recorded = read_requests(run, session.models) if run else None
+    plan = _recording(session, dataset) if recorded is None else None
     source = run or folder / "run"
     measured: list[Measured] = []
     interrupted = False
@@ -84,9 +86,10 @@ def tune(
     async def record_and_measure() -> None:
         nonlocal recorded
         async with session:
-            if recorded is None:
-                await _record(session, load_problems(dataset, limit=PROBLEMS), source, observer)
+            if plan:
+                await _record(session, plan, source, observer)
                 recorded = read_requests(source, session.models)
+            assert recorded is not None
             observer.say(
                 f"Replaying {len(recorded.generations):,} generator and "
                 f"{len(recorded.scorings):,} verifier requests of {source}"
@@ -136,14 +139,26 @@ def read_requests(run: Path, models: Models) -> RecordedRequests:
     return recorded
 
 
-async def _record(
-    session: AsyncSession, problems: Sequence[Problem], folder: Path, observer: Observer
-) -> None:
-    """A short run of beam search, kept in `folder`."""
-    running = session.solve_many(problems, strategy="beam-search", out=folder)
-    observer.say(f"Recording a run of {len(problems)} problems")
-    observer.recording(len(problems))
-    async for _ in running:
+def _recording(session: AsyncSession, dataset: str) -> Plan:
+    """What is recorded where no run is given: a short run of beam search."""
+    spec = session.deployment
+    plan = Plan(
+        spec,
+        tuple(load_problems(dataset, limit=PROBLEMS)),
+        choose("beam-search", spec, {}),
+        source=session.source,
+        dataset=findable(dataset),
+        limit=PROBLEMS,
+    )
+    check_lengths(session.models, plan.problems)
+    return plan
+
+
+async def _record(session: AsyncSession, plan: Plan, folder: Path, observer: Observer) -> None:
+    """Carry the plan out in `folder`."""
+    observer.say(f"Recording a run of {len(plan.problems)} problems")
+    observer.recording(len(plan.problems))
+    async for _ in session.run(plan, folder):
         observer.solved()
 
 
