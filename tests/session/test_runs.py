@@ -13,9 +13,11 @@ from tts.bench.request import resume_bench
 from tts.build.errors import DatasetError, EndpointTimeout, RunError
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.problem import Problem
+from tts.reports.live_tree import report_run
 from tts.runlog.events import Generated, ProblemSolved, Scored
 from tts.runlog.folder import read_problems, read_summary
 from tts.runlog.log import read_events
+from tts.search import SampleSearch, SampleSearchConfig
 from tts.session import Run, Session
 
 PROBLEMS = [("Compute 2 + 2.", "4"), "Compute 1 + 3.", Problem("third", "Compute 7 - 3.", "4", 2)]
@@ -224,3 +226,20 @@ def test_solving_in_a_folder_is_a_run_of_one_problem(session, tmp_path):
     kept = session.solve(PROBLEMS[0], n=4, seed=2, out=tmp_path / "run")
     assert kept.tree_digest == free.tree_digest
     assert read_summary(tmp_path / "run")["problems"] == 1
+
+
+def test_a_run_of_a_functions_searches_is_reported(session, tmp_path, capsys):
+    config = SampleSearchConfig(n=3, scored=False, max_tokens=64)
+
+    def chains(problem, seed):
+        return SampleSearch(config, seed)
+
+    folder = tmp_path / "run"
+    results = list(session.solve_many(PROBLEMS, strategy=chains, out=folder))
+    summary = read_summary(folder)
+    assert summary["accuracy"] == sum(r.correct is True for r in results) / 2
+    report_run([folder], [summary])
+    assert "chains" in capsys.readouterr().out
+    (record,) = [p for p in Run.load(folder).problems if p.id == "third"]
+    (result,) = [r for r in results if r.problem.id == "third"]
+    assert (record.answer, record.correct) == (result.answer, result.correct)

@@ -55,7 +55,7 @@ class Run:
     def problems(self) -> tuple[ProblemRecord, ...]:
         """The solved problems, in the order in which they were solved; raises RunError."""
         questions = {problem.id: problem.question for problem in read_problems(self.folder)}
-        return tuple(_solved(read_events(self.folder), self.config["vote"], questions))
+        return tuple(solved_problems(read_events(self.folder), self.config["vote"], questions))
 
     @cached_property
     def requests(self) -> tuple[RequestRecord, ...]:
@@ -84,9 +84,13 @@ class _Unfinished:
     scores: dict[NodePath, float] = field(default_factory=dict)
 
 
-def _solved(
+def solved_problems(
     events: Iterable[AnyEvent], vote: str, questions: dict[str, str]
 ) -> Iterator[ProblemRecord]:
+    """The solved problems of a log, in the order in which they were solved.
+
+    `questions` has those that the log does not say, by problem. Little is kept of what is solved.
+    """
     unfinished: dict[str, _Unfinished] = {}
     for began, event in end_to_end(events):
         match event:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from tts.search import AnswerForm, Completion, SearchResult
 
@@ -43,12 +42,6 @@ class Judged:
     undecided: int
     groups: tuple[Group, ...]
     group_of: tuple[int, ...]
-
-    def to_event(self) -> dict[str, Any]:
-        """As plain JSON data, without what belongs to single completions."""
-        event = asdict(self)
-        del event["group_of"]
-        return event
 
 
 async def judge(

@@ -32,7 +32,8 @@ class Tree:
         return path in self._nodes
 
     def __iter__(self) -> Iterator[Node]:
-        return iter(self._nodes.values())
+        # of a copy, which another thread may go through while the tree grows
+        return iter(list(self._nodes.values()))
 
     def __len__(self) -> int:
         return len(self._nodes)

@@ -12,6 +12,7 @@
 | server, endpoints | the server that is used or started, and the two endpoints |
 | functions | the program's own reward, `answer_of` and `equal` |
 | solver, outcome, usage | problems in, results out; their answers; what they took |
+| requests | samples and scores outside of any search |
 | run, logged | a run in a folder; the results of one that is continued |
 | interrupts | Ctrl-C as an orderly stop, for the commands |
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from tts.build.errors import DatasetError, SessionError
+from tts.build.errors import SessionError
 
 from .progress import RunProgress
 
@@ -203,64 +203,29 @@ class AsyncSession:
         seed: int = 0,
     ) -> list[str]:
         """See `Session.generate`."""
-        from tts.endpoints.base import GenerateCall
-        from tts.prompting.chat import chat_prompt, generator_prompt
-        from tts.search import node_seed
+        from . import requests
 
-        models, spec = self.models, self.deployment.generator
-        ids = (
-            generator_prompt(models.generator, spec, prompt)
-            if isinstance(prompt, str)
-            else chat_prompt(models.generator, prompt)
-        )
-        limit = min(max_tokens, spec.max_seq_len - len(ids))
-        if limit < 1:
-            raise DatasetError(
-                f"The prompt is {len(ids)} tokens long; generator.max_seq_len of deployment "
-                f"{self.deployment.name} is {spec.max_seq_len}, prompt and output together."
-            )
         self._require_open()
         generator, _ = self._endpoints
-        samples = await self.watched(
-            _all(
-                generator.generate(
-                    GenerateCall(
-                        ids, limit, node_seed(seed, "generate", (i,)), temperature, top_p, False
-                    )
-                )
-                for i in range(n)
-            )
+        writing = requests.generate(
+            self.models,
+            generator,
+            prompt,
+            n=n,
+            max_tokens=max_tokens,
+            temperature=temperature,
+            top_p=top_p,
+            seed=seed,
         )
-        return [
-            "".join(
-                thought.text
-                for thought in models.thoughts(sample, truncated=len(sample) >= limit, whole=True)
-            )
-            for sample in samples
-        ]
+        return await self.watched(writing)
 
     async def score(self, question: str, steps: Sequence[str]) -> list[float]:
         """See `Session.score`."""
-        from tts.problem import Problem
-        from tts.prompting import Context
-        from tts.search import Stop, Thought, quantise
+        from . import requests
 
-        context = Context.of(self.models, Problem("score", question))
-        calls = []
-        node: tuple[int, ...] = ()
-        for step in steps:
-            node = (*node, 0)
-            context.add(node, Thought((), step, Stop.STEP))
-            if not context.can_be_scored(node):
-                raise DatasetError(
-                    f"The first {len(node)} steps are too long for the verifier: its max_seq_len "
-                    f"is {self.deployment.verifier.max_seq_len}."
-                )
-            calls.append(context.score_call(node))
         self._require_open()
         _, verifier = self._endpoints
-        results = await self.watched(_all(verifier.score(call) for call in calls))
-        return [quantise(result.score) for result in results]
+        return await self.watched(requests.score(self.models, verifier, question, steps))
 
     @cached_property
     def models(self) -> Models:
@@ -478,15 +443,3 @@ class AsyncSession:
                 self._shared[policy] = await self._resources.enter_async_context(opened)
                 self._solvers.add(self._shared[policy])
         return self._shared[policy]
-
-
-async def _all(running: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Everything at a time, in order; the first failure cancels the others, and is raised."""
-    tasks = [asyncio.ensure_future(each) for each in running]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)

@@ -1,0 +1,143 @@
+"""What is asked for: questions as problems, strategies by name, object or function, the plan."""
+
+import functools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tts.build.errors import ConfigError, DatasetError, RunError
+from tts.problem import Problem
+from tts.search import BeamSearchConfig, SampleSearchConfig, SearchConfig, node_seed
+from tts.session.plan import Grading, Plan, check_same, refuse_functions
+from tts.session.questions import as_problem, as_problems
+from tts.session.strategy import choose
+from tts.strategies.catalog import STRATEGIES
+
+TEXTS = st.text(min_size=1).filter(str.strip)
+QUESTIONS = st.one_of(TEXTS, st.tuples(TEXTS, TEXTS))
+KEYS = {
+    "deployment",
+    "deployment_source",
+    "deployment_digest",
+    "prompting",
+    "dataset",
+    "limit",
+    "seed",
+    "strategy",
+    "vote",
+    "parameters",
+    "context",
+    "schedule",
+    "speculation",
+    "in_flight",
+    "problem_ids",
+}
+
+
+@given(st.lists(QUESTIONS, min_size=1, max_size=8))
+def test_texts_and_pairs_are_named_by_their_place_and_kept_as_they_are(questions):
+    problems = as_problems(questions)
+    assert [problem.id for problem in problems] == [str(i + 1) for i in range(len(questions))]
+    for question, problem in zip(questions, problems, strict=True):
+        given = (question, None) if isinstance(question, str) else question
+        assert (problem.question, problem.answer) == given
+
+
+@given(TEXTS, TEXTS)
+def test_a_problem_keeps_its_own_name(identity, question):
+    problem = Problem(identity, question)
+    assert as_problem(problem, "other") is problem
+
+
+@given(
+    st.one_of(st.none(), st.integers(), st.tuples(TEXTS), st.just(" "), st.tuples(TEXTS, st.none()))
+)
+def test_anything_else_is_refused_with_its_place(thing):
+    with pytest.raises(DatasetError, match="Problem 2 is"):
+        as_problems(["Compute 1.", thing])
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_strategy_by_name_and_by_its_config_object_are_the_same(tiny_deployment, name):
+    by_name = choose(name, tiny_deployment, {})
+    again = choose(by_name.config, tiny_deployment, {})
+    assert again.config == by_name.config
+    assert STRATEGIES[again.name].config is STRATEGIES[name].config
+    assert again.function is None
+
+
+def test_the_default_of_max_tokens_is_made_to_fit_and_a_given_one_is_refused(tiny_deployment):
+    context = tiny_deployment.generator.max_seq_len
+    assert choose(BeamSearchConfig(n=4), tiny_deployment, {}).config.max_tokens == context
+    with pytest.raises(ConfigError, match="max_tokens"):
+        choose(BeamSearchConfig(n=4, max_tokens=context + 1), tiny_deployment, {})
+
+
+class OwnConfig(SearchConfig):
+    """A strategy that no catalog has."""
+
+    def new_search(self, seed, answer_form):
+        return SampleSearchConfig(n=self.n).new_search(seed, answer_form)
+
+
+def test_a_config_of_ones_own_and_a_function_are_named_as_what_they_are(tiny_deployment):
+    own = choose(OwnConfig(n=2), tiny_deployment, {})
+    made = choose(functools.partial(print), tiny_deployment, {})
+    assert own.name == own.function
+    assert own.name.endswith("test_plan.OwnConfig")
+    assert made.name == made.function == "builtins.print"
+
+
+def test_a_function_gets_the_problem_and_the_seed_of_each_node(tiny_deployment):
+    got = []
+    chosen = choose(lambda problem, seed: got.append((problem, seed((0, 1)))), tiny_deployment, {})
+    chosen.new_search(Problem("p", "Compute 1."), 7)
+    assert got == [(Problem("p", "Compute 1."), node_seed(7, "p", (0, 1)))]
+
+
+def plan(deployment, **changes):
+    strategy = choose("beam-search", deployment, {"n": 4})
+    return Plan(deployment, (Problem("a", "Compute 1."),), strategy, **changes)
+
+
+def test_run_json_has_the_keys_that_it_has_always_had(tiny_deployment):
+    assert plan(tiny_deployment).to_config().keys() == KEYS
+    config = plan(tiny_deployment, endpoints={"verifier": "mine.reward"}).to_config()
+    assert config.keys() == KEYS | {"functions"}
+
+
+def test_every_function_that_takes_part_is_named_in_run_json(tiny_deployment):
+    functions = plan(
+        tiny_deployment,
+        endpoints={"generator": "mine.Model"},
+        grading=Grading(answer_of=str.strip, equal=str.__eq__),
+    ).to_config()["functions"]
+    assert functions == {
+        "generator": "mine.Model",
+        "answer_of": "builtins.str.strip",
+        "equal": "builtins.str.__eq__",
+    }
+
+
+def test_a_plan_is_the_same_as_what_it_has_written_and_as_nothing_else(tiny_deployment, tmp_path):
+    written = plan(tiny_deployment).to_config()
+    check_same(plan(tiny_deployment).to_config(), written, tmp_path)
+    older = {name: value for name, value in written.items() if name != "speculation"}
+    check_same(plan(tiny_deployment).to_config(), older, tmp_path)
+    for change in ({"seed": 1}, {"schedule": "lockstep"}, {"endpoints": {"verifier": "r"}}):
+        with pytest.raises(RunError, match="cannot be continued"):
+            check_same(plan(tiny_deployment, **change).to_config(), written, tmp_path)
+
+
+def test_a_command_has_none_of_a_programs_functions(tiny_deployment, tmp_path):
+    refuse_functions(plan(tiny_deployment).to_config(), tmp_path)
+    with pytest.raises(RunError, match=r"verifier mine\.reward"):
+        refuse_functions(
+            plan(tiny_deployment, endpoints={"verifier": "mine.reward"}).to_config(), tmp_path
+        )
+
+
+def test_unscored_chains_are_named_for_their_strategy(tiny_deployment):
+    chains = choose(SampleSearchConfig(n=3, scored=False), tiny_deployment, {})
+    assert (chains.name, chains.vote) == ("self-consistency", "majority")

@@ -1,0 +1,135 @@
+"""The server of a session: a start that is given up, a server that dies while something runs."""
+
+import asyncio
+import threading
+
+import pytest
+
+from tts.build.errors import BuildError, EndpointUnavailable, ServerError
+from tts.session import Session, server
+from tts.session.server import open_server, while_healthy
+
+
+def healthy():
+    """A check that finds nothing wrong."""
+
+
+def test_what_runs_gives_its_result_while_the_server_is_well():
+    async def work():
+        return 7
+
+    assert asyncio.run(while_healthy(work(), healthy)) == 7
+
+
+def test_a_server_that_dies_ends_what_runs_and_waits_for_it():
+    ended = []
+
+    async def work():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+
+    def dead():
+        raise ServerError("It died.")
+
+    with pytest.raises(ServerError, match="died"):
+        asyncio.run(while_healthy(work(), dead))
+    assert ended == [True]
+
+
+def test_an_endpoints_error_is_explained_by_what_died_or_else_stands():
+    died = threading.Event()
+
+    async def work():
+        died.set()
+        raise EndpointUnavailable("Nothing answers.")
+
+    def check():
+        if died.is_set():
+            raise ServerError("The stub died.")
+
+    with pytest.raises(ServerError, match="stub"):
+        asyncio.run(while_healthy(work(), check))
+    with pytest.raises(EndpointUnavailable, match="Nothing answers"):
+        asyncio.run(while_healthy(work(), healthy))
+
+
+def test_cancelling_ends_what_runs():
+    ended = []
+
+    async def work():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+
+    async def go():
+        task = asyncio.ensure_future(while_healthy(work(), healthy))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return asyncio.all_tasks() == {asyncio.current_task()}
+
+    assert asyncio.run(go())
+    assert ended == [True]
+
+
+def test_a_start_that_is_cancelled_is_given_up_and_waited_for(monkeypatch, tiny_deployment):
+    starting, over = threading.Event(), []
+
+    def start(deployment, *, say, check):
+        say("Starting")
+        starting.set()
+        try:
+            while True:
+                check()
+        finally:
+            over.append(True)
+
+    monkeypatch.setattr(server, "find_server", lambda deployment: None)
+    monkeypatch.setattr(server, "start_server", start)
+    said = []
+
+    async def go():
+        opening = asyncio.ensure_future(open_server(tiny_deployment, said.append))
+        await asyncio.to_thread(starting.wait)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        assert over == [True]
+
+    asyncio.run(go())
+    assert said == ["Starting"]
+
+
+def test_a_server_that_is_ready_just_as_it_is_given_up_is_stopped(monkeypatch, tiny_deployment):
+    ready, cancelled, stopped = threading.Event(), threading.Event(), []
+
+    def found(deployment, say, check):
+        ready.set()
+        cancelled.wait()
+        return server.Server("127.0.0.1:1", healthy, lambda: stopped.append(True))
+
+    monkeypatch.setattr(server, "_open", found)
+
+    async def go():
+        opening = asyncio.ensure_future(open_server(tiny_deployment, lambda line: None))
+        await asyncio.to_thread(ready.wait)
+        opening.cancel()
+        await asyncio.sleep(0)
+        cancelled.set()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+
+    asyncio.run(go())
+    assert stopped == [True]
+
+
+def test_without_engines_the_session_says_how_to_build_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("TTS_HOME", str(tmp_path))
+    with pytest.raises(BuildError, match="tts build-engines demo"):
+        Session.open("demo")
+    assert not any(thread.name == "tts session" for thread in threading.enumerate())
