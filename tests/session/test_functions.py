@@ -78,7 +78,10 @@ def test_a_reward_is_given_question_and_steps_and_runs_in_one_thread_at_a_time(
     assert {question for question, _ in asked} == {QUESTION}
     chain = result.completions[0]
     assert chain.step_scores[-1] == pytest.approx(len(chain.steps[-1]) % 5 / 4, abs=1e-4)
-    assert not any(thread.name in names for thread in threading.enumerate())
+    for thread in threading.enumerate():
+        if thread.name in names:
+            thread.join(timeout=10)  # closing does not wait for it
+            assert not thread.is_alive()
 
 
 def test_an_async_reward_is_awaited_for_many_chains_at_a_time(tiny_deployment, endpoints):
