@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import subprocess
 import sys
@@ -56,7 +57,8 @@ def heavy_plan(recorded: Path, demo: Plan, say: Say) -> Plan:
 def record(plan: Plan, folder: Path) -> None:
     """An ordinary run, kept in `folder`, for the replay."""
     session = AsyncSession(plan.deployment)
-    run_plan(session, plan, folder, Silent(), RunProgress(len(plan.problems)))
+    progress = RunProgress(len(plan.problems))
+    asyncio.run(run_plan(session, plan, folder, Silent(), progress))
 
 
 def _plan(

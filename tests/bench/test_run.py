@@ -12,6 +12,7 @@ from tts.build.tokenizer import Tokenizer
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.problem import Problem
 from tts.session import AsyncSession, RunProgress
+from tts.session.interrupts import interruptible
 from tts.session.plan import Plan
 from tts.session.strategy import choose
 
@@ -53,7 +54,8 @@ def carry_out(deployment, generator, folder, observer, **options):
     progress = RunProgress(len(PROBLEMS))
     session = AsyncSession(deployment, generator=generator, verifier=ScriptedVerifier())
     try:
-        run_plan(session, plan, folder, observer, progress, **options)
+        running = run_plan(session, plan, folder, observer, progress, **options)
+        interruptible(running, observer.say)
     finally:
         observer.progress = progress
 

@@ -1,5 +1,6 @@
 """The command line in a process of its own, and what its runs leave behind."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -88,5 +89,5 @@ def servers(tts):
 def carry_out(plan, folder):
     """Run a plan on the server that runs; its summary."""
     session, progress = AsyncSession(plan.deployment), RunProgress(len(plan.problems))
-    run_plan(session, plan, folder, Silent(), progress)
+    asyncio.run(run_plan(session, plan, folder, Silent(), progress))
     return summary(folder)

@@ -147,3 +147,33 @@ def test_the_command_says_that_a_run_with_functions_goes_on_in_its_program(tts, 
     assert code == 1
     assert "verifier __main__.<lambda>" in err
     assert "resume=True" in err
+
+
+AWAITED = """
+import asyncio
+
+from tts.session import Session
+
+
+async def main():
+    async with Session.open_async("demo") as session:
+        solving = asyncio.ensure_future(session.solve("Compute 12 + 30.", n=16))
+        short = [session.solve(f"Compute {i} + 1.", n=4, seed=i) for i in range(20)]
+        results = await asyncio.gather(*short)
+        solving.cancel()
+        print(len(results), await session.score("Compute 1 + 1.", ["1 + 1 = 2"]))
+    print("tasks left:", len(asyncio.all_tasks()) - 1)
+
+
+for _ in range(3):  # each in an event loop of its own
+    asyncio.run(main())
+"""
+
+
+def test_an_awaited_session_leaves_no_task(tts, tmp_path):
+    process = start(tts, AWAITED, tmp_path)
+    out, err = process.communicate(timeout=180)
+    assert process.returncode == 0, err
+    assert err == ""
+    assert out.count("tasks left: 0") == 3
+    assert tts.leftovers() == []

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tts.analysis.comparison import read_rows
-from tts.build.errors import Interrupted, TtsError
+from tts.build.errors import TtsError
 from tts.runlog.folder import has_begun, has_finished
 from tts.runlog.groups import Member, create_group, group_config, read_group, write_comparison
 from tts.session import AsyncSession, RunProgress
+from tts.session.interrupts import interruptible
 from tts.session.plan import Plan, check_same, load_checked
 from tts.session.strategy import ChosenStrategy, choose
 from tts.strategies.catalog import find_strategy
@@ -35,7 +36,7 @@ def run_all(wanted: Wanted, out: Path | None, observer: Observer) -> Path:
     plan = plan_with(wanted, problems, spec, chosen[members[0].strategy])
     folder = (out or new_folder(plan, wanted.strategy)).resolve()
     create_group(folder, group_config(plan.to_config(), members))
-    _run_members(folder, plan, members, chosen, observer)
+    _carry_out(folder, plan, members, chosen, observer)
     return folder
 
 
@@ -51,39 +52,67 @@ def resume_group(folder: Path, deployment: str | None, observer: Observer) -> Pa
     plan = plan_with(wanted, problems, spec, chosen[first.strategy])
     now = [replace(each, parameters=chosen[each.strategy].parameters) for each in members]
     check_same(group_config(plan.to_config(), now), before, folder)
-    _run_members(folder, plan, members, chosen, observer)
+    _carry_out(folder, plan, members, chosen, observer)
     return folder
 
 
-def _run_members(
+@dataclass
+class _GroupProgress:
+    """How far a group is."""
+
+    runs: int
+    finished: int = 0
+    current: RunProgress = field(default_factory=lambda: RunProgress(0))
+
+    def __str__(self) -> str:
+        done = f"{self.finished} of {self.runs} runs are finished"
+        if self.current.began and self.current.done < self.current.total:
+            done += f", {self.current.done} of {self.current.total} problems of the next are solved"
+        return done
+
+
+def _carry_out(
     folder: Path,
     plan: Plan,
     members: list[Member],
     chosen: Mapping[str, ChosenStrategy],
     observer: Observer,
 ) -> None:
-    """Run what has not finished, one after the other, and keep the comparison's numbers."""
-    finished = 0
-    progress = RunProgress(len(plan.problems))
+    """Run what has not finished and keep the comparison's numbers."""
+    progress = _GroupProgress(len(members))
     try:
-        for place, member in enumerate(members, start=1):
-            title = f"{place}/{len(members)} {' and '.join(member.votes)}"
-            run = folder / member.folder
-            if has_finished(run):
-                observer.say(f"{title}: finished")
-            else:
-                observer.say(title)
-                progress = RunProgress(len(plan.problems))
-                variant = replace(plan, strategy=chosen[member.strategy])
-                session = AsyncSession(plan.deployment, say=observer.say)
-                resume = has_begun(run)
-                run_plan(session, variant, run, observer, progress, resume=resume, title=title)
-            finished = place
-    except (TtsError, KeyboardInterrupt) as stopped:  # an interrupt while no search is going
-        error = stopped if isinstance(stopped, TtsError) else Interrupted("Interrupted.")
-        done = f"{finished} of {len(members)} runs are finished"
-        if progress.began and progress.done < progress.total:
-            done += f", {progress.done} of {progress.total} problems of the next are solved"
-        raise with_way_on(error, done, folder) from stopped
+        running = _run_members(folder, plan, members, chosen, observer, progress)
+        interruptible(running, observer.say)
+    except TtsError as error:
+        raise with_way_on(error, str(progress), folder) from error
     rows, _ = read_rows(folder)
     write_comparison(folder, {"rows": [row.to_json() for row in rows]})
+
+
+async def _run_members(
+    folder: Path,
+    plan: Plan,
+    members: list[Member],
+    chosen: Mapping[str, ChosenStrategy],
+    observer: Observer,
+    progress: _GroupProgress,
+) -> None:
+    """One run after the other, each in a session of its own: none has warmed another's caches."""
+    for place, member in enumerate(members, start=1):
+        title = f"{place}/{len(members)} {' and '.join(member.votes)}"
+        run = folder / member.folder
+        if has_finished(run):
+            observer.say(f"{title}: finished")
+        else:
+            observer.say(title)
+            progress.current = RunProgress(len(plan.problems))
+            await run_plan(
+                AsyncSession(plan.deployment, say=observer.say),
+                replace(plan, strategy=chosen[member.strategy]),
+                run,
+                observer,
+                progress.current,
+                resume=has_begun(run),
+                title=title,
+            )
+        progress.finished = place

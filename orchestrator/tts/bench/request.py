@@ -18,6 +18,7 @@ from tts.replay import Replay, open_source
 from tts.runlog.folder import PROBLEMS, read_config, read_problems
 from tts.scheduling import ScheduleName, SpeculationName
 from tts.session import AsyncSession, Result, RunProgress, Step
+from tts.session.interrupts import interruptible
 from tts.session.plan import Plan, check_lengths, findable, load_checked, refuse_functions
 from tts.session.run import unused_folder
 from tts.session.strategy import ChosenStrategy, choose
@@ -76,7 +77,7 @@ def run_solve(
     plan = plan_of(replace(wanted, dataset=PROBLEMS), [Problem("solve", question)])
     folder = (out or new_folder(plan, plan.strategy.name)).resolve()
     results: list[Result] = []
-    run_plan(
+    running = run_plan(
         AsyncSession(plan.deployment, say=observer.say),
         plan,
         folder,
@@ -86,6 +87,7 @@ def run_solve(
         on_step=on_step,
         on_result=results.append,
     )
+    interruptible(running, observer.say)
     (result,) = results
     return result, folder
 
@@ -168,7 +170,8 @@ def _bench(plan: Plan, folder: Path, observer: Observer, *, resume: bool) -> Non
     progress = RunProgress(len(plan.problems))
     try:
         session = AsyncSession(plan.deployment, say=observer.say)
-        run_plan(session, plan, folder, observer, progress, resume=resume)
+        running = run_plan(session, plan, folder, observer, progress, resume=resume)
+        interruptible(running, observer.say)
     except TtsError as error:
         if progress.began:
             solved = f"{progress.done} of {progress.total} problems are solved"

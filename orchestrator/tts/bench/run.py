@@ -1,4 +1,4 @@
-"""Carrying out a plan for a command: a session of its own, progress for the observer, Ctrl-C."""
+"""Carrying out a plan for a command: a session of its own, and progress for the observer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 
 from tts.build.errors import TtsError
 from tts.session import AsyncSession, Result, RunProgress, Step
-from tts.session.interrupts import interruptible
 from tts.session.plan import Plan
 
 from .observer import Observer
@@ -17,7 +16,7 @@ TICK_S = 0.1
 """How often the observer is told that the numbers may have changed."""
 
 
-def run_plan(
+async def run_plan(
     session: AsyncSession,
     plan: Plan,
     folder: Path,
@@ -33,22 +32,18 @@ def run_plan(
 
     `progress` is kept up to date, so that the caller can say how far an interrupted run has come.
     """
-
-    async def run() -> None:
-        async with session:
-            observer.began(progress, title)
-            showing = asyncio.ensure_future(_show(session, progress, observer))
-            try:
-                async for result in session.run(
-                    plan, folder, resume=resume, progress=progress, on_step=on_step
-                ):
-                    on_result(result)
-            finally:
-                showing.cancel()
-                observer.changed()
-                observer.ended()
-
-    interruptible(run(), observer.say)
+    async with session:
+        observer.began(progress, title)
+        showing = asyncio.ensure_future(_show(session, progress, observer))
+        try:
+            async for result in session.run(
+                plan, folder, resume=resume, progress=progress, on_step=on_step
+            ):
+                on_result(result)
+        finally:
+            showing.cancel()
+            observer.changed()
+            observer.ended()
 
 
 async def _show(session: AsyncSession, progress: RunProgress, observer: Observer) -> None:

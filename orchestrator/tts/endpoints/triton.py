@@ -45,6 +45,8 @@ class TritonConnection:
         )
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
         self._stream: SharedStream | None = None
+        self._streams: set[SharedStream] = set()
+        """Those that have not ended, the present one included."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -56,6 +58,8 @@ class TritonConnection:
         traceback: TracebackType | None,
     ) -> None:
         await self._channel.close()
+        for stream in self._streams:
+            await stream.wait_closed()
 
     async def infer(self, request: Any) -> Any:
         """One unary request; retried. Raises EndpointError."""
@@ -70,7 +74,9 @@ class TritonConnection:
 
     async def _stream_one(self, request: Any) -> Any:
         if self._stream is None or not self._stream.open:
+            self._streams = {stream for stream in self._streams if not stream.ended}
             self._stream = SharedStream(self._stub.ModelStreamInfer())
+            self._streams.add(self._stream)
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 answer = await self._stream.infer(request)

@@ -41,6 +41,11 @@ class SharedStream:
         """Whether it takes another request."""
         return self._left > 0 and not self._broken
 
+    @property
+    def ended(self) -> bool:
+        """Whether nothing of it is left."""
+        return self._reader.done() and self._writer.done()
+
     async def infer(self, request: Any) -> Any:
         """Send a request, whose id is set here, and wait for its ModelStreamInferResponse.
 
@@ -59,6 +64,10 @@ class SharedStream:
             del self._awaited[number]
             if not (self._left or self._awaited):
                 self._outbox.put_nowait(None)
+
+    async def wait_closed(self) -> None:
+        """Wait until nothing of it is left; its channel is closed, or every answer has come."""
+        await asyncio.wait({self._reader, self._writer})
 
     async def _write(self) -> None:
         try:
