@@ -6,6 +6,7 @@
 | async_session | `AsyncSession`: the same, awaited |
 | event_loop | the loop in a thread that the blocking calls run on |
 | result, progress | what a program gets back: `Result`, `Step`, `Usage`; how far a run is |
+| outbox | results that wait to be taken |
 | questions | texts and pairs as problems |
 | strategy | a strategy's name, config object or function as what is searched |
 | plan | everything that decides a run, as frozen data |

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from tts.build.errors import SessionError
 
+from .outbox import Outbox
 from .progress import RunProgress
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from .strategy import StrategyLike
 
 T = TypeVar("T")
-OnResult = Callable[["Result"], None]
 
 
 def _silent(line: str) -> None:
@@ -358,14 +358,14 @@ class AsyncSession:
         return plan
 
     async def _stream(
-        self, start: Callable[[OnResult], Coroutine[Any, Any, None]]
+        self, start: Callable[[Outbox], Coroutine[Any, Any, None]]
     ) -> AsyncGenerator[Result, None]:
         """Results as they are handed over; leaving early cancels the rest and waits for it."""
-        results: asyncio.Queue[Result | None] = asyncio.Queue()
-        work = asyncio.ensure_future(self.watched(start(results.put_nowait)))
-        work.add_done_callback(lambda _: results.put_nowait(None))
+        outbox = Outbox()
+        work = asyncio.ensure_future(self.watched(start(outbox)))
+        work.add_done_callback(lambda _: outbox.close())
         try:
-            while (result := await results.get()) is not None:
+            while (result := await outbox.get()) is not None:
                 yield result
             await work
         finally:
@@ -375,11 +375,11 @@ class AsyncSession:
                 work.exception()  # seen: it has been raised above, or nobody waits for it
 
     async def _solve_all(
-        self, plan: Plan, on_step: Callable[[Step], None] | None, on_result: OnResult
+        self, plan: Plan, on_step: Callable[[Step], None] | None, outbox: Outbox
     ) -> None:
         solver = await self._shared_solver(plan.policy)
         async with self._task(plan, on_step) as task:
-            await solver.solve_all(plan.problems, task, on_result)
+            await solver.solve_all(plan.problems, task, outbox)
 
     async def _execute(
         self,
@@ -389,7 +389,7 @@ class AsyncSession:
         progress: RunProgress,
         on_step: Callable[[Step], None] | None,
         deadline_s: float | None,
-        on_result: OnResult,
+        outbox: Outbox,
     ) -> None:
         from .endpoints import replaying
         from .run import execute
@@ -405,9 +405,9 @@ class AsyncSession:
                 models,
                 endpoints,
                 task,
+                outbox,
                 resume=resume,
                 progress=progress,
-                on_result=on_result,
                 deadline_s=deadline_s,
                 opened=self._solvers,
             )

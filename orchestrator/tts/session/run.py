@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
@@ -16,9 +15,9 @@ from tts.runlog.log import RunLog, read_events
 from tts.runlog.resume import read_resume_point
 
 from .logged import logged_results
+from .outbox import Outbox
 from .plan import Plan, check_same
 from .progress import RunProgress
-from .result import Result
 from .solver import Solver, Task, open_solver
 from .usage import Meter
 
@@ -29,14 +28,14 @@ async def execute(
     models: Models,
     endpoints: tuple[Generator, Verifier],
     task: Task,
+    outbox: Outbox,
     *,
     resume: bool,
     progress: RunProgress,
-    on_result: Callable[[Result], None],
     deadline_s: float | None,
     opened: set[Solver],
 ) -> None:
-    """Carry out a plan in its folder, handing over each result.
+    """Carry out a plan in its folder; each result goes to `outbox`.
 
     With `resume` the folder's earlier sessions are continued: the results that are in the log come
     first, and what was generated or scored for unfinished problems is taken from it. `opened` holds
@@ -52,15 +51,13 @@ async def execute(
             write_problems(folder, plan.problems)
     point = read_resume_point(folder, plan.strategy.vote)
 
-    def solved(result: Result) -> None:
-        progress.count(result.correct)
-        on_result(result)
-
     meter = Meter()
     if resume:
         earlier = read_events(folder)
         for result in logged_results(earlier, plan.problems, plan.strategy.vote, meter):
-            solved(result)
+            await outbox.room()
+            progress.count(result.correct)
+            outbox.put(result)
     left = [problem for problem in plan.problems if problem.id not in point.solved]
     with RunLog(folder) as log:
         progress.began = True
@@ -68,7 +65,12 @@ async def execute(
             opened.add(solver)
             try:
                 await solver.solve_all(
-                    left, task, solved, resumed=point.unfinished, deadline_s=deadline_s
+                    left,
+                    task,
+                    outbox,
+                    resumed=point.unfinished,
+                    deadline_s=deadline_s,
+                    progress=progress,
                 )
             finally:
                 opened.discard(solver)

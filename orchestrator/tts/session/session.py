@@ -177,7 +177,8 @@ class Session:
 
         See `solve` for what both share. Problems that are no Problem are named 1, 2, ... by their
         place. At most `in_flight` problems run at a time; None: as many as keep the engines busy.
-        All are checked before anything starts. The searches go on while the loop's body runs.
+        All are checked before anything starts. The searches go on while the loop's body runs, until
+        some hundred results wait.
 
         With `out` the folder is a run with log, resume and report, like one of `tts bench`. After
         an interruption the same call with `resume=True` continues it: results that are in the log

@@ -21,8 +21,10 @@ from tts.scheduling import Policy
 from tts.search import Generated, NodePath, Scored, Search
 
 from .functions import answer_form_of
+from .outbox import Outbox
 from .outcome import Outcome, judged_outcome
 from .plan import Grading
+from .progress import RunProgress
 from .result import Result, Step
 from .strategy import ChosenStrategy
 from .usage import Meter
@@ -104,14 +106,16 @@ class Solver:
         self,
         problems: Iterable[Problem],
         task: Task,
-        on_result: Callable[[Result], None],
+        outbox: Outbox,
         *,
         resumed: dict[str, ResumedWork] | None = None,
         deadline_s: float | None = None,
+        progress: RunProgress | None = None,
     ) -> None:
         """Solve problems, oldest first, and hand each result over when it is there.
 
-        The first that fails ends the others, and its error is raised.
+        `resumed` is what there is of begun problems; `progress` is kept up to date. The first that
+        fails ends the others, and its error is raised.
         """
         resumed = resumed or {}
         waiting = asyncio.Semaphore(AHEAD)
@@ -126,15 +130,16 @@ class Solver:
                     waiting.release()
 
             try:
-                on_result(
-                    await self.solve(
-                        problem,
-                        task,
-                        resumed=resumed.pop(problem.id, None),
-                        deadline_s=deadline_s,
-                        on_start=starts,
-                    )
+                result = await self.solve(
+                    problem,
+                    task,
+                    resumed=resumed.pop(problem.id, None),
+                    deadline_s=deadline_s,
+                    on_start=starts,
                 )
+                if progress:
+                    progress.count(result.correct)
+                outbox.put(result)
             finally:
                 starts()
 
@@ -144,6 +149,7 @@ class Solver:
                 async with asyncio.TaskGroup() as group:
                     for problem in problems:
                         await waiting.acquire()
+                        await outbox.room()
                         group.create_task(one(problem))
                 watch.cancel()
         except BaseExceptionGroup as failures:
