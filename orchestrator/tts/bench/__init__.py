@@ -1,1 +1,11 @@
-"""Benchmark runs: what is asked for, one run, groups of runs, and the server that they need."""
+"""Benchmark runs on a session: what is asked for, one run, comparisons of several. Nothing prints.
+
+| module | job |
+|---|---|
+| request | what the user asks, in the user's words, and the plan it makes |
+| run | a plan carried out in a session, with progress for the observer |
+| observer | what whoever watches is told |
+| group_run, members | every strategy in turn, in a folder; which strategies share a run |
+| replaying, simulating | what `--replay` makes of the other options; the scenario of a simulation |
+| upper_bound | a run's useful work sent again without its dependencies |
+"""
