@@ -29,7 +29,7 @@ from tts.datasets.load import load_problems
 from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.triton import TritonConnection, TritonGenerator, TritonVerifier
 from tts.problem import Problem
-from tts.prompting.context import Context, Models
+from tts.prompting import Context, Models
 from tts.scheduling import ScheduleName
 from tts.serving.server.start import start_server
 from tts.session import AsyncSession

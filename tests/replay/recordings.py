@@ -10,7 +10,7 @@ from tests.driver.scripted_run import PROBLEMS, Run
 from tests.driver.test_driver import CONFIGS
 
 from tts.endpoints.base import VerifierResult
-from tts.prompting.context import Models
+from tts.prompting import Models
 from tts.replay import ReplayGenerator, ReplayVerifier, read_recording
 from tts.runlog.events import encode
 from tts.runlog.folder import CONFIG, EVENTS, SUMMARY

@@ -14,7 +14,7 @@ from tests.replay.recordings import FEW, load, record, replay
 
 from tts.build.errors import RunError
 from tts.endpoints.base import GenerateCall
-from tts.prompting.context import Models
+from tts.prompting import Models
 from tts.replay import (
     open_source,
 )

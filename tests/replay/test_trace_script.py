@@ -16,7 +16,7 @@ from tokenizers import Tokenizer as RawTokenizer
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from tts.endpoints.base import GenerateCall
-from tts.prompting.context import Context, Models
+from tts.prompting import Context, Models
 from tts.replay import (
     Chain,
     TraceScript,

@@ -104,7 +104,7 @@ EVENTS = st.one_of(
         ),
         nodes=COUNTS,
     ),
-    st.builds(Finished, t=SECONDS, generator_knee=st.none() | COUNTS),
+    st.builds(Finished, t=SECONDS, saturation_point=st.none() | COUNTS),
 )
 
 
@@ -206,7 +206,7 @@ V1_LINES = [
             tree_digest="d",
         ),
     ),
-    ('{"event":"finished","generator_knee":null,"t":2.5}', Finished(t=2.5)),
+    ('{"event":"finished","saturation_point":null,"t":2.5}', Finished(t=2.5)),
 ]
 
 

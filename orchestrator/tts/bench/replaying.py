@@ -10,7 +10,7 @@ from typing import Any
 from tts.build.errors import ConfigError
 from tts.build.spec import load_deployment
 from tts.datasets.load import problems_of_run
-from tts.prompting.context import Models
+from tts.prompting import Models
 from tts.replay import Source, open_source
 from tts.session.plan import findable
 from tts.simulation.scenario import RecordedRun

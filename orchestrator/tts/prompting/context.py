@@ -15,8 +15,6 @@ from tts.search import NodePath, Thought
 from .chat import generator_prompt
 from .models import Models
 
-__all__ = ["Context", "Models"]
-
 NO_IDS = np.empty(0, dtype=np.int32)
 
 

@@ -14,7 +14,7 @@ from tts.build.spec import Role
 from tts.build.tokenizer import Ids
 from tts.endpoints.base import GenerateCall
 from tts.problem import Problem
-from tts.prompting.context import Context, Models
+from tts.prompting import Context, Models
 from tts.runlog.events import Generated, Scored, thoughts_of
 from tts.runlog.log import read_events
 from tts.runlog.resume import ResumedWork

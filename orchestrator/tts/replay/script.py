@@ -6,7 +6,7 @@ from typing import Protocol
 
 from tts.build.tokenizer import Ids
 from tts.endpoints.base import GenerateCall
-from tts.prompting.context import Models
+from tts.prompting import Models
 
 _TAIL = 16  # tokens: more than spell any step delimiter
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from tts.build.errors import RunError
 from tts.problem import Problem
-from tts.prompting.context import Models
+from tts.prompting import Models
 from tts.runlog.folder import EVENTS, GROUP, Json, read_config, read_summary
 
 from .chains import read_chains

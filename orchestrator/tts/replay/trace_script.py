@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from tts.build.errors import CheckpointError
 from tts.build.tokenizer import Ids, Tokenizer
 from tts.endpoints.base import GenerateCall
+from tts.prompting import Models
 from tts.prompting.chat import generator_prompt
-from tts.prompting.context import Models
 
 from .chains import Chain
 from .script import chain_ended

@@ -158,11 +158,11 @@ class ProblemSolved(Event, frozen=True, kw_only=True, tag="problem_solved"):
 class Finished(Event, frozen=True, kw_only=True, tag="finished"):
     """The run is complete.
 
-    `generator_knee`: requests in flight from which on the generator gained little (its saturation
-    point); None where the run has not shown it.
+    `saturation_point`: requests in flight from which on the generator gained little; None where the
+    run has not shown it. Logs of version 1 have it as `generator_knee`, which nobody reads.
     """
 
-    generator_knee: int | None = None
+    saturation_point: int | None = None
 
 
 AnyEvent = (

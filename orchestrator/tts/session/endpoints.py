@@ -5,7 +5,7 @@ from __future__ import annotations
 from tts.endpoints.base import Generator, Verifier
 from tts.endpoints.triton import TritonConnection, TritonGenerator, TritonVerifier
 from tts.engines import wire
-from tts.prompting.context import Models
+from tts.prompting import Models
 from tts.replay import Replay, ReplayGenerator, ReplayVerifier
 
 __all__ = ["replaying", "triton_endpoints"]

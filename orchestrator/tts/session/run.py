@@ -74,7 +74,7 @@ async def execute(
                 )
             finally:
                 opened.discard(solver)
-        log.write(Finished(t=log.clock(), generator_knee=solver.driver.saturation_point))
+        log.write(Finished(t=log.clock(), saturation_point=solver.driver.saturation_point))
     write_summary(folder, summarise(config, read_events(folder)))
 
 

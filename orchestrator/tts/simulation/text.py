@@ -16,7 +16,7 @@ import numpy as np
 from tts.build.spec import Deployment
 from tts.build.tokenizer import Ids, Message, Tokenizer
 from tts.build.verifier_format import VerifierFormat
-from tts.prompting.context import Models
+from tts.prompting import Models
 
 DELIMITER = "\n"
 END_ID = 4

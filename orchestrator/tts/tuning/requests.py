@@ -13,7 +13,7 @@ import numpy as np
 from tts.build.tokenizer import Ids
 from tts.endpoints.base import GenerateCall
 from tts.problem import Problem
-from tts.prompting.context import Context, Models
+from tts.prompting import Context, Models
 from tts.runlog.events import AnyEvent, Generated, Scored, thoughts_of
 from tts.search import NodePath, Stop, node_seed
 
