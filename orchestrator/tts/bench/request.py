@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tts.build import paths
 from tts.build.builder import require_current
 from tts.build.errors import TtsError
 from tts.build.spec import Deployment
 from tts.checks.requirements import require_gpu
+from tts.datasets.demo_questions import why_outside
 from tts.datasets.load import load_problems, problems_of_run
 from tts.problem import Problem
 from tts.prompting import Models
@@ -75,6 +77,8 @@ def run_solve(
 ) -> tuple[Result, Path]:
     """Solve one problem, which is a run of its own: its result and the run's folder."""
     plan = plan_of(replace(wanted, dataset=PROBLEMS), [Problem("solve", question)])
+    if _is_the_demo_pair(plan.deployment) and (why := why_outside(question)):
+        observer.say(f"{why} The answer may well be wrong.")
     folder = (out or new_folder(plan, plan.strategy.name)).resolve()
     results: list[Result] = []
     running = run_plan(
@@ -154,6 +158,11 @@ def plan_with(
     )
     check_lengths(models, plan.problems)
     return plan
+
+
+def _is_the_demo_pair(deployment: Deployment) -> bool:
+    bundled = paths.deployments_dir().parent / "checkpoints" / "demo-generator"
+    return deployment.generator.checkpoint.resolve() == bundled.resolve()
 
 
 def new_folder(plan: Plan, what: str) -> Path:

@@ -48,13 +48,13 @@ THINGS: Final = ("apples", "books", "coins", "stones", "cards", "shells", "pens"
 
 _HELD_OUT_BUCKETS: Final = 10  # one bucket of ten is held out
 
-_STORY: Final[dict[Op, str]] = {
+STORY: Final[dict[Op, str]] = {
     "+": "Then {} more arrive.",
     "-": "Then {} are given away.",
     "*": "Then there are {} times as many.",
     "/": "Then only one of {} equal parts is left.",
 }
-_INSTRUCTION: Final[dict[Op, str]] = {
+INSTRUCTION: Final[dict[Op, str]] = {
     "+": "Add {}.",
     "-": "Subtract {}.",
     "*": "Multiply by {}.",
@@ -172,16 +172,16 @@ def _digest(purpose: str, key: str) -> int:
 def render_question(chain: Chain, surface: Surface, name: str, thing: str) -> str:
     """The wording of a problem; ``name`` and ``thing`` matter to the story only."""
     if surface == "expression":
-        return f"Compute {_expression(chain)}."
+        return f"Compute {expression(chain)}."
     if surface == "instructions":
-        lines = [_INSTRUCTION[op].format(operand) for op, operand in chain.ops]
+        lines = [INSTRUCTION[op].format(operand) for op, operand in chain.ops]
         return " ".join([f"Start with {chain.start}.", *lines, "What is the result?"])
-    lines = [_STORY[op].format(operand) for op, operand in chain.ops]
+    lines = [STORY[op].format(operand) for op, operand in chain.ops]
     opening = f"{name} has {chain.start} {thing}."
     return " ".join([opening, *lines, f"How many {thing} does {name} have now?"])
 
 
-def _expression(chain: Chain) -> str:
+def expression(chain: Chain) -> str:
     """The chain as one expression, with the parentheses that precedence asks for."""
     text, loose = str(chain.start), False  # loose: the text ends in an open + or -
     for op, operand in chain.ops:

@@ -1,0 +1,86 @@
+"""What the demo pair can be asked: reading a question back as a chain, and what is wrong with it.
+
+The pair knows the chains of `demo` in the wordings of `demo` and nothing else. It answers any other
+question too, but by guessing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from itertools import pairwise
+
+from .demo import HIGHEST, INSTRUCTION, LEVELS, LOWEST, OPS, STORY, Chain, Op, apply, expression
+
+EXAMPLE = "Compute (((12 + 30) / 6 + 8) * 4 - 11) / 7."
+"""A question that the pair answers rightly."""
+
+_OPS: dict[str, Op] = {op: op for op in OPS}
+_MOST = max(count for counts in LEVELS.values() for count in counts)
+_LEAST = min(count for counts in LEVELS.values() for count in counts)
+
+
+def why_outside(question: str) -> str | None:
+    """Why the demo pair cannot be expected to answer a question, in a sentence; None if it can."""
+    chain = read_question(question)
+    if chain is None:
+        return (
+            "The demo pair only knows chains of whole-number operations in its own wordings, such "
+            f"as: {EXAMPLE}"
+        )
+    if not _LEAST <= len(chain.ops) <= _MOST:
+        return (
+            f"The demo pair knows chains of {_LEAST} to {_MOST} operations; this one has "
+            f"{len(chain.ops)}."
+        )
+    known = f"the demo pair only knows whole numbers from {LOWEST} to {HIGHEST}"
+    for number in (chain.start, *(operand for _, operand in chain.ops)):
+        if not LOWEST <= number <= HIGHEST:
+            return f"{number} is in the question, but {known}."
+    value = chain.start
+    for op, operand in chain.ops:
+        try:
+            following = apply(op, value, operand)
+        except ValueError:
+            return f"{value} / {operand} is no whole number, and {known}."
+        if not LOWEST <= following <= HIGHEST:
+            return f"{value} {op} {operand} is {following} on the way, but {known}."
+        value = following
+    return None
+
+
+def read_question(question: str) -> Chain | None:
+    """The chain that a question spells in one of the demo's wordings; None if it spells none."""
+    text = " ".join(question.split())
+    if match := re.fullmatch(r"Compute ([\d\s+*/()-]+)\.", text):
+        words = re.findall(r"\d+|[-+*/]", match[1])
+        chain = _chain(words[:1], words[1:])
+        return chain if chain and expression(chain) == match[1] else None
+    if match := re.fullmatch(r"Start with (\d+)\. (.*) What is the result\?", text):
+        return _chain([match[1]], _steps(match[2], INSTRUCTION))
+    if match := re.fullmatch(r"(\w+) has (\d+) (\w+)\. (.*) How many \3 does \1 have now\?", text):
+        return _chain([match[2]], _steps(match[4], STORY))
+    return None
+
+
+def _steps(text: str, templates: Mapping[Op, str]) -> list[str]:
+    """Operation and operand of each sentence in turn; empty if one is of no template."""
+    words: list[str] = []
+    for sentence in re.findall(r"[^.]+\.", text):
+        for op, template in templates.items():
+            pattern = re.escape(template).replace(r"\{\}", r"(\d+)")
+            if match := re.fullmatch(pattern, sentence.strip()):
+                words += [op, match[1]]
+                break
+        else:
+            return []
+    return words
+
+
+def _chain(start: list[str], words: list[str]) -> Chain | None:
+    if not start or not words or len(words) % 2 or any(len(word) > 9 for word in words + start):
+        return None
+    steps = [(op, operand) for op, operand in pairwise(words)][::2]
+    if not all(op in _OPS and operand.isdigit() for op, operand in steps):
+        return None
+    return Chain(int(start[0]), tuple((_OPS[op], int(operand)) for op, operand in steps))
