@@ -34,7 +34,7 @@ def test_exactly_n_completions_come_out(config, world):
     assert completed == set(nodes)
     assert not any(node.fate is Fate.OPEN for node in search.tree)
     if getattr(config, "scored", True):
-        ranks = [(-done.score, done.node) for done in completions]
+        ranks = [(-done.score, -search.tree[done.node].score, done.node) for done in completions]
         assert ranks == sorted(ranks)
 
 
