@@ -6,10 +6,12 @@ from tests.search.driving import build, configs, drive, tree_configs, worlds
 
 from tts.search import (
     BeamSearchConfig,
+    DvtsConfig,
     Expand,
     Fate,
     Generated,
     ParticleConfig,
+    RebaseConfig,
     SampleSearchConfig,
     Scored,
     Stop,
@@ -77,3 +79,23 @@ def test_a_score_that_is_no_probability_is_refused(config):
     for wrong in (float("nan"), -0.1, 1.1):
         with pytest.raises(ValueError, match="within"):
             search.tell(Scored((0,), wrong))
+
+
+PINNED = {
+    SampleSearchConfig(n=4): "5032e8a7390cd243",
+    BeamSearchConfig(n=8, beam_width=4, num_iterations=4): "cdc4e992b2a02085",
+    BeamSearchConfig(
+        n=4, beam_width=2, num_iterations=3, lookahead=1, granularity=2
+    ): "1ef65a5cf5cb8f5b",
+    DvtsConfig(n=6, beam_width=3, num_iterations=4, finish="eos"): "95f2a698a9cc4652",
+    RebaseConfig(n=6, num_iterations=4): "55fe0f0c2848d437",
+    ParticleConfig(n=6, num_iterations=4): "381ad1b9280746b6",
+}
+"""Digests of trees in world 5, which no version has changed: runs are compared by them."""
+
+
+@pytest.mark.parametrize("config", PINNED, ids=lambda config: type(config).__name__)
+def test_trees_are_those_of_earlier_versions(config):
+    search = build(config)
+    drive(search, 5)
+    assert search.result().tree.digest()[:16] == PINNED[config]
