@@ -52,14 +52,17 @@ class Edit:
 
 def edits(source: str) -> list[Edit]:
     """Every edit of a module's source, in the order of the file."""
-    starts = [0]
-    for line in source.encode().splitlines(keepends=True):
-        starts.append(starts[-1] + len(line))
+    data = source.encode()
+    lines = [0]
+    for line in data.splitlines(keepends=True):
+        lines.append(lines[-1] + len(line))
     found = []
     for node, new in _changes(ast.parse(source), in_function=False):
-        old = ast.get_source_segment(source, node)
-        assert old is not None
-        found.append(Edit(starts[node.lineno - 1] + node.col_offset, old, ast.unparse(new)))
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        start = lines[node.lineno - 1] + node.col_offset
+        end = lines[node.end_lineno - 1] + node.end_col_offset
+        found.append(Edit(start, data[start:end].decode(), ast.unparse(new)))
     return sorted(found, key=lambda edit: (edit.start, edit.old, edit.new))
 
 

@@ -6,11 +6,14 @@ from collections import Counter
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.driver.scripted_run import Run
+from tests.driver.scripted_run import PROBLEMS, Run
 
+from tts.driver.problem_run import ProblemRun, Runtime
 from tts.driver.speculation import LEAST_RATE, Speculator
+from tts.prompting import Context, Models
 from tts.runlog import events
-from tts.scheduling import Job, Kind
+from tts.runlog.resume import ResumedWork
+from tts.scheduling import Job, Kind, Scheduler
 from tts.search import BeamSearchConfig, DvtsConfig, Expand, Guess, Sampling, Stop, Thought
 
 CONFIGS = [
@@ -98,6 +101,38 @@ def test_no_guess_is_made_below_a_chain_that_fills_the_engine(tiny_deployment, w
         run.generator.end = 0.0
         run.go()
         assert speculative(run)
+
+
+@pytest.mark.parametrize("speculation", ["always", "auto"])
+def test_auto_stops_when_guesses_do_not_pay_and_always_does_not(
+    tiny_deployment, words, monkeypatch, speculation
+):
+    monkeypatch.setattr(Scheduler, "pays", lambda scheduler, chance: True)  # slots are free
+    monkeypatch.setattr(Speculator, "pays", property(lambda speculator: False))
+    policy = {"jitter": 2, "speculation": speculation, "generator_requests": 24}
+    run = Run(tiny_deployment, words, CONFIGS[0], "decoupled", **policy).go()
+    assert bool(speculative(run)) == (speculation == "always")
+    monkeypatch.setattr(Speculator, "pays", property(lambda speculator: True))
+    assert speculative(Run(tiny_deployment, words, CONFIGS[0], "decoupled", **policy).go())
+
+
+@pytest.mark.parametrize(("room", "guessed"), [(0, False), (1, True)])
+def test_a_guess_needs_room_for_one_token_below_its_parent(tiny_deployment, room, guessed):
+    prompt = len(Context.of(Models.load(tiny_deployment), PROBLEMS[0]).generator_ids(()))
+    generator = tiny_deployment.generator.model_copy(
+        update={"max_seq_len": prompt + len(THOUGHT[0].token_ids) + room}
+    )
+    models = Models.load(tiny_deployment.model_copy(update={"generator": generator}))
+    run = ProblemRun(
+        0,
+        0,
+        Context.of(models, PROBLEMS[0]),
+        _Foresees([(0, 0)]),
+        ResumedWork(thoughts={(0,): THOUGHT}),
+        None,
+        Runtime(None, None, None, None, prefetch=False),
+    )
+    assert [job.tokens for job in run.guesses()] == [prompt + 1] * guessed
 
 
 class _Foresees:
