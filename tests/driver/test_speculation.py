@@ -168,6 +168,8 @@ def test_guesses_that_are_never_asked_for_stop_paying_and_used_ones_go_on():
         speculator.sent(job)
         assert speculator.drop_lost(expandable=()) == [job]
     assert not speculator.pays
+    speculator.hit_rate = LEAST_RATE
+    assert speculator.pays
     for number in range(20):
         job = job_of((number, 0))
         speculator.sent(job)

@@ -21,7 +21,7 @@ MAX_SCORE = 1.0
 """The best score of a step, and of a path."""
 
 AGGREGATE_DIGITS = 12
-"""Significant digits of a product or mean of scores: the same noise, at any magnitude."""
+"""Significant digits of a product, mean or sum of scores: the same noise, at any magnitude."""
 
 
 class Stop(StrEnum):
@@ -104,10 +104,13 @@ def aggregate(scores: Sequence[float], how: Aggregation) -> float:
     if how == "min":
         return min(scores)
     if how == "prod":
-        return _rounded(math.prod(scores))
-    return _rounded(math.fsum(scores) / len(scores))
+        return significant(math.prod(scores))
+    return significant(math.fsum(scores) / len(scores))
 
 
-def _rounded(score: float) -> float:
-    """To AGGREGATE_DIGITS by way of decimal text, which no platform's logarithm has a say in."""
+def significant(score: float) -> float:
+    """A product, mean or sum of scores to AGGREGATE_DIGITS digits.
+
+    By way of decimal text: no platform's logarithm has a say in it.
+    """
     return float(f"{score:.{AGGREGATE_DIGITS}g}")
