@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.build.planned_pair import ONE_B, PRM, generator, near, verifier
+from tests.build.planned_pair import EIGHT_B, ONE_B, PRM, generator, near, verifier
 
 from tts.build.errors import CheckpointError
 from tts.build.model_config import read_model_config
@@ -42,6 +42,13 @@ def test_hand_worked_numbers(checkpoint: Path) -> None:
     assert cost.body_flops == near(flops * 1e9)
     assert cost.body_flops + cost.head_flops == near(flops_with_head * 1e9)
     assert cost.attention_flops == attention
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "published"), [(ONE_B, 1_235_814_400), (EIGHT_B, 8_030_261_248)]
+)
+def test_parameters_are_counted_exactly(checkpoint: Path, published: int) -> None:
+    assert parameters(shape_of(checkpoint)).total == published
 
 
 def test_estimates_bound_what_public_logs_show() -> None:

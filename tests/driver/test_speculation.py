@@ -50,6 +50,13 @@ def test_guesses_are_sent_and_some_are_used(tiny_deployment, words, config, sche
             assert problem != name or node in search.tree, "used, but not in the tree"
 
 
+def test_guesses_below_pruned_nodes_are_cancelled(tiny_deployment, words):
+    policy = {"jitter": 2, "speculation": "always", "generator_requests": 24}
+    run = Run(tiny_deployment, words, CONFIGS[0], "decoupled", **policy).go()
+    lost = [e for e in run.events_of(events.Cancelled) if e.kind == "speculative"]
+    assert "pruned" in {event.why for event in lost}
+
+
 @pytest.mark.parametrize("schedule", ["lockstep", "batched", "alternating", "decoupled"])
 def test_nothing_is_sent_ahead_when_it_is_off(tiny_deployment, words, schedule):
     run = Run(tiny_deployment, words, CONFIGS[0], schedule, jitter=2, speculation="off").go()
@@ -154,11 +161,16 @@ def job_of(node):
 def test_what_is_in_flight_or_answered_is_not_guessed_again():
     search, speculator = _Foresees([(0, 0), (0, 1), (1, 0)]), Speculator({(1, 0): THOUGHT})
     flying = job_of((0, 0))
+    assert speculator.idle
     speculator.sent(flying)
+    assert not speculator.idle
     assert [guess.work.node for guess in speculator.guesses(search)] == [(0, 1)]
     speculator.keep(flying, THOUGHT)
     assert [guess.work.node for guess in speculator.guesses(search)] == [(0, 1)]
     assert speculator.known[(0, 0)] == THOUGHT
+    assert not speculator.idle
+    assert speculator.use_answer((0, 0))
+    assert speculator.idle
 
 
 def test_guesses_that_are_never_asked_for_stop_paying_and_used_ones_go_on():
