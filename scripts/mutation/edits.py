@@ -1,8 +1,8 @@
 """Mutants of a module: small changes of its source, each of which a test should notice. Pure.
 
 An edit replaces one expression or statement and leaves the rest of the file as it is, so that its
-diff shows what it does. Annotations, docstrings and the statements of a module or class (whose loss
-breaks the import) are left alone.
+diff shows what it does. Left alone are annotations, docstrings, what a class is declared to be
+(frozen, slots), and the statements of a module or class, whose loss breaks the import.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ def _changes(node: ast.AST, *, in_function: bool) -> Iterator[tuple[ast.expr | a
     if in_function and isinstance(node, DROPPED) and not _is_docstring(node):
         yield node, ast.Pass()
     for name, value in ast.iter_fields(node):
-        if name in ("annotation", "returns", "type_params"):
+        if name in ("annotation", "returns"):
+            continue
+        if isinstance(node, ast.ClassDef) and name in ("decorator_list", "keywords"):
             continue
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST) and not isinstance(child, ast.JoinedStr):

@@ -2,6 +2,7 @@
 
 import pytest
 from hypothesis import given, settings
+from pydantic import ValidationError
 from tests.search.driving import build, configs, drive, tree_configs, worlds
 
 from tts.search import (
@@ -99,3 +100,42 @@ def test_trees_are_those_of_earlier_versions(config):
     search = build(config)
     drive(search, 5)
     assert search.result().tree.digest()[:16] == PINNED[config]
+
+
+@pytest.mark.parametrize(
+    ("config", "name", "allowed", "refused"),
+    [
+        (SampleSearchConfig, "n", [1], [0]),
+        (SampleSearchConfig, "temperature", [0, 10], [-0.01, 10.01]),
+        (SampleSearchConfig, "top_p", [0.01, 1], [0, 1.01]),
+        (SampleSearchConfig, "max_tokens", [1], [0]),
+        (BeamSearchConfig, "num_iterations", [1], [0]),
+        (BeamSearchConfig, "granularity", [1], [0]),
+        (BeamSearchConfig, "lookahead", [0], [-1]),
+        (BeamSearchConfig, "beam_width", [1, 16], [0, 3, 32]),
+        (DvtsConfig, "beam_width", [1, 16], [0, 3, 32]),
+        (RebaseConfig, "softmax_temperature", [1e-3, 1e3], [0.9e-3, 1000.1]),
+        (ParticleConfig, "weight_temperature", [1e-3, 1e3], [0.9e-3, 1000.1]),
+        (ParticleConfig, "ess_threshold", [0, 1], [-0.01, 1.01]),
+    ],
+)
+def test_parameters_are_refused_beyond_their_bounds(config, name, allowed, refused):
+    for value in allowed:
+        assert getattr(config(**{name: value}), name) == value
+    for value in refused:
+        with pytest.raises(ValidationError, match=name):
+            config(**{name: value})
+
+
+def test_defaults_are_those_of_the_documentation():
+    common = {"n": 16, "temperature": 0.8, "top_p": 1.0, "max_tokens": 2048, "agg_strategy": "last"}
+    steps = {"num_iterations": 40, "finish": "depth", "granularity": 1, "lookahead": 0}
+    tree = common | steps
+    voting = tree | {"early_stop": False}
+    assert SampleSearchConfig().model_dump() == common | {"scored": True, "early_stop": False}
+    assert DvtsConfig().model_dump() == voting | {"beam_width": 4}
+    assert RebaseConfig().model_dump() == voting | {"softmax_temperature": 0.2}
+    particles = {"weight_temperature": 1.0, "ess_threshold": 0.5}
+    assert ParticleConfig().model_dump() == tree | particles
+    beams = {"beam_width": 4, "filter_duplicates": False, "sort_completed": False}
+    assert BeamSearchConfig().model_dump() == voting | beams
