@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Literal
 
 from .edits import Edit, edits
 
@@ -33,6 +34,10 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
 }
 """What is mutated, and the tests that concern it; of several that fit, the first."""
+
+
+Outcome = Literal["killed", "timed out", "survived"]
+"""A mutant that hangs is noticed too; but on a loaded machine any trial may run out of time."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +117,8 @@ def applied(copy: Path, mutant: Mutant) -> Iterator[None]:
         file.write_text(source, encoding="utf-8")
 
 
-def passes(root: Path, copy: Path, tests: Sequence[str], limit_s: float) -> bool:
-    """Whether the tests of `root` pass on the code of `copy`, within the limit.
+def outcome(root: Path, copy: Path, tests: Sequence[str], limit_s: float) -> Outcome:
+    """What the tests of `root` say of the code of `copy`.
 
     Raises RuntimeError if pytest found no tests, or did not understand its arguments.
     """
@@ -139,4 +144,6 @@ def passes(root: Path, copy: Path, tests: Sequence[str], limit_s: float) -> bool
                 os.killpg(process.pid, signal.SIGKILL)
     if status in (4, 5):  # arguments that pytest refuses, no tests
         raise RuntimeError(f"pytest ended with status {status} for {' '.join(tests)}")
-    return status == 0
+    if status is None:
+        return "timed out"
+    return "survived" if status == 0 else "killed"
