@@ -5,13 +5,19 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from tts.build.spec import Deployment
 
 settings.register_profile("repeatable", derandomize=True, database=None)
 settings.register_profile("searching")  # new examples in each run
+settings.register_profile(  # a failure is enough, its smallest example is not wanted
+    "unshrunk",
+    derandomize=True,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 SPECIALS = ["<|begin_of_text|>", "<|pad|>", "<|user|>", "<|assistant|>", "<|eot_id|>"]

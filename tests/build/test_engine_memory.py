@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.build.planned_pair import ONE_B, PRM, generator, near, verifier
+from tests.build.planned_pair import EIGHT_B, ONE_B, PRM, generator, near, verifier
 
 from tts.build.errors import CheckpointError
 from tts.build.model_config import read_model_config
@@ -42,6 +42,13 @@ def test_hand_worked_numbers(checkpoint: Path) -> None:
     assert cost.body_flops == near(flops * 1e9)
     assert cost.body_flops + cost.head_flops == near(flops_with_head * 1e9)
     assert cost.attention_flops == attention
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "published"), [(ONE_B, 1_235_814_400), (EIGHT_B, 8_030_261_248)]
+)
+def test_parameters_are_counted_exactly(checkpoint: Path, published: int) -> None:
+    assert parameters(shape_of(checkpoint)).total == published
 
 
 def test_estimates_bound_what_public_logs_show() -> None:
@@ -161,6 +168,30 @@ def test_mixtures_of_experts(tmp_path: Path, name: str) -> None:
         assert whole.streamed / 4 < rank.streamed < 1.02 * whole.streamed / 4
     with pytest.raises(CheckpointError, match="architectures"):
         read_model_config(folder)
+
+
+# Values per token of one layer by hand, for one rank and for a quarter of the tensors: residual 4 x
+# hidden, queries, keys and values 2 x heads x head_dim, each of the token's experts 3 x inner + 2 x
+# hidden, the shared expert 3 x inner. Of Mixtral on one rank, and with logits: 1,039 MiB.
+WIDTHS = {
+    "mixtral-8x7b": (
+        4 * 4096 + 2 * (32 + 2 * 8) * 128 + 2 * (3 * 14336 + 2 * 4096),
+        4 * 4096 + 2 * (8 + 2 * 2) * 128 + 2 * (3 * 3584 + 2 * 4096),
+    ),
+    "qwen1.5-moe-a2.7b": (
+        4 * 2048 + 2 * (16 + 2 * 16) * 128 + 4 * (3 * 1408 + 2 * 2048) + 3 * 5632,
+        4 * 2048 + 2 * (4 + 2 * 4) * 128 + 4 * (3 * 352 + 2 * 2048) + 3 * 1408,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WIDTHS)
+def test_activations_of_mixtures(tmp_path: Path, name: str) -> None:
+    shape = shape_of(mixture(tmp_path, name))
+    for parts, width in zip((1, 4), WIDTHS[name], strict=True):
+        spec = generator(checkpoint=tmp_path, tensorrt={"tensor_parallel": parts})
+        logits = 256 * shape.vocab_size
+        assert ranks_of(shape, spec)[0].activations == 2 * (4096 * width + logits)
 
 
 @pytest.mark.parametrize(

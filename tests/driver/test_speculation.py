@@ -6,11 +6,14 @@ from collections import Counter
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.driver.scripted_run import Run
+from tests.driver.scripted_run import PROBLEMS, Run
 
+from tts.driver.problem_run import ProblemRun, Runtime
 from tts.driver.speculation import LEAST_RATE, Speculator
+from tts.prompting import Context, Models
 from tts.runlog import events
-from tts.scheduling import Job, Kind
+from tts.runlog.resume import ResumedWork
+from tts.scheduling import Job, Kind, Scheduler
 from tts.search import BeamSearchConfig, DvtsConfig, Expand, Guess, Sampling, Stop, Thought
 
 CONFIGS = [
@@ -45,6 +48,13 @@ def test_guesses_are_sent_and_some_are_used(tiny_deployment, words, config, sche
     for name, search in run.searches.items():
         for problem, node in used:
             assert problem != name or node in search.tree, "used, but not in the tree"
+
+
+def test_guesses_below_pruned_nodes_are_cancelled(tiny_deployment, words):
+    policy = {"jitter": 2, "speculation": "always", "generator_requests": 24}
+    run = Run(tiny_deployment, words, CONFIGS[0], "decoupled", **policy).go()
+    lost = [e for e in run.events_of(events.Cancelled) if e.kind == "speculative"]
+    assert "pruned" in {event.why for event in lost}
 
 
 @pytest.mark.parametrize("schedule", ["lockstep", "batched", "alternating", "decoupled"])
@@ -100,6 +110,38 @@ def test_no_guess_is_made_below_a_chain_that_fills_the_engine(tiny_deployment, w
         assert speculative(run)
 
 
+@pytest.mark.parametrize("speculation", ["always", "auto"])
+def test_auto_stops_when_guesses_do_not_pay_and_always_does_not(
+    tiny_deployment, words, monkeypatch, speculation
+):
+    monkeypatch.setattr(Scheduler, "pays", lambda scheduler, chance: True)  # slots are free
+    monkeypatch.setattr(Speculator, "pays", property(lambda speculator: False))
+    policy = {"jitter": 2, "speculation": speculation, "generator_requests": 24}
+    run = Run(tiny_deployment, words, CONFIGS[0], "decoupled", **policy).go()
+    assert bool(speculative(run)) == (speculation == "always")
+    monkeypatch.setattr(Speculator, "pays", property(lambda speculator: True))
+    assert speculative(Run(tiny_deployment, words, CONFIGS[0], "decoupled", **policy).go())
+
+
+@pytest.mark.parametrize(("room", "guessed"), [(0, False), (1, True)])
+def test_a_guess_needs_room_for_one_token_below_its_parent(tiny_deployment, room, guessed):
+    prompt = len(Context.of(Models.load(tiny_deployment), PROBLEMS[0]).generator_ids(()))
+    generator = tiny_deployment.generator.model_copy(
+        update={"max_seq_len": prompt + len(THOUGHT[0].token_ids) + room}
+    )
+    models = Models.load(tiny_deployment.model_copy(update={"generator": generator}))
+    run = ProblemRun(
+        0,
+        0,
+        Context.of(models, PROBLEMS[0]),
+        _Foresees([(0, 0)]),
+        ResumedWork(thoughts={(0,): THOUGHT}),
+        None,
+        Runtime(None, None, None, None, prefetch=False),
+    )
+    assert [job.tokens for job in run.guesses()] == [prompt + 1] * guessed
+
+
 class _Foresees:
     """A search that foresees these nodes."""
 
@@ -119,11 +161,16 @@ def job_of(node):
 def test_what_is_in_flight_or_answered_is_not_guessed_again():
     search, speculator = _Foresees([(0, 0), (0, 1), (1, 0)]), Speculator({(1, 0): THOUGHT})
     flying = job_of((0, 0))
+    assert speculator.idle
     speculator.sent(flying)
+    assert not speculator.idle
     assert [guess.work.node for guess in speculator.guesses(search)] == [(0, 1)]
     speculator.keep(flying, THOUGHT)
     assert [guess.work.node for guess in speculator.guesses(search)] == [(0, 1)]
     assert speculator.known[(0, 0)] == THOUGHT
+    assert not speculator.idle
+    assert speculator.use_answer((0, 0))
+    assert speculator.idle
 
 
 def test_guesses_that_are_never_asked_for_stop_paying_and_used_ones_go_on():
@@ -133,6 +180,8 @@ def test_guesses_that_are_never_asked_for_stop_paying_and_used_ones_go_on():
         speculator.sent(job)
         assert speculator.drop_lost(expandable=()) == [job]
     assert not speculator.pays
+    speculator.hit_rate = LEAST_RATE
+    assert speculator.pays
     for number in range(20):
         job = job_of((number, 0))
         speculator.sent(job)

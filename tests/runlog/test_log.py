@@ -40,6 +40,16 @@ def test_the_clock_begins_with_the_session_and_never_goes_back(tmp_path):
     assert times == [round(time, 6) for time in times]
 
 
+def test_times_are_seconds_since_the_session_began(tmp_path, monkeypatch):
+    now = 7000.0
+    monkeypatch.setattr("tts.runlog.log.time.monotonic", lambda: now)
+    create_run(tmp_path, {})
+    with RunLog(tmp_path) as log:
+        assert log.clock() == 0
+        now = 7002.5
+        assert log.clock() == 2.5
+
+
 @pytest.mark.parametrize("cut", range(1, 30, 4))
 def test_a_line_cut_short_by_a_kill_is_dropped_and_the_log_goes_on(tmp_path, cut):
     create_run(tmp_path, {})

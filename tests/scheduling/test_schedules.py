@@ -101,6 +101,18 @@ def test_batched_fills_the_generators_batch_while_problems_are_queued(seed):
     World("batched", seed, problems=20).run(check)
 
 
+def test_batched_starts_no_problem_beyond_a_full_batch():
+    scheduler = Scheduler(Policy("batched", 6, 40, None))
+
+    def start(problem):
+        for child in range(3):
+            scheduler.add(generate(problem, child, Kind.EAGER), 0.0)
+
+    supply = Supply(range(4), start=start)
+    assert len(send(scheduler, supply=supply)) == 6
+    assert supply.queued == [2, 3]
+
+
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @settings(max_examples=50, deadline=None)
 @given(seed=st.integers(0, 10**9), at_once=st.integers(1, 3))

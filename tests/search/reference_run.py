@@ -1,10 +1,12 @@
 """What the reference strategies have in common: parameters, calls, and a tree that grows."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from decimal import Context
 from typing import Protocol
 
-from tts.search.thought import Fate, NodePath, Stop, Thought, aggregate, quantise
+from tts.search.thought import Fate, NodePath, Stop, Thought, quantise
 
 LOOKAHEAD = "lookahead"
 """Fate of a look-ahead node."""
@@ -91,6 +93,10 @@ class Completion:
     score: float | None
 
 
+def twelve_digits(value: float) -> float:
+    return float(Context(prec=12).create_decimal_from_float(value))
+
+
 @dataclass
 class Outcome:
     """The tree, the completions in rank order, and every call in the order it was made."""
@@ -134,11 +140,34 @@ class Run:
         return "".join(node.thought.text for node in self.chain(path))
 
     def path_score(self, path: NodePath) -> float:
-        scores = [node.score for node in self.chain(path) if node.score is not None]
-        return aggregate(scores, self.params.agg_strategy)
+        chain = self.chain(path)
+        if self.params.agg_strategy == "last":
+            return [node.score for node in chain if node.score is not None][-1]
+        # One score for everything different that the chain said on its way: the first.
+        said: tuple[str, ...] = ()
+        score_of: dict[tuple[str, ...], float] = {}
+        for node in chain:
+            if node.thought.text.strip():
+                said = (*said, node.thought.text)
+            if node.score is not None:
+                score_of.setdefault(said, node.score)
+        if len(score_of) > 1:
+            score_of.pop((), None)
+        scores = list(score_of.values())
+        if self.params.agg_strategy == "min":
+            return sorted(scores)[0]
+        if self.params.agg_strategy == "mean":
+            return twelve_digits(math.fsum(scores) / len(scores))
+        product = 1.0
+        for score in scores:
+            product *= score
+        return twelve_digits(product)
 
     def ranked(self, paths: list[NodePath]) -> list[NodePath]:
-        return sorted(paths, key=lambda path: (-self.path_score(path), path))
+        """Best path score first, then best score of the last step, then smallest path."""
+        by_path = sorted(paths)
+        by_last = sorted(by_path, key=lambda path: self.nodes[path].score, reverse=True)
+        return sorted(by_last, key=self.path_score, reverse=True)
 
     def ended(self, path: NodePath) -> bool:
         thought = self.nodes[path].thought

@@ -48,7 +48,7 @@ def test_a_step_that_cannot_be_kept_is_pruned_without_a_score():
         search.tell(Generated(work.node, step))
     assert len(search.ask()) == 4
     assert search.unwanted() == []
-    search.tell(Scored((0, 0), 0.7))  # min along the path: 0.5, which no sibling can beat
+    search.tell(Scored((0, 0), 1.0))  # min along the path: 0.5, which no sibling can beat
     assert search.unwanted() == [(0, 1), (0, 2), (0, 3)]
     assert [search.tree[0, child].fate for child in range(4)] == [
         Fate.EXPANDED,
@@ -57,6 +57,19 @@ def test_a_step_that_cannot_be_kept_is_pruned_without_a_score():
     assert [work.node for work in search.ask()] == [(0, 0, child) for child in range(4)]
     search.tell(Scored((0, 1), 0.9))
     assert search.tree[0, 1].score is None, "late: it had been pruned"
+
+
+def test_siblings_that_tie_at_their_parents_minimum_rank_by_their_own_score():
+    search = build(BeamSearchConfig(n=4, beam_width=4, num_iterations=3, agg_strategy="min"))
+    step = (Thought((1,), "a\n\n", Stop.STEP),)
+    for scores in ((0.5, 0.2, 0.3, 0.1), (0.7, 0.9, 0.6, 0.8)):
+        for work in search.ask():
+            search.tell(Generated(work.node, step))
+        for work, score in zip(search.ask(), scores, strict=True):
+            search.tell(Scored(work.node, score))
+            assert search.unwanted() == [], "any of the others may still have the better score"
+    assert [search.tree.path_score((0, child), "min") for child in range(4)] == [0.5] * 4
+    assert {work.node[:2] for work in search.ask()} == {(0, 1)}
 
 
 def test_no_active_beam_is_scored_once_enough_chains_have_ended():

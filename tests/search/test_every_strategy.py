@@ -2,14 +2,17 @@
 
 import pytest
 from hypothesis import given, settings
+from pydantic import ValidationError
 from tests.search.driving import build, configs, drive, tree_configs, worlds
 
 from tts.search import (
     BeamSearchConfig,
+    DvtsConfig,
     Expand,
     Fate,
     Generated,
     ParticleConfig,
+    RebaseConfig,
     SampleSearchConfig,
     Scored,
     Stop,
@@ -34,7 +37,7 @@ def test_exactly_n_completions_come_out(config, world):
     assert completed == set(nodes)
     assert not any(node.fate is Fate.OPEN for node in search.tree)
     if getattr(config, "scored", True):
-        ranks = [(-done.score, done.node) for done in completions]
+        ranks = [(-done.score, -search.tree[done.node].score, done.node) for done in completions]
         assert ranks == sorted(ranks)
 
 
@@ -77,3 +80,62 @@ def test_a_score_that_is_no_probability_is_refused(config):
     for wrong in (float("nan"), -0.1, 1.1):
         with pytest.raises(ValueError, match="within"):
             search.tell(Scored((0,), wrong))
+
+
+PINNED = {
+    SampleSearchConfig(n=4): "5032e8a7390cd243",
+    BeamSearchConfig(n=8, beam_width=4, num_iterations=4): "cdc4e992b2a02085",
+    BeamSearchConfig(
+        n=4, beam_width=2, num_iterations=3, lookahead=1, granularity=2
+    ): "1ef65a5cf5cb8f5b",
+    DvtsConfig(n=6, beam_width=3, num_iterations=4, finish="eos"): "95f2a698a9cc4652",
+    RebaseConfig(n=6, num_iterations=4): "55fe0f0c2848d437",
+    ParticleConfig(n=6, num_iterations=4): "381ad1b9280746b6",
+}
+"""Digests of trees in world 5, which no version has changed: runs are compared by them."""
+
+
+@pytest.mark.parametrize("config", PINNED, ids=lambda config: type(config).__name__)
+def test_trees_are_those_of_earlier_versions(config):
+    search = build(config)
+    drive(search, 5)
+    assert search.result().tree.digest()[:16] == PINNED[config]
+
+
+@pytest.mark.parametrize(
+    ("config", "name", "allowed", "refused"),
+    [
+        (SampleSearchConfig, "n", [1], [0]),
+        (SampleSearchConfig, "temperature", [0, 10], [-0.01, 10.01]),
+        (SampleSearchConfig, "top_p", [0.01, 1], [0, 1.01]),
+        (SampleSearchConfig, "max_tokens", [1], [0]),
+        (BeamSearchConfig, "num_iterations", [1], [0]),
+        (BeamSearchConfig, "granularity", [1], [0]),
+        (BeamSearchConfig, "lookahead", [0], [-1]),
+        (BeamSearchConfig, "beam_width", [1, 16], [0, 3, 32]),
+        (DvtsConfig, "beam_width", [1, 16], [0, 3, 32]),
+        (RebaseConfig, "softmax_temperature", [1e-3, 1e3], [0.9e-3, 1000.1]),
+        (ParticleConfig, "weight_temperature", [1e-3, 1e3], [0.9e-3, 1000.1]),
+        (ParticleConfig, "ess_threshold", [0, 1], [-0.01, 1.01]),
+    ],
+)
+def test_parameters_are_refused_beyond_their_bounds(config, name, allowed, refused):
+    for value in allowed:
+        assert getattr(config(**{name: value}), name) == value
+    for value in refused:
+        with pytest.raises(ValidationError, match=name):
+            config(**{name: value})
+
+
+def test_defaults_are_those_of_the_documentation():
+    common = {"n": 16, "temperature": 0.8, "top_p": 1.0, "max_tokens": 2048, "agg_strategy": "last"}
+    steps = {"num_iterations": 40, "finish": "depth", "granularity": 1, "lookahead": 0}
+    tree = common | steps
+    voting = tree | {"early_stop": False}
+    assert SampleSearchConfig().model_dump() == common | {"scored": True, "early_stop": False}
+    assert DvtsConfig().model_dump() == voting | {"beam_width": 4}
+    assert RebaseConfig().model_dump() == voting | {"softmax_temperature": 0.2}
+    particles = {"weight_temperature": 1.0, "ess_threshold": 0.5}
+    assert ParticleConfig().model_dump() == tree | particles
+    beams = {"beam_width": 4, "filter_duplicates": False, "sort_completed": False}
+    assert BeamSearchConfig().model_dump() == voting | beams

@@ -3,11 +3,22 @@
 import random
 from collections import Counter
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.search.driving import answer, build, drive, tree_configs, worlds
 
-from tts.search import BeamSearchConfig, Expand, Fate, Generated, Scored, Stop, Thought, Work
+from tts.search import (
+    BeamSearchConfig,
+    Expand,
+    Fate,
+    Generated,
+    Score,
+    Scored,
+    Stop,
+    Thought,
+    Work,
+)
 
 
 @settings(max_examples=500, deadline=None)
@@ -77,3 +88,55 @@ def test_foresight_covers_the_next_expansions_of_a_decided_search():
     ]
     search.tell(Scored((3,), 0.1))
     assert search.ask() == [g.work for g in guesses]
+
+
+def candidates_answered(**parameters):
+    """A search whose four candidates wait for their scores."""
+    search = build(BeamSearchConfig(n=4, beam_width=4, num_iterations=4, **parameters))
+    asked = search.ask()
+    while not any(isinstance(work, Score) for work in asked):
+        for work in asked:
+            search.tell(Generated(work.node, thought(Stop.STEP)))
+        asked = search.ask()
+    return search
+
+
+def thought(stop, text="a\n\n"):
+    return (Thought((1,), text, stop),)
+
+
+def below(search, node, answered):
+    """What is foreseen strictly below a node."""
+    guesses = (guess.work.node for guess in search.foresee(answered))
+    return [path for path in guesses if path[: len(node)] == node and path != node]
+
+
+@pytest.mark.parametrize(
+    "ended", [thought(Stop.END), thought(Stop.LENGTH), thought(Stop.STEP, " \n\n")]
+)
+def test_nothing_is_foreseen_below_a_chain_that_has_ended(ended):
+    search = candidates_answered()
+    assert below(search, (0, 0), {(0, 0): thought(Stop.STEP)})
+    assert not below(search, (0, 0), {(0, 0): ended})
+
+
+def test_a_candidate_that_ends_at_its_first_step_has_no_second_one_foreseen():
+    search = candidates_answered(granularity=2)
+    start = (0, 0, 0)
+    assert below(search, start, {start: thought(Stop.STEP)}) == [(*start, 0)]
+    assert not below(search, start, {start: thought(Stop.END)})
+
+
+@pytest.mark.parametrize("stop", [Stop.STEP, Stop.END])
+def test_a_chain_whose_lookahead_ends_may_be_expanded_all_the_same(stop):
+    search = candidates_answered(lookahead=1)
+    answered = {(0, 0): thought(Stop.STEP), (0, 0, -1): thought(stop)}
+    assert below(search, (0, 0), answered) == [(0, 0, child) for child in range(4)]
+
+
+def test_nothing_is_foreseen_beyond_the_last_iteration():
+    search = build(BeamSearchConfig(n=4, beam_width=4, num_iterations=2))
+    for work in search.ask():
+        search.tell(Generated(work.node, thought(Stop.STEP)))
+    foreseen = {guess.work.node for guess in search.foresee({(0, 0): thought(Stop.STEP)})}
+    assert foreseen == {(0, 1), (0, 2), (0, 3)}

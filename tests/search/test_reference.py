@@ -85,6 +85,28 @@ def test_sample_ranks_chains_by_path_score_then_path() -> None:
     assert [(call.path, call.whole) for call in generated] == [((i,), True) for i in range(3)]
 
 
+@pytest.mark.parametrize(
+    ("agg_strategy", "score"), [("last", 0.4), ("min", 0.5), ("prod", 0.25), ("mean", 0.5)]
+)
+def test_a_step_without_text_adds_nothing(agg_strategy: str, score: float) -> None:
+    # White space at the start and the end, whose scores are those of what stands before it.
+    world = Script(
+        {"0": " ", "0.0": "a", "0.0.0": "b", "0.0.0.0": "$"},
+        {"0.0.0.0": 0.4}
+        if agg_strategy == "last"
+        else {"0": 0.1, "0.0": 0.5, "0.0.0": 0.5, "0.0.0.0": 0.4},
+    )
+    outcome = play("sample", world, n=1, agg_strategy=agg_strategy)
+    assert out(outcome) == [("0.0.0.0", " ab", score)]
+
+
+def test_a_step_without_text_scores_what_has_no_score_of_its_own() -> None:
+    # A candidate of two steps, of which the second is empty: its score is the first one's.
+    world = Script({"0": "a", "0.0": "$"}, {"0.0": 0.7})
+    outcome = play("beam_search", world, n=1, beam_width=1, granularity=2, agg_strategy="prod")
+    assert out(outcome) == [("0.0", "a", 0.7)]
+
+
 def test_sample_scores_the_last_step_or_nothing() -> None:
     steps = {"0": "a", "0.0": "b$", "1": "c$"}
     world = Script(steps, {"0.0": 0.25, "1": 0.25004})
@@ -207,8 +229,8 @@ def test_beam_search_stops_early() -> None:
 def test_candidates_of_two_steps_with_lookahead() -> None:
     # Iteration 1: candidate 0 is two steps, looks two further ahead, and has the score of the last
     # of these. Candidate 1 ends at its first step: nothing to look ahead to. Iteration 2 is the
-    # last: no look-ahead. 0.0.1 is white space and so ends with one step.
-    # Means: 0.0.0.0 (0.9 + 0.4) / 2, 0.0.1 (0.9 + 0.1) / 2.
+    # last: no look-ahead. 0.0.1 is white space and so ends with one step, which adds nothing.
+    # Means: 0.0.0.0 (0.9 + 0.4) / 2, 0.0.1 that of 0.0: 0.9.
     world = Script(
         {
             **{"0": "a", "0.0": "b", "0.0.-1": "c", "0.0.-1.-1": "d", "1": "e$"},
@@ -218,12 +240,12 @@ def test_candidates_of_two_steps_with_lookahead() -> None:
     )
     params = {"granularity": 2, "lookahead": 2, "num_iterations": 2, "agg_strategy": "mean"}
     outcome = play("beam_search", world, n=2, beam_width=2, **params)
-    assert out(outcome) == [("1", "e", 0.95), ("0.0.0.0", "abfg", 0.65)]
+    assert out(outcome) == [("1", "e", 0.95), ("0.0.1", "ab ", 0.9)]
     assert fates(outcome) == {
-        "completed": "0.0.0.0 1",
+        "completed": "0.0.1 1",
         "expanded": "0 0.0 0.0.0",
         "lookahead": "0.0.-1 0.0.-1.-1",
-        "surplus": "0.0.1",
+        "surplus": "0.0.0.0",
     }
     assert outcome.nodes[(0, 0)].score == 0.9
     greedy = [call.path for call in outcome.calls if getattr(call, "temperature", None) == 0]

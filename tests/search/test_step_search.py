@@ -22,7 +22,8 @@ from tts.search import (
     Stop,
     Thought,
 )
-from tts.search.candidates import Candidate
+from tts.search.candidates import Candidate, Pool
+from tts.search.tree import Node
 
 
 def test_a_candidate_of_two_steps_is_scored_once():
@@ -133,3 +134,12 @@ def test_candidates_go_the_ways_that_are_drawn_and_no_other(taken):
 
     go()
     assert taken - LOOPS == DRAWN
+
+
+def test_a_candidate_is_expected_to_score_what_its_path_does():
+    """Not what its last step does, and before it is ready what the path above it does."""
+    pool = Pool(key=0, iteration=1, last=False, whole=False)
+    candidate = Candidate(pool, 1, Node((0,)), Node((0,)), upper_bound=0.8, prior=0.6)
+    assert (candidate.expected_score, candidate.best_rank) == (0.6, (-0.8, -1.0, (0,)))
+    candidate.rank = (-0.5, -0.9, (0,))
+    assert (candidate.expected_score, candidate.best_rank) == (0.5, candidate.rank)

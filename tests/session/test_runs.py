@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from itertools import count
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +17,7 @@ from tts.problem import Problem
 from tts.reports.live_tree import report_run
 from tts.runlog.events import Generated, ProblemSolved, Scored
 from tts.runlog.folder import read_problems, read_summary
-from tts.runlog.log import read_events
+from tts.runlog.log import RunLog, read_events
 from tts.search import SampleSearch, SampleSearchConfig
 from tts.session import Run, Session
 
@@ -38,6 +39,15 @@ def test_with_or_without_a_folder_the_trees_are_the_same(session, tmp_path):
         i: r.tree_digest for i, r in free.items()
     }
     assert one.tree_digest == free["third"].tree_digest
+
+
+def test_every_time_in_the_log_is_one_of_the_logs_own_clock(session, tmp_path, monkeypatch):
+    ticks = count()
+    monkeypatch.setattr(RunLog, "clock", lambda log: next(ticks) / 1024)
+    list(session.solve_many(PROBLEMS, n=4, out=tmp_path / "run"))
+    times = [event.t for event in read_events(tmp_path / "run")]
+    assert all((1024 * time).is_integer() for time in times)
+    assert max(times) < next(ticks) / 1024
 
 
 def test_a_folder_is_a_run_with_its_log_its_problems_and_its_summary(session, tmp_path):

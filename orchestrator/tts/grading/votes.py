@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
-from tts.search import AnswerForm, Completion, SearchResult
+from tts.search import AnswerForm, Completion, SearchResult, significant
 
 from . import Equality, canonical, extract_answer, group_answers, is_integer
 
@@ -116,7 +117,7 @@ def vote(
     def speaker(weigh: list[float]) -> str | None:
         if not members:
             return None
-        totals = {g: round(sum(weigh[i] for i in who), 9) for g, who in members.items()}
+        totals = {g: significant(math.fsum(weigh[i] for i in who)) for g, who in members.items()}
         return extracted[members[max(totals, key=lambda g: (totals[g], -members[g][0]))][0]]
 
     majority = speaker([1.0] * len(completions))

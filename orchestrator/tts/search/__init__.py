@@ -42,6 +42,7 @@ from .thought import (
     Stop,
     Thought,
     quantise,
+    significant,
 )
 from .tree import Node, Tree
 
@@ -81,4 +82,5 @@ __all__ = [
     "Work",
     "node_seed",
     "quantise",
+    "significant",
 ]

@@ -22,13 +22,13 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from .candidates import UNREACHABLE, Candidate, Pool, Rank, State
+from .candidates import UNREACHABLE, Candidate, Pool, State
 from .config import VotingConfig, check_width
 from .early_stop import AnswerOf
 from .protocol import Search
 from .seeds import SeedOf
 from .thought import Fate, NodePath
-from .tree import Node
+from .tree import Node, Rank
 from .voting_search import VotingSearch
 
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from .thought import NodePath
-from .tree import Node
+from .thought import MAX_SCORE, NodePath
+from .tree import Node, Rank
 
-Rank = tuple[float, NodePath]
-"""Sort key of candidates: best score first (it is negated), ties by path."""
-
-UNREACHABLE: Rank = (float("-inf"), ())
+UNREACHABLE: Rank = (float("-inf"), float("-inf"), ())
 """Better than the rank of any candidate."""
 
 
@@ -88,7 +85,7 @@ class Candidate:
     @property
     def best_rank(self) -> Rank:
         """Its rank, or before it is ready the best that it can reach."""
-        return self.rank or (-self.upper_bound, self.end.path)
+        return self.rank or (-self.upper_bound, -MAX_SCORE, self.end.path)
 
     @property
     def expected_score(self) -> float:

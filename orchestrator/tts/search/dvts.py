@@ -20,13 +20,13 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from .candidates import Candidate, Pool, Rank, State
+from .candidates import Candidate, Pool, State
 from .config import VotingConfig, check_width
 from .early_stop import AnswerOf
 from .protocol import Search
 from .seeds import SeedOf
 from .thought import Fate
-from .tree import Node
+from .tree import Node, Rank
 from .voting_search import VotingSearch
 
 ANSWERED = "boxed{"

@@ -12,10 +12,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from .candidates import Candidate, Pool, Rank, State
+from .candidates import Candidate, Pool, State
 from .growth import Growth, goes_on, is_lookahead
 from .protocol import Expand, Guess
 from .thought import NodePath, Thought
+from .tree import Rank
 
 UNKNOWN_SCORE = 0.5
 """Stands for the score of a path of which no step has been scored yet."""

@@ -58,4 +58,4 @@ def goes_on(thought: Thought | None) -> bool:
     A step without text means that the model has nothing more to say.
     """
     assert thought is not None
-    return thought.stop is Stop.STEP and bool(thought.text.strip())
+    return thought.stop is Stop.STEP and not thought.blank

@@ -113,12 +113,13 @@ class SampleSearch(Search):
             self._result = self._ranked()
 
     def _ranked(self) -> SearchResult:
-        completions = [
-            Completion(path, self.tree.text(path), self._score(path))
-            for path in self._leaves.values()
-        ]
-        completions.sort(key=lambda done: (-(done.score or 0.0), done.node))
-        return SearchResult(tuple(completions), self.tree)
+        leaves = sorted(self._leaves.values())
+        if self.config.scored:
+            leaves.sort(key=lambda path: self.tree.rank(path, self.config.agg_strategy))
+        return SearchResult(
+            tuple(Completion(path, self.tree.text(path), self._score(path)) for path in leaves),
+            self.tree,
+        )
 
     def _decided_by(self, stop: EarlyStop) -> bool:
         """Count the chains in their order, so that timing cannot move the stop."""

@@ -28,7 +28,7 @@ from operator import attrgetter
 from typing import Generic, TypeVar
 
 from . import foresight
-from .candidates import Candidate, Pool, Rank, State
+from .candidates import Candidate, Pool, State
 from .config import StepConfig
 from .growth import Growth, goes_on, is_lookahead
 from .protocol import (
@@ -42,8 +42,8 @@ from .protocol import (
     Work,
 )
 from .seeds import SeedOf
-from .thought import Completion, Fate, NodePath, Thought, aggregate
-from .tree import Node, Tree
+from .thought import MAX_SCORE, Completion, Fate, NodePath, Thought, aggregate
+from .tree import Node, Rank, Tree
 
 BY_RANK = attrgetter("rank")
 """Sort key of candidates that are ready."""
@@ -179,15 +179,15 @@ class StepSearch(Search, Generic[Config]):
         return self.tree.path_score(node.path, self.config.agg_strategy)
 
     def _rank(self, node: Node) -> Rank:
-        return -self._path_score(node), node.path
+        return self.tree.rank(node.path, self.config.agg_strategy)
 
     def _upper_bound_and_prior(self, parent: NodePath) -> tuple[float, float]:
-        """Of candidates below `parent`: the path scores with one more step that has the score 1,
-        and without one.
+        """Of candidates below `parent`: the path scores with one more step of the best score, and
+        without one.
         """
         above, how = self.tree.scores(parent), self.config.agg_strategy
         prior = aggregate(above, how) if above else foresight.UNKNOWN_SCORE
-        return aggregate([*above, 1.0], how), prior
+        return aggregate([*above, MAX_SCORE], how), prior
 
     def _ask_step(self, candidate: Candidate, work: Expand) -> None:
         self._awaiting_step[work.node] = candidate

@@ -17,6 +17,12 @@ Aggregation = Literal["last", "min", "prod", "mean"]
 SCORE_UNIT = 1e-4
 """Scores are quantised to this when they are locked, so that float noise cannot reorder ties."""
 
+MAX_SCORE = 1.0
+"""The best score of a step, and of a path."""
+
+AGGREGATE_DIGITS = 12
+"""Significant digits of a product, mean or sum of scores: the same noise, at any magnitude."""
+
 
 class Stop(StrEnum):
     """Why a thought ended."""
@@ -54,6 +60,11 @@ class Thought:
     text: str
     stop: Stop
 
+    @property
+    def blank(self) -> bool:
+        """Whether it says nothing: its text is empty or white space."""
+        return not self.text.strip()
+
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
@@ -81,9 +92,10 @@ def quantise(score: float) -> float:
 
 
 def aggregate(scores: Sequence[float], how: Aggregation) -> float:
-    """Score of a path from its step scores, rounded far below SCORE_UNIT (search-and-learn).
+    """Score of a path from its step scores, to AGGREGATE_DIGITS digits (search-and-learn).
 
-    Raises ValueError where there is no score: a missing one must never count as a good one.
+    A product stays above 0 while a float can hold it: 30 steps of 0.35 are 2.1e-14. Raises
+    ValueError where there is no score: a missing one must never count as a good one.
     """
     if not scores:
         raise ValueError("a path without a score has no aggregate")
@@ -92,5 +104,13 @@ def aggregate(scores: Sequence[float], how: Aggregation) -> float:
     if how == "min":
         return min(scores)
     if how == "prod":
-        return round(math.prod(scores), 12)
-    return round(math.fsum(scores) / len(scores), 12)
+        return significant(math.prod(scores))
+    return significant(math.fsum(scores) / len(scores))
+
+
+def significant(score: float) -> float:
+    """A product, mean or sum of scores to AGGREGATE_DIGITS digits.
+
+    By way of decimal text: no platform's logarithm has a say in it.
+    """
+    return float(f"{score:.{AGGREGATE_DIGITS}g}")

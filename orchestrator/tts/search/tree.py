@@ -8,6 +8,10 @@ from dataclasses import dataclass
 
 from .thought import Aggregation, Fate, NodePath, Thought, aggregate, quantise
 
+Rank = tuple[float, float, NodePath]
+"""Sort key of paths: the best path score first, then the best score of the last step (both
+negated), then the smaller path. Under `min` siblings often tie at their parent's score."""
+
 
 @dataclass(slots=True)
 class Node:
@@ -62,15 +66,35 @@ class Tree:
         return "".join(node.thought.text for node in self.chain(path) if node.thought)
 
     def path_score(self, path: NodePath, how: Aggregation) -> float:
-        """Aggregate of the scores along `path`; unscored steps are left out. The last is scored."""
+        """Aggregate of `scores(path)`; with `last` the step's own score, where it has one."""
         score = self._nodes[path].score
         if how == "last" and score is not None:
             return score
         return aggregate(self.scores(path), how)
 
     def scores(self, path: NodePath) -> list[float]:
-        """The scores along `path`, from the first step on; unscored steps are left out."""
-        return [node.score for node in self.chain(path) if node.score is not None]
+        """The scores that count along `path`, from the first step on.
+
+        A step without text is scored as the chain without it, so its score counts only if that
+        chain has none of its own: because its last step was not scored, or because no step of the
+        path says anything.
+        """
+        counted: list[float] = []
+        unsaid: list[float] = []
+        unscored = False  # whether something was said that no score has judged
+        for node in self.chain(path):
+            unscored = unscored or (node.thought is not None and not node.thought.blank)
+            if node.score is None:
+                continue
+            (counted if unscored else unsaid).append(node.score)
+            unscored = False
+        return counted or unsaid[:1]
+
+    def rank(self, path: NodePath, how: Aggregation) -> Rank:
+        """The rank of a path whose last step is scored."""
+        score = self._nodes[path].score
+        assert score is not None
+        return -self.path_score(path, how), -score, path
 
     def lock_score(self, path: NodePath, score: float) -> bool:
         """Set a node's score if it has none yet; True if this call set it."""
