@@ -76,6 +76,15 @@ def test_shortcuts_start_no_worker(prediction, reference, outcome, reason):
         ("x+1", "x+2", False),
         ("k=1", "1", True),
         ("$1$", "$2x+z=1$", False),
+        ("3.54e-07", r"3.54 \times 10^{-7}", True),
+        ("3.54e-07", "3.54e-7", True),
+        ("3.54e-07", "0", False),
+        ("2e-10", "2e - 10", True),  # Euler's number
+        ("2e-10", r"2 \times 10^{-10}", False),
+        ("3,54", "3.54", False),  # a list of two numbers
+        ("5\\", r"5\%", True),
+        ("p=5,q=2;p=7,q=2", "p=7,q=2;p=5,q=2", True),
+        ("p=5,q=2;p=7,q=2", "p=5,q=2;p=7,q=3", False),
     ],
 )
 def test_math_decides_the_rest(grader, prediction, reference, equal):
@@ -348,6 +357,34 @@ worker.main()
     )
     _, *replies = map(json.loads, worker.stdout.splitlines())
     assert [reply[1:] for reply in replies] == [["verdict", ["undecided", "out of memory"]]]
+
+
+BUSY_OR_WAITING = """
+import time
+from tts.grading import equivalence, worker
+def compare(prediction, reference):
+    if prediction == "busy":
+        while True:
+            pass
+    time.sleep(0.5)  # what a worker without a processor does
+    return equivalence.Verdict("equal", "math-verify")
+equivalence.compare = compare
+worker.main()
+"""
+
+
+@pytest.mark.parametrize(("behaviour", "code"), [("busy", -signal.SIGPROF), ("waiting", 0)])
+def test_a_worker_is_late_by_the_processor_time_it_took_and_not_by_the_clock(behaviour, code):
+    worker = subprocess.run(
+        [sys.executable, "-c", BUSY_OR_WAITING, "512", "0.1"],
+        input=json.dumps(["compare", behaviour, "x"]) + "\n",
+        stdout=subprocess.PIPE,
+        text=True,
+        env=_environment(),
+    )
+    assert worker.returncode == code
+    replies = worker.stdout.splitlines()[1:]
+    assert len(replies) == (0 if behaviour == "busy" else 1)
 
 
 def test_the_parent_never_imports_sympy():

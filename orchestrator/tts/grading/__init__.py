@@ -8,6 +8,7 @@
 | extract | the last boxed answer of a text |
 | canonical | a cheap normal form: equal strings are equal answers |
 | screen | refuses what would only burn a worker (towers, factorials) |
+| times | times of day, which math-verify takes for ratios |
 | sketch | invariants of a parsed answer: what certainly tells two apart |
 | invariants | sympy objects to sketches; imported in the worker process only |
 | equivalence | math-verify; imported in the worker process only |

@@ -10,12 +10,15 @@ from typing import Any
 
 from math_verify import parse, verify
 
+from .canonical import trimmed
 from .invariants import sketch_of
 from .sketch import Parsed
 from .verdict import Outcome, Reason, Verdict
 
 # math-verify looks for LaTeX inside an environment; a bare answer gets one.
 _ENVIRONMENT = re.compile(r"(?<!\\)\$|\\\(|\\\[|\\boxed")
+# A number as programs print it, "3.54e-07"; "2e-10" may well be twice Euler's number less ten.
+_PRINTED = re.compile(r"(-?\d\.\d+)e([+-]\d{1,3})|(-?\d)e([+-]0\d)", re.ASCII)
 _KEPT_ANSWERS = 1024  # a few problems' worth of parsed answers
 
 
@@ -60,5 +63,9 @@ def readings_of(answer: str) -> tuple[Any, ...]:
 
     Its own time limit is off: it uses SIGALRM and cannot interrupt C; the worker has a better one.
     """
+    answer = trimmed(answer)
+    if printed := _PRINTED.fullmatch(answer):
+        digits, exponent = printed[1] or printed[3], printed[2] or printed[4]
+        answer = rf"{digits}\times 10^{{{int(exponent)}}}"
     text = answer if _ENVIRONMENT.search(answer) else rf"\boxed{{{answer}}}"
     return tuple(parse(text, parsing_timeout=None))

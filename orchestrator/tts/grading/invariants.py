@@ -96,7 +96,7 @@ def _is_ordinary(expression: Any, has_symbols: bool) -> bool:
     for count, node in enumerate(sympy.preorder_traversal(expression)):
         if count >= _MAX_NODES or not isinstance(node, _ELEMENTARY):
             return False
-        if isinstance(node, sympy.Symbol) and (node.is_integer or node.is_positive is False):
+        if isinstance(node, sympy.Symbol) and (node.is_integer or node.is_negative):
             return False
         if isinstance(node, sympy.Pow) and not _is_ordinary_power(node):
             return False

@@ -15,6 +15,7 @@ from .canonical import canonical, is_integer
 from .process import Reply
 from .screen import is_too_costly
 from .sketch import Parsed, are_separated
+from .times import may_be_same_time
 from .verdict import Outcome, Reason, Verdict
 
 MAX_ANSWER_CHARS = 2000  # two of them, escaped as JSON, fit the 64 KiB buffer of a pipe
@@ -40,12 +41,14 @@ class ProblemGrader:
     An answer that cannot be read within the limits is undecided against whatever it would have to
     be compared with. When a comparison overruns, one of the two is not compared again (the one
     without a sketch, else the prediction): n such answers cost n overruns and not n squared. When
-    the budget is spent, what is not decided by then stays undecided.
+    the budget is spent, what is not decided by then stays undecided. `spent_s` is the CPU time that
+    the workers took for it so far.
     """
 
     def __init__(self, ask: Callable[..., Future[Reply]], cpu_s: float) -> None:
         self._ask = ask
-        self._left_s = cpu_s
+        self._cpu_s = cpu_s
+        self.spent_s = 0.0
         self._answers: dict[str, _Answer] = {}
 
     async def read(self, answers: Iterable[str]) -> None:
@@ -58,7 +61,7 @@ class ProblemGrader:
             return
         texts = [text for text in distinct.values() if not self._known(text).limit]
         for start in range(0, len(texts), _READ_TOGETHER):
-            if self._left_s <= 0:
+            if self.spent_s >= self._cpu_s:
                 return
             some = texts[start : start + _READ_TOGETHER]
             replies = [self._ask("read", text) for text in some]
@@ -90,12 +93,15 @@ class ProblemGrader:
             return Verdict(Outcome.EQUAL, Reason.CANONICAL)
         if pair[0].is_integer and pair[1].is_integer:
             return Verdict(Outcome.DIFFERENT, Reason.INTEGERS)
+        at_same_time = may_be_same_time(prediction, reference)
+        if at_same_time is not None:
+            return Verdict(Outcome.EQUAL if at_same_time else Outcome.DIFFERENT, Reason.TIMES)
         for answer in pair:
             if answer.limit and not answer.parsed:
                 return answer.limit
         for text, answer in zip((prediction, reference), pair, strict=True):
             if not answer.parsed:
-                if self._left_s <= 0:
+                if self.spent_s >= self._cpu_s:
                     return Verdict(Outcome.UNDECIDED, Reason.BUDGET)
                 self._note(answer, (yield self._ask("read", text)))
             if answer.limit and not answer.parsed:
@@ -108,10 +114,10 @@ class ProblemGrader:
             return Verdict(Outcome.DIFFERENT, Reason.INVARIANTS)
         if limit := target.limit or gold.limit:
             return limit
-        if self._left_s <= 0:
+        if self.spent_s >= self._cpu_s:
             return Verdict(Outcome.UNDECIDED, Reason.BUDGET)
         reply = yield self._ask("compare", prediction, reference)
-        self._left_s -= reply.cpu_s
+        self.spent_s += reply.cpu_s
         verdict = reply.content
         assert isinstance(verdict, Verdict)
         if verdict.undecided and verdict.reason is not Reason.ERROR:
@@ -128,7 +134,7 @@ class ProblemGrader:
 
     def _note(self, answer: _Answer, reply: Reply) -> None:
         """Keep what a worker read, and charge it: once per problem, also if it was known before."""
-        self._left_s -= reply.cpu_s
+        self.spent_s += reply.cpu_s
         if isinstance(reply.content, Parsed):
             answer.parsed = reply.content
         else:
