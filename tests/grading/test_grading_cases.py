@@ -32,7 +32,7 @@ def is_plain(case):
 def test_agreement_on_answer_pairs(shared_lines):
     cases = shared_lines("grader_cases_dev.jsonl")
     cases = [case for case in cases if case["kind"] == "answer_pair" and is_plain(case)]
-    with Grader(deadline_s=10) as grader:
+    with Grader(cpu_s=10) as grader:
         wrong = disagreements(grader, cases)
     agreement = 1 - len(wrong) / len(cases)
     print(f"answer pairs: {agreement:.2%} of {len(cases)}, not {sorted(wrong)}")
@@ -50,7 +50,7 @@ def test_agreement_on_completions_with_a_box(shared_lines):
         if case["kind"] == "extract" and is_plain(case)
         if (answer := extract_answer(case["prediction"])) is not None
     ]
-    with Grader(deadline_s=10) as grader:
+    with Grader(cpu_s=10) as grader:
         wrong = disagreements(grader, cases)
     agreement = 1 - len(wrong) / len(cases)
     print(f"completions with a box: {agreement:.2%} of {len(cases)}, not {sorted(wrong)}")
@@ -64,7 +64,7 @@ def build(line, field):
 
 @pytest.mark.slow
 def test_hostile_inputs(shared_lines):
-    with Grader(deadline_s=1) as grader:
+    with Grader(cpu_s=1) as grader:
         for line in shared_lines("hostile_inputs.jsonl"):
             prediction, reference = build(line, "prediction"), build(line, "reference")
             verdict = grader.equal_sync(extract_answer(prediction) or prediction, reference)
@@ -94,8 +94,8 @@ HOSTILE = [
 
 @pytest.mark.slow
 def test_hostile_inputs_of_our_own():
-    with Grader(deadline_s=0.5) as grader:
+    with Grader(cpu_s=0.5) as grader:
         for answer in HOSTILE:
             assert not grader.equal_sync(answer, r"\sqrt{5}").equal
-    with Grader(deadline_s=10) as grader:
+    with Grader(cpu_s=10) as grader:
         assert grader.equal_sync("1/2", "0.5").equal

@@ -11,8 +11,9 @@ import time
 import psutil
 import pytest
 
-from tts.grading import Grader, GraderUnavailable, Outcome, Reason, Verdict
-from tts.grading.process import WorkerProcess, _environment
+from tts.grading import Grader, GraderUnavailable, Outcome, Reason, Verdict, process
+from tts.grading.process import Reply, WorkerProcess, _environment
+from tts.grading.sketch import Parsed
 
 SLOW = "(9)^{(9)^{9}}"  # keeps a worker busy for far longer than any test
 
@@ -35,7 +36,7 @@ def is_gone(pid):
 
 @pytest.fixture(scope="module")
 def grader():
-    with Grader(deadline_s=10) as grader:
+    with Grader(workers=1, cpu_s=10) as grader:
         yield grader
 
 
@@ -75,11 +76,21 @@ def test_shortcuts_start_no_worker(prediction, reference, outcome, reason):
         ("x+1", "x+2", False),
         ("k=1", "1", True),
         ("$1$", "$2x+z=1$", False),
+        ("3.54e-07", r"3.54 \times 10^{-7}", True),
+        ("3.54e-07", "3.54e-7", True),
+        ("3.54e-07", "0", False),
+        ("2e-10", "-10+2e", True),  # Euler's number
+        ("2e-10", r"2 \times 10^{-10}", False),
+        ("3,54", "3.54", False),  # a list of two numbers
+        ("5\\", r"5\%", True),
+        ("p=5,q=2;p=7,q=2", "p=7,q=2;p=5,q=2", True),
+        ("p=5,q=2;p=7,q=2", "p=5,q=2;p=7,q=3", False),
     ],
 )
 def test_math_decides_the_rest(grader, prediction, reference, equal):
-    outcome = Outcome.EQUAL if equal else Outcome.DIFFERENT
-    assert grader.equal_sync(prediction, reference) == Verdict(outcome, Reason.MATH)
+    verdict = grader.equal_sync(prediction, reference)
+    assert verdict.outcome is (Outcome.EQUAL if equal else Outcome.DIFFERENT)
+    assert verdict.reason in {Reason.MATH} | (set() if equal else {Reason.INVARIANTS})
 
 
 def test_both_ways_of_asking_agree(grader):
@@ -90,12 +101,14 @@ def test_both_ways_of_asking_agree(grader):
     assert grader.equal_sync("x+x", "2x").equal
 
 
-def test_a_pair_is_compared_once(monkeypatch):
+def test_an_answer_is_read_once_and_a_pair_compared_once(monkeypatch):
     asked = []
 
-    def ask(self, prediction, reference):
-        asked.append((prediction, reference))
-        return Verdict(Outcome.EQUAL, Reason.MATH)
+    def ask(self, *request):
+        asked.append(request)
+        if request[0] == "read":
+            return Reply(Parsed((request[1],), True, None), 0.0)
+        return Reply(Verdict(Outcome.EQUAL, Reason.MATH), 0.0)
 
     monkeypatch.setattr(WorkerProcess, "ask", ask)
 
@@ -106,11 +119,11 @@ def test_a_pair_is_compared_once(monkeypatch):
             await grader.equal("y", "x")
 
     asyncio.run(main())
-    assert asked == [("x", "y"), ("y", "x")]
+    assert asked == [("read", "x"), ("read", "y"), ("compare", "x", "y"), ("compare", "y", "x")]
 
 
 def test_a_late_worker_is_replaced():
-    with Grader(deadline_s=1) as grader:
+    with Grader(cpu_s=1) as grader:
         assert grader.equal_sync("1/2", "0.5").equal
         (first,) = grader.worker_pids()
         assert grader.equal_sync(SLOW, "5") == Verdict(Outcome.UNDECIDED, Reason.TIMEOUT)
@@ -119,15 +132,37 @@ def test_a_late_worker_is_replaced():
         assert grader.worker_pids() != [first]
 
 
-def test_a_stuck_worker_is_late_as_well():
-    with Grader(deadline_s=1) as grader:
+def test_a_stuck_worker_is_replaced_and_its_question_asked_again(monkeypatch):
+    with Grader(cpu_s=0.1) as grader:
         assert grader.equal_sync("1/2", "0.5").equal
-        psutil.Process(grader.worker_pids()[0]).suspend()
-        assert grader.equal_sync("\ud800" * 2000, "\ud801" * 2000).reason is Reason.TIMEOUT
+        (first,) = grader.worker_pids()
+        psutil.Process(first).suspend()
+        monkeypatch.setattr(process, "_STALL_TIMEOUT_S", 0.5)
+        assert not grader.equal_sync("\ud800" * 2000, "\ud801" * 2000).undecided
+        assert is_gone(first)
+
+
+def test_a_worker_that_is_stuck_twice_leaves_the_answer_undecided(monkeypatch):
+    read_line = WorkerProcess._read_line
+    started = []
+
+    def stuck(self, limit):
+        line = read_line(self, limit)
+        if json.loads(line)[1] == "ready":
+            started.append(self.pid)
+            psutil.Process(self.pid).suspend()
+            monkeypatch.setattr(process, "_STALL_TIMEOUT_S", 0.0)
+        return line
+
+    monkeypatch.setattr(WorkerProcess, "_read_line", stuck)
+    with Grader(cpu_s=0.01) as grader:
+        assert grader.equal_sync("1/2", "0.5") == Verdict(Outcome.UNDECIDED, Reason.TIMEOUT)
+    assert len(started) == 2
+    assert all(is_gone(pid) for pid in started)
 
 
 def test_an_idle_worker_killed_by_others_is_replaced():
-    with Grader(deadline_s=10) as grader:
+    with Grader(cpu_s=10) as grader:
         assert grader.equal_sync("1/2", "0.5").equal
         (first,) = grader.worker_pids()
         psutil.Process(first).kill()
@@ -147,14 +182,14 @@ def test_a_question_is_asked_of_two_workers_at_most(monkeypatch, deaths, verdict
     send = WorkerProcess._exchange
     killed = []
 
-    def kill_and_send(self, request, timeout_s):
+    def kill_and_send(self, request):
         if len(killed) < deaths:
             killed.append(self.pid)
             psutil.Process(self.pid).kill()
-        return send(self, request, timeout_s)
+        return send(self, request)
 
     monkeypatch.setattr(WorkerProcess, "_exchange", kill_and_send)
-    with Grader(deadline_s=10) as grader:
+    with Grader(cpu_s=10) as grader:
         assert grader.equal_sync("1/2", "0.5") == verdict
         assert len(set(killed)) == deaths
         assert grader.equal_sync("1/3", r"\frac13").equal
@@ -171,7 +206,7 @@ def test_a_worker_ignores_ctrl_c(grader):
 
 def test_memory_is_capped():
     """Little memory and plenty of time: what would take 128 MB comes back soon."""
-    with Grader(deadline_s=60, memory_mb=96) as grader:
+    with Grader(cpu_s=60, memory_mb=96) as grader:
         assert not grader.equal_sync("(2)^{(10)^{9}}", r"\sqrt{5}").equal
         assert grader.equal_sync("1/2", "0.5").equal
 
@@ -184,7 +219,7 @@ def test_a_worker_that_cannot_start_is_an_error_and_not_a_verdict():
 
 def test_several_workers_share_the_work():
     async def main():
-        async with Grader(workers=2, deadline_s=1) as grader:
+        async with Grader(workers=2, cpu_s=1) as grader:
             verdicts = await asyncio.gather(
                 grader.equal(SLOW, "5"),
                 *(grader.equal(f"{n}/7", f"\\frac{{{n}}}7") for n in range(5)),
@@ -199,7 +234,7 @@ def test_several_workers_share_the_work():
 
 def test_a_cancelled_call_leaves_the_grader_usable():
     async def main():
-        async with Grader(deadline_s=2) as grader:
+        async with Grader(cpu_s=2) as grader:
             await grader.equal("1/2", "0.5")
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(grader.equal(SLOW, "5"), 0.1)
@@ -211,7 +246,7 @@ def test_a_cancelled_call_leaves_the_grader_usable():
 
 def test_closing_ends_a_question_under_way():
     async def main():
-        grader = Grader(deadline_s=60)
+        grader = Grader(cpu_s=60)
         await grader.equal("1/2", "0.5")
         pids = grader.worker_pids()
         question = asyncio.create_task(grader.equal(SLOW, "5"))
@@ -251,7 +286,7 @@ def start_script():
         signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore it
 
         async def main():
-            async with Grader(deadline_s=3) as grader:
+            async with Grader(cpu_s=3) as grader:
                 await grader.equal("1/2", "0.5")
                 print(grader.worker_pids()[0], flush=True)
                 await grader.equal("(9)^{(9)^{9}}", "5")
@@ -286,7 +321,8 @@ def test_the_worker_inherits_no_secrets(monkeypatch):
 
 
 def test_the_worker_speaks_json_lines():
-    requests = [["1/2", "0.5"], ["\ud800\0", "5"], ["x", "y"]]
+    requests = [["compare", *pair] for pair in (("1/2", "0.5"), ("\ud800\0", "5"), ("x", "y"))]
+    requests.append(["read", "(1, x)"])
     worker = subprocess.run(
         [sys.executable, "-P", "-m", "tts.grading.worker", "512", "10"],
         input="".join(json.dumps(request) + "\n" for request in requests),
@@ -296,8 +332,11 @@ def test_the_worker_speaks_json_lines():
         env=_environment(),
     )
     ready, *replies = map(json.loads, worker.stdout.splitlines())
-    assert ready == ["ready", ""]
-    assert [outcome for outcome, _ in replies] == ["equal", "different", "different"]
+    assert ready == [0.0, "ready", None]
+    *verdicts, (cpu_s, kind, (texts, has_formula, sketch)) = replies
+    assert [verdict[2][0] for verdict in verdicts] == ["equal", "different", "different"]
+    assert (kind, texts, has_formula, sketch[0]) == ("parsed", ["(1, x)"], True, "interval")
+    assert cpu_s > 0
 
 
 def test_a_worker_out_of_memory_says_so_and_leaves():
@@ -310,14 +349,42 @@ worker.main()
 """
     worker = subprocess.run(
         [sys.executable, "-c", script, "512", "10"],
-        input='["x", "y"]\n' * 2,
+        input='["compare", "x", "y"]\n' * 2,
         stdout=subprocess.PIPE,
         text=True,
         check=True,
         env=_environment(),
     )
     _, *replies = map(json.loads, worker.stdout.splitlines())
-    assert replies == [["undecided", "out of memory"]]
+    assert [reply[1:] for reply in replies] == [["verdict", ["undecided", "out of memory"]]]
+
+
+BUSY_OR_WAITING = """
+import time
+from tts.grading import equivalence, worker
+def compare(prediction, reference):
+    if prediction == "busy":
+        while True:
+            pass
+    time.sleep(0.5)  # what a worker without a processor does
+    return equivalence.Verdict("equal", "math-verify")
+equivalence.compare = compare
+worker.main()
+"""
+
+
+@pytest.mark.parametrize(("behaviour", "code"), [("busy", -signal.SIGPROF), ("waiting", 0)])
+def test_a_worker_is_late_by_the_processor_time_it_took_and_not_by_the_clock(behaviour, code):
+    worker = subprocess.run(
+        [sys.executable, "-c", BUSY_OR_WAITING, "512", "0.1"],
+        input=json.dumps(["compare", behaviour, "x"]) + "\n",
+        stdout=subprocess.PIPE,
+        text=True,
+        env=_environment(),
+    )
+    assert worker.returncode == code
+    replies = worker.stdout.splitlines()[1:]
+    assert len(replies) == (0 if behaviour == "busy" else 1)
 
 
 def test_the_parent_never_imports_sympy():
@@ -325,7 +392,7 @@ def test_the_parent_never_imports_sympy():
     subprocess.run([sys.executable, "-c", script], check=True, env=_environment())
 
 
-@pytest.mark.parametrize("options", [{"workers": 0}, {"deadline_s": 0}])
+@pytest.mark.parametrize("options", [{"workers": 0}, {"cpu_s": 0}, {"problem_cpu_s": 0}])
 def test_options_are_checked(options):
-    with pytest.raises(ValueError, match=r"deadline_s|workers"):
+    with pytest.raises(ValueError, match=next(iter(options))):
         Grader(**options)

@@ -33,7 +33,7 @@ class FractionGrader:
 )
 def test_equal_answers_share_a_group(answers, groups):
     async def main():
-        async with Grader(deadline_s=10) as grader:
+        async with Grader(cpu_s=10) as grader:
             return await group_answers(answers, grader)
 
     assert asyncio.run(main()) == groups

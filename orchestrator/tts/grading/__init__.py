@@ -8,11 +8,16 @@
 | extract | the last boxed answer of a text |
 | canonical | a cheap normal form: equal strings are equal answers |
 | screen | refuses what would only burn a worker (towers, factorials) |
+| times | times of day, which math-verify takes for ratios |
+| sketch | invariants of a parsed answer: what certainly tells two apart |
+| invariants | sympy objects to sketches; imported in the worker process only |
 | equivalence | math-verify; imported in the worker process only |
 | worker | the child process: JSON lines in, JSON lines out, within limits it sets on itself |
-| process | the parent's handle of one worker: start, ask with a deadline, kill |
-| grader | the public `Grader`: shortcuts, memo, worker pool |
-| grouping | answers into groups of mathematical equals |
+| process | the parent's handle of one worker: start, ask, replace |
+| problem | comparisons of one problem's answers: shortcuts, sketches, a CPU budget |
+| grader | the public `Grader`: the workers, and what they have replied |
+| equal_answers | answers into groups of mathematical equals |
+| votes | from completions to one answer |
 
 Model output is hostile input: no text may hang, kill or bloat the run.
 """
@@ -21,6 +26,7 @@ from .canonical import canonical, is_integer
 from .equal_answers import Equality, group_answers
 from .extract import extract_answer, extract_gsm8k_answer
 from .grader import Grader
+from .problem import ProblemGrader
 from .process import GraderUnavailable
 from .verdict import Outcome, Reason, Verdict
 
@@ -29,6 +35,7 @@ __all__ = [
     "Grader",
     "GraderUnavailable",
     "Outcome",
+    "ProblemGrader",
     "Reason",
     "Verdict",
     "canonical",

@@ -30,7 +30,7 @@ _INTEGER = re.compile(r"-?\d+", re.ASCII)
 
 def canonical(answer: str) -> str:
     """The normal form of `answer`; takes time linear in its length."""
-    text = _COMMAND.sub(_rename, _without_dollars(answer.strip()).replace("−", "-"))
+    text = _COMMAND.sub(_rename, _without_dollars(trimmed(answer)).replace("−", "-"))
     text = _SPACES.sub(" ", text).strip()
     if len(text) > 1 and text.endswith(".") and not text.endswith(".."):
         text = text[:-1]
@@ -39,6 +39,11 @@ def canonical(answer: str) -> str:
     text = _LOOSE_SPACE.sub("", text)
     number = _NUMBER.fullmatch(text)
     return _plain(number) if number else text
+
+
+def trimmed(answer: str) -> str:
+    r"""`answer` without space around it; of `\ ` and `\\` at its end no backslash is left over."""
+    return answer.strip().rstrip("\\ \t\r\n")
 
 
 def is_integer(form: str) -> bool:

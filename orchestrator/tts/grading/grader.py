@@ -1,68 +1,82 @@
 """Are two answers equal? The public face of grading.
 
-Shortcuts decide most pairs without leaving the process; the rest goes to worker processes that are
-killed when they overrun. Whatever an answer contains, a verdict comes back.
+Shortcuts decide most pairs without leaving the process; the rest goes to worker processes that end
+when they overrun. Whatever an answer contains, a verdict comes back.
 """
 
 from __future__ import annotations
 
-import asyncio
+import os
 import queue
+import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
-from .canonical import canonical, is_integer
-from .process import WorkerProcess
-from .screen import is_too_costly
-from .verdict import Outcome, Reason, Verdict
+from .problem import ProblemGrader, finish
+from .process import Reply, WorkerProcess
+from .verdict import Verdict
 
-DEFAULT_DEADLINE_S = 2.0
+DEFAULT_CPU_S = 2.0
+DEFAULT_PROBLEM_CPU_S = 30.0
 DEFAULT_MEMORY_MB = 512
-MAX_ANSWER_CHARS = 2000  # two of them, escaped as JSON, fit the 64 KiB buffer of a pipe
+_MOST_WORKERS = 4  # each holds about 100 MB
+_KEPT_REPLIES = 20_000
 
 
 class Grader:
     """Compares answers; use it as a context manager, `async with` or `with`.
 
-    `equal` and `equal_sync` may be mixed and called from many tasks and threads. Workers start at
-    the first pair that needs one and stay warm. A pair is compared once, however often it is
-    asked; (prediction, reference) is ordered, for math-verify lets the reference set the form:
-    1 does not answer "2x+z=1", while "k=1" answers 1.
+    `equal` and `equal_sync` may be mixed and called from many tasks and threads. Workers, one per
+    core and four at most unless `workers` says otherwise, start when they are needed and stay warm.
+    Each answer is parsed once and each pair compared once, however often it is asked; (prediction,
+    reference) is ordered, for math-verify lets the reference set the form: 1 does not answer
+    "2x+z=1", while "k=1" answers 1.
+
+    `cpu_s` is the CPU time that parsing an answer or comparing two may take, `problem_cpu_s` all
+    the work for one `problem()`. Both count processor time of the workers: the load of the machine
+    decides nothing.
     """
 
     def __init__(
         self,
         *,
-        workers: int = 1,
-        deadline_s: float = DEFAULT_DEADLINE_S,
+        workers: int | None = None,
+        cpu_s: float = DEFAULT_CPU_S,
+        problem_cpu_s: float = DEFAULT_PROBLEM_CPU_S,
         memory_mb: int = DEFAULT_MEMORY_MB,
     ) -> None:
+        if workers is None:
+            workers = min(len(os.sched_getaffinity(0)), _MOST_WORKERS)
         if workers < 1:
             raise ValueError(f"workers is {workers}; at least one is needed")
-        if deadline_s <= 0:
-            raise ValueError(f"deadline_s is {deadline_s}; it must be positive")
-        self._workers = [
-            WorkerProcess(deadline_s=deadline_s, memory_mb=memory_mb) for _ in range(workers)
-        ]
-        self._idle: queue.SimpleQueue[WorkerProcess] = queue.SimpleQueue()
+        for name, seconds in (("cpu_s", cpu_s), ("problem_cpu_s", problem_cpu_s)):
+            if seconds <= 0:
+                raise ValueError(f"{name} is {seconds}; it must be positive")
+        self._problem_cpu_s = problem_cpu_s
+        self._workers = [WorkerProcess(cpu_s=cpu_s, memory_mb=memory_mb) for _ in range(workers)]
+        # The last one used comes first: it is warm, and has parsed the answers at hand.
+        self._idle: queue.LifoQueue[WorkerProcess] = queue.LifoQueue()
         for worker in self._workers:
             self._idle.put(worker)
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="grader")
-        self._memo: dict[tuple[str, str], Verdict] = {}
+        self._replies: dict[tuple[str, ...], Future[Reply]] = {}
+        self._lock = threading.Lock()  # of the replies
         self._closed = False
+
+    def problem(self) -> ProblemGrader:
+        """The same comparisons for the answers of one problem, within its own CPU budget."""
+        return ProblemGrader(self._ask, self._problem_cpu_s)
 
     async def equal(self, prediction: str | None, reference: str) -> Verdict:
         """Whether `prediction` answers `reference`. A cancelled call leaves the grader usable.
 
         Raises GraderUnavailable if the workers do not start; no answer makes it raise.
         """
-        verdict = self._begin(prediction, reference)
-        return verdict if isinstance(verdict, Verdict) else await asyncio.wrap_future(verdict)
+        return await self.problem().equal(prediction, reference)
 
     def equal_sync(self, prediction: str | None, reference: str) -> Verdict:
         """`equal` for code without an event loop."""
-        verdict = self._begin(prediction, reference)
-        return verdict if isinstance(verdict, Verdict) else verdict.result()
+        return finish(self.problem().steps(prediction, reference))
 
     def close(self) -> None:
         """Kill the workers and wait for them; takes milliseconds, and may be repeated.
@@ -84,42 +98,23 @@ class Grader:
         """Process ids of the running workers."""
         return [pid for worker in self._workers if (pid := worker.pid) is not None]
 
-    def _begin(self, prediction: str | None, reference: str) -> Verdict | Future[Verdict]:
-        if prediction is None or not prediction.strip():
-            return Verdict(Outcome.DIFFERENT, Reason.NO_ANSWER)
-        verdict = self._decide_here(prediction, reference)
-        return verdict or self._submit(prediction, reference)
+    def _ask(self, *request: str) -> Future[Reply]:
+        """The reply of some worker, asked for once; a failed request is forgotten."""
+        with self._lock:
+            reply = self._replies.get(request)
+            if reply is None or (reply.done() and reply.exception()):
+                if self._closed:
+                    raise RuntimeError("the grader is closed")
+                while len(self._replies) >= _KEPT_REPLIES:
+                    del self._replies[next(iter(self._replies))]
+                reply = self._replies[request] = self._threads.submit(self._ask_worker, request)
+            return reply
 
-    def _decide_here(self, prediction: str, reference: str) -> Verdict | None:
-        """The verdict, if no worker is needed for it."""
-        if prediction == reference:
-            return Verdict(Outcome.EQUAL, Reason.IDENTICAL)
-        if max(len(prediction), len(reference)) > MAX_ANSWER_CHARS:
-            return Verdict(Outcome.UNDECIDED, Reason.TOO_LONG)
-        forms = canonical(prediction), canonical(reference)
-        if forms[0] == forms[1]:
-            return Verdict(Outcome.EQUAL, Reason.CANONICAL)
-        if is_integer(forms[0]) and is_integer(forms[1]):
-            return Verdict(Outcome.DIFFERENT, Reason.INTEGERS)
-        if is_too_costly(prediction) or is_too_costly(reference):
-            return Verdict(Outcome.UNDECIDED, Reason.TOO_COSTLY)
-        return self._memo.get((prediction, reference))
-
-    def _submit(self, prediction: str, reference: str) -> Future[Verdict]:
-        if self._closed:
-            raise RuntimeError("the grader is closed")
-        return self._threads.submit(self._ask, prediction, reference)
-
-    def _ask(self, prediction: str, reference: str) -> Verdict:
+    def _ask_worker(self, request: tuple[str, ...]) -> Reply:
         """Runs on a thread of the pool; there are as many threads as workers."""
         worker = self._idle.get()
         try:
-            # Asked for again while it was being compared: the answer has come in by now.
-            verdict = self._memo.get((prediction, reference))
-            if verdict is None:
-                verdict = worker.ask(prediction, reference)
-                self._memo[prediction, reference] = verdict
-            return verdict
+            return worker.ask(*request)
         finally:
             self._idle.put(worker)
 

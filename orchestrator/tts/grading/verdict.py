@@ -21,12 +21,15 @@ class Reason(StrEnum):
     IDENTICAL = "identical"  # equal: the same characters
     CANONICAL = "canonical"  # equal: the same canonical form
     INTEGERS = "integers"  # different: two plain integers
+    TIMES = "times of day"  # equal or different: two times of day, such as 4:30 p.m.
+    INVARIANTS = "invariants"  # different: what equal answers share differs (see sketch)
     MATH = "math-verify"  # equal or different: math-verify compared them
     FUNCTION = "function"  # equal or different: a function of the user's own compared them
 
     TOO_LONG = "too long"  # undecided: longer than any answer
     TOO_COSTLY = "too costly"  # undecided: evaluating it would exhaust any worker
-    TIMEOUT = "timeout"  # undecided: the deadline passed, the worker was killed
+    TIMEOUT = "timeout"  # undecided: reading or comparing it took too much CPU time
+    BUDGET = "budget"  # undecided: the problem's answers have used up its CPU time
     MEMORY = "out of memory"  # undecided: the worker's memory cap was reached
     ERROR = "error"  # undecided: math-verify raised
     CRASHED = "crashed"  # undecided: the worker died, twice

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 from tts.search import AnswerForm, Completion, SearchResult, significant
 
-from . import Equality, canonical, extract_answer, group_answers, is_integer
+from . import Equality, Grader, canonical, extract_answer, group_answers, is_integer
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,10 @@ async def judge(
     """
     completions = sorted(result.completions, key=lambda done: done.node)
     extracted = [answer_of(done.text) for done in completions]
+    if isinstance(grader, Grader):
+        grader = grader.problem()
+        given = [answer for answer in extracted if answer is not None and answer.strip()]
+        await grader.read(given if reference is None else [*given, reference])
     group_of = await group_answers(extracted, grader, form)
     groups: list[Group] = []
     undecided = 0

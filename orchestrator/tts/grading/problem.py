@@ -1,0 +1,165 @@
+"""Comparisons of one problem's answers: each answer read once, cheap decisions first, one budget.
+
+The verdicts follow from the answers and their order: what is undecided depends on the CPU time that
+reading and comparing takes, never on which worker was free or what other problems asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from .canonical import canonical, is_integer
+from .process import Reply
+from .screen import is_too_costly
+from .sketch import Parsed, are_separated
+from .times import may_be_same_time
+from .verdict import Outcome, Reason, Verdict
+
+MAX_ANSWER_CHARS = 2000  # two of them, escaped as JSON, fit the 64 KiB buffer of a pipe
+_READ_TOGETHER = 16  # answers between two looks at the budget
+
+Steps = Generator[Future[Reply], Reply, Verdict]
+"""A comparison that hands out what it waits for, and ends with its verdict."""
+
+
+@dataclass(slots=True)
+class _Answer:
+    """What is known of one answer: `limit` is why it cannot be compared by the workers."""
+
+    form: str
+    is_integer: bool
+    limit: Verdict | None
+    parsed: Parsed | None = None
+
+
+class ProblemGrader:
+    """Compares the answers of one problem; made by `Grader.problem`.
+
+    An answer that cannot be read within the limits is undecided against whatever it would have to
+    be compared with. When a comparison overruns, one of the two is not compared again (the one
+    without a sketch, else the prediction): n such answers cost n overruns and not n squared. When
+    the budget is spent, what is not decided by then stays undecided. `spent_s` is the CPU time that
+    the workers took for it so far.
+    """
+
+    def __init__(self, ask: Callable[..., Future[Reply]], cpu_s: float) -> None:
+        self._ask = ask
+        self._cpu_s = cpu_s
+        self.spent_s = 0.0
+        self._answers: dict[str, _Answer] = {}
+
+    async def read(self, answers: Iterable[str]) -> None:
+        """Have the workers read these answers side by side, if any two need a worker at all."""
+        distinct: dict[str, str] = {}
+        for answer in answers:
+            distinct.setdefault(self._known(answer).form, answer)
+        known = [self._known(answer) for answer in distinct.values()]
+        if len(known) < 2 or all(answer.is_integer for answer in known):
+            return
+        texts = [text for text in distinct.values() if not self._known(text).limit]
+        for start in range(0, len(texts), _READ_TOGETHER):
+            if self.spent_s >= self._cpu_s:
+                return
+            some = texts[start : start + _READ_TOGETHER]
+            replies = [self._ask("read", text) for text in some]
+            for text, reply in zip(some, replies, strict=True):
+                self._note(self._known(text), await _result(reply))
+
+    async def equal(self, prediction: str | None, reference: str) -> Verdict:
+        """See Grader.equal."""
+        steps = self.steps(prediction, reference)
+        try:
+            wanted = next(steps)
+            while True:
+                wanted = steps.send(await _result(wanted))
+        except StopIteration as end:
+            verdict: Verdict = end.value
+            return verdict
+
+    def steps(self, prediction: str | None, reference: str) -> Steps:
+        """`equal`, step by step."""
+        if prediction is None or not prediction.strip():
+            return Verdict(Outcome.DIFFERENT, Reason.NO_ANSWER)
+        if prediction == reference:
+            return Verdict(Outcome.EQUAL, Reason.IDENTICAL)
+        pair = self._known(prediction), self._known(reference)
+        for answer in pair:
+            if answer.limit and answer.limit.reason is Reason.TOO_LONG:
+                return answer.limit
+        if pair[0].form == pair[1].form:
+            return Verdict(Outcome.EQUAL, Reason.CANONICAL)
+        if pair[0].is_integer and pair[1].is_integer:
+            return Verdict(Outcome.DIFFERENT, Reason.INTEGERS)
+        at_same_time = may_be_same_time(prediction, reference)
+        if at_same_time is not None:
+            return Verdict(Outcome.EQUAL if at_same_time else Outcome.DIFFERENT, Reason.TIMES)
+        for answer in pair:
+            if answer.limit and not answer.parsed:
+                return answer.limit
+        for text, answer in zip((prediction, reference), pair, strict=True):
+            if not answer.parsed:
+                if self.spent_s >= self._cpu_s:
+                    return Verdict(Outcome.UNDECIDED, Reason.BUDGET)
+                self._note(answer, (yield self._ask("read", text)))
+            if answer.limit and not answer.parsed:
+                return answer.limit
+        return (yield from self._compare(prediction, reference))
+
+    def _compare(self, prediction: str, reference: str) -> Steps:
+        target, gold = self._known(prediction), self._known(reference)
+        if target.parsed and gold.parsed and are_separated(target.parsed, gold.parsed):
+            return Verdict(Outcome.DIFFERENT, Reason.INVARIANTS)
+        if limit := target.limit or gold.limit:
+            return limit
+        if self.spent_s >= self._cpu_s:
+            return Verdict(Outcome.UNDECIDED, Reason.BUDGET)
+        reply = yield self._ask("compare", prediction, reference)
+        self.spent_s += reply.cpu_s
+        verdict = reply.content
+        assert isinstance(verdict, Verdict)
+        if verdict.undecided and verdict.reason is not Reason.ERROR:
+            has_sketch = target.parsed is not None and target.parsed.sketch is not None
+            culprit = gold if has_sketch and not (gold.parsed and gold.parsed.sketch) else target
+            culprit.limit = verdict
+        return verdict
+
+    def _known(self, text: str) -> _Answer:
+        answer = self._answers.get(text)
+        if answer is None:
+            answer = self._answers[text] = _look_at(text)
+        return answer
+
+    def _note(self, answer: _Answer, reply: Reply) -> None:
+        """Keep what a worker read, and charge it: once per problem, also if it was known before."""
+        self.spent_s += reply.cpu_s
+        if isinstance(reply.content, Parsed):
+            answer.parsed = reply.content
+        else:
+            answer.limit = reply.content
+
+
+def finish(steps: Steps) -> Verdict:
+    """Run a comparison to its end in this thread."""
+    try:
+        wanted = next(steps)
+        while True:
+            wanted = steps.send(wanted.result())
+    except StopIteration as end:
+        verdict: Verdict = end.value
+        return verdict
+
+
+async def _result(reply: Future[Reply]) -> Reply:
+    """A reply that others may wait for too: it outlives a caller that is cancelled."""
+    return reply.result() if reply.done() else await asyncio.shield(asyncio.wrap_future(reply))
+
+
+def _look_at(text: str) -> _Answer:
+    if len(text) > MAX_ANSWER_CHARS:
+        return _Answer(text, False, Verdict(Outcome.UNDECIDED, Reason.TOO_LONG))
+    form = canonical(text)
+    limit = Verdict(Outcome.UNDECIDED, Reason.TOO_COSTLY) if is_too_costly(text) else None
+    return _Answer(form, is_integer(form), limit)

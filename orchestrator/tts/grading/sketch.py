@@ -1,0 +1,153 @@
+"""What tells two parsed answers apart without comparing them in full. Pure; knows no sympy.
+
+A sketch holds invariants of an answer: values that equal answers must share. It may only separate:
+answers whose sketches differ are certainly different, the others remain to be compared. What has no
+certain invariants (inequalities, integrals, percentages) has no sketch and is never separated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+# math-verify rounds to 6 decimals where one side is a decimal number; ten times that stays clear.
+ABSOLUTE_TOLERANCE = 1e-5
+RELATIVE_TOLERANCE = 1e-8
+
+
+class Kind(StrEnum):
+    """What an answer is, as far as sketches know."""
+
+    SCALAR = "scalar"  # a number or an expression with free symbols
+    TUPLE = "tuple"
+    SET = "set"  # finite
+    INTERVAL = "interval"
+    UNION = "union"  # of intervals, mostly
+    MATRIX = "matrix"
+    ASSIGNMENT = "assignment"  # "x=5": a symbol equals a scalar without that symbol
+
+
+_SINGLE = {Kind.SCALAR, Kind.MATRIX}  # as good as the set that holds nothing else
+_RANGES = {Kind.INTERVAL, Kind.UNION}
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """Invariants of one parsed answer.
+
+    A scalar has its `values` at fixed points and, as `mark`, the sorted characters of its text. An
+    interval is marked with its brackets, a matrix with its shape, an assignment of a real
+    polynomial with its symbol. `parts` are elements, end points or, of an assignment, the
+    right-hand side.
+    """
+
+    kind: Kind
+    mark: str = ""
+    values: tuple[complex, ...] = ()
+    is_symbol: bool = False
+    parts: tuple[Sketch | None, ...] = ()
+
+    def to_json(self) -> list[Any]:
+        """As the worker sends it; `from_json` reads it."""
+        values = [[value.real, value.imag] for value in self.values]
+        parts = [part and part.to_json() for part in self.parts]
+        return [self.kind, self.mark, values, self.is_symbol, parts]
+
+    @classmethod
+    def from_json(cls, fields: list[Any]) -> Sketch:
+        """The sketch that `to_json` wrote."""
+        kind, mark, values, is_symbol, parts = fields
+        return cls(
+            Kind(kind),
+            mark,
+            tuple(complex(*value) for value in values),
+            is_symbol,
+            tuple(part and cls.from_json(part) for part in parts),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What math-verify read in an answer: normalised texts, and perhaps one formula.
+
+    Texts are compared with texts, formulas with formulas. `sketch` is that of the formula; None
+    where nothing is certain about it.
+    """
+
+    texts: tuple[str, ...]
+    has_formula: bool
+    sketch: Sketch | None
+
+
+def are_separated(a: Parsed, b: Parsed) -> bool:
+    """True if math-verify certainly calls `a` and `b` different, whichever is the reference."""
+    if not set(a.texts).isdisjoint(b.texts):
+        return False
+    if not (a.has_formula and b.has_formula):
+        return True
+    return _separated(a.sketch, b.sketch)
+
+
+def _separated(a: Sketch | None, b: Sketch | None) -> bool:
+    if a is None or b is None:
+        return False
+    kinds = {a.kind, b.kind}
+    if Kind.ASSIGNMENT in kinds:
+        return _assignments_separated(a, b)
+    if kinds == {Kind.SCALAR}:
+        return _scalars_separated(a, b)
+    if len(kinds) == 1 and a.kind in (Kind.MATRIX, Kind.INTERVAL, Kind.TUPLE):
+        alike = a.mark == b.mark and len(a.parts) == len(b.parts)
+        return not alike or any(map(_separated, a.parts, b.parts))
+    if not kinds.isdisjoint(_RANGES):
+        return _ranges_separated(a, b)
+    return kinds <= _SINGLE or _collections_separated(a, b)
+
+
+def _scalars_separated(a: Sketch, b: Sketch) -> bool:
+    # A symbol is compared by its name: "abc" is the product a*b*c, "e" is Euler's number.
+    if (a.is_symbol or b.is_symbol) and a.mark == b.mark:
+        return False
+    return any(
+        abs(x - y) > ABSOLUTE_TOLERANCE + RELATIVE_TOLERANCE * max(abs(x), abs(y))
+        for x, y in zip(a.values, b.values, strict=True)
+    )
+
+
+def _assignments_separated(a: Sketch, b: Sketch) -> bool:
+    """An assignment answers a value by its right-hand side.
+
+    Two are compared by their solutions as well, which differ for certain where the same symbol is
+    to be equal to polynomials that differ.
+    """
+    if a.kind is b.kind and (a.mark != b.mark or not a.mark):
+        return False
+    left, right = (s.parts[0] if s.kind is Kind.ASSIGNMENT else s for s in (a, b))
+    return _separated(left, right)
+
+
+def _ranges_separated(a: Sketch, b: Sketch) -> bool:
+    """A set with infinitely many elements and something finite; but "(1,2)" may mean a pair."""
+    infinite, finite = (a, b) if a.kind in _RANGES else (b, a)
+    if finite.kind in _RANGES or not _is_infinite(infinite):
+        return False
+    may_be_a_pair = infinite.mark == "()" and finite.kind not in _SINGLE and len(finite.parts) == 2
+    return not may_be_a_pair or _collections_separated(infinite, finite)
+
+
+def _is_infinite(range_: Sketch | None) -> bool:
+    """Whether it holds an interval whose end points differ."""
+    if range_ is None:
+        return False
+    if range_.kind is Kind.UNION:
+        return any(map(_is_infinite, range_.parts))
+    return range_.kind is Kind.INTERVAL and _separated(*range_.parts)
+
+
+def _collections_separated(a: Sketch, b: Sketch) -> bool:
+    """Whether some element of one equals no element of the other."""
+    left, right = (s.parts if s.kind not in _SINGLE else (s,) for s in (a, b))
+    return any(all(_separated(x, y) for y in right) for x in left) or any(
+        all(_separated(x, y) for x in left) for y in right
+    )

@@ -1,0 +1,147 @@
+"""Sketches: they separate much, and never what math-verify would call equal."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tts.grading.equivalence import compare, read
+from tts.grading.sketch import Sketch, are_separated
+
+SYMBOLS = ["x", "y", "a", "e", r"\pi", "ab", r"\text{ab}"]
+
+
+def spelled(*forms):
+    """A strategy of pairs of these spellings, which may mean the same or not."""
+    return st.tuples(st.sampled_from(forms), st.sampled_from(forms))
+
+
+numbers = st.integers(-12, 12)
+numbers_twice = st.one_of(
+    numbers.flatmap(lambda n: spelled(f"{n}", f"{n}.0", f"{n}+0", rf"{n}\%", f"{n}00\\%")),
+    st.tuples(numbers, st.integers(1, 9)).flatmap(
+        lambda p: spelled(rf"\frac{{{p[0]}}}{{{p[1]}}}", f"{p[0]}/{p[1]}", f"{p[0] / p[1]:.6f}")
+    ),
+    st.integers(2, 20).flatmap(
+        lambda n: spelled(rf"\sqrt{{{n}}}", f"{n}^{{1/2}}", rf"\frac{{{n}}}{{\sqrt{{{n}}}}}")
+    ),
+    st.sampled_from(SYMBOLS).flatmap(lambda s: spelled(s, f"{s}+0", f"1 {s}", s.upper())),
+    st.tuples(st.sampled_from("xya"), numbers).flatmap(
+        lambda p: spelled(f"({p[0]}+{p[1]})^2", f"{p[0]}^2+{2 * p[1]}{p[0]}+{p[1] ** 2}")
+    ),
+    st.sampled_from("xy").flatmap(lambda s: spelled(rf"\sqrt{{{s}^2}}", s, f"|{s}|", rf"\pm {s}")),
+    spelled("1", r"\sin(x)^2+\cos(x)^2", r"e^{0}", r"\ln(e)", "x/x", "x^0"),
+    spelled("0.333333", "0.3333333", "1/3", "33.3333\\%", r"\frac13"),
+    spelled(r"\infty", r"-\infty", "10^{20}", r"\frac10"),
+    spelled("AB", "BA", r"\text{ab}", "A B", r"\text{A}", "A"),
+)
+
+
+def mixed(pairs):
+    """Two spellings of one thing, or spellings of two."""
+    return st.one_of(pairs, st.tuples(pairs, pairs).map(lambda two: (two[0][0], two[1][1])))
+
+
+scalars = mixed(numbers_twice)
+SHAPES = (
+    *("{0}", "({0},{1})", "[{0},{1}]", "({0},{1}]", r"\{{{0},{1}\}}", "{0},{1}", "{1},{0}"),
+    *("x={0}", "y={0}", "{0}=x", "k={0}", "x={0},x={1}", r"\{{{0}\}}", "x<{0}", "{0}=y=x"),
+    *(r"({0},{1})\cup({1},9)", r"\begin{{pmatrix}}{0}\\{1}\end{{pmatrix}}", "({0},{1},1)"),
+    *(r"x\in[{0},{1}]", r"{0}<x<{1}", r"(-\infty,{0})", "{0}^\\circ", r"\text{{{0}}}", "2{0}=y"),
+)
+shaped = st.tuples(scalars, scalars).flatmap(
+    lambda pairs: st.tuples(st.sampled_from(SHAPES), st.sampled_from(SHAPES), st.booleans()).map(
+        lambda shapes: (
+            shapes[0].format(pairs[0][0], pairs[1][0]),
+            shapes[0 if shapes[2] else 1].format(pairs[0][1], pairs[1][1]),
+        )
+    )
+)
+
+
+def require_sound(one, other):
+    if are_separated(read(one), read(other)):
+        assert not compare(one, other).equal
+        assert not compare(other, one).equal
+
+
+@settings(deadline=None, max_examples=150)
+@given(scalars)
+def test_no_two_scalars_that_math_verify_calls_equal_are_separated(pair):
+    require_sound(*pair)
+
+
+@settings(deadline=None, max_examples=150)
+@given(shaped)
+def test_no_two_answers_of_any_form_that_math_verify_calls_equal_are_separated(pair):
+    require_sound(*pair)
+
+
+def test_no_labelled_answers_that_math_verify_calls_equal_are_separated(shared_lines):
+    pairs = 0
+    for case in shared_lines("grader_cases_dev.jsonl"):
+        if case["kind"] == "answer_pair" and max(map(len, fields(case))) < 300:
+            require_sound(*fields(case))
+            pairs += 1
+    assert pairs > 200
+
+
+def fields(case):
+    return case["prediction"], case["reference"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (r"\sqrt{2}", r"\sqrt{3}"),
+        (r"\frac{1}{3}", "0.3334"),
+        ("x+1", "x+2"),
+        ("2x", "2y"),
+        ("(1,2)", "(1,3)"),
+        ("(1,2)", "[1,2]"),
+        ("(1,2)", "(1,2,3)"),
+        ("(3, 4)", "5"),
+        (r"\{1,2\}", r"\{1,3\}"),
+        (r"(-\infty,1)", r"(-\infty,2)"),
+        (r"(0,1)\cup(2,3)", "7"),
+        ("x=5", "6"),
+        ("y=2x+3", "y=2x+4"),
+        (r"\begin{pmatrix}1\\2\end{pmatrix}", r"\begin{pmatrix}1\\3\end{pmatrix}"),
+        (r"\begin{pmatrix}1\\2\end{pmatrix}", "3"),
+        (r"\text{Monday}", r"\text{Friday}"),
+        ("1+i", "1+2i"),
+    ],
+)
+def test_what_differs_for_certain_is_separated(one, other):
+    assert are_separated(read(one), read(other))
+    assert are_separated(read(other), read(one))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (r"50\%", "0.5"),
+        (r"50\%", "50"),
+        ("x>3", "x>4"),
+        (r"\int_0^1 x dx", "1/2"),
+        ("(1,2)", r"\{1,2\}"),
+        ("y=2x+3", "x=(y-3)/2"),
+        ("x^2=4", r"\{-2,2\}"),
+        (r"\text{abc}", "abc"),
+        ("0.0000001", "0.0000002"),
+        ("f(x)", "g(x)"),
+    ],
+)
+def test_what_may_be_equal_is_left_to_math_verify(one, other):
+    assert not are_separated(read(one), read(other))
+    assert not are_separated(read(other), read(one))
+
+
+@settings(deadline=None, max_examples=50)
+@given(shaped)
+def test_a_sketch_travels_as_json_unchanged(pair):
+    for answer in pair:
+        sketch = read(answer).sketch
+        if sketch is not None:
+            assert Sketch.from_json(json.loads(json.dumps(sketch.to_json()))) == sketch
