@@ -225,6 +225,19 @@ WIDTHS = {
 }
 
 
+def test_parameters_of_mixtral_are_counted_exactly(tmp_path: Path) -> None:
+    shape = shape_of(mixture(tmp_path, "mixtral-8x7b"))
+    assert parameters(shape).total == 46_702_792_704
+
+
+def test_fp8_keeps_two_float32_scales_per_matrix() -> None:
+    shape = shape_of(PRM)
+    (rank,) = ranks_of(shape, generator(checkpoint=PRM, precision="fp8"))
+    norms = (2 * 32 + 1) * 4096
+    matrices = parameters(shape).body - norms
+    assert rank.streamed == matrices + 32 * 5 * 2 * 4 + 2 * norms + 2 * parameters(shape).head
+
+
 @pytest.mark.parametrize("name", WIDTHS)
 def test_activations_of_mixtures(tmp_path: Path, name: str) -> None:
     shape = shape_of(mixture(tmp_path, name))
