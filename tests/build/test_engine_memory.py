@@ -10,7 +10,7 @@ from tests.build.planned_pair import EIGHT_B, ONE_B, PRM, generator, near, verif
 
 from tts.build.errors import CheckpointError
 from tts.build.model_config import read_model_config
-from tts.build.tensorrt.engine_memory import parameters, ranks_of
+from tts.build.tensorrt.engine_memory import CONTEXT, WORKSPACE, parameters, ranks_of
 from tts.build.tensorrt.gpus import GIB, GPUS
 from tts.build.tensorrt.model_shape import shape_of
 from tts.build.tensorrt.roofline import roofline
@@ -93,6 +93,46 @@ def test_precisions_by_size() -> None:
     assert sizes["fp8"] == near(counted.body + ends, 0.001)
     # half a byte per weight, and two bytes for the scale of 128
     assert sizes["int4_awq"] == near(counted.body * (0.5 + 2 / 128) + ends, 0.005)
+
+
+@pytest.mark.parametrize(
+    ("precision", "layer"),
+    [
+        # 1000 inputs are padded to 1024 and 2000 to 2048 in both: q, k, v 1024 outputs, o, up and
+        # gate, down. int8 has two bytes per output beside, int4_awq two per input and group of 128
+        ("int8", 2 * 1024 * 1024 + 3 * 1024 * 2048 + 2 * (1024 + 1024 + 2 * 2048 + 1024)),
+        (
+            "int4_awq",
+            (2 * 1024 * 1024 + 3 * 1024 * 2048) // 2
+            + 2 * (8 * 1024 + 8 * 1024 + 2 * 8 * 2048 + 16 * 1024)
+            + 2 * (1024 + 1024 + 2 * 1024 + 2048),
+        ),
+    ],
+)
+def test_matrices_are_padded(precision: str, layer: int) -> None:
+    shape = dataclasses.replace(
+        shape_of(ONE_B),
+        vocab_size=100,
+        hidden_size=1000,
+        num_layers=1,
+        num_heads=8,
+        num_kv_heads=4,
+        head_dim=64,
+        intermediate_size=2000,
+    )
+    # queries are 512 wide, keys and values 256 each: the output matrix has 512 inputs
+    output = {"int8": 512 * 1024, "int4_awq": 512 * 1024 // 2 + 2 * (4 * 1024 + 512)}
+    square = {"int8": 1024 * 1024, "int4_awq": 1024 * 1024 // 2 + 2 * (8 * 1024 + 1024)}
+    norms, head = 2 * 2 * 1000, 2 * 100 * 1000 + 2 * 1000
+    (rank,) = ranks_of(shape, generator(precision=precision))
+    assert rank.streamed == layer - square[precision] + output[precision] + norms + head
+
+
+def test_only_engines_of_several_ranks_communicate() -> None:
+    shape = shape_of(PRM)
+    for ranks, workspaces in ((1, CONTEXT + WORKSPACE), (2, CONTEXT + WORKSPACE + GIB // 2)):
+        spec = generator(checkpoint=PRM, tensorrt={"tensor_parallel": ranks})
+        assert ranks_of(shape, spec)[0].workspaces == workspaces
 
 
 @pytest.mark.parametrize("tp", [1, 2, 4, 8, 16])
@@ -183,6 +223,19 @@ WIDTHS = {
         4 * 2048 + 2 * (4 + 2 * 4) * 128 + 4 * (3 * 352 + 2 * 2048) + 3 * 1408,
     ),
 }
+
+
+def test_parameters_of_mixtral_are_counted_exactly(tmp_path: Path) -> None:
+    shape = shape_of(mixture(tmp_path, "mixtral-8x7b"))
+    assert parameters(shape).total == 46_702_792_704
+
+
+def test_fp8_keeps_two_float32_scales_per_matrix() -> None:
+    shape = shape_of(PRM)
+    (rank,) = ranks_of(shape, generator(checkpoint=PRM, precision="fp8"))
+    norms = (2 * 32 + 1) * 4096
+    matrices = parameters(shape).body - norms
+    assert rank.streamed == matrices + 32 * 5 * 2 * 4 + 2 * norms + 2 * parameters(shape).head
 
 
 @pytest.mark.parametrize("name", WIDTHS)
