@@ -22,6 +22,7 @@ from tts.prompting import Models
 from tts.replay import Replay, open_source
 from tts.session import AsyncSession, RunProgress
 from tts.session.plan import Plan
+from tts.session.run import open_run
 from tts.session.strategy import choose
 
 Say = Callable[[str], None]
@@ -58,7 +59,8 @@ def record(plan: Plan, folder: Path) -> None:
     """An ordinary run, kept in `folder`, for the replay."""
     session = AsyncSession(plan.deployment)
     progress = RunProgress(len(plan.problems))
-    asyncio.run(run_plan(session, plan, folder, Silent(), progress))
+    with open_run(plan, folder) as run:
+        asyncio.run(run_plan(session, run, Silent(), progress))
 
 
 def _plan(

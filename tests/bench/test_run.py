@@ -14,6 +14,7 @@ from tts.problem import Problem
 from tts.session import AsyncSession, RunProgress
 from tts.session.interrupts import interruptible
 from tts.session.plan import Plan
+from tts.session.run import open_run
 from tts.session.strategy import choose
 
 PROBLEMS = tuple(Problem(f"p{i}", f"Compute {i} + {i}.", str(2 * i)) for i in range(4))
@@ -49,15 +50,13 @@ def words(tokenizer_folder):
     return [encode(word) for word in ("1", "22", r"\boxed{4}")], encode("\n\n")
 
 
-def carry_out(deployment, generator, folder, observer, **options):
+def carry_out(deployment, generator, folder, observer, *, resume=False, **options):
     plan = Plan(deployment, PROBLEMS, choose("beam-search", deployment, {"n": 4}), seed=1)
     progress = RunProgress(len(PROBLEMS))
     session = AsyncSession(deployment, generator=generator, verifier=ScriptedVerifier())
-    try:
-        running = run_plan(session, plan, folder, observer, progress, **options)
-        interruptible(running, observer.say)
-    finally:
-        observer.progress = progress
+    observer.progress = progress
+    with open_run(plan, folder, resume=resume) as run:
+        interruptible(run_plan(session, run, observer, progress, **options), observer.say)
 
 
 def test_the_observer_sees_one_run_begin_and_end(tiny_deployment, words, tmp_path):

@@ -13,6 +13,7 @@ import psutil
 from tts.bench.observer import Silent
 from tts.bench.run import run_plan
 from tts.session import AsyncSession, RunProgress
+from tts.session.run import open_run
 
 CODE = "import sys; sys.argv[0] = 'tts'; from tts.cli import main; main()"
 
@@ -89,5 +90,6 @@ def servers(tts):
 def carry_out(plan, folder):
     """Run a plan on the server that runs; its summary."""
     session, progress = AsyncSession(plan.deployment), RunProgress(len(plan.problems))
-    asyncio.run(run_plan(session, plan, folder, Silent(), progress))
+    with open_run(plan, folder) as run:
+        asyncio.run(run_plan(session, run, Silent(), progress))
     return summary(folder)

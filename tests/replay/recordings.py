@@ -51,11 +51,13 @@ def config_of(deployment, parameters):
     return {
         "deployment": deployment.name,
         "deployment_source": "tiny",
+        "deployment_digest": "that of another version",
         "prompting": deployment.model_dump(mode="json", include=PROMPTING),
         "dataset": "tiny",
         "limit": None,
         "seed": 1,
         "strategy": "beam-search",
+        "vote": "weighted",
         "parameters": parameters.model_dump(mode="json"),
         "context": deployment.generator.max_seq_len,
         "schedule": "lockstep",

@@ -39,7 +39,7 @@ def test_references_are_kept_where_the_text_is_real(recorded, tmp_path):
     _, folder = recorded
     assert open_source(folder).problems(PROBLEMS) == PROBLEMS
     config = json.loads((folder / "run.json").read_text())
-    config["replay"] = {"text": "made up"}
+    config["replay"] = {"source": "chains.jsonl", "text": "made up"}
     (folder / "run.json").write_text(json.dumps(config))
     assert {p.answer for p in open_source(folder).problems(PROBLEMS)} == {None}
 

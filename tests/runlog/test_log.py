@@ -80,10 +80,13 @@ GOOD = encode(Used(t=1.0, problem="a", node=(0,)))
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (b"not json", r"events\.jsonl, line 2 is not JSON.*\n.*Remove this line"),
+        (b"not json", r"events\.jsonl, line 2 is not JSON.*\n.*--resume .* --repair"),
         (b'{"event":"used', r"events\.jsonl, line 2 is not JSON"),
         (b'{"event":"used","problem":"\xff"}', r"events\.jsonl, line 2 is not JSON"),
-        (b'{"event":"melted","t":1}', r"line 2 is not an event .*melted.*\n.*version of tts that"),
+        (
+            b'{"event":"melted","t":1}',
+            r"line 2 is not an event .*melted.*\n.*another version of tts",
+        ),
         (b'{"event":"used","t":1}', r"line 2 is not an event .*problem"),
     ],
 )

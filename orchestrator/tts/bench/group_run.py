@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tts.analysis.comparison import read_rows
 from tts.build.errors import TtsError
-from tts.runlog.folder import has_begun, has_finished
-from tts.runlog.groups import Member, create_group, group_config, read_group, write_comparison
+from tts.runlog.config import read_whole_group
+from tts.runlog.folder import has_begun, refuse_begun
+from tts.runlog.groups import Member, create_group, group_config, write_comparison
+from tts.runlog.lock import locked
 from tts.session import AsyncSession, RunProgress
 from tts.session.interrupts import interruptible
 from tts.session.plan import Plan, check_same, load_checked
+from tts.session.run import OpenRun, open_run
 from tts.session.strategy import ChosenStrategy, choose
 from tts.strategies.catalog import find_strategy
 from tts.strategies.parameters import configure_all
@@ -35,15 +39,22 @@ def run_all(wanted: Wanted, out: Path | None, observer: Observer) -> Path:
     }
     plan = plan_with(wanted, problems, spec, chosen[members[0].strategy])
     folder = (out or new_folder(plan, wanted.strategy)).resolve()
-    create_group(folder, group_config(plan.to_config(), members))
-    _carry_out(folder, plan, members, chosen, observer)
+    refuse_begun(folder)
+    with locked(folder):
+        create_group(folder, group_config(plan.to_config(), members))
+        _carry_out(folder, plan, members, chosen, observer)
     return folder
 
 
-def resume_group(folder: Path, deployment: str | None, observer: Observer) -> Path:
-    """Continue a group: finished runs are kept, a begun one goes on, the others follow."""
+def resume_group(
+    folder: Path, deployment: str | None, observer: Observer, *, repair: bool = False
+) -> Path:
+    """Continue a group: finished runs are kept, a begun one goes on, the others follow.
+
+    With `repair` what is damaged of their logs is dropped first.
+    """
     folder = folder.resolve()
-    before, members = read_group(folder)
+    before, members = read_whole_group(folder)
     first = members[0]
     wanted = as_wanted(before, deployment, first.strategy, first.parameters)
     problems = problems_of(wanted)
@@ -52,7 +63,8 @@ def resume_group(folder: Path, deployment: str | None, observer: Observer) -> Pa
     plan = plan_with(wanted, problems, spec, chosen[first.strategy])
     now = [replace(each, parameters=chosen[each.strategy].parameters) for each in members]
     check_same(group_config(plan.to_config(), now), before, folder)
-    _carry_out(folder, plan, members, chosen, observer)
+    with locked(folder):
+        _carry_out(folder, plan, members, chosen, observer, repair=repair)
     return folder
 
 
@@ -77,42 +89,45 @@ def _carry_out(
     members: list[Member],
     chosen: Mapping[str, ChosenStrategy],
     observer: Observer,
+    *,
+    repair: bool = False,
 ) -> None:
-    """Run what has not finished and keep the comparison's numbers."""
+    """Run what has not finished and keep the comparison's numbers.
+
+    All runs are opened first: a damaged log is said before anything is started.
+    """
     progress = _GroupProgress(len(members))
-    try:
-        running = _run_members(folder, plan, members, chosen, observer, progress)
-        interruptible(running, observer.say)
-    except TtsError as error:
-        raise with_way_on(error, str(progress), folder) from error
+    with ExitStack() as opened:
+        runs = []
+        for member in members:
+            where = folder / member.folder
+            opening = open_run(
+                replace(plan, strategy=chosen[member.strategy]),
+                where,
+                resume=has_begun(where),
+                repair=repair,
+                say=observer.say,
+            )
+            runs.append((member, opened.enter_context(opening)))
+        try:
+            running = _run_members(runs, observer, progress)
+            interruptible(running, observer.say)
+        except TtsError as error:
+            raise with_way_on(error, str(progress), folder) from error
     rows, _ = read_rows(folder)
     write_comparison(folder, {"rows": [row.to_json() for row in rows]})
 
 
 async def _run_members(
-    folder: Path,
-    plan: Plan,
-    members: list[Member],
-    chosen: Mapping[str, ChosenStrategy],
-    observer: Observer,
-    progress: _GroupProgress,
+    runs: Sequence[tuple[Member, OpenRun]], observer: Observer, progress: _GroupProgress
 ) -> None:
     """One run after the other, each in a session of its own: none has warmed another's caches."""
-    for place, member in enumerate(members, start=1):
-        title = f"{place}/{len(members)} {' and '.join(member.votes)}"
-        run = folder / member.folder
-        if has_finished(run):
-            observer.say(f"{title}: finished")
-        else:
+    for place, (member, run) in enumerate(runs, start=1):
+        title = f"{place}/{len(runs)} {' and '.join(member.votes)}"
+        if run.left:
             observer.say(title)
-            progress.current = RunProgress(len(plan.problems))
-            await run_plan(
-                AsyncSession(plan.deployment, say=observer.say),
-                replace(plan, strategy=chosen[member.strategy]),
-                run,
-                observer,
-                progress.current,
-                resume=has_begun(run),
-                title=title,
-            )
+        plan = run.plan
+        progress.current = RunProgress(len(plan.problems))
+        session = AsyncSession(plan.deployment, say=observer.say)
+        await run_plan(session, run, observer, progress.current, title=title)
         progress.finished = place

@@ -17,12 +17,13 @@ from tts.datasets.load import load_problems, problems_of_run
 from tts.problem import Problem
 from tts.prompting import Models
 from tts.replay import Replay, open_source
-from tts.runlog.folder import PROBLEMS, read_config, read_problems
+from tts.runlog.config import read_whole_config
+from tts.runlog.folder import PROBLEMS, read_problems
 from tts.scheduling import ScheduleName, SpeculationName
 from tts.session import AsyncSession, Result, RunProgress, Step
 from tts.session.interrupts import interruptible
 from tts.session.plan import Plan, check_lengths, findable, load_checked, refuse_functions
-from tts.session.run import unused_folder
+from tts.session.run import open_run, unused_folder
 from tts.session.strategy import ChosenStrategy, choose
 from tts.strategies.catalog import find_strategy
 
@@ -53,18 +54,23 @@ def run_bench(wanted: Wanted, out: Path | None, observer: Observer) -> Path:
     """Plan a benchmark run, check everything that can be checked, and run it; its folder."""
     plan = plan_of(wanted, problems_of(wanted))
     folder = (out or new_folder(plan, plan.strategy.name)).resolve()
-    _bench(plan, folder, observer, resume=False)
+    _bench(plan, folder, observer)
     return folder
 
 
-def resume_bench(folder: Path, deployment: str | None, observer: Observer) -> Path:
-    """Continue the run in `folder` with what it was started with; its folder."""
-    config = read_config(folder)
+def resume_bench(
+    folder: Path, deployment: str | None, observer: Observer, *, repair: bool = False
+) -> Path:
+    """Continue the run in `folder` with what it was started with; its folder.
+
+    With `repair` what is damaged of its log is dropped first.
+    """
+    config = read_whole_config(folder)
     refuse_functions(config, folder)
     wanted = as_wanted(config, deployment, config["strategy"], config["parameters"])
     folder = folder.resolve()
     problems = _without_references(wanted, problems_of_run(folder, config))
-    _bench(plan_of(wanted, problems), folder, observer, resume=True)
+    _bench(plan_of(wanted, problems), folder, observer, resume=True, repair=repair)
     return folder
 
 
@@ -81,17 +87,17 @@ def run_solve(
         observer.say(f"{why} The answer may well be wrong.")
     folder = (out or new_folder(plan, plan.strategy.name)).resolve()
     results: list[Result] = []
-    running = run_plan(
-        AsyncSession(plan.deployment, say=observer.say),
-        plan,
-        folder,
-        observer,
-        RunProgress(1),
-        title=question,
-        on_step=on_step,
-        on_result=results.append,
-    )
-    interruptible(running, observer.say)
+    with open_run(plan, folder) as run:
+        running = run_plan(
+            AsyncSession(plan.deployment, say=observer.say),
+            run,
+            observer,
+            RunProgress(1),
+            title=question,
+            on_step=on_step,
+            on_result=results.append,
+        )
+        interruptible(running, observer.say)
     (result,) = results
     return result, folder
 
@@ -175,14 +181,16 @@ def _without_references(wanted: Wanted, problems: list[Problem]) -> list[Problem
     return open_source(wanted.replay).problems(problems) if wanted.replay else problems
 
 
-def _bench(plan: Plan, folder: Path, observer: Observer, *, resume: bool) -> None:
+def _bench(
+    plan: Plan, folder: Path, observer: Observer, *, resume: bool = False, repair: bool = False
+) -> None:
     progress = RunProgress(len(plan.problems))
-    try:
-        session = AsyncSession(plan.deployment, say=observer.say)
-        running = run_plan(session, plan, folder, observer, progress, resume=resume)
-        interruptible(running, observer.say)
-    except TtsError as error:
-        if progress.began:
-            solved = f"{progress.done} of {progress.total} problems are solved"
-            raise with_way_on(error, solved, folder) from error
-        raise
+    with open_run(plan, folder, resume=resume, repair=repair, say=observer.say) as run:
+        try:
+            session = AsyncSession(plan.deployment, say=observer.say)
+            interruptible(run_plan(session, run, observer, progress), observer.say)
+        except TtsError as error:
+            if progress.began:
+                solved = f"{progress.done} of {progress.total} problems are solved"
+                raise with_way_on(error, solved, folder) from error
+            raise

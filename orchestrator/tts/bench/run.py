@@ -1,4 +1,4 @@
-"""Carrying out a plan for a command: a session of its own, and progress for the observer."""
+"""Carrying out a run for a command: a session of its own, and progress for the observer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tts.build.errors import TtsError
 from tts.session import AsyncSession, Result, RunProgress, Step
-from tts.session.plan import Plan
+from tts.session.run import OpenRun, complete
 
 from .observer import Observer
 
@@ -18,27 +18,28 @@ TICK_S = 0.1
 
 async def run_plan(
     session: AsyncSession,
-    plan: Plan,
-    folder: Path,
+    run: OpenRun,
     observer: Observer,
     progress: RunProgress,
     *,
-    resume: bool = False,
     title: str = "problems",
     on_step: Callable[[Step], None] | None = None,
     on_result: Callable[[Result], None] = lambda result: None,
 ) -> None:
-    """Run or continue a plan in a session, which is opened for it; raises a TtsError.
+    """Begin or continue a run in a session, which is opened for it; raises a TtsError.
 
-    `progress` is kept up to date, so that the caller can say how far an interrupted run has come.
+    Where every problem is solved already no session is opened. `progress` is kept up to date, so
+    that the caller can say how far an interrupted run has come.
     """
+    if not run.left:
+        complete(run)
+        observer.say(f"{title}: every problem is solved already")
+        return
     async with session:
         observer.began(progress, title)
         showing = asyncio.ensure_future(_show(session, progress, observer))
         try:
-            async for result in session.run(
-                plan, folder, resume=resume, progress=progress, on_step=on_step
-            ):
+            async for result in session.carry_out(run, progress=progress, on_step=on_step):
                 on_result(result)
         finally:
             showing.cancel()

@@ -115,6 +115,14 @@ def bench(
         Path | None,
         typer.Option("--resume", metavar="DIR", help="Continue the run or comparison there."),
     ] = None,
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair",
+            help="With --resume: drop what is damaged of the log, keeping a copy, and compute it "
+            "again.",
+        ),
+    ] = False,
 ) -> None:
     """Solve the problems of a dataset; without a running server, one is started for the run."""
     from tts.bench.group_run import resume_group, run_all
@@ -127,10 +135,14 @@ def bench(
 
     if resume is not None and replay is not None:
         raise typer.BadParameter("a resumed run goes on as it began", param_hint="--replay")
+    if repair and resume is None:
+        raise typer.BadParameter(
+            "is for a run that is resumed: give --resume DIR", param_hint="--repair"
+        )
     observer = BenchProgress()
     if resume is not None:
         carry_on = resume_group if is_group(resume) else resume_bench
-        folder = carry_on(resume, deployment, observer)
+        folder = carry_on(resume, deployment, observer, repair=repair)
     elif deployment is None:
         raise typer.BadParameter("name one, or --resume a run", param_hint="DEPLOYMENT")
     else:

@@ -12,7 +12,8 @@ from typing import Any, Literal
 from tts.build.errors import RunError
 from tts.problem import Problem
 from tts.prompting import Models
-from tts.runlog.folder import EVENTS, GROUP, Json, read_config, read_summary
+from tts.runlog.config import read_whole_config
+from tts.runlog.folder import EVENTS, GROUP, Json, read_summary
 
 from .chains import read_chains
 from .recording import read_recording
@@ -92,6 +93,6 @@ def open_source(path: Path) -> Source:
         )
     if (path / GROUP).exists():
         raise RunError(f"{path} holds several runs.", hint="Name the folder of one of them.")
-    config = read_config(path)
+    config = read_whole_config(path)
     read_summary(path)  # refuses one that has not finished
     return Source(path, config)

@@ -6,5 +6,9 @@
 | log | appending to the log, and the one reader |
 | folder | the files of a run folder: names, create, read, write |
 | groups | a folder of several runs that are compared |
+| config | what run.json must say for a run to be continued |
+| lock | one process at a time works on a folder |
+| durable | writing what is still there after the power has failed |
+| repair | dropping what is damaged from a log |
 | resume | what an interrupted run's log already holds |
 """

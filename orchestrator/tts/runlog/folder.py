@@ -13,13 +13,14 @@ A folder with `group.json` holds several runs, a folder each (`groups`).
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from tts.build.errors import RunError
 from tts.problem import Problem
+
+from .durable import make_folder, write_whole
 
 Json = dict[str, Any]
 """A JSON object, as it is read and written."""
@@ -38,16 +39,21 @@ def create_run(folder: Path, config: Json) -> None:
 
 def create_folder(folder: Path, name: str, config: Json) -> None:
     """Make a folder that holds `config` as `name`, and no run or group before. Raises RunError."""
+    refuse_begun(folder)
+    try:
+        make_folder(folder)
+        write_json(folder / name, config)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+
+
+def refuse_begun(folder: Path) -> None:
+    """Raise RunError if a folder holds a run or a group already."""
     if (folder / CONFIG).exists() or (folder / GROUP).exists():
         raise RunError(
             f"{folder} already holds a run.",
             hint=f"Continue it with --resume {folder}, or name another folder with --out.",
         )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / name, config)
-    except OSError as error:
-        raise cannot_write(folder, error) from error
 
 
 def has_begun(folder: Path) -> bool:
@@ -92,7 +98,7 @@ def write_problems(folder: Path, problems: Iterable[Problem]) -> None:
         for p in problems
     )
     try:
-        _write_whole(folder / PROBLEMS, "".join(f"{line}\n" for line in lines))
+        write_whole(folder / PROBLEMS, "".join(f"{line}\n" for line in lines))
     except OSError as error:
         raise cannot_write(folder, error) from error
 
@@ -126,8 +132,17 @@ def read_json(file: Path, otherwise: str) -> Json:
 
 
 def write_json(file: Path, data: Json) -> None:
-    """Write a JSON file so that a reader sees the old or the new content, never half."""
-    _write_whole(file, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+    """Write a JSON file whole and durably (`durable`); raises OSError."""
+    write_whole(file, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+
+
+def damaged(file: Path, why: object) -> RunError:
+    """What to tell the user when a file that is written once does not say what it must."""
+    return RunError(
+        f"{file} cannot be used: {why}.",
+        hint="The file was damaged or changed, and a run is continued only as it was begun. Bring "
+        "the file back as it was, or start a new run in another folder.",
+    )
 
 
 def cannot_write(folder: Path, error: OSError) -> RunError:
@@ -137,9 +152,3 @@ def cannot_write(folder: Path, error: OSError) -> RunError:
         hint="Free some space or fix the permissions. What was saved stays; if the run had begun, "
         f"continue it with: tts bench --resume {folder}",
     )
-
-
-def _write_whole(file: Path, text: str) -> None:
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(file)

@@ -9,7 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from .folder import GROUP, Json, cannot_write, create_folder, read_json, write_json
+import msgspec
+
+from .folder import GROUP, Json, cannot_write, create_folder, damaged, read_json, write_json
 
 COMPARISON = "comparison.json"
 
@@ -55,7 +57,10 @@ def is_group(folder: Path) -> bool:
 def read_group(folder: Path) -> tuple[Json, list[Member]]:
     """What a group was asked to do, and its runs; raises RunError."""
     config = read_json(folder / GROUP, f"{folder} holds no group of runs")
-    return config, [Member(**run) for run in config["runs"]]
+    try:
+        return config, msgspec.convert(config.get("runs"), list[Member])
+    except msgspec.ValidationError as error:
+        raise damaged(folder / GROUP, f"its runs: {error}") from error
 
 
 def write_comparison(folder: Path, data: Json) -> None:

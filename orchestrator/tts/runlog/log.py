@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +20,7 @@ import msgspec
 
 from tts.build.errors import RunError
 
+from .durable import sync_folder
 from .events import VERSION, AnyEvent, Event, Session, decode, encode
 from .folder import EVENTS, cannot_write
 
@@ -29,47 +31,66 @@ def read_events(folder: Path) -> Iterator[AnyEvent]:
     Logs of this schema version and older ones are read. Raises RunError naming the line of
     anything else.
     """
+    for found in read_lines(folder):
+        if isinstance(found, Damage):
+            raise RunError(
+                f"{found.where} {found.what}",
+                hint="Drop what is damaged and compute it again, keeping a copy of the log: "
+                f"tts bench --resume {folder} --repair. If another version of tts wrote the run, "
+                "use that one.",
+            )
+        yield found
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A line of a log that is no event."""
+
+    where: str
+    """File and line."""
+    what: str
+
+
+def read_lines(folder: Path) -> Iterator[AnyEvent | Damage]:
+    """What each whole line of a run's log is, oldest first.
+
+    Raises RunError for a log of a newer version, or one that cannot be read.
+    """
     file = folder / EVENTS
     try:
         with file.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
                 if not line.endswith(b"\n"):
                     return
-                event = _decoded(line, f"{file}, line {number}")
-                if isinstance(event, Session) and event.version > VERSION:
+                found = _decoded(line, f"{file}, line {number}")
+                if isinstance(found, Session) and found.version > VERSION:
                     raise RunError(
-                        f"{file}, line {number}: the log has schema version {event.version}; this "
+                        f"{file}, line {number}: the log has schema version {found.version}; this "
                         f"version of tts reads up to {VERSION}.",
                         hint="Read or continue it with the version of tts that wrote it.",
                     )
-                yield event
+                yield found
     except FileNotFoundError:
         return
     except OSError as error:
         raise RunError(f"{file} cannot be read: {error}") from error
 
 
-def _decoded(line: bytes, where: str) -> AnyEvent:
+def _decoded(line: bytes, where: str) -> AnyEvent | Damage:
     try:
         return decode(line)
     except msgspec.ValidationError as error:
-        raise RunError(
-            f"{where} is not an event that this version of tts knows: {error}",
-            hint="Read or continue the run with the version of tts that wrote it.",
-        ) from error
-    except ValueError as error:
-        raise RunError(
-            f"{where} is not JSON: {error}",
-            hint="The file was damaged. Remove this line and all that follow it: the run can be "
-            "continued from there.",
-        ) from error
+        return Damage(where, f"is not an event that this version of tts knows: {error}")
+    except (ValueError, RecursionError) as error:
+        return Damage(where, f"is not JSON: {error}")
 
 
 class RunLog:
     """Appends events; each is on its way to the disk when `write` returns or soon after.
 
-    Lines go through a buffer that is flushed every FLUSH_S seconds and by `flush()`; so a killed
-    process loses that much at most, and never half a run.
+    Lines go through a buffer that is flushed every FLUSH_S seconds and by `flush()`: a process that
+    is killed loses that much at most. A machine that goes down loses what was written since the
+    last `sync()`.
     """
 
     FLUSH_S = 0.2
@@ -82,6 +103,7 @@ class RunLog:
         try:
             _cut_half_line(folder / EVENTS)
             self._file = (folder / EVENTS).open("ab")
+            sync_folder(folder)
         except OSError as error:
             raise cannot_write(folder, error) from error
         self.write(Session(t=self.clock(), time=datetime.now(UTC).isoformat(), version=VERSION))
@@ -114,6 +136,14 @@ class RunLog:
         """Hand everything written so far to the operating system."""
         try:
             self._flush()
+        except OSError as error:
+            raise cannot_write(self.folder, error) from error
+
+    def sync(self) -> None:
+        """Bring everything written so far to the disk; returns when it is there."""
+        try:
+            self._flush()
+            os.fsync(self._file.fileno())
         except OSError as error:
             raise cannot_write(self.folder, error) from error
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tts.build.errors import RunError
 from tts.search import NodePath, Thought
 
 from .events import Generated, ProblemSolved, Scored, thoughts_of
+from .folder import EVENTS
 from .log import read_events
 
 
@@ -31,11 +33,21 @@ class ResumePoint:
 
 
 def read_resume_point(folder: Path, vote: str) -> ResumePoint:
-    """Read what a run's earlier sessions did; `vote` is the rule that its answers are chosen by."""
+    """Read what a run's earlier sessions did; `vote` is the rule that its answers are chosen by.
+
+    Raises RunError for a log that is damaged, or in which a problem was solved twice.
+    """
     point = ResumePoint()
     for event in read_events(folder):
         match event:
             case ProblemSolved():
+                if event.problem in point.solved:
+                    raise RunError(
+                        f"{folder / EVENTS}: problem {event.problem!r} was solved twice, as when "
+                        "two processes wrote this log.",
+                        hint="Keep the first solution of each problem, and a copy of the log: "
+                        f"tts bench --resume {folder} --repair",
+                    )
                 correct = event.correct
                 point.solved[event.problem] = None if correct is None else correct.get(vote)
                 point.unfinished.pop(event.problem, None)

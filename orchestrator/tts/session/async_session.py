@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import (
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    nullcontext,
+)
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
     from .plan import Plan
     from .questions import Question
     from .result import Result, Step
+    from .run import OpenRun
     from .server import Server
     from .solver import Solver, Task
     from .strategy import StrategyLike
@@ -147,6 +153,7 @@ class AsyncSession:
         on_step: Callable[[Step], None] | None = None,
         out: str | Path | None = None,
         resume: bool = False,
+        repair: bool = False,
         schedule: ScheduleName = "decoupled",
         speculation: SpeculationName = "auto",
         answer_of: AnswerFunction | None = None,
@@ -168,7 +175,7 @@ class AsyncSession:
             parameters,
         )
         if out is not None:
-            return self.run(plan, out, resume=resume, on_step=on_step)
+            return self.run(plan, out, resume=resume, repair=repair, on_step=on_step)
         return self._stream(partial(self._solve_all, plan, on_step))
 
     def run(
@@ -177,20 +184,33 @@ class AsyncSession:
         folder: str | Path,
         *,
         resume: bool = False,
+        repair: bool = False,
         progress: RunProgress | None = None,
         on_step: Callable[[Step], None] | None = None,
         deadline_s: float | None = None,
     ) -> AsyncGenerator[Result, None]:
         """Carry out a plan of this deployment in a run folder: each result as it is there.
 
-        With `resume` what the folder holds is continued; its results come first. `progress` is
-        kept up to date. Raises a TtsError if a problem fails; what was done is saved.
+        With `resume` what the folder holds is continued; its results come first. With `repair` what
+        is damaged of it is dropped, and done again. `progress` is kept up to date. Raises a
+        TtsError if a problem fails; what was done is saved.
         """
-        progress = progress or RunProgress(len(plan.problems))
+        from .run import open_run
+
         where = Path(folder).expanduser().resolve()
-        return self._stream(
-            partial(self._execute, plan, where, resume, progress, on_step, deadline_s)
-        )
+        opening = open_run(plan, where, resume=resume, repair=repair, say=self._say)
+        progress = progress or RunProgress(len(plan.problems))
+        return self._stream(partial(self._execute, opening, progress, on_step, deadline_s))
+
+    def carry_out(
+        self,
+        run: OpenRun,
+        *,
+        progress: RunProgress,
+        on_step: Callable[[Step], None] | None = None,
+    ) -> AsyncGenerator[Result, None]:
+        """Likewise for a run that is open already, from before the engines were started."""
+        return self._stream(partial(self._execute, nullcontext(run), progress, on_step, None))
 
     async def generate(
         self,
@@ -383,9 +403,7 @@ class AsyncSession:
 
     async def _execute(
         self,
-        plan: Plan,
-        folder: Path,
-        resume: bool,
+        opening: AbstractContextManager[OpenRun],
         progress: RunProgress,
         on_step: Callable[[Step], None] | None,
         deadline_s: float | None,
@@ -394,23 +412,23 @@ class AsyncSession:
         from .endpoints import replaying
         from .run import execute
 
-        models, endpoints = plan.limited(self.models), self._endpoints
-        if plan.replay:
-            assert self._connection is not None  # a replay is of the server's engines
-            endpoints = replaying(plan.replay, self._connection)
-        async with self._task(plan, on_step) as task:
-            await execute(
-                plan,
-                folder,
-                models,
-                endpoints,
-                task,
-                outbox,
-                resume=resume,
-                progress=progress,
-                deadline_s=deadline_s,
-                opened=self._solvers,
-            )
+        with opening as run:
+            plan = run.plan
+            models, endpoints = plan.limited(self.models), self._endpoints
+            if plan.replay:
+                assert self._connection is not None  # a replay is of the server's engines
+                endpoints = replaying(plan.replay, self._connection)
+            async with self._task(plan, on_step) as task:
+                await execute(
+                    run,
+                    models,
+                    endpoints,
+                    task,
+                    outbox,
+                    progress=progress,
+                    deadline_s=deadline_s,
+                    opened=self._solvers,
+                )
 
     @asynccontextmanager
     async def _task(

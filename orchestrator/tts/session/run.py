@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from tts.analysis.summary import summarise
 from tts.build import paths
+from tts.build.errors import RunError
 from tts.endpoints.base import Generator, Verifier
+from tts.problem import Problem
 from tts.prompting import Models
+from tts.runlog.config import read_whole_config
 from tts.runlog.events import Finished
-from tts.runlog.folder import create_run, read_config, write_problems, write_summary
+from tts.runlog.folder import (
+    EVENTS,
+    create_run,
+    has_finished,
+    refuse_begun,
+    write_problems,
+    write_summary,
+)
+from tts.runlog.lock import locked
 from tts.runlog.log import RunLog, read_events
-from tts.runlog.resume import read_resume_point
+from tts.runlog.repair import repair_log
+from tts.runlog.resume import ResumePoint, read_resume_point
 
 from .logged import logged_results
 from .outbox import Outbox
@@ -22,60 +37,114 @@ from .solver import Solver, Task, open_solver
 from .usage import Meter
 
 
-async def execute(
+@dataclass(frozen=True)
+class OpenRun:
+    """A run whose folder is this process's alone, and what earlier sessions have done of it."""
+
+    plan: Plan
+    folder: Path
+    begun: bool
+    """Whether the folder held the run already when it was opened."""
+    point: ResumePoint
+
+    @property
+    def left(self) -> list[Problem]:
+        """The problems that are to be solved."""
+        return [problem for problem in self.plan.problems if problem.id not in self.point.solved]
+
+
+@contextmanager
+def open_run(
     plan: Plan,
     folder: Path,
+    *,
+    resume: bool = False,
+    repair: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> Iterator[OpenRun]:
+    """Lock a run's folder, and check that what it holds is this run; needs no engines.
+
+    With `resume` the folder holds the run already; with `repair` what is damaged of its log is
+    dropped, and `say` gets a line on it. Raises RunError.
+    """
+    if resume:
+        check_same(plan.to_config(), read_whole_config(folder), folder)
+    else:
+        refuse_begun(folder)
+    with locked(folder):
+        problems = {problem.id for problem in plan.problems}
+        if repair and (repaired := repair_log(folder, problems)):
+            say(str(repaired))
+        point = read_resume_point(folder, plan.strategy.vote)
+        if strangers := point.solved.keys() - problems:
+            raise RunError(
+                f"{folder / EVENTS}: {min(strangers)!r} is solved, but is no problem of this run.",
+                hint=f"Drop it, keeping a copy of the log: tts bench --resume {folder} --repair",
+            )
+        yield OpenRun(plan, folder, resume, point)
+
+
+async def execute(
+    run: OpenRun,
     models: Models,
     endpoints: tuple[Generator, Verifier],
     task: Task,
     outbox: Outbox,
     *,
-    resume: bool,
     progress: RunProgress,
     deadline_s: float | None,
     opened: set[Solver],
 ) -> None:
-    """Carry out a plan in its folder; each result goes to `outbox`.
+    """Carry out a run in its folder; each result goes to `outbox`.
 
-    With `resume` the folder's earlier sessions are continued: the results that are in the log come
-    first, and what was generated or scored for unfinished problems is taken from it. `opened` holds
-    the run's solver while it runs. Raises a TtsError if a problem fails; what was done until then
-    is saved.
+    The results that are in its log come first, and what was generated or scored for unfinished
+    problems is taken from there. `opened` holds the run's solver while it runs. Raises a TtsError
+    if a problem fails; what was done until then is saved.
     """
-    config = plan.to_config()
-    if resume:
-        check_same(config, read_config(folder), folder)
-    else:
-        create_run(folder, config)
-        if plan.keeps_problems:
-            write_problems(folder, plan.problems)
-    point = read_resume_point(folder, plan.strategy.vote)
-
+    plan, folder = run.plan, run.folder
     meter = Meter()
-    if resume:
+    if run.begun:
         earlier = read_events(folder)
         for result in logged_results(earlier, plan.problems, plan.strategy.vote, meter):
             await outbox.room()
             progress.count(result.correct)
             outbox.put(result)
-    left = [problem for problem in plan.problems if problem.id not in point.solved]
+    else:
+        create_run(folder, plan.to_config())
+        if plan.keeps_problems:
+            write_problems(folder, plan.problems)
+    if not run.left:
+        complete(run)
+        return
     with RunLog(folder) as log:
         progress.began = True
         async with open_solver(models, *endpoints, plan.policy, log, meter) as solver:
             opened.add(solver)
             try:
                 await solver.solve_all(
-                    left,
+                    run.left,
                     task,
                     outbox,
-                    resumed=point.unfinished,
+                    resumed=run.point.unfinished,
                     deadline_s=deadline_s,
                     progress=progress,
                 )
             finally:
                 opened.discard(solver)
         log.write(Finished(t=log.clock(), saturation_point=solver.driver.saturation_point))
-    write_summary(folder, summarise(config, read_events(folder)))
+        log.sync()
+    write_summary(folder, summarise(plan.to_config(), read_events(folder)))
+
+
+def complete(run: OpenRun) -> None:
+    """Add what a run lacks of which every problem is solved: the log's end, the summary."""
+    if has_finished(run.folder):
+        return
+    if not any(isinstance(event, Finished) for event in read_events(run.folder)):
+        with RunLog(run.folder) as log:
+            log.write(Finished(t=log.clock()))
+            log.sync()
+    write_summary(run.folder, summarise(run.plan.to_config(), read_events(run.folder)))
 
 
 def unused_folder(name: str) -> Path:

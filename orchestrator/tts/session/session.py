@@ -167,6 +167,7 @@ class Session:
         on_step: Callable[[Step], None] | None = None,
         out: str | Path | None = None,
         resume: bool = False,
+        repair: bool = False,
         schedule: ScheduleName = "decoupled",
         speculation: SpeculationName = "auto",
         answer_of: AnswerFunction | None = None,
@@ -182,8 +183,10 @@ class Session:
 
         With `out` the folder is a run with log, resume and report, like one of `tts bench`. After
         an interruption the same call with `resume=True` continues it: results that are in the log
-        come first, without their trees, and nothing is generated twice. Leaving the loop early
-        cancels what still runs. The first problem that fails ends the run with its error.
+        come first, without their trees, and nothing is generated twice. `repair=True` drops what is
+        damaged of the log, keeping a copy, and does it again. No other process may work in the
+        folder meanwhile. Leaving the loop early cancels what still runs. The first problem that
+        fails ends the run with its error.
         """
         inbox = Inbox()
         results = self._session.solve_many(
@@ -195,6 +198,7 @@ class Session:
             on_step=inbox.posting(on_step) if on_step else None,
             out=out,
             resume=resume,
+            repair=repair,
             schedule=schedule,
             speculation=speculation,
             answer_of=answer_of,

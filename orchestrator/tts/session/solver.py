@@ -206,10 +206,10 @@ class _Journal:
                 self._failure.exception()  # seen, whether or not somebody watches
 
     def solved(self, outcome: Outcome, now: float) -> None:
-        """A problem has its outcome: a run that is killed after this keeps it."""
+        """A problem has its outcome: it is on disk when this returns."""
         if self._log:
             self._log.write(outcome.event(now))
-            self._log.flush()
+            self._log.sync()
 
     async def watch(self) -> None:
         """Wait for ever; raises RunError when the log cannot be written."""

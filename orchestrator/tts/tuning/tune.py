@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,12 +14,14 @@ from tts.build.errors import Interrupted, RunError
 from tts.checks.requirements import require_gpu
 from tts.datasets.load import load_problems, problems_of_run
 from tts.prompting import Models
-from tts.runlog.folder import CONFIG, cannot_write, read_config, write_json
+from tts.runlog.config import read_whole_config
+from tts.runlog.folder import CONFIG, cannot_write, write_json
+from tts.runlog.lock import locked
 from tts.runlog.log import read_events
-from tts.session import AsyncSession
+from tts.session import AsyncSession, RunProgress
 from tts.session.interrupts import interruptible
 from tts.session.plan import Plan, check_lengths, findable
-from tts.session.run import unused_folder
+from tts.session.run import OpenRun, open_run, unused_folder
 from tts.session.strategy import choose
 
 from .analysis import FIELDS, EngineResult, Proposal, analyse
@@ -83,11 +86,11 @@ def tune(
     measured: list[Measured] = []
     interrupted = False
 
-    async def record_and_measure() -> None:
+    async def record_and_measure(run: OpenRun | None) -> None:
         nonlocal recorded
         async with session:
-            if plan:
-                await _record(session, plan, source, observer)
+            if run:
+                await _record(session, run, observer)
                 recorded = read_requests(source, session.models)
             assert recorded is not None
             observer.say(
@@ -96,25 +99,25 @@ def tune(
             )
             await session.watched(_measure(session, recorded, seconds, measured, observer))
 
-    try:
-        interruptible(record_and_measure(), observer.say)
-    except Interrupted:
-        if recorded is None or not any(engine.samples for engine in measured):
-            raise
-        interrupted = True
-    assert recorded is not None  # it is there once something was measured
-    engines = tuple(analyse(engine, spec) for engine in measured)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / RESULT, to_json(spec, str(source), recorded, engines))
-    except OSError as error:
-        raise cannot_write(folder, error) from error
+    with locked(folder), open_run(plan, source) if plan else nullcontext() as recording:
+        try:
+            interruptible(record_and_measure(recording), observer.say)
+        except Interrupted:
+            if recorded is None or not any(engine.samples for engine in measured):
+                raise
+            interrupted = True
+        assert recorded is not None  # it is there once something was measured
+        engines = tuple(analyse(engine, spec) for engine in measured)
+        try:
+            write_json(folder / RESULT, to_json(spec, str(source), recorded, engines))
+        except OSError as error:
+            raise cannot_write(folder, error) from error
     return Tuned(engines, folder / RESULT, interrupted)
 
 
 def read_requests(run: Path, models: Models) -> RecordedRequests:
     """The requests of a run of this deployment; raises RunError."""
-    config = read_config(run)
+    config = read_whole_config(run)
     spec = models.deployment
     if config["deployment"] != spec.name:
         raise RunError(
@@ -154,11 +157,12 @@ def _recording(session: AsyncSession, dataset: str) -> Plan:
     return plan
 
 
-async def _record(session: AsyncSession, plan: Plan, folder: Path, observer: Observer) -> None:
-    """Carry the plan out in `folder`."""
-    observer.say(f"Recording a run of {len(plan.problems)} problems")
-    observer.recording(len(plan.problems))
-    async for _ in session.run(plan, folder):
+async def _record(session: AsyncSession, run: OpenRun, observer: Observer) -> None:
+    """Carry the run out."""
+    problems = len(run.plan.problems)
+    observer.say(f"Recording a run of {problems} problems")
+    observer.recording(problems)
+    async for _ in session.carry_out(run, progress=RunProgress(problems)):
         observer.solved()
 
 

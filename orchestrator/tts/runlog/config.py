@@ -1,0 +1,66 @@
+"""What run.json and group.json must say for a run to be continued, and the check that they do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from .folder import CONFIG, GROUP, Json, damaged, read_config
+from .groups import Member, read_group
+
+
+class _Replay(msgspec.Struct):
+    source: str
+    text: Literal["recorded", "made up"]
+
+
+class _Shared(msgspec.Struct):
+    """The fields that a run and a group both keep; those with a default are missing in old ones."""
+
+    deployment: str
+    deployment_source: str
+    deployment_digest: str
+    dataset: str
+    limit: int | None
+    seed: int
+    schedule: str
+    problem_ids: list[str]
+    prompting: dict[str, dict[str, Any]] = {}
+    context: int | None = None
+    speculation: str = "auto"
+    in_flight: int | None = None
+    replay: _Replay | None = None
+    functions: dict[str, str] = {}
+
+
+class _Run(_Shared, kw_only=True):
+    strategy: str
+    vote: str
+    parameters: dict[str, Any]
+
+
+class _Group(_Shared, kw_only=True):
+    runs: Annotated[list[Member], msgspec.Meta(min_length=1)]
+
+
+def read_whole_config(folder: Path) -> Json:
+    """A run's configuration, with every field that continuing it needs; raises RunError."""
+    config = read_config(folder)
+    _check(config, _Run, folder / CONFIG)
+    return config
+
+
+def read_whole_group(folder: Path) -> tuple[Json, list[Member]]:
+    """Likewise of a group of runs, with its members."""
+    config, members = read_group(folder)
+    _check(config, _Group, folder / GROUP)
+    return config, members
+
+
+def _check(config: Json, kind: type[_Shared], file: Path) -> None:
+    try:
+        msgspec.convert(config, kind)
+    except msgspec.ValidationError as error:
+        raise damaged(file, error) from error

@@ -1,0 +1,80 @@
+"""One process at a time works on a run folder: the lock that it holds meanwhile."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from io import TextIOWrapper
+from pathlib import Path
+
+from tts.build.errors import RunError
+
+from .durable import make_folder
+from .folder import cannot_write
+
+LOCK = ".lock"
+_UNSUPPORTED = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Have a folder to oneself; it is made if need be, and removed again if it stays empty.
+
+    The kernel drops the lock when its process dies, however that comes. On NFS it holds between
+    hosts too, if the mount passes locks on to its server; a file system without locks is used
+    without one. Raises RunError naming the process that has the folder.
+    """
+    made = not folder.is_dir()
+    try:
+        make_folder(folder)
+        file = _locked_file(folder / LOCK)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+    if file is None:
+        raise _in_use(folder)
+    with file:
+        with suppress(OSError):  # on a full disk the folder is locked by somebody without a name
+            file.truncate()
+            file.write(f"process {os.getpid()} on {socket.gethostname()}")
+            file.flush()
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # a folder that was removed meanwhile, or is not empty
+                (folder / LOCK).unlink()
+                if made:
+                    folder.rmdir()
+
+
+def _locked_file(path: Path) -> TextIOWrapper | None:
+    """The lock's file, locked; None if another process has it. Raises OSError."""
+    while True:
+        file = path.open("a", encoding="utf-8")  # NFS grants an exclusive lock to writers only
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            return None
+        except OSError as error:
+            if error.errno not in _UNSUPPORTED:
+                file.close()
+                raise
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        file.close()  # its last holder has just removed it: this lock would be nobody else's
+
+
+def _in_use(folder: Path) -> RunError:
+    holder = ""
+    with suppress(OSError, UnicodeDecodeError):
+        holder = (folder / LOCK).read_text(encoding="utf-8")
+    return RunError(
+        f"The run folder {folder} is in use by {holder or 'another process'}.",
+        hint="Wait until that has ended, or stop it with Ctrl-C there (or kill PID); it can be "
+        "continued afterwards. Or name another folder.",
+    )
