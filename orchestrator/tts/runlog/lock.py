@@ -38,7 +38,7 @@ def locked(folder: Path) -> Iterator[None]:
         raise _in_use(folder)
     with file:
         with suppress(OSError):  # on a full disk the folder is locked by somebody without a name
-            file.truncate()
+            file.truncate(0)
             file.write(f"process {os.getpid()} on {socket.gethostname()}")
             file.flush()
         try:

@@ -77,20 +77,21 @@ class _Survey:
 
 def _survey(folder: Path, problems: Collection[str]) -> _Survey:
     survey = _Survey()
-    began: dict[str, int] = {}  # of each problem that is being solved: damaged lines before it
+    began: dict[str, int] = {}  # damaged lines before a problem's first; -1: that one is lost
     for place, found in enumerate(read_lines(folder)):
-        match found:
-            case Damage():
-                survey.damaged += 1
-            case ProblemStarted():
-                began.setdefault(found.problem, survey.damaged)
-            case ProblemSolved(problem=name):
-                # one that was never begun lacks that line at least
-                whole = survey.damaged in (0, began.pop(name, -1))
-                if whole and name in problems and name not in survey.solved:
-                    survey.solved.add(name)
-                else:
-                    survey.doubtful[place] = name
+        if isinstance(found, Damage):
+            survey.damaged += 1
+            continue
+        name = getattr(found, "problem", None)
+        if name is None:
+            continue
+        before = began.setdefault(name, survey.damaged if isinstance(found, ProblemStarted) else -1)
+        if isinstance(found, ProblemSolved):
+            whole = survey.damaged in (0, before)
+            if whole and name in problems and name not in survey.solved:
+                survey.solved.add(name)
+            else:
+                survey.doubtful[place] = name
     return survey
 
 
