@@ -12,18 +12,6 @@ from tts.runlog.folder import CONFIG, GROUP, read_config
 WHOLE = read_config(V1_RUN)
 MEMBER = {"folder": "cot", "votes": {"cot": "best"}, "parameters": {}}
 NEEDED = sorted(set(WHOLE) - {"prompting", "context", "speculation", "in_flight"})
-    "deployment",
-    "deployment_source",
-    "deployment_digest",
-    "dataset",
-    "limit",
-    "seed",
-    "schedule",
-    "problem_ids",
-    "strategy",
-    "vote",
-    "parameters",
-]
 
 
 def test_a_run_of_version_1_is_whole():

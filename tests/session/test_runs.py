@@ -17,6 +17,7 @@ from tts.problem import Problem
 from tts.reports.live_tree import report_run
 from tts.runlog.events import Generated, ProblemSolved, Scored
 from tts.runlog.folder import read_problems, read_summary
+from tts.runlog.lock import locked
 from tts.runlog.log import RunLog, read_events
 from tts.search import SampleSearch, SampleSearchConfig
 from tts.session import Run, Session
@@ -253,3 +254,28 @@ def test_a_run_of_a_functions_searches_is_reported(session, tmp_path, capsys):
     (record,) = [p for p in Run.load(folder).problems if p.id == "third"]
     (result,) = [r for r in results if r.problem.id == "third"]
     assert (record.answer, record.correct) == (result.answer, result.correct)
+
+
+def test_a_folder_that_somebody_works_in_is_refused(session, tmp_path):
+    folder = tmp_path / "run"
+    with locked(folder):
+        with pytest.raises(RunError, match="in use by process"):
+            session.solve(PROBLEMS[0], n=4, out=folder)
+        with pytest.raises(RunError, match="in use by process"):
+            list(session.solve_many(PROBLEMS, n=4, out=folder))
+    list(session.solve_many(PROBLEMS, n=4, out=folder))
+    with locked(folder), pytest.raises(RunError, match="in use by process"):
+        list(session.solve_many(PROBLEMS, n=4, out=folder, resume=True))
+    assert len(list(session.solve_many(PROBLEMS, n=4, out=folder, resume=True))) == 3
+
+
+def test_a_damaged_run_is_continued_when_it_is_repaired(session, tmp_path):
+    folder = tmp_path / "run"
+    whole = {r.problem.id: r.tree_digest for r in session.solve_many(PROBLEMS, n=4, out=folder)}
+    log = folder / "events.jsonl"
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join([*lines[:10], b"damage\n", *lines[11:]]))
+    with pytest.raises(RunError, match=r"line 11 is not JSON.*\n.*--repair"):
+        list(session.solve_many(PROBLEMS, n=4, out=folder, resume=True))
+    again = session.solve_many(PROBLEMS, n=4, out=folder, resume=True, repair=True)
+    assert {r.problem.id: r.tree_digest for r in again} == whole

@@ -10,7 +10,7 @@ from pathlib import Path
 from tts.analysis.comparison import read_rows
 from tts.build.errors import TtsError
 from tts.runlog.config import read_whole_group
-from tts.runlog.folder import has_begun, refuse_begun
+from tts.runlog.folder import has_begun
 from tts.runlog.groups import Member, create_group, group_config, write_comparison
 from tts.runlog.lock import locked
 from tts.session import AsyncSession, RunProgress
@@ -39,7 +39,6 @@ def run_all(wanted: Wanted, out: Path | None, observer: Observer) -> Path:
     }
     plan = plan_with(wanted, problems, spec, chosen[members[0].strategy])
     folder = (out or new_folder(plan, wanted.strategy)).resolve()
-    refuse_begun(folder)
     with locked(folder):
         create_group(folder, group_config(plan.to_config(), members))
         _carry_out(folder, plan, members, chosen, observer)

@@ -69,9 +69,9 @@ def open_run(
     """
     if resume:
         check_same(plan.to_config(), read_whole_config(folder), folder)
-    else:
-        refuse_begun(folder)
     with locked(folder):
+        if not resume:
+            refuse_begun(folder)
         problems = {problem.id for problem in plan.problems}
         if repair and (repaired := repair_log(folder, problems)):
             say(str(repaired))
@@ -110,9 +110,9 @@ async def execute(
             progress.count(result.correct)
             outbox.put(result)
     else:
-        create_run(folder, plan.to_config())
-        if plan.keeps_problems:
+        if plan.keeps_problems:  # first: the run has begun when its run.json is there
             write_problems(folder, plan.problems)
+        create_run(folder, plan.to_config())
     if not run.left:
         complete(run)
         return

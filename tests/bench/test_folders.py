@@ -1,0 +1,199 @@
+"""What is refused, repaired or complete already before any engine is started."""
+
+import json
+from functools import partial
+
+import pytest
+
+from tts.bench import group_run, request
+from tts.bench.group_run import resume_group, run_all
+from tts.bench.observer import Silent
+from tts.bench.request import Wanted, resume_bench, run_bench, run_solve
+from tts.build.errors import RunError
+from tts.build.tokenizer import Tokenizer
+from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
+from tts.runlog.events import ProblemSolved, encode
+from tts.runlog.folder import CONFIG, EVENTS, SUMMARY, read_summary
+from tts.runlog.groups import read_group
+from tts.runlog.lock import locked
+from tts.runlog.log import read_events
+from tts.session import AsyncSession
+
+WANTED = Wanted("tiny", "demo", 3, 0, "beam-search", "lockstep", {"n": 4, "max_tokens": 16})
+ALL = Wanted("tiny", "demo", 2, 0, "all", "lockstep", {"max_tokens": 16})
+
+
+class Said(Silent):
+    def __init__(self):
+        self.lines = []
+
+    def say(self, line):
+        self.lines.append(line)
+
+
+class NotStarted:
+    """A session that must not be opened."""
+
+    def __init__(self, deployment, *, say):
+        pass
+
+    async def __aenter__(self):
+        raise AssertionError("the engines were started")
+
+
+@pytest.fixture
+def engines(tiny_deployment, tokenizer_folder, monkeypatch):
+    """Scripted engines in the place of a server; calling it puts none there."""
+    encode_text = Tokenizer(tokenizer_folder).encode
+    words = [encode_text(word) for word in ("1", "22", r"\boxed{4}")], encode_text("\n\n")
+    scripted = partial(
+        AsyncSession, generator=ScriptedGenerator(*words), verifier=ScriptedVerifier()
+    )
+
+    def put(session):
+        for module in (request, group_run):
+            monkeypatch.setattr(module, "load_checked", lambda name: tiny_deployment)
+            monkeypatch.setattr(module, "AsyncSession", session)
+
+    monkeypatch.setattr(request, "require_current", lambda spec: None)
+    put(scripted)
+    return lambda: put(NotStarted), lambda: put(scripted)
+
+
+@pytest.fixture
+def none(engines):
+    return engines[0]
+
+
+def edit(file, **changes):
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+
+
+def damage(folder, line):
+    lines = (folder / EVENTS).read_bytes().splitlines(keepends=True)
+    lines[line] = b"{" + b"\x00" * 9 + b"\n"
+    (folder / EVENTS).write_bytes(b"".join(lines))
+
+
+def digests(folder):
+    found = {}
+    for event in read_events(folder):
+        if isinstance(event, ProblemSolved):
+            assert event.problem not in found
+            found[event.problem] = event.tree_digest
+    return found
+
+
+def test_a_folder_that_another_process_works_in_is_refused(none, tmp_path):
+    none()
+    with locked(tmp_path / "run"), pytest.raises(RunError, match="in use by process"):
+        run_bench(WANTED, tmp_path / "run", Silent())
+    with locked(tmp_path / "run"), pytest.raises(RunError, match="in use by process"):
+        run_solve("1 + 1", WANTED, tmp_path / "run", Silent(), lambda step: None)
+    with locked(tmp_path / "group"), pytest.raises(RunError, match="in use by process"):
+        run_all(ALL, tmp_path / "group", Silent())
+
+
+def test_a_run_that_another_process_continues_is_refused_and_left_as_it_is(none, tmp_path):
+    folder = run_bench(WANTED, tmp_path / "run", Silent())
+    log = (folder / EVENTS).read_bytes()
+    (folder / SUMMARY).unlink()
+    none()
+    with locked(folder), pytest.raises(RunError, match="in use by process"):
+        resume_bench(folder, None, Silent())
+    assert (folder / EVENTS).read_bytes() == log
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"deployment_digest": "another"}, "its deployment_digest was 'another'"),
+        ({"vote": "best"}, "its vote was"),
+        ({"seed": "zero"}, "seed"),
+        ({"parameters": None}, "parameters"),
+        ({"problem_ids": ["a"]}, "problem_ids"),
+    ],
+)
+def test_a_run_that_has_changed_is_refused_before_any_engine_is_started(
+    none, tmp_path, changes, said
+):
+    folder = run_bench(WANTED, tmp_path / "run", Silent())
+    (folder / SUMMARY).unlink()
+    edit(folder / CONFIG, **changes)
+    none()
+    with pytest.raises(RunError, match=said):
+        resume_bench(folder, None, Silent())
+
+
+def test_an_empty_run_json_is_a_sentence(none, tmp_path):
+    (tmp_path / CONFIG).write_text("{}")
+    none()
+    with pytest.raises(RunError, match=r"run\.json cannot be used: .*missing"):
+        resume_bench(tmp_path, None, Silent())
+
+
+def test_a_finished_run_starts_nothing_and_stays_as_it_is(none, tmp_path):
+    folder = run_bench(WANTED, tmp_path / "run", Silent())
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    none()
+    said = Said()
+    assert resume_bench(folder, None, said) == folder
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+    assert said.lines == ["problems: every problem is solved already"]
+
+
+def test_a_run_that_only_lacks_its_summary_gets_it_without_engines(none, tmp_path):
+    folder = run_bench(WANTED, tmp_path / "run", Silent())
+    summary = read_summary(folder)
+    (folder / SUMMARY).unlink()
+    none()
+    resume_bench(folder, None, Silent())
+    assert read_summary(folder) == summary
+
+
+def test_a_damaged_log_is_refused_by_its_line_and_repaired_to_the_same_trees(engines, tmp_path):
+    none, scripted = engines
+    folder = run_bench(WANTED, tmp_path / "run", Silent())
+    whole, summary = digests(folder), read_summary(folder)
+    damage(folder, 20)
+    damaged = (folder / EVENTS).read_bytes()
+    none()
+    with pytest.raises(RunError, match=r"events\.jsonl, line 21 is not JSON") as caught:
+        resume_bench(folder, None, Silent())
+    assert f"tts bench --resume {folder} --repair" in caught.value.hint
+    scripted()
+    said = Said()
+    resume_bench(folder, None, said, repair=True)
+    assert digests(folder) == whole
+    assert read_summary(folder)["tree_digest"] == summary["tree_digest"]
+    assert (folder / "events.jsonl.damaged").read_bytes() == damaged
+    assert said.lines[0].startswith("Repaired: ")
+
+
+def test_a_solved_problem_that_is_none_of_the_runs_is_refused(none, tmp_path):
+    folder = run_bench(WANTED, tmp_path / "run", Silent())
+    stranger = next(e for e in read_events(folder) if isinstance(e, ProblemSolved))
+    with (folder / EVENTS).open("ab") as log:
+        log.write(encode(stranger).replace(stranger.problem.encode(), b"stranger") + b"\n")
+    none()
+    with pytest.raises(RunError, match="'stranger' is solved, but is no problem of this run"):
+        resume_bench(folder, None, Silent())
+    resume_bench(folder, None, Silent(), repair=True)
+    assert "stranger" not in digests(folder)
+
+
+def test_a_damaged_run_of_a_group_is_said_before_the_others_go_on(engines, tmp_path):
+    none, scripted = engines
+    folder = run_all(ALL, tmp_path / "group", Silent())
+    members = [folder / member.folder for member in read_group(folder)[1]]
+    before = [digests(member) for member in members]
+    damage(members[-1], 5)
+    for file in (SUMMARY, EVENTS, CONFIG):
+        (members[0] / file).unlink()
+    none()
+    with pytest.raises(RunError, match=f"{members[-1].name}/events.jsonl, line 6"):
+        resume_group(folder, None, Silent())
+    assert not members[0].joinpath(CONFIG).exists()
+    scripted()
+    resume_group(folder, None, Silent(), repair=True)
+    assert [digests(member) for member in members] == before
