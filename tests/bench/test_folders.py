@@ -9,7 +9,7 @@ from tts.bench import group_run, request
 from tts.bench.group_run import resume_group, run_all
 from tts.bench.observer import Silent
 from tts.bench.request import Wanted, resume_bench, run_bench, run_solve
-from tts.build.errors import RunError
+from tts.build.errors import EndpointTimeout, RunError
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.runlog.events import ProblemSolved, encode
@@ -197,3 +197,35 @@ def test_a_damaged_run_of_a_group_is_said_before_the_others_go_on(engines, tmp_p
     scripted()
     resume_group(folder, None, Silent(), repair=True)
     assert [digests(member) for member in members] == before
+
+
+@pytest.mark.parametrize(
+    ("served", "chosen"),
+    [
+        ([], "demo"),
+        (["demo"], "demo"),
+        (["llama-1b-prm-8b-h100-bf16"], "llama-1b-prm-8b-h100-bf16"),
+        (["demo", "llama-1b-prm-8b-h100-bf16"], "demo"),
+        (["own", "llama-1b-prm-8b-h100-bf16"], "llama-1b-prm-8b-h100-bf16"),
+        (["own"], "demo"),  # its file is not known
+    ],
+)
+def test_without_a_name_the_deployment_is_the_one_that_is_served(monkeypatch, served, chosen):
+    monkeypatch.setattr(request, "served_deployments", lambda: served)
+    assert request.default_deployment() == chosen
+
+
+def test_a_question_that_is_not_solved_to_its_end_names_its_folder(
+    tiny_deployment, none, tmp_path, monkeypatch
+):
+    class Failing:
+        async def generate(self, call):
+            raise EndpointTimeout("No answer.")
+
+    session = partial(AsyncSession, generator=Failing(), verifier=ScriptedVerifier())
+    monkeypatch.setattr(request, "AsyncSession", session)
+    folder = tmp_path / "run"
+    with pytest.raises(EndpointTimeout) as caught:
+        run_solve("1 + 1", WANTED, folder, Silent(), lambda step: None)
+    assert f"saved in {folder}" in caught.value.hint
+    assert f"tts bench --resume {folder}" in caught.value.hint

@@ -165,6 +165,33 @@ def test_the_strategies_block_of_a_deployment_is_checked_whatever_runs(tmp_path)
     assert not (tmp_path / "home").exists()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("nowhere", "1 + 1"), "no deployment 'nowhere'"),
+        (("1 + 1", "-d", "nowhere"), "no deployment 'nowhere'"),
+        (("1 + 1",), "tts build-engines demo"),
+        (("demo", "1 + 1", "-d", "demo"), "give one deployment and one question, in quotes"),
+        (("What", "is", "1 + 1?"), "give one deployment and one question, in quotes"),
+        ((), "Missing argument 'QUESTION'"),
+    ],
+)
+def test_solve_takes_the_deployment_before_the_question_as_bench_does(
+    tmp_path, arguments, complaint
+):
+    code, _, err = tts("solve", *arguments, home=tmp_path)
+    assert code in (1, 2)
+    assert complaint in " ".join(err.replace("│", " ").split())
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("arguments", [("--repair",), ("demo", "--repair")])
+def test_repair_is_for_a_run_that_is_resumed(tmp_path, arguments):
+    code, _, err = tts("bench", *arguments, home=tmp_path)
+    assert code == 2
+    assert "goes with --resume DIR" in err
+
+
 def test_report_of_what_is_no_run(tmp_path):
     code, _, err = tts("report", tmp_path, home=tmp_path)
     assert code == 1

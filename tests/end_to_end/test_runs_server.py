@@ -169,11 +169,11 @@ def test_a_killed_run_is_continued_without_solving_anything_twice(tts, plain, tm
 def test_resuming_with_something_else_changed_is_refused(tts, plain, tmp_path):
     config = json.loads((plain / "run.json").read_text())
     assert config["prompting"]["verifier"]["format"] == "rlhflow"
-    for name in ("deployment_digest", "prompting"):
-        (tmp_path / "run.json").write_text(json.dumps({**config, name: "old"}))
+    for name, old in {"deployment_digest": "old", "prompting": {"verifier": {}}}.items():
+        (tmp_path / "run.json").write_text(json.dumps({**config, name: old}))
         code, _, err = tts.run("bench", "--resume", tmp_path)
         assert code == 1
-        assert f"cannot be continued: its {name} was 'old'" in err
+        assert f"cannot be continued: its {name} was {old!r}" in err
 
 
 def killed(tts, folder, victim, *options):

@@ -10,7 +10,7 @@ from typing import Any
 from tts.build import paths
 from tts.build.builder import require_current
 from tts.build.errors import TtsError
-from tts.build.spec import Deployment
+from tts.build.spec import Deployment, bundled_deployments
 from tts.checks.requirements import require_gpu
 from tts.datasets.demo_questions import why_outside
 from tts.datasets.load import load_problems, problems_of_run
@@ -20,6 +20,7 @@ from tts.replay import Replay, open_source
 from tts.runlog.config import read_whole_config
 from tts.runlog.folder import PROBLEMS, read_problems
 from tts.scheduling import ScheduleName, SpeculationName
+from tts.serving.server.lookup import served_deployments
 from tts.session import AsyncSession, Result, RunProgress, Step
 from tts.session.interrupts import interruptible
 from tts.session.plan import Plan, check_lengths, findable, load_checked, refuse_functions
@@ -87,19 +88,31 @@ def run_solve(
         observer.say(f"{why} The answer may well be wrong.")
     folder = (out or new_folder(plan, plan.strategy.name)).resolve()
     results: list[Result] = []
+    progress = RunProgress(1)
     with open_run(plan, folder) as run:
         running = run_plan(
             AsyncSession(plan.deployment, say=observer.say),
             run,
             observer,
-            RunProgress(1),
+            progress,
             title=question,
             on_step=on_step,
             on_result=results.append,
         )
-        interruptible(running, observer.say)
+        try:
+            interruptible(running, observer.say)
+        except TtsError as error:
+            if progress.began:
+                raise with_way_on(error, "What there is of the tree is logged", folder) from error
+            raise
     (result,) = results
     return result, folder
+
+
+def default_deployment() -> str:
+    """The bundled deployment to solve with where none is named: the one that is served, or demo."""
+    served = [name for name in served_deployments() if name in bundled_deployments()]
+    return served[0] if len(served) == 1 else "demo"
 
 
 def as_wanted(

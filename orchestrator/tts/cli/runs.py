@@ -136,9 +136,7 @@ def bench(
     if resume is not None and replay is not None:
         raise typer.BadParameter("a resumed run goes on as it began", param_hint="--replay")
     if repair and resume is None:
-        raise typer.BadParameter(
-            "is for a run that is resumed: give --resume DIR", param_hint="--repair"
-        )
+        raise typer.BadParameter("goes with --resume DIR", param_hint="--repair")
     observer = BenchProgress()
     if resume is not None:
         carry_on = resume_group if is_group(resume) else resume_bench
@@ -168,10 +166,19 @@ def bench(
 
 
 def solve(
-    question: Annotated[str, typer.Argument(metavar="QUESTION", help="The problem to solve.")],
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="QUESTION",
+            help="The problem to solve, in quotes. Before it may stand a deployment, as for "
+            "bench: a file or a bundled name. Without one: the bundled deployment that is served "
+            "now, or demo.",
+            show_default=False,
+        ),
+    ],
     deployment: Annotated[
-        str, typer.Option("--deployment", "-d", help="A deployment file or a bundled name.")
-    ] = "demo",
+        str | None, typer.Option("--deployment", "-d", help="Another way to name the deployment.")
+    ] = None,
     seed: _Seed = 0,
     strategy: Annotated[str, typer.Option("--strategy", help=f"{_NAMES}.")] = "beam-search",
     speculation: SpeculationOption = Speculation.auto,
@@ -179,15 +186,19 @@ def solve(
     parameters: _Set = None,
     out: _Out = None,
 ) -> None:
-    """Solve one problem and watch its tree grow."""
-    from tts.bench.request import Wanted, run_solve
+    """Solve one problem and watch its tree grow: tts solve [DEPLOYMENT] "QUESTION"."""
+    from tts.bench.request import Wanted, default_deployment, run_solve
     from tts.reports.console import say
     from tts.reports.live_tree import LiveTree
 
+    *named, question = words
+    if len(named) + (deployment is not None) > 1:
+        raise typer.BadParameter(
+            "give one deployment and one question, in quotes", param_hint="QUESTION"
+        )
+    source = deployment or (named[0] if named else default_deployment())
     chosen = _parameters(n, parameters)
-    wanted = Wanted(
-        deployment, "solve", None, seed, strategy, "decoupled", chosen, speculation.value
-    )
+    wanted = Wanted(source, "solve", None, seed, strategy, "decoupled", chosen, speculation.value)
     tree = LiveTree(question)
     result, folder = run_solve(question, wanted, out, tree, tree.step)
     tree.print_answer(result)

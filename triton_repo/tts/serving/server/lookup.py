@@ -54,6 +54,13 @@ def find_server(deployment: Deployment) -> ServerState | None:
     )
 
 
+def served_deployments() -> list[str]:
+    """Names of the deployments of which a server of ours runs, in alphabetical order."""
+    files = paths.server_dir("*").relative_to(paths.home())
+    states = (read_state(file) for file in paths.home().glob(str(files / STATE)))
+    return sorted(state.deployment for state in states if state)
+
+
 def stop_server(deployment: Deployment) -> bool:
     """Stop the server of a deployment that any process of this user started.
 
