@@ -4,6 +4,7 @@ import dataclasses
 import io
 import json
 
+import pytest
 from rich.console import Console
 from tests.analysis.logs import SESSION
 from tests.analysis.logs import solved as plain_solved
@@ -74,6 +75,7 @@ def printed(rows, width=100):
     console.print(comparison_tables(rows))
     text = console.file.getvalue()
     assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
     return text
 
 
@@ -151,7 +153,8 @@ def test_rows_of_several_groups_are_in_order_and_join_their_curves(tiny_deployme
     assert "beam-search, n=8" in text
 
 
-def test_tables_fit_a_hundred_columns_with_many_sizes_levels_and_long_names(tiny_deployment):
+@pytest.mark.parametrize("width", [80, 100])
+def test_tables_fit_with_many_sizes_levels_and_long_names(tiny_deployment, width):
     rows = [
         dataclasses.replace(
             row(name, tiny_deployment, temperature=0.5, top_p=0.9, agg_strategy="prod"),
@@ -164,7 +167,7 @@ def test_tables_fit_a_hundred_columns_with_many_sizes_levels_and_long_names(tiny
         for name in STRATEGIES
         if "n" not in STRATEGIES[name].fixed
     ]
-    text = printed(rows)
+    text = printed(rows, width)
     assert "123,456,789" in text
     assert "123,456.7" in text
 

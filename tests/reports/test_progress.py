@@ -12,8 +12,8 @@ from tts.session.progress import RunProgress
 from tts.tuning.observer import Observer as TuneObserver
 
 
-def console(terminal):
-    return Console(file=io.StringIO(), force_terminal=terminal, width=120, highlight=False)
+def console(terminal, width=120):
+    return Console(file=io.StringIO(), force_terminal=terminal, width=width, highlight=False)
 
 
 @pytest.fixture
@@ -82,3 +82,33 @@ def test_a_terminal_is_shown_load_and_round_and_no_bar_is_left_at_the_end():
     assert "8,192 tokens in flight, round 1 of 5" in text
     show_cursor, hide_cursor = "\x1b[?25h", "\x1b[?25l"
     assert text.rindex(show_cursor) > text.rindex(hide_cursor)
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_a_narrow_terminal_is_shown_count_time_and_state_whole(width):
+    out = console(terminal=True, width=width)
+    observer = BenchProgress(out)
+    run = RunProgress(1_000, done=17, judged=17, right=17)
+    run.in_flight = (128, 65_536)
+    observer.began(run, "12/12 best-of-n and weighted-best-of-n")
+    observer.changed()
+    observer.ended()
+    text = out.file.getvalue()
+    assert "17/1000" in text
+    assert "0:00:0" in text
+    assert "generator 128, verifier 65536" in " ".join(text.split())
+    assert "…" not in text
+
+
+def test_a_terminal_of_another_size_is_cleared_before_the_next_line():
+    out = console(terminal=True)
+    observer = BenchProgress(out)
+    observer.began(RunProgress(4), "cot")
+    observer.changed()
+    clear = "\x1b[2J"
+    assert clear not in out.file.getvalue()
+    out.width = 60
+    observer.changed()
+    observer.changed()
+    observer.ended()
+    assert out.file.getvalue().count(clear) == 1

@@ -1,4 +1,4 @@
-"""Strategies side by side, in tables that fit a terminal of 100 columns."""
+"""Strategies side by side."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tts.analysis.comparison import NoCurve, Row, joined_curves, label, varying
 from tts.analysis.intervals import half_width
 
 from .runs import accuracy_cell, paired_table
+from .sheet import Sheet
 
 Column = TypeVar("Column", int, str)
 
-_COLUMNS = 9  # of a few characters each, beside a strategy's name
 _RULES = {"best": "best score", "weighted": "weighted vote", "majority": "majority vote"}
 _WHY_NO_CURVE: dict[NoCurve, str] = {
     "dependent": "at its own n only, since no part of its search is a smaller search",
@@ -73,7 +73,7 @@ def _header(rows: Sequence[Row]) -> Text:
     )
 
 
-def _costs(rows: Sequence[Row], names: Sequence[str]) -> Table:
+def _costs(rows: Sequence[Row], names: Sequence[str]) -> Sheet:
     table = _table(
         "n", "accuracy (95%)", "pass@n", "samples", "tokens", "verifier\ncalls", "wall s"
     )
@@ -88,7 +88,7 @@ def _costs(rows: Sequence[Row], names: Sequence[str]) -> Table:
             f"{row.verifier_calls:,}",
             f"{row.wall_s:,.1f}",
         )
-    return table
+    return Sheet(table)
 
 
 def _shared(runs: Sequence[Sequence[Row]]) -> list[str]:
@@ -117,7 +117,7 @@ def _levels(rows: Sequence[Row], names: Sequence[str]) -> list[RenderableType]:
     ]
     return [
         _title("accuracy by level (problems)"),
-        *_percentages(headings, _distinct(names, rows), cells),
+        _percentages(headings, _distinct(names, rows), cells),
     ]
 
 
@@ -133,7 +133,9 @@ def _rules(runs: Sequence[Sequence[Row]], names: Sequence[str]) -> RenderableTyp
         ]
         table.add_row(Text(name), str(row.n), *cells)
     return Group(
-        _title("accuracy by rule (95%)"), table, Text("* the strategy's own rule", style="dim")
+        _title("accuracy by rule (95%)"),
+        Sheet(table),
+        Text("* the strategy's own rule", style="dim"),
     )
 
 
@@ -151,13 +153,13 @@ def _curves(
     passes = joined_curves(run_names, [sharing[0] for sharing in runs])
     return [
         _title("accuracy over n"),
-        *_percentages(
+        _percentages(
             headings,
             list(accuracy),
             [{n: p.accuracy for n, p in points.items()} for points in accuracy.values()],
         ),
         _title("pass@n over n: any of n completions is right"),
-        *_percentages(
+        _percentages(
             headings,
             list(passes),
             [{n: p.pass_at_n for n, p in points.items()} for points in passes.values()],
@@ -185,18 +187,13 @@ def _percentages(
     headings: Mapping[Column, str],
     names: Sequence[str],
     shares: Sequence[Mapping[Column, float | None]],
-) -> list[Table]:
-    """A row of percentages for each name; several tables if there are many columns."""
-    columns = list(headings)
-    tables = []
-    for start in range(0, len(columns), _COLUMNS):
-        part = columns[start : start + _COLUMNS]
-        table = _table(*(headings[column] for column in part))
-        for name, row in zip(names, shares, strict=True):
-            cells = [_percent(row[column]) if column in row else "" for column in part]
-            table.add_row(Text(name), *cells)
-        tables.append(table)
-    return tables
+) -> Sheet:
+    """A row of percentages for each name."""
+    table = _table(*headings.values())
+    for name, row in zip(names, shares, strict=True):
+        cells = [_percent(row[column]) if column in row else "" for column in headings]
+        table.add_row(Text(name), *cells)
+    return Sheet(table)
 
 
 def _distinct(names: Sequence[str], rows: Sequence[Row]) -> list[str]:

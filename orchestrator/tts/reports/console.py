@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from rich.console import Console
+from rich.console import Console, ConsoleDimensions
+from rich.live import Live
+from rich.progress import Progress
 
 
 def consoles() -> tuple[Console, Console]:
@@ -16,3 +18,17 @@ def consoles() -> tuple[Console, Console]:
 def say(text: str, console: Console | None = None) -> None:
     """Print one line of progress; on `console` if something is being drawn on it."""
     (console or consoles()[1]).print(text, style="dim", markup=False, soft_wrap=True)
+
+
+def redraw_after_resize(
+    console: Console, drawing: Live | Progress, before: ConsoleDimensions
+) -> ConsoleDimensions:
+    """Clear the screen if it is of another size than `before`, and its size now.
+
+    The terminal has wrapped anew what was drawn, so that nobody knows how many lines to erase.
+    """
+    if console.size != before:
+        drawing.stop()
+        console.clear()
+        drawing.start()
+    return console.size

@@ -11,6 +11,8 @@ from rich.text import Text
 from tts.build.spec import Role
 from tts.build.tensorrt.memory_plan import GpuPlan, MemoryPlan
 
+from .sheet import Sheet
+
 _BAR_WIDTH = 72
 _PARTS = {  # in the order in which the bar shows them
     "weights": "blue",
@@ -60,11 +62,11 @@ def print_pools(
         )
 
 
-def _gpu_table(gpu: GpuPlan) -> Table:
+def _gpu_table(gpu: GpuPlan) -> Sheet:
     table = Table(title=f"GPU {gpu.device}: {_gib(gpu.total)} GiB", title_justify="left")
     table.add_column("GiB")
     for column in ("weights", "activations", "logits", "workspaces", "KV cache", "sum"):
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", no_wrap=True)
     several = len({place.replica for place in gpu.ranks}) > 1
     for place in gpu.ranks:
         memory = place.memory
@@ -78,7 +80,7 @@ def _gpu_table(gpu: GpuPlan) -> Table:
             _gib(memory.fixed + kv),
         )
     table.add_row("free", *[""] * 5, _gib(gpu.free), style="dim")
-    return table
+    return Sheet(table)
 
 
 def _bar(gpu: GpuPlan, colours: bool) -> Text:

@@ -3,40 +3,57 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Column
+from rich.text import Text
 
 from tts.build.spec import Role
 from tts.session.progress import RunProgress
 from tts.tuning.analysis import UNITS
 from tts.tuning.measure import ROUNDS
 
-from .console import consoles, say
+from .console import consoles, redraw_after_resize, say
 
 PLAIN_INTERVAL_S = 10.0
 """How often a pipe is told how far a run is."""
 
 
+class _TwoLines(Progress):
+    """Title, bar, count and time on a line; the state below it, where there is room for it."""
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        """See Progress."""
+        yield self.make_tasks_table(self.tasks)
+        yield from (Text(task.fields["state"], style="dim") for task in self.tasks)
+
+
 class _Bar:
-    """A bar on a terminal, with a title before it, and a count and a state beside it."""
+    """A bar on a terminal, with a title before it, a count beside it and a state below it."""
 
     def __init__(self, console: Console, title: str, total: int) -> None:
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[state]}"),
-            TimeElapsedColumn(),
+        self._console = console
+        self._size = console.size
+        whole = Column(no_wrap=True)  # only title and bar give way on a narrow screen
+        self._progress = _TwoLines(
+            TextColumn("{task.description}", table_column=Column(overflow="fold")),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(table_column=whole),
+            TimeElapsedColumn(table_column=whole),
             console=console,
             transient=True,
+            expand=True,
         )
-        self._task = self._progress.add_task(title, total=total, state="")
+        self._task = self._progress.add_task(escape(title), total=total, state="")
         self._progress.start()
 
     def show(self, completed: int, state: str = "") -> None:
+        self._size = redraw_after_resize(self._console, self._progress, self._size)
         self._progress.update(self._task, completed=completed, state=state)
 
     def end(self) -> None:

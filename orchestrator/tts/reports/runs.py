@@ -21,6 +21,7 @@ from tts.runlog.events import AnyEvent
 from tts.runlog.folder import Json
 from tts.runlog.log import read_events
 
+from .sheet import Sheet
 from .sparkline import sparkline
 
 
@@ -33,13 +34,13 @@ def comparison(summaries: Sequence[Json]) -> RenderableType:
         "n",
         "accuracy (95%)",
         "wall s",
-        "problems/s",
-        "tokens/s",
-        "verifier calls",
-        "in flight gen/ver",
+        "problems\nper s",
+        "tokens\nper s",
+        "verifier\ncalls",
+        "in flight\ngen / ver",
         "speed-up",
     ):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     for summary in summaries:
         in_flight = summary["mean_in_flight"]
         table.add_row(
@@ -55,7 +56,7 @@ def comparison(summaries: Sequence[Json]) -> RenderableType:
             _speed_up(summary, summaries),
         )
     lines = [Text(line) for line in _tree_lines(summaries)]
-    return Group(table, *lines)
+    return Group(Sheet(table, keys=2), *lines)
 
 
 def details(summary: Json) -> RenderableType:
@@ -85,10 +86,10 @@ def engine_use(summary: Json, events: Iterable[AnyEvent], slices: int = 32) -> R
     reasons = sorted({why for by_why in idle.values() for why in by_why})
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("in flight", no_wrap=True)
-    table.add_column("mean", justify="right")
+    table.add_column("mean", justify="right", no_wrap=True)
     table.add_column("over the run", no_wrap=True)
     for why in reasons:
-        table.add_column(f"idle:\n{why}", justify="right")
+        table.add_column(f"idle:\n{why}", justify="right", no_wrap=True)
     loads = occupancy(requests_of(events), wall, slices)
     for engine, unit in zip(ENGINES, ("requests", "prompt tokens"), strict=True):
         load = loads[engine]
@@ -98,7 +99,7 @@ def engine_use(summary: Json, events: Iterable[AnyEvent], slices: int = 32) -> R
             sparkline(load),
             *(f"{100 * idle[engine].get(why, 0.0) / wall:.1f}%" for why in reasons if wall),
         )
-    return table
+    return Sheet(table)
 
 
 def work_lines(summary: Json) -> list[str]:
@@ -162,12 +163,12 @@ def paired_table(
     ranked = sorted(entries, key=lambda entry: entry[1] or 0.0, reverse=True)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for heading in ("better", "than"):
-        table.add_column(heading)
-    table.add_column("by (paired, standard error)", justify="right")
+        table.add_column(heading, overflow="fold")
+    table.add_column("by (paired, standard error)", justify="right", no_wrap=True)
     for (better, _, ours), (worse, _, theirs) in itertools.pairwise(ranked):
         mean, error, count = paired_difference(ours, theirs)
         if count:
-            points = f"{100 * mean:+.1f} points ±{100 * error:.1f} on {count} problems"
+            points = f"{100 * mean:+.1f} points ±{100 * error:.1f} on {count:,} problems"
             table.add_row(Text(better), Text(worse), points)
     return table if table.row_count else None
 

@@ -13,6 +13,8 @@ from tts.analysis.statistics import quantile
 from tts.engines.simulated import Totals
 from tts.simulation.scenario import Outcome, Scenario
 
+from .sheet import Sheet
+
 _NOTES = (
     "All of this is simulated: compare the rows of one table; its seconds are not measurements.",
     "busy: share of the time with a step under way; of the orchestrator, spent on calls.",
@@ -72,7 +74,7 @@ def outcomes_table(
     return Group(
         Text(_title(scenario, strategy, first), style="bold"),
         Text(),
-        table,
+        Sheet(table),
         Text(),
         *(Text(note, style="dim") for note in notes),
     )

@@ -1,0 +1,134 @@
+"""Tables on narrow screens: nothing is cut, every cell is there."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from tts.build.spec import load_deployment
+from tts.build.tensorrt.memory_plan import plan_memory
+from tts.reports.memory_plan import print_memory_plan
+from tts.reports.runs import comparison, details, engine_use, paired_table
+from tts.reports.sheet import Sheet
+from tts.reports.simulation import outcomes_table
+from tts.simulation.scenario import Scenario, simulate, simulated_deployment
+from tts.simulation.workload import typical
+from tts.strategies.catalog import find_strategy
+
+SUMMARY = {
+    "problems": 5_000,
+    "accuracy": 0.8,
+    "wall_s": 12_345.6,
+    "problems_per_s": 0.25,
+    "tokens_per_s": 12_345.0,
+    "verifier_calls": 1_234_567,
+    "mean_in_flight": {"generator": 128.5, "verifier": 1_234.5},
+    "strategy": "weighted-best-of-n",
+    "schedule": "alternating",
+    "seed": 0,
+    "n": 256,
+    "vote": "weighted",
+    "parameters": {"n": 256},
+    "deployment": "demo",
+    "dataset": "demo",
+    "tree_digest": "abc",
+    "accuracy_by_rule": {"best": 0.7, "weighted": 0.8},
+    "pass_at_n": 0.9,
+    "accuracy_by_level": {"1": {"problems": 40, "accuracy": 0.8}},
+    "undecided": 3,
+    "idle_s": {
+        engine: {"budget": 1.0, "dependency": 2_000.0, "no work": 3.0}
+        for engine in ("generator", "verifier")
+    },
+}
+
+
+def shown(*renderables, width=80):
+    console = Console(width=width, force_terminal=False)
+    with console.capture() as capture:
+        for each in renderables:
+            console.print(each)
+    text = capture.get()
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    return text
+
+
+@pytest.mark.parametrize("width", [80, 60, 140])
+def test_the_tables_of_runs_are_whole(width):
+    others = [
+        {**SUMMARY, "schedule": "lockstep", "wall_s": 23_456.7},
+        {**SUMMARY, "strategy": "self-consistency"},
+    ]
+    text = shown(
+        comparison([SUMMARY, *others]), details(SUMMARY), engine_use(SUMMARY, []), width=width
+    )
+    for part in (
+        "accuracy (95%)",
+        "12,345.6",
+        "problems",
+        "1,234,567",
+        "128.5 / 1,234.5",
+        "speed-up",
+        "1.90x",
+        "dependency",
+        "16.2%",
+        "3 comparisons undecided",
+    ):
+        assert part in text, part
+
+
+def test_one_run_fits_eighty_columns_in_one_table():
+    cells = SUMMARY | {"strategy": "beam-search", "schedule": "decoupled", "wall_s": 12.3}
+    cells |= {"verifier_calls": 1_234, "mean_in_flight": {"generator": 8.0, "verifier": 2.5}}
+    assert shown(comparison([cells])).count("beam-search") <= 2
+
+
+def test_a_pair_of_long_names_is_folded():
+    name = "weighted-best-of-n (n=16, temperature=0.7, agg_strategy=prod)"
+    text = shown(
+        paired_table(
+            [(name, 0.8, {"a": True, "b": True}), (name + "2", 0.7, {"a": True, "b": False})]
+        )
+    )
+    assert "+50.0 points ±50.0 on 2 problems" in text
+    assert "by (paired, standard error)" in text
+
+
+def test_simulated_schedules_are_whole():
+    deployment = simulated_deployment("h100", 2)
+    parameters = find_strategy("cot").configure({}, context=deployment.generator.max_seq_len)
+    scenario = Scenario(deployment, 2, "time-sliced", typical(), parameters, 2, 2, 0, "off", 0.0005)
+    text = shown(outcomes_table(scenario, "cot", [simulate(scenario, "lockstep")]))
+    for part in ("wall s", "orch", "prompts", "batch", "p95 s", "same", "trees", "yes"):
+        assert part in text
+
+
+@pytest.mark.parametrize("name", ["llama-1b-prm-8b-h100-bf16"])
+def test_a_memory_plan_is_whole(name):
+    console = Console(width=80)
+    with console.capture() as capture:
+        print_memory_plan(console, plan_memory(load_deployment(name)))
+    text = capture.get()
+    assert "…" not in text
+    for part in ("weights", "activations", "workspaces", "KV cache", "sum", "verifier, rank 0"):
+        assert part in text
+
+
+CELLS = st.text("abc", min_size=1, max_size=12)
+
+
+@given(st.lists(st.tuples(CELLS, CELLS), min_size=2, max_size=12), st.integers(40, 90))
+def test_every_cell_is_shown_once_whatever_the_width(columns, width):
+    table = Table(box=box.SIMPLE_HEAD)
+    for heading, _ in columns:
+        table.add_column(heading.upper(), no_wrap=True)
+    table.add_row(*(cell for _, cell in columns))
+    words = shown(Sheet(table), width=width).split()
+    for place in (str.upper, str):
+        expected = Counter(place(column[place is str]) for column in columns)
+        assert not expected - Counter(words)
