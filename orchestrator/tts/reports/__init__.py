@@ -4,7 +4,8 @@
 |---|---|
 | console | the two consoles, and lines of progress |
 | progress | progress of a benchmark or a tuning: a bar, or a line now and then in a pipe |
-| live_tree | the tree of one problem while it grows |
+| live_tree, folded_tree | the tree of one problem while it grows, on as many lines as there are |
+| sheet | tables that are never cut |
 | runs, comparison | finished runs, and groups of runs side by side |
 | tuning | throughput over load, saturation points, budgets |
 | simulation | simulated schedules side by side |

@@ -6,21 +6,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 from rich.tree import Tree as RichTree
 
 from tts.analysis.comparison import in_order, read_rows
-from tts.reports.console import consoles, say
 from tts.runlog.folder import read_summary
 from tts.runlog.groups import is_group, read_group
-from tts.search import Fate, NodePath, Tree
+from tts.search import Fate, Tree
 from tts.session import Result, RunProgress, Step
 
 from .comparison import comparison_tables
+from .console import consoles, redraw_after_resize, say
+from .folded_tree import Branch, folded, newest
 from .runs import print_report, replay_line
 
+_AROUND = 3  # lines of the screen for the question, the note and the cursor
 FATE_STYLE = {
     Fate.OPEN: "yellow",
     Fate.EXPANDED: "bold",
@@ -56,15 +58,20 @@ def report_comparison(folders: Sequence[Path]) -> None:
 
 
 class LiveTree:
-    """The tree of one problem while it grows, then its answer; see tts.bench.observer.Observer."""
+    """The tree of one problem while it grows, then its answer; see tts.bench.observer.Observer.
 
-    MAX_LINES = 40  # deeper than most terminals are tall: the rest is counted, not drawn
+    Equal siblings are one line; where the screen is too low the newest branches are shown.
+    """
 
-    def __init__(self, question: str) -> None:
+    def __init__(self, question: str, console: Console | None = None) -> None:
+        """Draw on stderr if no console is given."""
         self._question = question
         self._tree: Tree | None = None
         self._live: Live | None = None
         self._out, self._console = consoles()
+        if console:
+            self._console = console
+        self._size = self._console.size
 
     def say(self, line: str) -> None:
         """See Observer."""
@@ -73,6 +80,7 @@ class LiveTree:
     def began(self, run: RunProgress, title: str) -> None:
         """See Observer; draws if there is a terminal to draw on."""
         if self._console.is_terminal:
+            self._size = self._console.size
             self._live = Live(
                 get_renderable=self._draw, console=self._console, auto_refresh=False, transient=True
             )
@@ -81,6 +89,7 @@ class LiveTree:
     def changed(self) -> None:
         """See Observer."""
         if self._live:
+            self._size = redraw_after_resize(self._console, self._live, self._size)
             self._live.refresh()
 
     def ended(self) -> None:
@@ -112,24 +121,28 @@ class LiveTree:
         tree = self._tree
         if tree is None:
             return Text("waiting for the generator ...", style="dim")
-        drawn = RichTree(Text(self._question, style="bold"))
-        branches: dict[NodePath, RichTree] = {(): drawn}
-        hidden = 0
-        shown = [node for node in tree if node.thought and node.fate is not Fate.PRUNED]
-        for node in sorted(shown, key=lambda node: (len(node.path), node.path)):
-            branch = branches.get(node.path[:-1])
-            if branch is None or len(branches) > self.MAX_LINES:
-                hidden += 1
-                continue
-            assert node.thought is not None
-            label = _line(node.score, node.thought.text, FATE_STYLE[node.fate])
-            branches[node.path] = branch.add(label)
-        pruned = sum(node.fate is Fate.PRUNED for node in tree)
-        note = f"{len(tree)} thoughts, {pruned} pruned" + (f", {hidden} not drawn" * bool(hidden))
-        return Group(drawn, Text(note, style="dim"))
+        nodes = list(tree)
+        shown = [node for node in nodes if node.thought and node.fate is not Fate.PRUNED]
+        root = folded(shown)
+        lines = max(1, self._console.height - _AROUND)
+        drawn = RichTree(_one_line(Text(self._question, style="bold")))
+        places: dict[Branch | None, RichTree] = {root: drawn}
+        for branch in newest(root, lines):
+            label = _line(branch.score, branch.text, FATE_STYLE[branch.fate], len(branch.nodes))
+            places[branch] = places.get(branch.parent, drawn).add(_one_line(label))
+        pruned = sum(node.fate is Fate.PRUNED for node in nodes)
+        hidden = len(shown) - sum(len(branch.nodes) for branch in places if branch)
+        note = f"{len(nodes)} thoughts, {pruned} pruned" + f", {hidden} not drawn" * bool(hidden)
+        return Group(drawn, _one_line(Text(note, style="dim")))
 
 
-def _line(score: float | None, text: str, style: str) -> Text:
-    mark = "  ...  " if score is None else f"{score:.4f} "
-    line = Text(mark, style="cyan")
+def _line(score: float | None, text: str, style: str, count: int = 1) -> Text:
+    line = Text("  ...  " if score is None else f"{score:.4f} ", style="cyan")
+    if count > 1:
+        line.append(f"{count} x ", style="cyan")
     return line.append(" ".join(text.split()), style=style)
+
+
+def _one_line(text: Text) -> Text:
+    text.no_wrap, text.overflow = True, "ellipsis"
+    return text
