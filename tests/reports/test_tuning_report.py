@@ -16,7 +16,7 @@ def analysed(samples, role="generator"):
 
 
 def printed(show, *arguments):
-    console = Console(width=100)
+    console = Console(width=80)
     with console.capture() as capture:
         show(console, *arguments)
     return capture.get()
@@ -54,3 +54,13 @@ def test_a_change_is_shown_as_the_lines_that_differ():
     (new,) = [line for line in text.splitlines() if line.startswith("+  ")]
     assert "in_flight_requests: 64" in old
     assert "in_flight_requests: 33" in new
+
+
+def test_the_table_fits_a_narrow_terminal_with_large_numbers():
+    loads = tuple(load * 1_024 for load in LOADS)
+    engine = analysed(samples_of(1e-6, 0.5, loads, (1.0, 1.1)), "verifier")
+    text = printed(Console.print, engine_table(engine))
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= 80
+    for part in ("in flight", "lowest to", "request", "best"):
+        assert part in text

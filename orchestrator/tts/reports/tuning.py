@@ -17,8 +17,9 @@ from tts.tuning.analysis import FIELDS, SHARE, UNITS, EngineResult, Proposal
 from tts.tuning.tune import Tuned
 
 from .console import say
+from .sheet import Sheet
 
-_BAR_WIDTH = 30
+_BAR_WIDTH = 12
 _DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
@@ -80,7 +81,7 @@ def engine_table(engine: EngineResult) -> RenderableType:
     times = f"{min(repeats)}" if min(repeats) == max(repeats) else f"{min(repeats)}-{max(repeats)}"
     return Group(
         Text(f"{engine.role}: each load measured {times} times", style="bold"),
-        table,
+        Sheet(table),
         Text(saturation_sentence(engine)),
     )
 

@@ -36,8 +36,8 @@ def read_events(folder: Path) -> Iterator[AnyEvent]:
             raise RunError(
                 f"{found.where} {found.what}",
                 hint="Drop what is damaged and compute it again, keeping a copy of the log: "
-                f"tts bench --resume {folder} --repair. If another version of tts wrote the run, "
-                "use that one.",
+                f"tts bench --resume {folder} --repair (in Python: resume=True, repair=True). If "
+                "another version of tts wrote the run, use that one.",
             )
         yield found
 
