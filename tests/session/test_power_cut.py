@@ -9,6 +9,7 @@ from tests.session.test_runs import PROBLEMS
 
 from tts.runlog.folder import CONFIG, SUMMARY, read_problems
 from tts.runlog.resume import read_resume_point
+from tts.session.outbox import Outbox
 
 
 class LosingDisk:
@@ -50,12 +51,19 @@ def disk(tmp_path, monkeypatch):
     return disk
 
 
-def test_a_result_that_was_handed_over_is_on_disk(session, disk, tmp_path):
-    solved = set()
-    for number, result in enumerate(session.solve_many(PROBLEMS, n=4, out=disk.folder)):
-        solved.add(result.problem.id)
-        disk.cut(tmp_path / f"handed-{number}")
-        assert solved <= read_resume_point(tmp_path / f"handed-{number}", "weighted").solved.keys()
+def test_a_result_that_is_handed_over_is_on_disk(session, disk, tmp_path, monkeypatch):
+    put, handed = Outbox.put, []
+
+    def cut_and_put(outbox, result):  # the run may be far ahead of whoever takes its results
+        handed.append(result.problem.id)
+        disk.cut(tmp_path / f"handed-{len(handed)}")
+        put(outbox, result)
+
+    monkeypatch.setattr(Outbox, "put", cut_and_put)
+    assert len(list(session.solve_many(PROBLEMS, n=4, out=disk.folder))) == len(handed)
+    for count in range(1, len(handed) + 1):
+        point = read_resume_point(tmp_path / f"handed-{count}", "weighted")
+        assert set(handed[:count]) <= point.solved.keys()
 
 
 def test_a_run_goes_on_to_the_same_trees_from_every_power_cut(session, disk, tmp_path, monkeypatch):
