@@ -32,7 +32,7 @@ class Speculation(StrEnum):
 
 ALL = "all"
 
-_NAMES = ", ".join(STRATEGY_NAMES)
+_NAMES = ", ".join(STRATEGY_NAMES).replace("cot", "cot (or greedy)", 1)
 _N = Annotated[
     int | None, typer.Option("--n", help="Completions per problem.", show_default="16; cot: 1")
 ]
@@ -223,12 +223,16 @@ def report(
 
 
 def _parameters(n: int | None, assignments: list[str] | None) -> dict[str, Any]:
-    import yaml
+    from tts.build.input_files import Unreadable
+    from tts.build.yaml_text import parse_yaml
 
     parameters: dict[str, Any] = {} if n is None else {"n": n}
     for assignment in assignments or []:
         name, separator, value = assignment.partition("=")
         if not separator or not name:
             raise typer.BadParameter(f"{assignment!r} is not NAME=VALUE", param_hint="--set")
-        parameters[name.strip()] = yaml.safe_load(value)
+        try:
+            parameters[name.strip()] = parse_yaml(value)
+        except Unreadable as error:
+            raise typer.BadParameter(f"{assignment!r:.100}: {error}", param_hint="--set") from error
     return parameters

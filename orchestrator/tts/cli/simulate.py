@@ -51,7 +51,7 @@ def simulate(
         typer.Option("--beam-width", help="Children of a kept beam.", show_default="4"),
     ] = None,
     problems: Annotated[
-        int, typer.Option("--problems", min=1, help="Problems to solve, at most.")
+        int, typer.Option("--problems", min=1, max=100_000, help="Problems to solve, at most.")
     ] = 64,
     in_flight: Annotated[
         int, typer.Option("--in-flight", min=1, help="Problems that run at a time at most.")
