@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.console import Console
+
+from tts.analysis.recorded_summary import read_whole_summary
 from tts.build import paths
 from tts.build.checkpoint import open_checkpoint
 from tts.build.spec import load_deployment
 from tts.build.tokenizer import Tokenizer
 from tts.build.weights import Weights
 from tts.datasets.load import load_problems
+from tts.reports.runs import print_report
 from tts.runlog.folder import read_config
 from tts.runlog.log import read_events
 
@@ -62,6 +67,12 @@ def readers(recorded_run: Path) -> dict[str, Reader]:
             lambda folder: load_problems(str(folder / "set.jsonl")),
         ),
         "run.json": Reader("run.json", (recorded_run / "run.json").read_bytes(), read_config),
+        "summary.json": Reader(
+            "summary.json",
+            (recorded_run / "summary.json").read_bytes(),
+            _report,
+            (recorded_run / "run.json", recorded_run / "events.jsonl"),
+        ),
         "events": Reader(
             "events.jsonl",
             b"".join((recorded_run / "events.jsonl").read_bytes().splitlines(True)[:20]),
@@ -93,6 +104,12 @@ def readers(recorded_run: Path) -> dict[str, Reader]:
             (demo / "tokenizer.json", demo / "config.json"),
         ),
     }
+
+
+def _report(folder: Path) -> None:
+    out = Console(file=io.StringIO(), width=80)
+    print_report(out, [folder, folder], [read_whole_summary(folder), read_whole_summary(folder)])
+    print_report(out, [folder], [read_whole_summary(folder)])
 
 
 def _use_tokenizer(folder: Path) -> None:

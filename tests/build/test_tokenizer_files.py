@@ -51,3 +51,12 @@ def test_a_chat_template_that_is_no_text_is_named(folder: Path) -> None:
     (folder / "chat_template.jinja").write_bytes(b"\xff")
     with pytest.raises(CheckpointError, match=r"chat_template\.jinja cannot be read"):
         Tokenizer(folder).chat(USER, generation_prompt=True)
+
+
+@pytest.mark.parametrize(
+    "template", ["{{ +'a' }}", "{% for x in true %}{% endfor %}", "{{ 1 / 0 }}"]
+)
+def test_a_chat_template_that_fails_as_a_program_is_named(folder: Path, template: str) -> None:
+    (folder / "chat_template.jinja").write_text(template)
+    with pytest.raises(CheckpointError, match=r"chat template of .* failed"):
+        Tokenizer(folder).chat(USER, generation_prompt=True)

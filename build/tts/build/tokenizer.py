@@ -110,7 +110,7 @@ class Tokenizer:
                 bos_token=self.special("bos_token"),
                 eos_token=self.special("eos_token"),
             )
-        except jinja2.TemplateError as error:
+        except Exception as error:  # a template is a program, which may fail in any way
             raise CheckpointError(
                 f"The chat template of {self.checkpoint} failed: {error}"
             ) from error

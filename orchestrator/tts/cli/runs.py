@@ -212,14 +212,14 @@ def report(
     ],
 ) -> None:
     """Print the tables of a run again, or of several side by side."""
+    from tts.analysis.recorded_summary import read_whole_summary
     from tts.reports.live_tree import report_comparison, report_run
-    from tts.runlog.folder import read_summary
     from tts.runlog.groups import is_group
 
     if any(is_group(run) for run in runs):
         report_comparison(runs)
     else:
-        report_run(runs, [read_summary(run) for run in runs])
+        report_run(runs, [read_whole_summary(run) for run in runs])
 
 
 def _parameters(n: int | None, assignments: list[str] | None) -> dict[str, Any]:
