@@ -231,6 +231,30 @@ def test_a_home_that_cannot_be_is_named(home, complaint):
     assert complaint in err
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("report",),
+        ("bench", "--resume"),
+        ("bench", "demo", "--replay"),
+        ("bench", "demo", "--out"),
+        ("simulate", "--replay"),
+        ("simulate", "--traces"),
+    ],
+)
+def test_a_path_that_no_file_can_have_is_refused(tmp_path, command):
+    code, _, err = tts(*command, "x" * 5000, home=tmp_path)
+    assert code == 2
+    assert "a path may have 4,095 bytes" in " ".join(err.replace("│", " ").split())
+
+
+def test_a_device_is_no_file_of_traces(tmp_path):
+    code, _, err = tts("simulate", "--traces", "/dev/zero", home=tmp_path)
+    assert code == 2
+    assert "/dev/zero cannot be read as traces" in err
+    assert "not a regular file" in err
+
+
 def test_report_of_what_is_no_run(tmp_path):
     code, _, err = tts("report", tmp_path, home=tmp_path)
     assert code == 1

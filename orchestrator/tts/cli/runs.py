@@ -10,7 +10,7 @@ import typer
 
 from tts.strategies.names import STRATEGY_NAMES
 
-from .options import given_options
+from .options import given_options, usable
 
 
 class Schedule(StrEnum):
@@ -38,7 +38,10 @@ _N = Annotated[
 ]
 _Seed = Annotated[int, typer.Option("--seed", help="Seed of the run and of generated problems.")]
 _Out = Annotated[
-    Path | None, typer.Option("--out", help="Run folder.", show_default="a new one under runs/")
+    Path | None,
+    typer.Option(
+        "--out", callback=usable, help="Run folder.", show_default="a new one under runs/"
+    ),
 ]
 _Set = Annotated[
     list[str] | None,
@@ -105,6 +108,7 @@ def bench(
         Path | None,
         typer.Option(
             "--replay",
+            callback=usable,
             metavar="RUN|FILE",
             help="Let a recorded run, or a file of recorded chains, say what the engines answer, "
             "while they work at its lengths.",
@@ -113,7 +117,9 @@ def bench(
     out: _Out = None,
     resume: Annotated[
         Path | None,
-        typer.Option("--resume", metavar="DIR", help="Continue the run or comparison there."),
+        typer.Option(
+            "--resume", callback=usable, metavar="DIR", help="Continue the run or comparison there."
+        ),
     ] = None,
     repair: Annotated[
         bool,
@@ -208,7 +214,11 @@ def solve(
 def report(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...", help="Folders of finished runs, or of whole comparisons."),
+        typer.Argument(
+            callback=usable,
+            metavar="RUN...",
+            help="Folders of finished runs, or of whole comparisons.",
+        ),
     ],
 ) -> None:
     """Print the tables of a run again, or of several side by side."""

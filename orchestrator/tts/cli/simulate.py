@@ -10,7 +10,7 @@ import typer
 
 from tts.strategies.names import STRATEGY_NAMES
 
-from .options import given_options
+from .options import given_options, usable
 from .runs import Schedule, Speculation, SpeculationOption
 
 
@@ -65,6 +65,7 @@ def simulate(
         Path | None,
         typer.Option(
             "--traces",
+            callback=usable,
             metavar="FILE",
             help="Recorded chains, of which step lengths, ends and scores take their statistics.",
             show_default="a 1B model on MATH",
@@ -74,6 +75,7 @@ def simulate(
         Path | None,
         typer.Option(
             "--replay",
+            callback=usable,
             metavar="RUN",
             help="A recorded run, which says what is solved, how, and what the engines answer.",
         ),
@@ -82,6 +84,7 @@ def simulate(
         Path | None,
         typer.Option(
             "--tuned",
+            callback=usable,
             metavar="FILE",
             help="A result of tts tune, to which both engines' step times are fitted.",
             show_default="a roofline of the GPU",
