@@ -1,6 +1,7 @@
+#!/usr/bin/env -S sh -c 'PATH="$(dirname "$0")/../.venv/bin:$PATH" exec python "$0" "$@"'
 """Train the bundled demo pair from scratch: tokenizer, generator, verifier.
 
-    python scripts/train_demo_models.py --out engines/checkpoints --work runs/demo-training
+    scripts/train_demo_models.py --out engines/checkpoints --work runs/demo-training
 
 Everything is synthetic and made on the fly from the seed (see
 tts.datasets.demo). Each stage keeps its result in the work folder and is skipped

@@ -79,6 +79,11 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
     ({"hidden_size": ...}, ["no field hidden_size"]),
     ({"rms_norm_eps": -1}, ["rms_norm_eps", "-1"]),
     ({"tie_word_embeddings": "yes"}, ["tie_word_embeddings", "yes"]),
+    ({"num_hidden_layers": 10**9}, ["num_hidden_layers", "1000000000", "at most 10,000"]),
+    ({"vocab_size": 10**12}, ["vocab_size", "at most 2,147,483,647"]),
+    ({"rms_norm_eps": float("inf")}, ["rms_norm_eps", "inf", "positive number"]),
+    ({"rms_norm_eps": 10**400}, ["rms_norm_eps", "positive number"]),
+    ({"layer_types": 7}, ["layer_types", "7", "full_attention"]),
 ]
 
 
@@ -131,7 +136,12 @@ def write_header(header: str) -> Callable[[Path], None]:
 
 
 HUGE = '{"x": {"dtype": "F32", "shape": [99999999999999999999], "data_offsets": [0, 4]}}'
-HEADERS = [write_header(text) for text in ("[]", "[" * 100_000, '{"x": 1}', '{"x": {}}', HUGE)]
+NEGATIVE = '{"x": {"dtype": "F32", "shape": [-1, -1], "data_offsets": [0, 4]}}'
+INFINITE = '{"x": {"dtype": "F32", "shape": [1e999], "data_offsets": [0, 4]}}'
+FRACTION = '{"x": {"dtype": "F16", "shape": [1.5], "data_offsets": [0, 2]}}'
+TWICE = '{"x": {"dtype": "F16", "dtype": "F16", "shape": [0], "data_offsets": [0, 0]}}'
+STRANGE = (HUGE, NEGATIVE, INFINITE, FRACTION, TWICE)
+HEADERS = [write_header(t) for t in ("[]", "[" * 100_000, '{"x": 1}', '{"x": {}}', *STRANGE)]
 
 
 @pytest.mark.parametrize("damage", [cut, write_zeros, write_text, empty, *HEADERS])

@@ -1,5 +1,6 @@
 """The deployment file: what it means, and how a mistake in it is explained."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import yaml
 from tts.build import paths
 from tts.build.errors import ConfigError
 from tts.build.openvino.target import settings_for
-from tts.build.spec import Deployment, bundled_deployments, load_deployment
+from tts.build.spec import Deployment, ServerSpec, bundled_deployments, load_deployment
 
 Load = Callable[..., Deployment]
 
@@ -77,6 +78,20 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({"verifier.checkpoint": ...}, ["verifier.checkpoint: this field is required"]),
     ({"generator": None}, ["generator = None: must be a mapping"]),
     ({"generator.max_batch_size": 0}, ["generator.max_batch_size = 0: must be at least 1"]),
+    # numbers beyond what any machine has, before anything is made of them
+    ({"generator.threads": 1_000_000}, ["generator.threads = 1000000: must be at most 1024"]),
+    ({"verifier.kv_cache.tokens": 10**15}, ["kv_cache.tokens = 10", "must be at most 1000000000"]),
+    ({"generator.max_seq_len": 2**31}, ["max_seq_len = 2147483648: must be at most 2147483647"]),
+    ({"generator.tensorrt": {"tensor_parallel": 10**9}}, ["tensor_parallel", "at most 1024"]),
+    # paths and addresses that cannot be
+    ({"generator.checkpoint": "a\0b"}, ["generator.checkpoint = 'a\\x00b'", "NUL"]),
+    ({"generator.checkpoint": "a" * 5000}, ["generator.checkpoint = 'aaaa", "4,095 bytes"]),
+    ({"generator.checkpoint": "~no-such-user/a"}, ["no home folder for '~no-such-user'"]),
+    ({"server": {"host": "999.1.1.1"}}, ["server.host = '999.1.1.1'", "IPv4 address or a host"]),
+    ({"server": {"host": "my host"}}, ["server.host = 'my host'", "IPv4 address or a host name"]),
+    ({"server": {"host": ""}}, ["server.host = ''", "IPv4 address or a host name"]),
+    ({"server": {"host": "::1"}}, ["server.host = '::1'", "IPv4 address or a host name"]),
+    ({"strategies": {"cot": {1: 2}}}, ["strategies.cot.1", "must be a text"]),
     ({"generator.max_batch_size": "64"}, ["max_batch_size = '64': must be a whole number"]),
     ({"generator.max_batch_size": True}, ["max_batch_size = True: must be a whole number"]),
     ({"generator.max_seq_len": 1.5}, ["max_seq_len = 1.5: must be a whole number"]),
@@ -232,3 +247,64 @@ def test_a_parameter_that_is_no_scalar_is_named(load: Load, block: Any, complain
     with pytest.raises(ConfigError) as caught:
         load({"strategies": block})
     assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("host", "only_here"),
+    [
+        ("127.0.0.1", True),
+        ("127.9.8.7", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("127.example.org", False),
+        ("10.0.0.1", False),
+        ("localhost.example.org", False),
+    ],
+)
+def test_a_loopback_address_is_told_from_a_name_that_begins_like_one(
+    host: str, only_here: bool
+) -> None:
+    assert ServerSpec(host=host).is_loopback is only_here
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("x" * 5000, "names no deployment: a path may have"),
+        ("~no-such-user/x", "no home folder"),
+        ("/dev/zero", "a pipe or a device, not a deployment file"),
+        ("/tmp", "is a folder, not a deployment file"),
+        ("a\0b", "NUL"),
+    ],
+)
+def test_what_cannot_be_a_deployment_file_is_refused(name: str, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        load_deployment(name)
+
+
+def test_a_pipe_and_a_huge_file_are_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    with pytest.raises(ConfigError, match="a pipe or a device"):
+        load_deployment(tmp_path / "pipe.yaml")
+    with (tmp_path / "huge.yaml").open("wb") as file:
+        file.truncate(10**12)
+    with pytest.raises(ConfigError, match="at most 1,000,000 are read"):
+        load_deployment(tmp_path / "huge.yaml")
+
+
+def test_many_and_long_mistakes_are_cut_short(tmp_path: Path) -> None:
+    file = tmp_path / "d.yaml"
+    file.write_text("".join(f"field{i}: {'x' * 1000}\n" for i in range(100)))
+    with pytest.raises(ConfigError, match="and 84 more") as caught:
+        load_deployment(file)
+    assert len(str(caught.value)) < 10_000
+
+
+def test_a_deployment_knows_what_the_user_named_it(tmp_path: Path) -> None:
+    text = (paths.deployments_dir() / "demo.yaml").read_text()
+    file = tmp_path / "my file.yaml"
+    file.write_text(text)
+    assert load_deployment("demo").named == "demo"
+    assert load_deployment(file).named == f"'{file}'"
+    data = load_deployment("demo").model_dump()
+    assert Deployment.model_validate(data).named == "demo"

@@ -114,7 +114,8 @@ def test_disk_that_fills_up(deployment: Deploy, home: Path) -> None:
 
 
 def test_folder_that_cannot_be_made(deployment: Deploy, home: Path) -> None:
-    home.write_text("a file, where a folder is needed")
+    home.mkdir()
+    (home / "built").write_text("a file, where a folder is needed")
     with pytest.raises(BuildError, match="Cannot write engines to") as caught:
         build(deployment())
     assert "TTS_HOME" in str(caught.value.hint)

@@ -135,6 +135,12 @@ def test_bench_without_engines_says_how_to_build_them(tmp_path):
         (("--schedule", "random"), "'random'"),
         (("--dataset", "/no/file.jsonl"), "no dataset '/no/file.jsonl'"),
         (("--limit", "0"), "at least 1"),
+        (("--limit", "1000000000"), "dataset demo has at most 100,000 problems"),
+        (("--n", "1000000000"), "n = 1000000000: must be at most 100000"),
+        (("--set", "n=["), "at line 1, column 2"),
+        (("--set", "n=2024-13-45"), "n = '2024-13-45'"),
+        (("--set", "n=" + "9" * 5000), "not a whole number of at most 4,300 digits"),
+        (("--strategy", "greedy", "--n", "3"), "strategy cot has it fixed at 1"),
         (("--strategy", "all", "--n", "10"), "beam-search are not valid: n is 10"),
         (("--strategy", "all", "--set", "width=3"), "No strategy has a parameter 'width'"),
     ],
@@ -190,6 +196,63 @@ def test_repair_is_for_a_run_that_is_resumed(tmp_path, arguments):
     code, _, err = tts("bench", *arguments, home=tmp_path)
     assert code == 2
     assert "goes with --resume DIR" in err
+
+
+def test_an_empty_question_is_refused_before_any_work(tmp_path):
+    for question in ("", "  "):
+        code, _, err = tts("solve", question, home=tmp_path)
+        assert code == 2
+        assert "The question is empty" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_advice_names_the_deployment_as_the_user_did(tmp_path):
+    file = deployment(tmp_path, name="own")
+    _, out, _ = tts("lint", file, home=tmp_path / "home")
+    assert f"tts build-engines {file}" in "".join(out.split("\n")).replace("  ", "")
+    assert "build-engines own" not in out
+    code, _, err = tts("bench", file, "--limit", "1", home=tmp_path / "home")
+    assert code == 1
+    assert f"Run: tts build-engines {file}\n" in err
+
+
+@pytest.mark.parametrize(
+    ("home", "complaint"),
+    [
+        ("/etc/passwd", "TTS_HOME is '/etc/passwd', where nothing can be kept"),
+        ("/etc/passwd/x", "/etc/passwd is not a folder"),
+        ("x" * 5000, "a path may have 4,095 bytes"),
+        ("~no-such-user", "there is no home folder for '~no-such-user'"),
+    ],
+)
+def test_a_home_that_cannot_be_is_named(home, complaint):
+    code, _, err = tts("build-engines", "demo", home=home)
+    assert code == 2
+    assert complaint in err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("report",),
+        ("bench", "--resume"),
+        ("bench", "demo", "--replay"),
+        ("bench", "demo", "--out"),
+        ("simulate", "--replay"),
+        ("simulate", "--traces"),
+    ],
+)
+def test_a_path_that_no_file_can_have_is_refused(tmp_path, command):
+    code, _, err = tts(*command, "x" * 5000, home=tmp_path)
+    assert code == 2
+    assert "a path may have 4,095 bytes" in " ".join(err.replace("│", " ").split())
+
+
+def test_a_device_is_no_file_of_traces(tmp_path):
+    code, _, err = tts("simulate", "--traces", "/dev/zero", home=tmp_path)
+    assert code == 2
+    assert "/dev/zero cannot be read as traces" in err
+    assert "not a regular file" in err
 
 
 def test_report_of_what_is_no_run(tmp_path):

@@ -1,6 +1,7 @@
 """Dataset files: what is read, and what is refused with file and line."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -39,13 +40,22 @@ def test_both_spellings_and_gsm8k_answers(tmp_path):
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("{not json", "line 2 is not JSON"),
+        ("{not json", "line 2 cannot be read: it is not JSON"),
         ("[1]", "line 2 must hold a JSON object, not list"),
         ({"answer": "2"}, "line 2 lacks the field 'problem' or 'question'; it has answer"),
         ({"problem": "x"}, "line 2 lacks the field 'answer'"),
         ({"problem": "  ", "answer": "2"}, "line 2: problem is '  '; it must be a text"),
         ({"problem": "x", "answer": None}, "line 2: answer is None"),
         ({"problem": "x", "answer": "2", "level": [1]}, "line 2: level is"),
+        ({"problem": "x", "answer": "2", "id": {}}, "line 2: id is {}; it must be a text or a num"),
+        ({"problem": "x", "answer": "2", "unique_id": [1]}, "line 2: unique_id is [1]"),
+        ("[" * 100_000, "line 2 cannot be read: it is nested more than 64 levels deep"),
+        ('{"problem": "' + "x" * 10**7 + '"}', "line 2 has more than 1,000,000 bytes"),
+        ('{"problem": "x", "answer": NaN}', "line 2 cannot be read: it holds NaN"),
+        ('{"problem": "x", "answer": 1e999}', "line 2 cannot be read: it holds a number beyond"),
+        ('{"problem": "x", "answer": ' + "9" * 5000 + "}", "line 2 cannot be read: it holds a num"),
+        (r'{"problem": "\ud800", "answer": "2"}', r"line 2 cannot be read: it holds half of a sur"),
+        ('{"problem": "x", "problem": "y", "answer": "2"}', "the field 'problem' is given twice"),
         ({"problem": "x", "answer": "2", "id": "set:1"}, "'set:1' was used in line 1 already"),
     ],
 )
@@ -63,7 +73,7 @@ def test_missing_empty_and_binary_files(tmp_path):
     with pytest.raises(DatasetError, match="holds no problems"):
         load_problems(write(tmp_path, ""))
     (tmp_path / "set.jsonl").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(DatasetError, match="cannot be read"):
+    with pytest.raises(DatasetError, match=r"line 1 cannot be read: it is not UTF-8: byte 0xff"):
         load_problems(str(tmp_path / "set.jsonl"))
     with pytest.raises(DatasetError, match="at least 1"):
         load_problems("demo", limit=0)
@@ -84,3 +94,34 @@ def test_public_datasets_are_read_as_they_are(name, count):
     assert len(problems) == count
     assert all(problem.answer and problem.question for problem in problems)
     assert len({problem.id for problem in problems}) == count
+
+
+def test_a_byte_order_mark_belongs_to_no_problem(tmp_path):
+    file = tmp_path / "set.jsonl"
+    file.write_bytes(b"\xef\xbb\xbf" + json.dumps(GOOD).encode() + b"\r\n")
+    (problem,) = load_problems(str(file))
+    assert (problem.question, problem.answer) == ("1 + 1?", "2")
+
+
+def test_a_problem_whose_id_is_null_or_blank_is_called_by_its_line(tmp_path):
+    file = write(tmp_path, {**GOOD, "id": None}, {**GOOD, "unique_id": " ", "id": 7})
+    assert [problem.id for problem in load_problems(file)] == ["set:1", "7"]
+
+
+def test_pipes_devices_folders_and_impossible_paths_are_no_datasets(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for dataset, complaint in (
+        (str(tmp_path / "pipe"), "is a pipe or a device, not a dataset file"),
+        ("/dev/zero", "is a pipe or a device"),
+        (str(tmp_path), "is a folder"),
+        ("x" * 5000, "names no dataset: a path may have"),
+        ("a\0b", "NUL"),
+        ("~no-such-user/set.jsonl", "no home folder for '~no-such-user'"),
+    ):
+        with pytest.raises(DatasetError, match=complaint):
+            load_problems(dataset)
+
+
+def test_more_generated_problems_than_fit_into_memory_are_refused():
+    with pytest.raises(DatasetError, match="limit is 1,000,000,000; dataset demo has at most"):
+        load_problems("demo", limit=10**9)

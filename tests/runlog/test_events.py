@@ -222,3 +222,16 @@ def test_what_is_no_event_is_refused():
     for line in (b"not json", b'{"event":"us'):
         with pytest.raises(ValueError):  # noqa: PT011
             decode(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"event": "used", "t": 0, "problem": "a", "x": ' + b"[" * 100_000,
+        b'{"event": "used", "t": 0, "problem": "\\ud800", "node": ' + b"[" * 100_000,
+        b'{"event": "scored", "t": 0, "problem": "\\ud800", "node": [0], "score": NaN}',
+    ],
+)
+def test_a_line_that_is_too_deep_or_no_number_is_not_json(line):
+    with pytest.raises(ValueError, match=r"nested too deeply|no JSON number"):
+        decode(line)

@@ -1,5 +1,7 @@
 """The files of a run folder."""
 
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,6 +10,7 @@ from tts.build.errors import RunError
 from tts.datasets.load import load_problems
 from tts.problem import Problem
 from tts.runlog.folder import (
+    CONFIG,
     PROBLEMS,
     create_run,
     has_begun,
@@ -84,7 +87,36 @@ def test_a_run_that_keeps_no_problems_has_none(tmp_path):
 
 
 def test_problems_that_cannot_be_read_are_named(tmp_path):
-    for text in ("not json\n", '{"id": "a"}\n', "[1]\n"):
+    for text in (
+        "not json\n",
+        '{"id": "a"}\n',
+        "[1]\n",
+        '{"id": 1, "problem": "x", "answer": "y", "level": null}\n',
+        "[" * 99999,
+    ):
         (tmp_path / PROBLEMS).write_text(text)
         with pytest.raises(RunError, match=r"problems\.jsonl cannot be read .*\n.*id, problem"):
             read_problems(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("{", "is not JSON"),
+        ("[" * 100_000, "nested more than 64 levels"),
+        ("[]", "must hold a JSON object, not list"),
+        ('{"seed": NaN}', "NaN"),
+        ('{"seed": 1, "seed": 2}', "'seed' is given twice"),
+        (r'{"dataset": "\ud800"}', "half of a surrogate pair"),
+    ],
+)
+def test_a_damaged_run_json_is_named_with_what_is_wrong(tmp_path, text, complaint):
+    (tmp_path / CONFIG).write_text(text)
+    with pytest.raises(RunError, match=rf"run\.json .*{complaint}"):
+        read_config(tmp_path)
+
+
+def test_a_pipe_is_no_run_json(tmp_path):
+    os.mkfifo(tmp_path / CONFIG)
+    with pytest.raises(RunError, match=r"run\.json cannot be read: it is not a regular file"):
+        read_config(tmp_path)

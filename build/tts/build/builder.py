@@ -111,7 +111,7 @@ def require_current(deployment: Deployment) -> dict[Role, EngineConfig]:
         configs[role] = target.engine_config(deployment, role, folder)
         check_length(deployment, role, configs[role].max_position_embeddings)
     if problems:
-        raise BuildError("\n".join(problems), hint=f"Run: tts build-engines {deployment.name}")
+        raise BuildError("\n".join(problems), hint=f"Run: tts build-engines {deployment.named}")
     return configs
 
 

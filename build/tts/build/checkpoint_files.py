@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 from .errors import CheckpointError
+from .input_files import Unreadable, parse_json, read_text
 
 
 def read_json_object(file: Path) -> dict[str, Any]:
     """The JSON object in a checkpoint's file; raises CheckpointError naming the file."""
     try:
-        data = json.loads(file.read_text(encoding="utf-8"))
+        data = parse_json(read_text(file))
     except FileNotFoundError as error:
         raise CheckpointError(
             f"{file.parent} has no {file.name}.",
             hint="The checkpoint is incomplete: download or save it again.",
         ) from error
-    except (OSError, ValueError, RecursionError) as error:
+    except Unreadable as error:
         raise CheckpointError(
             f"{file} cannot be read: {error}",
             hint="The file is damaged: download or save the checkpoint again.",

@@ -21,7 +21,8 @@
     └── Interrupted          the user pressed Ctrl-C (exit 130)
 
 The message says what was wrong and where; `hint` says what to do. The command line prints both
-and exits with `exit_code`; anything that is not a TtsError is a bug and keeps its traceback.
+and exits with `exit_code`; anything that is not a TtsError is a bug (exit 70), whose traceback it
+keeps in a file (`tts.cli.ending`).
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ passes is computed exactly as transformers computes it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,8 @@ MIXTURES: Mapping[str, _Family] = {
     "Qwen3MoeForCausalLM": _Family(qkv_bias=None, output_bias=None, qk_norm=True),
 }
 """Mixtures of experts, supported by target tensorrt only."""
+MAX_LAYERS = 10_000
+"""Far above any model: every layer's tensors are looked up one by one."""
 _EXPERT_FIELDS = (
     "num_experts",
     "num_local_experts",
@@ -143,7 +146,7 @@ def parse_model_config(
         architecture=architecture,
         vocab_size=fields.count("vocab_size"),
         hidden_size=hidden,
-        num_layers=fields.count("num_hidden_layers"),
+        num_layers=fields.count("num_hidden_layers", most=MAX_LAYERS),
         num_heads=heads,
         num_kv_heads=kv_heads,
         head_dim=head_dim,
@@ -172,14 +175,14 @@ class _Fields:
 
     def refuse(self, field: str, value: object, supported: str) -> NoReturn:
         raise CheckpointError(
-            f"{self.file}: {self.prefix}{field} is {value!r}; supported: {supported}."
+            f"{self.file}: {self.prefix}{field} is {value!r:.200}; supported: {supported}."
         )
 
     def get(self, field: str, default: Any = None) -> Any:
         value = self.data.get(field)
         return default if value is None else value
 
-    def count(self, field: str, default: int | None = None) -> int:
+    def count(self, field: str, default: int | None = None, *, most: int = 2**31 - 1) -> int:
         value = self.get(field, default)
         if value is None:
             raise CheckpointError(
@@ -188,11 +191,17 @@ class _Fields:
             )
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             self.refuse(field, value, "a positive integer")
+        if value > most:
+            self.refuse(field, value, f"at most {most:,}")
         return value
 
     def positive(self, field: str, default: float | None = None) -> float:
         value = self.get(field, default)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, (int, float))
+            or not 0 < value <= sys.float_info.max
+        ):
             self.refuse(field, value, "a positive number")
         return float(value)
 
@@ -256,7 +265,7 @@ def _refuse_unsupported(fields: _Fields, architecture: str) -> None:
     if fields.get("use_sliding_window", False):
         fields.refuse("use_sliding_window", fields.get("use_sliding_window"), f"false ({window})")
     kinds = fields.get("layer_types", [])
-    if any(kind != "full_attention" for kind in kinds):
+    if not isinstance(kinds, list) or any(kind != "full_attention" for kind in kinds):
         fields.refuse("layer_types", kinds, f"full_attention ({window})")
 
 

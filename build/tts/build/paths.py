@@ -16,6 +16,9 @@ from pathlib import Path
 
 import platformdirs
 
+from .errors import ConfigError
+from .input_files import Unreadable, require_path
+
 _PACKAGE = Path(__file__).resolve().parent
 # build/tts/build/paths.py in a checkout; tts/build/paths.py in a wheel
 _CHECKOUT = _PACKAGE.parents[2]
@@ -39,12 +42,32 @@ def templates_dir() -> Path:
 
 
 def home() -> Path:
-    """Folder for everything that the toolkit writes; `TTS_HOME` overrides it."""
+    """Folder for everything that the toolkit writes; `TTS_HOME` overrides it.
+
+    Raises ConfigError if `TTS_HOME` is not, and cannot become, a folder.
+    """
     if override := os.environ.get("TTS_HOME"):
-        return Path(override).expanduser().resolve()
+        return _usable(override)
     if _IN_CHECKOUT:
         return _CHECKOUT
     return platformdirs.user_data_path("tts-toolkit")
+
+
+def _usable(override: str) -> Path:
+    try:
+        require_path(override)
+        folder = Path(override).expanduser().resolve()
+        above = next(place for place in (folder, *folder.parents) if place.exists())
+        if not above.is_dir():
+            raise Unreadable(f"{above} is not a folder")
+        if above != folder and not os.access(above, os.W_OK):
+            raise Unreadable(f"it cannot be made, as you may not write to {above}")
+    except (OSError, RuntimeError, Unreadable) as error:
+        raise ConfigError(
+            f"TTS_HOME is {override!r:.300}, where nothing can be kept: {error}.",
+            hint="Set it to a folder that you may write to, or unset it.",
+        ) from error
+    return folder
 
 
 def built_dir(deployment: str) -> Path:

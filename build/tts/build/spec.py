@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ipaddress
+import re
+import shlex
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeGuard, get_args
 
-import yaml
 from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
+    PrivateAttr,
     StrictBool,
     ValidationError,
     ValidationInfo,
@@ -20,13 +23,18 @@ from pydantic import (
 
 from . import paths
 from .errors import ConfigError
+from .input_files import Unreadable, is_file, read_text, require_path
+from .yaml_text import parse_yaml
 
 Target = Literal["openvino", "tensorrt"]
 Role = Literal["generator", "verifier"]
 Precision = Literal["fp32", "fp16", "bf16", "fp8", "int8", "int4_awq"]
 Gpu = Literal["a100-40g", "a100-80g", "l40s", "h100", "h200", "b200", "rtx4090"]
-Count = Annotated[int, Field(strict=True, ge=1)]
-Device = Annotated[int, Field(strict=True, ge=0)]
+Count = Annotated[int, Field(strict=True, ge=1, le=2**31 - 1)]
+"""What TensorRT-LLM and the wire hold as int32."""
+Parallel = Annotated[int, Field(strict=True, ge=1, le=1024)]
+"""A number of GPUs or CPU threads that one machine may have."""
+Device = Annotated[int, Field(strict=True, ge=0, lt=1024)]
 
 
 def _port(value: object) -> object:
@@ -37,6 +45,32 @@ def _port(value: object) -> object:
 
 # One validator instead of a union's two, whose errors would name types that no user wrote.
 Port = Annotated[int | Literal["auto"], BeforeValidator(_port)]
+
+
+def _path(value: object) -> object:
+    if isinstance(value, str):
+        require_path(value)
+    return value
+
+
+CheckpointPath = Annotated[Path, BeforeValidator(_path)]
+
+_HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*")
+
+
+def _host(value: object) -> object:
+    """An IPv4 address, as Triton listens on IPv4 only, or a host name (RFC 1123)."""
+    if isinstance(value, str):
+        try:
+            ipaddress.IPv4Address(value)
+        except ValueError:
+            last = value.rpartition(".")[2]
+            if len(value) > 253 or last.isdigit() or not _HOST_NAME.fullmatch(value):
+                raise ValueError("must be an IPv4 address or a host name") from None
+    return value
+
+
+Host = Annotated[str, BeforeValidator(_host)]
 
 
 def _scalar(value: object) -> object:
@@ -52,11 +86,17 @@ PRECISIONS: dict[Target, tuple[Precision, ...]] = {
     "openvino": ("fp32", "bf16", "int8"),
     "tensorrt": ("fp16", "bf16", "fp8", "int8", "int4_awq"),  # the last two: weights only
 }
+MAX_BYTES = 1_000_000
+"""Of a deployment file."""
+MAX_LINES = 20
+"""Mistakes that one error lists."""
 OPENVINO_BLOCK_SIZE = 32  # the only one of the CPU plug-in's paged attention
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False
+    )
 
 
 class KvCache(_Model):
@@ -64,7 +104,7 @@ class KvCache(_Model):
 
     block_size: Count = 32
     """Tokens per block (TensorRT-LLM: tokens_per_block, a power of two)."""
-    tokens: Count
+    tokens: Annotated[int, Field(strict=True, ge=1, le=10**9)]
     """Size of the whole pool, in tokens (max_tokens_in_paged_kv_cache)."""
     reuse: StrictBool = True
     """Keep finished prefixes and serve them to later requests (enable_kv_cache_reuse)."""
@@ -94,9 +134,9 @@ class Calibration(_Model):
 class TensorRTEngine(_Model):
     """What only a TensorRT-LLM engine has (target tensorrt)."""
 
-    tensor_parallel: Count = 1
-    pipeline_parallel: Count = 1
-    expert_parallel: Count = 1
+    tensor_parallel: Parallel = 1
+    pipeline_parallel: Parallel = 1
+    expert_parallel: Parallel = 1
     """Among how many groups of the tensor-parallel ranks experts are divided (MoE only)."""
     gpus: tuple[tuple[Device, ...], ...] = ()
     """Devices of each replica, one per rank; none given: one replica on devices 0, 1, ..."""
@@ -135,7 +175,7 @@ class TensorRTEngine(_Model):
 class EngineSpec(_Model):
     """What both engines have in common. Field names are TensorRT-LLM's where it has them."""
 
-    checkpoint: Path
+    checkpoint: CheckpointPath
     """Hugging Face checkpoint folder; relative paths are relative to the deployment file."""
     precision: Precision
     max_batch_size: Count
@@ -148,7 +188,7 @@ class EngineSpec(_Model):
     scheduling_policy: Literal["guaranteed_no_evict", "max_utilization"] = "guaranteed_no_evict"
     chunked_context: StrictBool = True
     """Let a long prompt be computed over several steps (enable_chunked_context)."""
-    threads: Count | None = None
+    threads: Parallel | None = None
     """CPU threads of the engine (target openvino only; default 1)."""
     tensorrt: TensorRTEngine | None = None
     """Parallelism, placement and quantisation (target tensorrt only)."""
@@ -283,10 +323,20 @@ class TensorRTSpec(_Model):
 class ServerSpec(_Model):
     """Addresses of the Triton server."""
 
-    host: str = "127.0.0.1"
+    host: Host = "127.0.0.1"
     grpc_port: Port = "auto"
     http_port: Port = "auto"
     metrics_port: Port = "auto"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach the server."""
+        if self.host.lower() == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:
@@ -308,6 +358,12 @@ class Deployment(_Model):
     """GPU and container (target tensorrt only, which requires it)."""
     strategies: dict[str, dict[str, Parameter]] = {}
     """Strategy -> parameter -> value: defaults of searches on this deployment, not of engines."""
+    _named: str | None = PrivateAttr(default=None)
+
+    @property
+    def named(self) -> str:
+        """What commands are given to mean this deployment: the file or the bundled name."""
+        return shlex.quote(self._named or self.name)
 
     @model_validator(mode="after")
     def _fits_target(self) -> Self:
@@ -359,20 +415,6 @@ class Deployment(_Model):
         return {"generator": self.generator, "verifier": self.verifier}
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML that refuses a field given twice, of which plain YAML would keep the last."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key, _ in node.value:
-            if key.value in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the field {key.value!r} is given twice", key.start_mark
-                )
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
 def load_deployment(name_or_file: str | Path) -> Deployment:
     """Read a deployment by its file, or by its name when it is a bundled one.
 
@@ -381,12 +423,12 @@ def load_deployment(name_or_file: str | Path) -> Deployment:
     """
     file = deployment_file(name_or_file)
     try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_text(file, MAX_BYTES)
+    except (OSError, Unreadable) as error:
         raise ConfigError(f"Cannot read the deployment file {file}: {error}") from error
     try:
-        data = yaml.load(text, Loader=_Loader)
-    except yaml.YAMLError as error:
+        data = parse_yaml(text)
+    except Unreadable as error:
         raise ConfigError(f"{file} is not valid YAML: {error}") from error
     if not isinstance(data, dict):
         raise ConfigError(f"{file} must hold a mapping of fields, not {type(data).__name__}")
@@ -394,17 +436,30 @@ def load_deployment(name_or_file: str | Path) -> Deployment:
         deployment = Deployment.model_validate(data)
     except ValidationError as error:
         raise ConfigError(f"{file} is not a valid deployment:\n{explain(error)}") from error
-    return _with_absolute_checkpoints(deployment, file.parent)
+    deployment = _with_absolute_checkpoints(deployment, file.parent)
+    deployment._named = str(name_or_file)
+    return deployment
 
 
 def deployment_file(name_or_file: str | Path) -> Path:
     """The file of a deployment, given itself or by a bundled name; raises ConfigError if none."""
+    try:
+        require_path(str(name_or_file))
+    except Unreadable as error:
+        raise ConfigError(f"{str(name_or_file)!r:.100} names no deployment: {error}.") from error
     file = Path(name_or_file).expanduser()
-    if file.is_file():
+    if is_file(file):
         return file.resolve()
     bundled = paths.deployments_dir() / f"{name_or_file}.yaml"
-    if file.name == str(name_or_file) and bundled.is_file():
+    if file.name == str(name_or_file) and is_file(bundled):
         return bundled
+    if file.exists():
+        kind = "a folder" if file.is_dir() else "a pipe or a device"
+        raise ConfigError(
+            f"{file} is {kind}, not a deployment file.",
+            hint="Name a YAML file; bundled deployments: "
+            f"{', '.join(bundled_deployments()) or 'none'}.",
+        )
     raise ConfigError(
         f"There is no deployment {str(name_or_file)!r}: neither a file nor a bundled name.",
         hint=f"Bundled deployments: {', '.join(bundled_deployments()) or 'none'}.",
@@ -418,13 +473,21 @@ def bundled_deployments() -> list[str]:
 
 def explain(error: ValidationError, within: str = "") -> str:
     """One line per problem: the field's path (below `within`), its value, and what is allowed."""
-    return "\n".join(f"  {_explain_one(detail, within)}" for detail in error.errors())
+    details = error.errors()
+    lines = [f"  {_explain_one(detail, within)}" for detail in details[:MAX_LINES]]
+    if len(details) > MAX_LINES:
+        lines.append(f"  and {len(details) - MAX_LINES:,} more")
+    return "\n".join(lines)
 
 
 _REASONS = {
     "literal_error": "allowed: {expected}",
     "int_type": "must be a whole number",
     "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be below {lt}",
+    "less_than_equal": "must be at most {le}",
+    "finite_number": "must be a finite number",
+    "invalid_key": "the name of a field must be a text",
     "bool_type": "must be true or false",
     "string_type": "must be a text",
     "string_too_short": "must not be empty",
@@ -438,17 +501,17 @@ _REASONS = {
 
 
 def _explain_one(detail: Any, within: str) -> str:
-    where = ".".join([within] * bool(within) + [str(part) for part in detail["loc"]])
+    where = ".".join([within] * bool(within) + [f"{part!s:.100}" for part in detail["loc"]])
     value, kind = detail["input"], str(detail["type"])
     if kind == "extra_forbidden":
-        return f"{where} = {value!r}: unknown field; allowed here: {_fields_at(detail)}"
+        return f"{where} = {value!r:.200}: unknown field; allowed here: {_fields_at(detail)}"
     known = _REASONS.get(kind)
     reason = known.format(**detail.get("ctx", {})) if known else str(detail["msg"])
     if kind == "literal_error":
         reason = reason.replace(" or ", ", ").replace("'", "")
     if kind == "missing" or isinstance(value, (dict, BaseModel)):
         return f"{where}: {reason}" if where else reason  # the reason names the fields it is about
-    return f"{where} = {value!r}: {reason}"
+    return f"{where} = {value!r:.200}: {reason}"
 
 
 def _fields_at(detail: Any) -> str:
@@ -468,7 +531,10 @@ def _is_model(annotation: Any) -> TypeGuard[type[BaseModel]]:
 
 def _with_absolute_checkpoints(deployment: Deployment, base: Path) -> Deployment:
     def absolute(engine: EngineSpec) -> EngineSpec:
-        checkpoint = (base / engine.checkpoint.expanduser()).resolve()
+        try:
+            checkpoint = (base / engine.checkpoint.expanduser()).resolve()
+        except (OSError, RuntimeError) as error:  # a loop of symbolic links
+            raise ConfigError(f"The checkpoint {engine.checkpoint} has no path: {error}") from error
         return engine.model_copy(update={"checkpoint": checkpoint})
 
     return deployment.model_copy(

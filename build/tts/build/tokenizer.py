@@ -6,7 +6,6 @@ jinja2's sandbox, and nothing from the checkpoint is executed otherwise.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +17,9 @@ import numpy.typing as npt
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer as _Tokenizer
 
+from .checkpoint_files import read_json_object
 from .errors import CheckpointError
+from .input_files import Unreadable, is_file, read_text
 
 Message = Mapping[str, str]
 Ids = npt.NDArray[np.int32]
@@ -31,7 +32,7 @@ class Tokenizer:
         """Read the tokenizer of a checkpoint folder; raises CheckpointError."""
         self.checkpoint = checkpoint
         file = checkpoint / "tokenizer.json"
-        if not file.is_file():
+        if not is_file(file):
             raise CheckpointError(
                 f"{checkpoint} has no tokenizer.json.",
                 hint="Only fast tokenizers are supported: save the tokenizer with transformers.",
@@ -75,13 +76,18 @@ class Tokenizer:
         """Ids that end a sequence, from generation_config.json, config.json or the tokenizer."""
         for name in ("generation_config.json", "config.json"):
             value = _read_json(self.checkpoint / name).get("eos_token_id")
-            if isinstance(value, int):
-                return (value,)
-            if isinstance(value, list) and value:
-                return tuple(int(item) for item in value)
-        if not (ids := self.special_ids("eos_token")):
+            ids = value if isinstance(value, list) else [value]
+            if value is None or not ids:
+                continue
+            if not all(type(item) is int and 0 <= item < 2**31 for item in ids):
+                raise CheckpointError(
+                    f"{self.checkpoint / name}: eos_token_id is {value!r:.200}; it must be a "
+                    "token's id or a list of them."
+                )
+            return tuple(ids)
+        if not (eos := self.special_ids("eos_token")):
             raise CheckpointError(f"{self.checkpoint} names no end-of-sequence token.")
-        return ids
+        return eos
 
     def special_ids(self, name: str) -> tuple[int, ...]:
         """The one id of a named special token such as "bos_token"; empty if there is none."""
@@ -104,7 +110,7 @@ class Tokenizer:
                 bos_token=self.special("bos_token"),
                 eos_token=self.special("eos_token"),
             )
-        except jinja2.TemplateError as error:
+        except Exception as error:  # a template is a program, which may fail in any way
             raise CheckpointError(
                 f"The chat template of {self.checkpoint} failed: {error}"
             ) from error
@@ -114,7 +120,10 @@ class Tokenizer:
         source = self._config.get("chat_template")
         file = self.checkpoint / "chat_template.jinja"
         if file.is_file():
-            source = file.read_text(encoding="utf-8")
+            try:
+                source = read_text(file)
+            except (OSError, Unreadable) as error:
+                raise CheckpointError(f"{file} cannot be read: {error}") from error
         if not isinstance(source, str):
             raise CheckpointError(f"{self.checkpoint} has no chat template.")
         environment = ImmutableSandboxedEnvironment(
@@ -134,12 +143,4 @@ def _raise_exception(message: str) -> None:
 
 
 def _read_json(file: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{file} cannot be read: {error}") from error
-    if not isinstance(data, dict):
-        raise CheckpointError(f"{file} must hold a JSON object.")
-    return data
+    return read_json_object(file) if file.exists() else {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,10 +12,12 @@ import numpy.typing as npt
 
 from .checkpoint_files import read_json_object, require_checkpoint_folder
 from .errors import CheckpointError
+from .input_files import Unreadable, as_text, is_file, parse_json
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 _MAX_HEADER = 100_000_000  # bytes; the format's own limit
+_MAX_RANK = 8  # dimensions; no supported tensor has more than two
 _DAMAGED = "The file is damaged or incomplete: download or save the checkpoint again."
 
 Array = npt.NDArray[Any]
@@ -96,11 +97,13 @@ def _shards(index: Path) -> list[Path]:
     files = []
     for name in sorted({str(value) for value in mapping.values()}):
         if Path(name).name != name:
-            raise CheckpointError(f"{index} names the shard {name!r}, outside its own folder.")
-        file = index.parent / name
-        if not file.is_file():
             raise CheckpointError(
-                f"{index} names the shard {name}, which is not in the folder.",
+                f"{index} names the shard {name!r:.300}, outside its own folder.", hint=_DAMAGED
+            )
+        file = index.parent / name
+        if not is_file(file):
+            raise CheckpointError(
+                f"{index} names the shard {name:.300}, which is not in the folder.",
                 hint="The checkpoint is incomplete: download the missing shard.",
             )
         files.append(file)
@@ -110,38 +113,43 @@ def _shards(index: Path) -> list[Path]:
 def _read_header(file: Path) -> dict[str, _Entry]:
     """Layout of a safetensors file: u64 header size, JSON header, data."""
     try:
+        end = file.stat().st_size
         with file.open("rb") as stream:
             size = int.from_bytes(stream.read(8), "little")
-            if not 0 < size <= _MAX_HEADER:
-                raise ValueError(f"its header claims {size} bytes")
-            header = json.loads(stream.read(size))
+            if not 0 < size <= min(_MAX_HEADER, end - 8):
+                raise Unreadable(f"its header claims {size:,} bytes")
+            header = parse_json(as_text(stream.read(size)), strict=True)
         if not isinstance(header, dict):
-            raise ValueError("its header is not an object")
-        end = file.stat().st_size
+            raise Unreadable("its header is not an object")
         return {
             name: _entry(file, name, item, start=8 + size, end=end)
             for name, item in header.items()
             if name != "__metadata__"
         }
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, Unreadable) as error:
         raise CheckpointError(
             f"{file} is not a readable safetensors file: {error}", hint=_DAMAGED
         ) from error
 
 
 def _entry(file: Path, name: str, item: Any, *, start: int, end: int) -> _Entry:
-    dtype = _dtype(str(item["dtype"]), name)
-    shape = tuple(int(n) for n in item["shape"])
-    first, last = (int(n) for n in item["data_offsets"])
+    match item:
+        case {"dtype": str(kind), "shape": list(shape), "data_offsets": [int(first), int(last)]}:
+            pass
+        case _:
+            raise Unreadable(f"tensor {name!r:.100} lacks dtype, shape or data_offsets")
+    dtype = _dtype(kind, name)
+    if len(shape) > _MAX_RANK or not all(type(n) is int and 0 <= n < 2**63 for n in shape):
+        raise Unreadable(f"tensor {name!r:.100} has the shape {shape!r:.100}")
     expected = math.prod(shape) * dtype.itemsize
     if not 0 <= first <= last or last - first != expected or start + last > end:
-        raise ValueError(f"tensor {name!r} lies outside the file")
-    return _Entry(file, dtype, shape, start + first)
+        raise Unreadable(f"tensor {name!r:.100} lies outside the file")
+    return _Entry(file, dtype, tuple(shape), start + first)
 
 
 def _dtype(name: str, tensor: str) -> np.dtype[Any]:
     if name == "BF16":
         return np.dtype(ml_dtypes.bfloat16)
     if name not in ("F16", "F32"):
-        raise ValueError(f"tensor {tensor!r} is {name}; supported: F32, F16, BF16")
+        raise Unreadable(f"tensor {tensor!r:.100} is {name:.20}; supported: F32, F16, BF16")
     return np.dtype(np.float16 if name == "F16" else np.float32)

@@ -9,6 +9,7 @@
 | cancelled_tokens | what cancelled requests had generated, estimated |
 | batches | the verifier's batches by what let them go |
 | summary | what summary.json holds, in one pass |
+| recorded_summary | summary.json as it is read back, checked |
 | comparison | runs side by side, a row for each strategy |
 | curves | accuracy over n from one run |
 | intervals | 95% intervals of shares |

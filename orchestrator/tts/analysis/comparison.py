@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tts.runlog.events import ProblemSolved
-from tts.runlog.folder import Json, has_finished, read_config, read_summary
+from tts.runlog.folder import Json, has_finished, read_config
 from tts.runlog.groups import Member, is_group, read_group
 from tts.runlog.log import read_events
 from tts.strategies.catalog import known_strategy
@@ -21,6 +21,7 @@ from tts.strategies.parameters import default_parameters
 
 from .curves import Point, Shares, block_shares, points
 from .intervals import wilson
+from .recorded_summary import read_whole_summary
 from .summary import accuracy_by_level
 
 NoCurve = Literal["dependent", "early_stop", "old_log", "no_reference"]
@@ -192,7 +193,7 @@ def make_row(
 
 
 def _rows_of_run(folder: Path, member: Member) -> list[Row]:
-    summary = read_summary(folder)
+    summary = read_whole_summary(folder)
     return [
         make_row(summary, _solved(folder), str(folder), strategy, vote)
         for strategy, vote in member.votes.items()

@@ -9,7 +9,7 @@ from typing import Any
 
 from tts.build import paths
 from tts.build.builder import require_current
-from tts.build.errors import TtsError
+from tts.build.errors import ConfigError, TtsError
 from tts.build.spec import Deployment, bundled_deployments
 from tts.checks.requirements import require_gpu
 from tts.datasets.demo_questions import why_outside
@@ -83,6 +83,8 @@ def run_solve(
     on_step: Callable[[Step], None],
 ) -> tuple[Result, Path]:
     """Solve one problem, which is a run of its own: its result and the run's folder."""
+    if not question.strip():
+        raise ConfigError("The question is empty.", hint="Write it in quotes: tts solve '1 + 1?'")
     plan = plan_of(replace(wanted, dataset=PROBLEMS), [Problem("solve", question)])
     if _is_the_demo_pair(plan.deployment) and (why := why_outside(question)):
         observer.say(f"{why} The answer may well be wrong.")

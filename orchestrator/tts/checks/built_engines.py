@@ -26,12 +26,12 @@ def read_back(deployment: Deployment) -> Iterator[Finding]:
                 "the engine is not built on this machine",
                 str(folder),
                 "the builder changes some settings with a warning only",
-                f"Run: tts build-engines {deployment.name}",
+                f"Run: tts build-engines {deployment.named}",
             )
         elif deployment.target == "tensorrt":
             expected = expected_engine(role, deployment.engines()[role], model)
             why = "the server would be told one thing by the engine and another by config.pbtxt"
-            fix = f"Build it again: tts build-engines {deployment.name}"
+            fix = f"Build it again: tts build-engines {deployment.named}"
             where = f"{folder}/config.json"
             try:
                 for problem in engine_problems(folder, expected):
@@ -65,5 +65,5 @@ def current(deployment: Deployment) -> Iterator[Finding]:
                 reason,
                 str(folder),
                 "what is served would not be what the deployment says",
-                f"Run: tts build-engines {deployment.name}",
+                f"Run: tts build-engines {deployment.named}",
             )

@@ -7,6 +7,7 @@ import sys
 import typer
 
 from . import doctor, engines, lint, plan, runs, server, simulate, tune
+from .ending import ended
 
 app = typer.Typer(
     name="tts",
@@ -31,16 +32,5 @@ app.command("doctor", rich_help_panel="Help")(doctor.doctor)
 
 
 def main() -> None:
-    """Run the command line; an error meant for the user becomes a sentence and an exit code."""
-    from tts.build.errors import TtsError
-
-    try:
-        app()
-    except TtsError as error:
-        print(f"error: {error.message}", file=sys.stderr)  # noqa: T201
-        if error.hint:
-            print(error.hint, file=sys.stderr)  # noqa: T201
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        print("Interrupted.", file=sys.stderr)  # noqa: T201
-        sys.exit(130)
+    """Run the command line; whatever happens becomes a sentence and an exit code (`ending`)."""
+    sys.exit(ended(app))

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .options import DeploymentArgument
+from .options import DeploymentArgument, usable
 
 
 def build_engines(
@@ -52,6 +52,7 @@ def deploy(
     manifests: Annotated[
         Path | None,
         typer.Option(
+            callback=usable,
             metavar="DIR",
             help="Also write manifests for docker compose and Kubernetes there (target tensorrt).",
         ),

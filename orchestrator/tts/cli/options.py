@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, TypeVar
 
 import typer
 
 DeploymentArgument = Annotated[
     str, typer.Argument(metavar="DEPLOYMENT", help="A deployment file or a bundled name.")
 ]
+
+
+_Paths = TypeVar("_Paths", Path | None, list[Path])
+
+
+def usable(given: _Paths) -> _Paths:
+    """The callback of options that take paths: refuses one that no file can have."""
+    from tts.build.input_files import Unreadable, require_path
+
+    for path in given if isinstance(given, list) else [given]:
+        try:
+            require_path(str(path or ""))
+        except Unreadable as error:
+            raise typer.BadParameter(f"{str(path)!r:.100}: {error}") from error
+    return given
 
 
 def given_options(context: typer.Context) -> set[str]:

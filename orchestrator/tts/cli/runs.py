@@ -10,7 +10,7 @@ import typer
 
 from tts.strategies.names import STRATEGY_NAMES
 
-from .options import given_options
+from .options import given_options, usable
 
 
 class Schedule(StrEnum):
@@ -32,13 +32,16 @@ class Speculation(StrEnum):
 
 ALL = "all"
 
-_NAMES = ", ".join(STRATEGY_NAMES)
+_NAMES = ", ".join(STRATEGY_NAMES).replace("cot", "cot (or greedy)", 1)
 _N = Annotated[
     int | None, typer.Option("--n", help="Completions per problem.", show_default="16; cot: 1")
 ]
 _Seed = Annotated[int, typer.Option("--seed", help="Seed of the run and of generated problems.")]
 _Out = Annotated[
-    Path | None, typer.Option("--out", help="Run folder.", show_default="a new one under runs/")
+    Path | None,
+    typer.Option(
+        "--out", callback=usable, help="Run folder.", show_default="a new one under runs/"
+    ),
 ]
 _Set = Annotated[
     list[str] | None,
@@ -105,6 +108,7 @@ def bench(
         Path | None,
         typer.Option(
             "--replay",
+            callback=usable,
             metavar="RUN|FILE",
             help="Let a recorded run, or a file of recorded chains, say what the engines answer, "
             "while they work at its lengths.",
@@ -113,7 +117,9 @@ def bench(
     out: _Out = None,
     resume: Annotated[
         Path | None,
-        typer.Option("--resume", metavar="DIR", help="Continue the run or comparison there."),
+        typer.Option(
+            "--resume", callback=usable, metavar="DIR", help="Continue the run or comparison there."
+        ),
     ] = None,
     repair: Annotated[
         bool,
@@ -208,27 +214,35 @@ def solve(
 def report(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...", help="Folders of finished runs, or of whole comparisons."),
+        typer.Argument(
+            callback=usable,
+            metavar="RUN...",
+            help="Folders of finished runs, or of whole comparisons.",
+        ),
     ],
 ) -> None:
     """Print the tables of a run again, or of several side by side."""
+    from tts.analysis.recorded_summary import read_whole_summary
     from tts.reports.live_tree import report_comparison, report_run
-    from tts.runlog.folder import read_summary
     from tts.runlog.groups import is_group
 
     if any(is_group(run) for run in runs):
         report_comparison(runs)
     else:
-        report_run(runs, [read_summary(run) for run in runs])
+        report_run(runs, [read_whole_summary(run) for run in runs])
 
 
 def _parameters(n: int | None, assignments: list[str] | None) -> dict[str, Any]:
-    import yaml
+    from tts.build.input_files import Unreadable
+    from tts.build.yaml_text import parse_yaml
 
     parameters: dict[str, Any] = {} if n is None else {"n": n}
     for assignment in assignments or []:
         name, separator, value = assignment.partition("=")
         if not separator or not name:
             raise typer.BadParameter(f"{assignment!r} is not NAME=VALUE", param_hint="--set")
-        parameters[name.strip()] = yaml.safe_load(value)
+        try:
+            parameters[name.strip()] = parse_yaml(value)
+        except Unreadable as error:
+            raise typer.BadParameter(f"{assignment!r:.100}: {error}", param_hint="--set") from error
     return parameters

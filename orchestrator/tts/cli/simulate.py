@@ -10,7 +10,7 @@ import typer
 
 from tts.strategies.names import STRATEGY_NAMES
 
-from .options import given_options
+from .options import given_options, usable
 from .runs import Schedule, Speculation, SpeculationOption
 
 
@@ -51,7 +51,7 @@ def simulate(
         typer.Option("--beam-width", help="Children of a kept beam.", show_default="4"),
     ] = None,
     problems: Annotated[
-        int, typer.Option("--problems", min=1, help="Problems to solve, at most.")
+        int, typer.Option("--problems", min=1, max=100_000, help="Problems to solve, at most.")
     ] = 64,
     in_flight: Annotated[
         int, typer.Option("--in-flight", min=1, help="Problems that run at a time at most.")
@@ -65,6 +65,7 @@ def simulate(
         Path | None,
         typer.Option(
             "--traces",
+            callback=usable,
             metavar="FILE",
             help="Recorded chains, of which step lengths, ends and scores take their statistics.",
             show_default="a 1B model on MATH",
@@ -74,6 +75,7 @@ def simulate(
         Path | None,
         typer.Option(
             "--replay",
+            callback=usable,
             metavar="RUN",
             help="A recorded run, which says what is solved, how, and what the engines answer.",
         ),
@@ -82,6 +84,7 @@ def simulate(
         Path | None,
         typer.Option(
             "--tuned",
+            callback=usable,
             metavar="FILE",
             help="A result of tts tune, to which both engines' step times are fitted.",
             show_default="a roofline of the GPU",

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .options import DeploymentArgument
+from .options import DeploymentArgument, usable
 
 
 def tune(
@@ -16,6 +16,7 @@ def tune(
         Path | None,
         typer.Option(
             "--run",
+            callback=usable,
             metavar="RUN",
             help="Take the requests from this run's log.",
             show_default="a short run of beam search, made first",
@@ -37,7 +38,12 @@ def tune(
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="Folder of the result.", show_default="a new one under runs/"),
+        typer.Option(
+            "--out",
+            callback=usable,
+            help="Folder of the result.",
+            show_default="a new one under runs/",
+        ),
     ] = None,
 ) -> None:
     """Measure throughput over the load in flight, and propose how much to keep in flight.

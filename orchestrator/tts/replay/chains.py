@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tts.build.errors import DatasetError
+from tts.build.input_files import parse_json, read_text
 
 CHARACTERS_PER_TOKEN = 3.5  # of mathematical text; traces hold text only
 
@@ -26,9 +26,9 @@ def read_chains(file: Path) -> list[Chain]:
     Chains without one score within [0, 1] for every step are left out. Raises DatasetError.
     """
     try:
-        rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        rows = [parse_json(line) for line in read_text(file).splitlines()]
         read = [_chain(row) for row in rows if None not in (row.get("step_scores") or [None])]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise DatasetError(f"{file} cannot be read as traces: {error!r}") from error
     chains = [
         chain

@@ -230,7 +230,8 @@ def _same_search(summary: Json) -> tuple[Any, ...]:
 def _speed_up(summary: Json, summaries: Sequence[Json]) -> str:
     for other in summaries:
         if (
-            summary["schedule"] != "lockstep"
+            summary["wall_s"]
+            and summary["schedule"] != "lockstep"
             and other["schedule"] == "lockstep"
             and _same_search(other) == _same_search(summary)
         ):

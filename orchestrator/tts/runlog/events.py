@@ -196,9 +196,21 @@ def decode(line: bytes) -> AnyEvent:
         event: AnyEvent = _decoder.decode(line)
     except msgspec.ValidationError:
         raise
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
     except ValueError:  # not JSON, or half of a surrogate pair, which msgspec does not read
-        event = msgspec.convert(json.loads(line), AnyEvent)
+        event = msgspec.convert(_loads(line), AnyEvent)
     return event
+
+
+def _loads(line: bytes) -> object:
+    def refuse(name: str) -> None:
+        raise ValueError(f"{name} is no JSON number")
+
+    try:
+        return json.loads(line, parse_constant=refuse)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
 
 
 def logged(thoughts: tuple[Thought, ...]) -> tuple[LoggedThought, ...]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tts.build.errors import RunError
+from tts.build.input_files import Unreadable, parse_json, read_text
 from tts.problem import Problem
 
 from .durable import make_folder, write_whole
@@ -107,27 +108,42 @@ def read_problems(folder: Path) -> list[Problem]:
     """The problems that a run keeps itself, none if a dataset has them; raises RunError."""
     file = folder / PROBLEMS
     try:
-        rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-        return [Problem(row["id"], row["problem"], row["answer"], row["level"]) for row in rows]
+        rows = [parse_json(line) for line in read_text(file).splitlines()]
+        return [_problem(row) for row in rows]
     except FileNotFoundError:
         return []
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, Unreadable) as error:
         raise RunError(
-            f"{file} cannot be read as problems: {error!r}",
+            f"{file} cannot be read as problems: {error}.",
             hint="Each line must be a JSON object with id, problem, answer and level.",
         ) from error
+
+
+def _problem(row: object) -> Problem:
+    match row:
+        case {
+            "id": str(name),
+            "problem": str(question),
+            "answer": str() | None as answer,
+            "level": int() | str() | None as level,
+        }:
+            return Problem(name, question, answer, level)
+    raise Unreadable(f"{row!r:.100} is no problem")
 
 
 def read_json(file: Path, otherwise: str) -> Json:
     """The object in a JSON file; raises RunError, with `otherwise` if there is no such file."""
     try:
-        data = json.loads(file.read_text(encoding="utf-8"))
+        data = parse_json(read_text(file), strict=True)
     except FileNotFoundError as error:
         raise RunError(f"{otherwise} ({file.name} is missing).") from error
-    except (OSError, ValueError) as error:
-        raise RunError(f"{file} cannot be read: {error}") from error
+    except (OSError, Unreadable) as error:
+        raise RunError(
+            f"{file} cannot be read: {error}.",
+            hint="The file was damaged. Bring it back as it was, or name another folder.",
+        ) from error
     if not isinstance(data, dict):
-        raise RunError(f"{file} must hold a JSON object.")
+        raise RunError(f"{file} must hold a JSON object, not {type(data).__name__}.")
     return data
 
 

@@ -18,7 +18,7 @@ class SearchConfig(BaseModel, ABC):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    n: int = Field(16, ge=1)
+    n: int = Field(16, ge=1, le=100_000)
     """Completions that come out."""
     temperature: float = Field(0.8, ge=0, le=10)
     """0 is greedy."""

@@ -22,6 +22,7 @@ from tts.search import (
     SeedOf,
 )
 
+from .names import OTHER_NAMES
 from .plugins import PLUGINS, load_plugin
 from .strategy import Strategy
 
@@ -100,8 +101,8 @@ def find_strategy(name: str) -> Strategy:
     """
     plugin = PLUGINS.find(name)
     if plugin is None:
-        if name in STRATEGIES:
-            return STRATEGIES[name]
+        if (own := OTHER_NAMES.get(name, name)) in STRATEGIES:
+            return STRATEGIES[own]
         raise ConfigError(
             f"There is no strategy {name!r}.", hint=f"Strategies: {', '.join(strategy_names())}."
         )

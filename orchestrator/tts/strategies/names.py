@@ -11,3 +11,5 @@ STRATEGY_NAMES = (
     "particle-filtering",
 )
 """In the order of the catalog, which a test compares with this."""
+OTHER_NAMES = {"greedy": "cot"}
+"""What else a built-in strategy may be called by; tables and logs have its own name."""

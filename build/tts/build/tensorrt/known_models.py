@@ -29,6 +29,11 @@ def known_model(checkpoint: Path) -> KnownModel | None:
     return _known().get(checkpoint.name)
 
 
+def known_names() -> list[str]:
+    """The names of the models whose shape is known."""
+    return sorted(_known())
+
+
 @cache
 def _known() -> dict[str, KnownModel]:
     text = (files(__package__) / "known_models.json").read_text(encoding="utf-8")

@@ -71,7 +71,7 @@ def require_engines(deployment: Deployment) -> None:
     if missing := missing_engines(deployment):
         raise BuildError(
             f"Not built on this machine: {' and '.join(missing)} of {deployment.name!r}.",
-            hint=f"Run: tts build-engines {deployment.name}",
+            hint=f"Run: tts build-engines {deployment.named}",
         )
 
 

@@ -38,7 +38,6 @@ READY_TIMEOUT_S = 600.0
 """Default deadline of a start; loading a large engine takes minutes."""
 _ATTEMPTS = 3
 _POLL_S = 0.05
-_LOOPBACK = ("127.", "localhost")
 
 
 class RunningServer:
@@ -130,7 +129,7 @@ def start_server(
             variables = prepared.variables
         for file in iteration_logs(deployment).values():
             file.unlink(missing_ok=True)  # the previous server's, whose iterations start from 0 too
-        if not deployment.server.host.startswith(_LOOPBACK):
+        if not deployment.server.is_loopback:
             say(f"Listening on {deployment.server.host}: others can reach this server.")
         say(f"Starting {runtime.describe()}")
         for attempts_left in reversed(range(_ATTEMPTS)):

@@ -1,0 +1,107 @@
+"""How a command ends: whatever happens in it becomes a sentence and an exit code.
+
+| exit code | when |
+|---|---|
+| 0 | it did what it was asked |
+| 1, 2 | an error meant for the user (tts.build.errors), or a wrong option |
+| 70 | a bug of ours; the traceback is in a file (EX_SOFTWARE of sysexits.h) |
+| 130 | Ctrl-C |
+| 141 | whoever read its output went away, as in `tts report RUN | head -1` |
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shlex
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+
+BUG = 70
+INTERRUPTED = 130
+NO_READER = 141
+
+
+def ended(command: Callable[[], object]) -> int:
+    """Run a command to its end, whatever that is; its exit code.
+
+    An exit that the command itself decides (SystemExit) passes.
+    """
+    from tts.build.errors import TtsError
+
+    _print_anything()
+    try:
+        sys.argv[1:] = map(_as_utf8, sys.argv[1:])
+        try:
+            command()
+        finally:
+            if sys.stdout:
+                sys.stdout.flush()  # here a reader that is gone can be told from a bug
+    except TtsError as error:
+        _say(f"error: {error.message}")
+        if error.hint:
+            _say(error.hint)
+        return error.exit_code
+    except KeyboardInterrupt:
+        _say("Interrupted.")
+        return INTERRUPTED
+    except BrokenPipeError:
+        _drop_output()
+        return NO_READER
+    except Exception as error:
+        _report_bug(error)
+        return BUG
+    return 0
+
+
+def _print_anything() -> None:
+    """Let no character that the terminal's encoding lacks end a command: it is escaped instead."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _as_utf8(argument: str) -> str:
+    """An argument's bytes read as UTF-8, whatever the locale says; raises ConfigError."""
+    from tts.build.errors import ConfigError
+    from tts.build.input_files import Unreadable, as_text
+
+    try:
+        return as_text(os.fsencode(argument))
+    except Unreadable as error:
+        raise ConfigError(
+            f"The argument {argument!a} cannot be read: {error}.",
+            hint="Arguments are UTF-8 text; rename a file whose name is not.",
+        ) from error
+
+
+def _drop_output() -> None:
+    """Send what is still buffered nowhere, or Python would complain when it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            os.dup2(nowhere, stream.fileno())
+
+
+def _report_bug(error: Exception) -> None:
+    kind = type(error).__name__
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="tts-bug-", suffix=".txt", delete=False, encoding="utf-8", errors="replace"
+        ) as file:
+            print(f"$ {shlex.join(sys.argv)}\nPython {sys.version}\n", file=file)
+            traceback.print_exception(error, file=file)
+    except OSError:  # nowhere to write it: better a traceback than nothing
+        traceback.print_exception(error)
+        _say(f"error: tts failed with {kind}: this is a bug, please report it, with the above.")
+        return
+    _say(f"error: tts failed with {kind}: {str(error) or 'no message':.300}")
+    _say(f"This is a bug, please report it. The traceback is in {file.name}.")
+
+
+def _say(line: str) -> None:
+    with contextlib.suppress(OSError, ValueError):  # stderr may be closed, too
+        print(line, file=sys.stderr)  # noqa: T201

@@ -1,0 +1,114 @@
+"""How a command ends, whatever happens in it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tts.build.errors import ConfigError
+from tts.cli.ending import BUG, INTERRUPTED, NO_READER, ended
+
+
+def test_an_error_for_the_user_is_its_message_hint_and_exit_code(capsys):
+    def command():
+        raise ConfigError("This is wrong.", hint="Do that.")
+
+    assert ended(command) == 2
+    assert capsys.readouterr() == ("", "error: This is wrong.\nDo that.\n")
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), RecursionError("deep"), MemoryError()])
+def test_a_bug_is_a_sentence_and_a_file_with_its_traceback(tmp_path, monkeypatch, capsys, error):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("sys.argv", ["tts", "report", "a b"])
+
+    def command():
+        raise error
+
+    assert ended(command) == BUG
+    (file,) = tmp_path.iterdir()
+    err = capsys.readouterr().err
+    assert f"tts failed with {type(error).__name__}" in err
+    assert f"This is a bug, please report it. The traceback is in {file}." in err
+    assert "Traceback" not in err
+    text = file.read_text()
+    assert "$ tts report 'a b'" in text
+    assert "Traceback" in text
+    assert file.stat().st_mode & 0o077 == 0
+
+
+def test_a_bug_that_no_file_can_hold_keeps_its_traceback(monkeypatch, capsys):
+    monkeypatch.setattr("tempfile.tempdir", "/no/such/folder")
+    assert ended(lambda: {}["x"]) == BUG
+    err = capsys.readouterr().err
+    assert "Traceback" in err
+    assert "this is a bug, please report it" in err
+
+
+def test_ctrl_c_is_no_bug(capsys):
+    def command():
+        raise KeyboardInterrupt
+
+    assert ended(command) == INTERRUPTED
+    assert capsys.readouterr().err == "Interrupted.\n"
+
+
+def run(code, *arguments, **options):
+    """Run a command through `ended` in a process of its own."""
+    source = f"import sys; from tts.cli.ending import ended; sys.exit(ended(lambda: {code}))"
+    return subprocess.run(
+        [sys.executable, "-c", source, *arguments],
+        stderr=subprocess.PIPE,
+        timeout=60,
+        check=False,
+        **options,
+    )
+
+
+@pytest.mark.parametrize("lines", [1, 100_000])
+def test_a_reader_that_goes_away_ends_the_command_quietly(lines):
+    read, write = os.pipe()
+    os.close(read)
+    done = run(f"print('x\\n' * {lines})", stdout=write)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (NO_READER, b"")
+
+
+@pytest.mark.parametrize(
+    "locale",
+    [
+        {"LC_ALL": "C"},
+        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        {"PYTHONIOENCODING": "ascii"},
+    ],
+)
+def test_any_text_is_read_and_printed_whatever_the_locale(locale):
+    done = run(
+        "print(ascii(sys.argv[1]), sys.argv[1])",
+        "é─".encode(),
+        stdout=subprocess.PIPE,
+        env={**os.environ, **locale},
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.startswith(rb"'\xe9\u2500' ")
+
+
+def test_an_argument_that_is_no_utf_8_is_refused_by_name():
+    done = run("print('not reached')", b"caf\xe9", stdout=subprocess.PIPE)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert rb"argument 'caf\udce9' cannot be read: it is not UTF-8: byte 0xe9" in done.stderr
+
+
+def test_closed_outputs_are_no_traceback(tmp_path):
+    source = "import sys; from tts.cli.ending import ended; sys.exit(ended(lambda: {}['x']))"
+    command = f'exec {sys.executable} -c "$1" >&- 2>&-'
+    done = subprocess.run(
+        ["sh", "-c", command, "sh", source],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == BUG
+    assert [file.suffix for file in Path(tmp_path).iterdir()] == [".txt"]
