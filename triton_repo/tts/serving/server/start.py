@@ -13,11 +13,13 @@ from typing import Self
 
 from tts.build import paths
 from tts.build.errors import ConfigError, ServerError
+from tts.build.private import private_folder
 from tts.build.spec import Deployment
 
 from ..command import environment
 from ..command.container import Docker, image
-from ..command.ports import Addresses, choose_addresses
+from ..command.guard import close_shared_memory
+from ..command.ports import Addresses, choose_addresses, is_loopback, socket_path
 from ..command.server_command import ServerCommand, server_command
 from ..command.tritonserver import TritonServer, find_runtime
 from ..repository.digest import deployment_digest
@@ -38,7 +40,6 @@ READY_TIMEOUT_S = 600.0
 """Default deadline of a start; loading a large engine takes minutes."""
 _ATTEMPTS = 3
 _POLL_S = 0.05
-_LOOPBACK = ("127.", "localhost")
 
 
 class RunningServer:
@@ -113,8 +114,8 @@ def start_server(
             hint="For TensorRT-LLM read the metrics nv_trt_llm_* of the server instead.",
         )
     runtime = find_runtime(deployment)
-    folder = paths.server_dir(deployment.name)
-    folder.mkdir(parents=True, exist_ok=True)
+    grpc_socket = socket_path(deployment.name)
+    folder = private_folder(paths.server_dir(deployment.name))
     with _only_one_start(folder, deployment.name):
         if running := find_server(deployment):
             raise ServerError(
@@ -130,11 +131,13 @@ def start_server(
             variables = prepared.variables
         for file in iteration_logs(deployment).values():
             file.unlink(missing_ok=True)  # the previous server's, whose iterations start from 0 too
-        if not deployment.server.host.startswith(_LOOPBACK):
+        if not is_loopback(deployment.server.host):
             say(f"Listening on {deployment.server.host}: others can reach this server.")
         say(f"Starting {runtime.describe()}")
         for attempts_left in reversed(range(_ATTEMPTS)):
-            addresses = choose_addresses(deployment.server)
+            addresses = choose_addresses(deployment.server, grpc_socket)
+            if addresses.socket:
+                private_folder(private_folder(grpc_socket.parents[1]) / grpc_socket.parent.name)
             this = server_command(runtime, deployment, addresses)
             launched = launch(this, variables, folder / LOG)
             try:
@@ -160,7 +163,8 @@ def planned_command(deployment: Deployment) -> ServerCommand:
         if deployment.target != "tensorrt":
             raise
         runtime = Docker(image(deployment))
-    return server_command(runtime, deployment, choose_addresses(deployment.server))
+    addresses = choose_addresses(deployment.server, socket_path(deployment.name))
+    return server_command(runtime, deployment, addresses)
 
 
 @contextmanager
@@ -195,6 +199,8 @@ def _when_ready(
                 hint=f"Its log: {launched.log}",
             )
         time.sleep(_POLL_S)
+    if not launched.command.container:  # where the guard could not have it made private
+        close_shared_memory(launched.command.shm_prefix)
     try:
         probe.probe(addresses.grpc, max(1.0, deadline - time.monotonic()))
     except ServerError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -16,8 +17,9 @@ from pathlib import Path
 import psutil
 
 from ..command import container
-from ..command.guard import remove_shared_memory
+from ..command.guard import remove_shared_memory, remove_socket
 from ..command.ports import Addresses
+from ..command.server_command import SHM_PREFIX
 
 STATE = "server.json"
 LOG = "triton.log"
@@ -107,13 +109,17 @@ def read_state(file: Path) -> ServerState | None:
     if state.server and state.server.process():
         return state
     clean_up(state)
+    remove_socket(state.addresses.socket)
     file.unlink(missing_ok=True)
     return None
 
 
 def clean_up(state: ServerState) -> None:
-    """Kill what still runs of a server; remove its shared memory and its container."""
-    if not state.shm_prefix:
+    """Kill what still runs of a server; remove its shared memory and its container.
+
+    A prefix that no start of ours could have chosen may match processes of anything: it is ignored.
+    """
+    if not re.fullmatch(SHM_PREFIX, state.shm_prefix):
         return
     killed = []
     for process in psutil.process_iter(["uids", "cmdline"]):
@@ -126,7 +132,7 @@ def clean_up(state: ServerState) -> None:
                 process.kill()
                 killed.append(process)
     psutil.wait_procs(killed, timeout=1.0)
-    if state.container:
+    if state.container.startswith(state.shm_prefix):
         container.remove(state.container)
     remove_shared_memory(state.shm_prefix)
 
