@@ -308,6 +308,31 @@ def test_a_running_server_is_used_and_left_alone(tts, plain, tmp_path):
     assert tts.leftovers() == []
 
 
+@pytest.mark.parametrize("victim", ["server", "stub"])
+def test_a_run_goes_on_when_its_server_dies_and_is_started_again(tts, plain, tmp_path, victim):
+    serving = tts.start("serve", "demo")
+    try:
+        for line in serving.stderr:
+            if "Press Ctrl-C" in line:
+                break
+        folder = tmp_path / "run"
+        run = tts.start("bench", "demo", "--limit", 6, "--out", folder)
+        wait_for_events(run, folder, "generated", 50)
+        (server,) = servers(tts)
+        stubs = [p for p in server.children(recursive=True) if "stub" in p.name()]
+        (stubs[0] if victim == "stub" else server).kill()
+        _, err = run.communicate(timeout=90)
+        assert run.returncode == 0, err
+        assert summary(folder)["tree_digest"] == summary(plain)["tree_digest"]
+        assert [process.pid for process in servers(tts)] != [server.pid]
+    finally:
+        serving.send_signal(signal.SIGINT)
+        _, err = serving.communicate(timeout=60)
+    assert "It is started again in 1 s." in err
+    assert serving.returncode == 0
+    assert tts.leftovers() == []
+
+
 def test_a_comparison_of_all_strategies_is_stopped_continued_and_reported(tts, tmp_path):
     folder = tmp_path / "group"
     server = tts.start("serve", "demo")

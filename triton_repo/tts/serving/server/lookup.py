@@ -72,7 +72,9 @@ def stop_server(deployment: Deployment) -> bool:
     if state is None:
         return False
     try:
-        if state.guard and (process := state.guard.process()):
+        # its supervisor would start it again
+        stops = (role.process() for role in (state.supervisor, state.guard) if role)
+        if process := next(filter(None, stops), None):
             with suppress(psutil.NoSuchProcess):
                 process.terminate()
         deadline = time.monotonic() + guard.LONGEST_STOP_S

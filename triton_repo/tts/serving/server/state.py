@@ -57,6 +57,8 @@ class ServerState:
     shm_prefix: str = ""
     container: str = ""
     """Name of the container that it runs in; `server` is then the docker command beside it."""
+    supervisor: Identity | None = None
+    """The process that starts it again when it dies, if any."""
     started: str = ""
     """UTC, ISO 8601."""
 
@@ -140,6 +142,6 @@ def clean_up(state: ServerState) -> None:
 def _parse(text: str) -> ServerState:
     data = json.loads(text)
     data["addresses"] = Addresses(**data["addresses"])
-    for role in ("server", "guard"):
-        data[role] = Identity(**data[role]) if data[role] else None
+    for role in ("server", "guard", "supervisor"):
+        data[role] = Identity(**data[role]) if data.get(role) else None
     return ServerState(**data)
