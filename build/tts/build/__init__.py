@@ -10,7 +10,8 @@
 | targets | the interface of a target; openvino/ and tensorrt/ are the two |
 | manifest | the JSON files beside an engine: what it is, what it was made from |
 | staging | one builder at a time; folders that appear complete or not at all |
-| paths, errors | where files are; every error that a user may see |
+| chat_template, template_worker | rendering a chat template, in a process with limits |
+| paths, private, errors | where files are; folders for their owner alone; every error that a user may see |
 """
 
 import sys
