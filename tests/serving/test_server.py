@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import secrets
 import signal
 import socket
 import subprocess
@@ -25,7 +26,7 @@ from tts.serving.server import probe
 from tts.serving.server import start as server
 from tts.serving.server.health import observe
 from tts.serving.server.start import find_server, start_server, stop_server
-from tts.serving.server.state import clean_up
+from tts.serving.server.state import ServerState, clean_up
 
 pytestmark = pytest.mark.server
 
@@ -340,15 +341,30 @@ def test_closed_apis_stay_closed_to_a_client_that_writes_its_own_headers(echo: E
         assert b"\x0bgrpc-status\x010" not in raw_grpc(address, status, opening)
 
 
-def test_a_state_file_with_a_prefix_that_is_not_ours_kills_nothing(echo: Echo):
-    with start_server(echo()) as running:
-        bystander = subprocess.Popen(["sleep", "60", "--", running.state.shm_prefix[:5]])
-        try:
-            dead = replace(running.state, server=replace(running.state.server, started_ticks=1))
-            for prefix in ("", "-", "tts-", running.state.shm_prefix[:5]):
-                clean_up(replace(dead, shm_prefix=prefix))
-            assert bystander.poll() is None
-            running.check()
-        finally:
-            bystander.kill()
-            bystander.wait()
+def test_a_state_file_with_a_prefix_that_is_not_ours_kills_nothing():
+    prefix = f"bystander-{secrets.token_hex(6)}"
+    command = [sys.executable, "-c", "input()", prefix]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as bystander:
+        clean_up(ServerState("echo", "", Addresses("127.0.0.1", 0, 0, 0), shm_prefix=prefix))
+        assert bystander.poll() is None
+        bystander.communicate(b"\n")
+    assert bystander.returncode == 0
+
+
+def test_http_opens_on_demand_and_its_closed_apis_stay_closed(echo: Echo):
+    with start_server(echo(http_port="auto")) as running:
+        assert b" 200 " in raw_http(running.addresses.http_port, "/v2/health/live", "x: 1")
+        for header in ("x: 1", "closed:to-all: nobody", "closed:to-all=nobody"):
+            said = raw_http(running.addresses.http_port, "/v2/systemsharedmemory/status", header)
+            assert b" 403 " in said.splitlines()[0]
+
+
+def raw_http(port: int, path: str, header: str) -> bytes:
+    """What a server says to a GET request with one header line as it is given."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{header}\r\n\r\n"
+        connection.sendall(request.encode())
+        said = b""
+        while b"\r\n\r\n" not in said and (more := connection.recv(65536)):
+            said += more
+    return said
