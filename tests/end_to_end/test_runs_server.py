@@ -241,8 +241,6 @@ def test_a_server_replaced_in_the_middle_changes_nothing(tts, plain, tmp_path, m
         return [result async for result in session.run(plan, folder)]
 
     async def go(first):
-        port = int(first.addresses.grpc.rpartition(":")[2])
-        fixed = spec.server.model_copy(update={"grpc_port": port})
         async with TritonConnection(first.addresses.grpc) as connection:
             # as endpoints of one's own, since a session ends with the server that it has found
             generator, verifier = triton_endpoints(Models.load(spec), connection)
@@ -253,8 +251,8 @@ def test_a_server_replaced_in_the_middle_changes_nothing(tts, plain, tmp_path, m
                     await asyncio.sleep(0.02)
                 await asyncio.to_thread(first.stop)
                 assert not run.done()
-                moved = spec.model_copy(update={"server": fixed})
-                with await asyncio.to_thread(start_server, moved):
+                with await asyncio.to_thread(start_server, spec) as second:
+                    assert second.addresses.grpc == first.addresses.grpc
                     await run
 
     with start_server(spec) as first:
@@ -307,6 +305,31 @@ def test_a_running_server_is_used_and_left_alone(tts, plain, tmp_path):
     finally:
         server.kill()
         server.communicate()
+    assert tts.leftovers() == []
+
+
+@pytest.mark.parametrize("victim", ["server", "stub"])
+def test_a_run_goes_on_when_its_server_dies_and_is_started_again(tts, plain, tmp_path, victim):
+    serving = tts.start("serve", "demo")
+    try:
+        for line in serving.stderr:
+            if "Press Ctrl-C" in line:
+                break
+        folder = tmp_path / "run"
+        run = tts.start("bench", "demo", "--limit", 6, "--out", folder)
+        wait_for_events(run, folder, "generated", 50)
+        (server,) = servers(tts)
+        stubs = [p for p in server.children(recursive=True) if "stub" in p.name()]
+        (stubs[0] if victim == "stub" else server).kill()
+        _, err = run.communicate(timeout=90)
+        assert run.returncode == 0, err
+        assert summary(folder)["tree_digest"] == summary(plain)["tree_digest"]
+        assert [process.pid for process in servers(tts)] != [server.pid]
+    finally:
+        serving.send_signal(signal.SIGINT)
+        _, err = serving.communicate(timeout=60)
+    assert "It is started again in 1 s." in err
+    assert serving.returncode == 0
     assert tts.leftovers() == []
 
 

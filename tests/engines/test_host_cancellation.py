@@ -5,6 +5,8 @@ import threading
 import pytest
 from tests.engines.host_requests import Stepping, sampled
 
+from tts.engines import engine_host
+
 
 def test_cancelling_ends_running_and_waiting_requests_and_frees_their_blocks(open_host):
     runner = open_host(max_active=1)
@@ -97,3 +99,25 @@ def test_asking_for_cancellation_takes_a_small_share_of_the_time(generator, monk
     generator.host.submit(sampled(n=20), lambda _: done.set(), lambda: bool(asked.append(1)))
     assert done.wait(10)
     assert len(asked) <= 1, "the first answer took its share for years to come"
+
+
+def test_what_waits_is_bounded_and_the_rest_is_told_to_come_later(open_host, monkeypatch):
+    monkeypatch.setattr(engine_host, "MAX_WAITING", 2)
+    runner = open_host(max_active=1)
+    gate, ended = threading.Event(), threading.Semaphore(0)
+    responses = []
+
+    def on_response(response):
+        responses.append(response)
+        ended.release()
+
+    runner.host.call(gate.wait)  # so that all are accepted before the first is admitted
+    for seed in range(5):
+        runner.host.submit(sampled(seed, n=5), on_response)
+    gate.set()
+    for _ in range(5):
+        assert ended.acquire(timeout=10)
+    refused = [response for response in responses if response.error]
+    assert len(refused) == 3
+    assert all("2 requests wait for this engine" in response.error for response in refused)
+    assert runner.at_rest()

@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+import psutil
 import pytest
 from tests.engines.triton_client import FINAL, PROMPT, infer, outputs, sampled
 
@@ -116,7 +117,7 @@ def test_cancelling_the_stream_frees_slot_and_blocks(client):
     assert client.at_rest("generator")
 
 
-def test_a_stop_request_ends_the_running_one(client):
+def test_a_stop_request_ends_the_running_one_which_says_that_it_was_cancelled(client):
     running = client.open(infer("generator", request_id="run", output=220, streaming=True))
     next(running)
     stop = infer("generator", request_id="run", stop=True, empty_final=True)
@@ -124,8 +125,30 @@ def test_a_stop_request_ends_the_running_one(client):
     assert not answer.error_message
     assert not answer.infer_response.outputs
     *_, last = running
-    assert last.infer_response.parameters[FINAL].bool_param
+    assert last.error_message == "the request was cancelled"
     assert client.at_rest("generator")
+
+
+def test_fifty_megabytes_are_refused_and_leave_the_server_no_larger_the_second_time(client, server):
+    """Triton takes a message in before a model sees it; what it keeps of it must not add up."""
+    processes = [psutil.Process(server.state.server.pid)]
+    processes += processes[0].children(recursive=True)
+
+    def resident() -> int:
+        return sum(process.memory_info().rss for process in processes)
+
+    after = []
+    for _ in range(6):
+        text = client.generate(prompt=[1] * 13_000_000)[1]
+        assert "13000000 tokens; the longest admissible prompt is" in text
+        after.append(resident())
+    assert max(after[2:]) < after[1] + 50_000_000
+    assert client.generate(**sampled())[1] == ""
+
+
+def test_more_stop_words_than_a_request_may_keep_are_refused(client):
+    table = np.ones((1, 2, 70_000), np.int32)
+    assert "at most 65536" in client.generate(stop_words_list=table)[1]
 
 
 def test_a_stop_request_without_a_running_one_is_refused(client):

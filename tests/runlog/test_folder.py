@@ -39,6 +39,14 @@ def test_a_folder_that_holds_a_run_is_not_overwritten(tmp_path):
     assert f"--resume {tmp_path}" in str(caught.value)
 
 
+def test_a_run_is_private_unless_its_folder_was_there(tmp_path):
+    create_run(tmp_path / "run", {})
+    assert (tmp_path / "run").stat().st_mode & 0o777 == 0o700
+    (tmp_path / "shared").mkdir(mode=0o755)
+    create_run(tmp_path / "shared", {})
+    assert (tmp_path / "shared").stat().st_mode & 0o777 == 0o755
+
+
 def test_neither_a_run_nor_a_group_is_overwritten(tmp_path):
     create_group(tmp_path / "group", {"runs": []})
     create_run(tmp_path / "run", {})

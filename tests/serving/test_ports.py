@@ -2,18 +2,30 @@
 
 import os
 import socket
+import stat
+from pathlib import Path
 
 import pytest
 
-from tts.build.errors import ServerError
+from tts.build.errors import ConfigError, ServerError
+from tts.build.private import private_folder
 from tts.build.spec import ServerSpec
-from tts.serving.command.ports import Addresses, choose_addresses
+from tts.serving.command.ports import (
+    SOCKET_BYTES,
+    Addresses,
+    choose_addresses,
+    is_loopback,
+    socket_path,
+)
+
+SOCKET = Path("/nowhere/grpc:1")
 
 
 def test_automatic_ports_are_free_and_differ():
-    addresses = choose_addresses(ServerSpec())
+    addresses = choose_addresses(ServerSpec(host="0.0.0.0", http_port="auto"), SOCKET)
     ports = {addresses.grpc_port, addresses.http_port, addresses.metrics_port}
     assert len(ports) == 3
+    assert addresses.grpc == f"127.0.0.1:{addresses.grpc_port}"
     for port in ports:
         socket.create_server(("127.0.0.1", port)).close()
 
@@ -22,7 +34,7 @@ def test_a_port_in_use_is_named_with_its_field_and_process():
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(ServerError) as error:
-            choose_addresses(ServerSpec(grpc_port=port))
+            choose_addresses(ServerSpec(grpc_port=port), SOCKET)
     expected = rf"Port {port} (server.grpc_port) is in use by PID {os.getpid()} ("
     assert error.value.message.startswith(expected)
 
@@ -32,7 +44,7 @@ def test_a_host_that_is_not_here_is_named(host: str):
     with pytest.raises(
         ServerError, match=rf"server\.host is '{host}', which is not an IPv4 address"
     ):
-        choose_addresses(ServerSpec(host=host))
+        choose_addresses(ServerSpec(host=host), SOCKET)
 
 
 @pytest.mark.parametrize(
@@ -41,3 +53,55 @@ def test_a_host_that_is_not_here_is_named(host: str):
 )
 def test_clients_get_an_address_they_can_connect_to(host: str, address: str):
     assert Addresses(host, 1, 2, 3).grpc == address
+
+
+def test_by_default_grpc_is_a_socket_and_http_is_closed():
+    addresses = choose_addresses(ServerSpec(), SOCKET)
+    assert addresses.grpc == f"unix:{SOCKET}"
+    assert ":".join(map(str, addresses.grpc_arguments)) == addresses.grpc
+    assert (addresses.grpc_port, addresses.http_port) == (0, 0)
+    assert addresses.metrics_port
+
+
+def test_a_given_port_is_open_to_tcp():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    addresses = choose_addresses(ServerSpec(grpc_port=port), SOCKET)
+    assert addresses.grpc == f"127.0.0.1:{port}"
+    assert addresses.socket == ""
+
+
+@pytest.mark.parametrize("runtime", ["", "/run/user/7", "/" + 120 * "x"])
+def test_a_socket_has_a_short_path_that_only_depends_on_home_and_deployment(
+    runtime: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
+    monkeypatch.setenv("TTS_HOME", str(tmp_path / (200 * "x")))
+    path = socket_path("demo")
+    assert len(str(path)) <= SOCKET_BYTES
+    assert path == socket_path("demo") != socket_path("other")
+    monkeypatch.setenv("TTS_HOME", str(tmp_path))
+    assert path != socket_path("demo")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "localhost", "::1"])
+def test_loopback_is_known_by_its_address(host: str):
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "127.example.invalid", "127.", "::"])
+def test_what_only_looks_like_loopback_is_not(host: str):
+    assert not is_loopback(host)
+
+
+def test_a_private_folder_is_closed_to_others_even_if_it_was_open(tmp_path: Path):
+    folder = tmp_path / "a" / "b"
+    assert stat.S_IMODE(private_folder(folder).stat().st_mode) == 0o700
+    folder.chmod(0o755)
+    assert stat.S_IMODE(private_folder(folder).stat().st_mode) == 0o700
+
+
+def test_a_link_is_not_taken_for_a_private_folder(tmp_path: Path):
+    (tmp_path / "link").symlink_to(tmp_path)
+    with pytest.raises(ConfigError, match="link is not a folder of this user"):
+        private_folder(tmp_path / "link")

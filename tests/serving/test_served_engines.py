@@ -29,7 +29,7 @@ def test_engines_that_were_built_are_served(
 ):
     monkeypatch.setenv("TTS_HOME", str(tmp_path / "home"))
     checkpoint = write_checkpoint(tmp_path / "checkpoint")
-    deployment = make("tiny", checkpoint=checkpoint)
+    deployment = make("tiny", checkpoint=checkpoint, http_port="auto")
     with pytest.raises(BuildError, match="verifier engine of 'tiny' is not ready"):
         start_server(deployment)
     build_engines(deployment, verify=False, say=lambda line: None)

@@ -3,12 +3,14 @@
 import asyncio
 import os
 import re
+import secrets
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -24,6 +26,7 @@ from tts.serving.server import probe
 from tts.serving.server import start as server
 from tts.serving.server.health import observe
 from tts.serving.server.start import find_server, start_server, stop_server
+from tts.serving.server.state import ServerState, clean_up
 
 pytestmark = pytest.mark.server
 
@@ -57,14 +60,15 @@ def test_a_started_server_answers_is_found_and_leaves_nothing_behind(echo: Echo)
         assert find_server(deployment) == running.state
         assert sorted(running.health.stubs.values()) == ["generator", "prm"]
         assert [line.split()[0] for line in lines] == ["Starting", "Ready:"]
-        with pytest.raises(ServerError, match=r"already served by the server at 127.0.0.1:\d+"):
+        with pytest.raises(ServerError, match=r"already served by the server at unix:/"):
             start_server(deployment)
         listening = {
-            connection.laddr.ip
+            connection.laddr
             for connection in psutil.Process(running.state.server.pid).net_connections("tcp")
             if connection.status == psutil.CONN_LISTEN
         }
-        assert {ip.removeprefix("::ffff:") for ip in listening} == {"127.0.0.1"}
+        assert {ip.removeprefix("::ffff:") for ip, _ in listening} == {"127.0.0.1"}
+        assert {port for _, port in listening} == {running.addresses.metrics_port}
         with probe.connect(running.addresses.grpc) as channel:
             stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
             for call, request in (
@@ -81,8 +85,9 @@ def test_a_started_server_answers_is_found_and_leaves_nothing_behind(echo: Echo)
 
 
 def test_a_given_port_tells_whose_server_answers_there(echo: Echo):
-    with start_server(echo()) as running:
-        port = running.addresses.grpc_port
+    port = free_port()
+    with start_server(echo(grpc_port=port)) as running:
+        assert running.addresses.grpc == f"127.0.0.1:{port}"
         ours_by_port = echo().model_copy(update={"server": echo(grpc_port=port).server})
         running._state_file.rename(running._state_file.with_suffix(".aside"))
         state = find_server(ours_by_port)
@@ -94,7 +99,7 @@ def test_a_given_port_tells_whose_server_answers_there(echo: Echo):
         ):
             find_server(echo("other", grpc_port=port))
         with pytest.raises(ServerError, match=rf"Port {port} .*in use by PID \d+ \(tritonserver\)"):
-            server.choose_addresses(echo(metrics_port=port).server)
+            server.choose_addresses(echo(metrics_port=port).server, Path("/nowhere"))
 
 
 def test_a_changed_deployment_is_not_taken_for_the_running_one(echo: Echo):
@@ -159,11 +164,10 @@ def test_a_port_lost_in_a_race_is_replaced(echo: Echo, monkeypatch: pytest.Monke
     choose = server.choose_addresses
     with socket.create_server(("127.0.0.1", 0)) as thief:
 
-        def racing(spec: object) -> Addresses:
-            addresses = choose(spec)
+        def racing(spec: object, grpc_socket: Path) -> Addresses:
+            addresses = choose(spec, grpc_socket)
             if not chosen:
-                taken = thief.getsockname()[1]
-                addresses = Addresses(addresses.host, taken, *addresses_of(addresses)[1:])
+                addresses = replace(addresses, socket="", grpc_port=thief.getsockname()[1])
             chosen.append(addresses)
             return addresses
 
@@ -173,8 +177,9 @@ def test_a_port_lost_in_a_race_is_replaced(echo: Echo, monkeypatch: pytest.Monke
             assert running.addresses == chosen[1]
 
 
-def addresses_of(addresses: Addresses) -> tuple[int, int, int]:
-    return addresses.grpc_port, addresses.http_port, addresses.metrics_port
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
 
 
 def test_not_ready_in_time_is_an_error_and_leaves_nothing(echo: Echo, templates: Path):
@@ -252,3 +257,114 @@ def test_a_killed_guard_takes_the_server_along(echo: Echo):
             running.check()
         assert find_server(deployment) is None  # and cleans up what the guard could not
         assert ours(running.state.shm_prefix) == []
+
+
+def open_to_others(folder: Path) -> list[str]:
+    """What of a folder another user can reach, itself included."""
+    if not folder.stat().st_mode & 0o077:
+        return []
+    return [str(folder)] + [str(p) for p in folder.rglob("*") if p.lstat().st_mode & 0o077]
+
+
+def test_nothing_of_a_server_can_be_read_or_reached_by_another_user(echo: Echo):
+    with start_server(echo()) as running:
+        socket_file = Path(running.addresses.socket)
+        assert socket_file.is_socket()
+        assert open_to_others(socket_file.parent) == []
+        assert open_to_others(socket_file.parents[1]) == []
+        assert open_to_others(paths.server_dir("echo")) == []
+        regions = list(Path("/dev/shm").glob(f"{running.state.shm_prefix}*"))
+        assert len(regions) == 2
+        assert [region for region in regions if region.stat().st_mode & 0o077] == []
+    assert not socket_file.parent.exists()
+
+
+def test_shared_memory_is_private_from_its_first_moment(
+    echo: Echo, monkeypatch: pytest.MonkeyPatch
+):
+    """Who opens it before it is closed reads what comes later."""
+    monkeypatch.setattr(server, "close_shared_memory", lambda prefix: None)
+    with start_server(echo()) as running:
+        regions = list(Path("/dev/shm").glob(f"{running.state.shm_prefix}*"))
+        assert {region.stat().st_mode & 0o777 for region in regions} == {0o600}
+
+
+def hpack(name: str, value: str) -> bytes:
+    """A literal header field without indexing, RFC 7541 section 6.2.2; no text over 126 bytes."""
+    return b"\0" + b"".join(bytes([len(text)]) + text.encode() for text in (name, value))
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+    """An HTTP/2 frame, RFC 9113 section 4.1."""
+    header = len(payload).to_bytes(3, "big") + bytes([kind, flags])
+    return header + stream.to_bytes(4, "big") + payload
+
+
+def raw_grpc(address: str, path: str, header: tuple[str, str]) -> bytes:
+    """What a server says to an empty gRPC request that carries a header as it is given."""
+    fields = [
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":path", path),
+        (":authority", "localhost"),
+        ("te", "trailers"),
+        ("content-type", "application/grpc"),
+        header,
+    ]
+    block = b"".join(hpack(*field) for field in fields)
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(10)
+        connection.connect(address.removeprefix("unix:"))
+        connection.sendall(
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+            + frame(4, 0, 0)  # SETTINGS
+            + frame(1, 4, 1, block)  # HEADERS, the last of the block
+            + frame(0, 1, 1, bytes(5))  # DATA: a message of no bytes, the last of the stream
+        )
+        said = b""
+        while b"grpc-status" not in said and (more := connection.recv(65536)):
+            said += more
+    return said
+
+
+def test_closed_apis_stay_closed_to_a_client_that_writes_its_own_headers(echo: Echo):
+    """The header that would open them is known: it stands in the command line."""
+    status = "/inference.GRPCInferenceService/SystemSharedMemoryStatus"
+    live = "/inference.GRPCInferenceService/ServerLive"
+    opening = ("triton-grpc-protocol-closed:to-all", "nobody")
+    with start_server(echo()) as running:
+        words = psutil.Process(running.state.server.pid).cmdline()
+        assert any(word.endswith(":closed:to-all=nobody") for word in words)
+        address = running.addresses.grpc
+        assert b"\x0bgrpc-status\x010" in raw_grpc(address, live, ("x-plain", "1"))
+        assert b"restricted" in raw_grpc(address, status, ("x-plain", "1"))
+        assert b"\x0bgrpc-status\x010" not in raw_grpc(address, status, opening)
+
+
+def test_a_state_file_with_a_prefix_that_is_not_ours_kills_nothing():
+    prefix = f"bystander-{secrets.token_hex(6)}"
+    command = [sys.executable, "-c", "input()", prefix]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as bystander:
+        clean_up(ServerState("echo", "", Addresses("127.0.0.1", 0, 0, 0), shm_prefix=prefix))
+        assert bystander.poll() is None
+        bystander.communicate(b"\n")
+    assert bystander.returncode == 0
+
+
+def test_http_opens_on_demand_and_its_closed_apis_stay_closed(echo: Echo):
+    with start_server(echo(http_port="auto")) as running:
+        assert b" 200 " in raw_http(running.addresses.http_port, "/v2/health/live", "x: 1")
+        for header in ("x: 1", "closed:to-all: nobody", "closed:to-all=nobody"):
+            said = raw_http(running.addresses.http_port, "/v2/systemsharedmemory/status", header)
+            assert b" 403 " in said.splitlines()[0]
+
+
+def raw_http(port: int, path: str, header: str) -> bytes:
+    """What a server says to a GET request with one header line as it is given."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{header}\r\n\r\n"
+        connection.sendall(request.encode())
+        said = b""
+        while b"\r\n\r\n" not in said and (more := connection.recv(65536)):
+            said += more
+    return said

@@ -211,7 +211,7 @@ def test_there_is_no_iteration_log(stand_ins: StandIns, tensorrt: Make):
 
 def test_the_guard_ends_ranks_of_their_own_groups_and_then_runs_the_last_command(tmp_path: Path):
     last, spawn = tmp_path / "last", f"setsid sleep 60 & echo $! > {tmp_path}/rank"
-    guarded = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), "tts-none-"]
+    guarded = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), "tts-none-", ""]
     done = subprocess.run([*guarded, "sh", "-c", spawn, guard.THEN, "touch", str(last)], timeout=20)
     assert done.returncode == 0
     assert last.exists()

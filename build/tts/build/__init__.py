@@ -10,6 +10,8 @@
 | targets | the interface of a target; openvino/ and tensorrt/ are the two |
 | manifest | the JSON files beside an engine: what it is, what it was made from |
 | staging | one builder at a time; folders that appear complete or not at all |
+| chat_template, template_worker | rendering a chat template, in a process with limits |
+| private | folders that only their owner may enter |
 | paths, errors | where files are; every error that a user may see |
 """
 

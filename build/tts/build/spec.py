@@ -45,6 +45,11 @@ def _port(value: object) -> object:
 
 # One validator instead of a union's two, whose errors would name types that no user wrote.
 Port = Annotated[int | Literal["auto"], BeforeValidator(_port)]
+HttpPort = Annotated[
+    int | Literal["auto", "off"],
+    BeforeValidator(lambda value: "off" if value is False or value == "off" else _port(value)),
+]
+"""A port, or "off", which YAML reads as false."""
 
 
 def _path(value: object) -> object:
@@ -325,7 +330,8 @@ class ServerSpec(_Model):
 
     host: Host = "127.0.0.1"
     grpc_port: Port = "auto"
-    http_port: Port = "auto"
+    """A port opens TCP; "auto" is a Unix domain socket of this user, if `host` is loopback."""
+    http_port: HttpPort = "off"
     metrics_port: Port = "auto"
 
     @property
@@ -340,7 +346,8 @@ class ServerSpec(_Model):
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:
-        given = [p for p in (self.grpc_port, self.http_port, self.metrics_port) if p != "auto"]
+        ports = (self.grpc_port, self.http_port, self.metrics_port)
+        given = [port for port in ports if isinstance(port, int)]
         if len(set(given)) != len(given):
             raise ValueError("grpc_port, http_port and metrics_port must differ")
         return self

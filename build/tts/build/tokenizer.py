@@ -1,7 +1,7 @@
 """A checkpoint's tokenizer and chat template, without transformers.
 
 Only `tokenizer.json`, `tokenizer_config.json` and `config.json` are read; the chat template runs in
-jinja2's sandbox, and nothing from the checkpoint is executed otherwise.
+a process with limits, and nothing from the checkpoint is executed otherwise.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import numpy as np
 import numpy.typing as npt
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer as _Tokenizer
 
+from .chat_template import TemplateFailed, render
 from .checkpoint_files import read_json_object
 from .errors import CheckpointError
 from .input_files import Unreadable, is_file, read_text
@@ -103,20 +102,22 @@ class Tokenizer:
 
     def chat(self, messages: Sequence[Message], *, generation_prompt: bool) -> str:
         """Render a conversation with the checkpoint's chat template; raises CheckpointError."""
+        variables = {
+            "messages": [dict(message) for message in messages],
+            "add_generation_prompt": generation_prompt,
+            "bos_token": self.special("bos_token"),
+            "eos_token": self.special("eos_token"),
+        }
         try:
-            return self._chat_template.render(
-                messages=list(messages),
-                add_generation_prompt=generation_prompt,
-                bos_token=self.special("bos_token"),
-                eos_token=self.special("eos_token"),
-            )
-        except Exception as error:  # a template is a program, which may fail in any way
+            return render(self._chat_template, variables)
+        except TemplateFailed as error:
+            what = "is not valid" if error.kind == "invalid" else "failed"
             raise CheckpointError(
-                f"The chat template of {self.checkpoint} failed: {error}"
+                f"The chat template of {self.checkpoint} {what}: {error}"
             ) from error
 
     @cached_property
-    def _chat_template(self) -> jinja2.Template:
+    def _chat_template(self) -> str:
         source = self._config.get("chat_template")
         file = self.checkpoint / "chat_template.jinja"
         if file.is_file():
@@ -126,20 +127,7 @@ class Tokenizer:
                 raise CheckpointError(f"{file} cannot be read: {error}") from error
         if not isinstance(source, str):
             raise CheckpointError(f"{self.checkpoint} has no chat template.")
-        environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
-        )
-        environment.globals["raise_exception"] = _raise_exception
-        try:
-            return environment.from_string(source)
-        except jinja2.TemplateError as error:
-            raise CheckpointError(
-                f"The chat template of {self.checkpoint} is not valid: {error}"
-            ) from error
-
-
-def _raise_exception(message: str) -> None:
-    raise jinja2.TemplateError(message)
+        return source
 
 
 def _read_json(file: Path) -> dict[str, Any]:

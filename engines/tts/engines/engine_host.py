@@ -37,6 +37,8 @@ logger = logging.getLogger(__name__)
 OnResponse = Callable[[Response], None]
 
 
+MAX_WAITING = 8192
+"""Most requests that wait for a slot in the engine; more would only take memory."""
 POLLING_SHARE = 0.02
 """Share of the engine thread's time for asking whether requests were cancelled."""
 
@@ -173,6 +175,10 @@ class EngineHost:
         return False
 
     def _accept(self, job: _Job) -> None:
+        if len(self._waiting) >= MAX_WAITING:
+            full = f"{MAX_WAITING} requests wait for this engine, as many as may; send it later"
+            _guarded(job.on_response, Response([], error=full))
+            return
         try:
             self._admission.enqueue(job.ticket, job.request.tokens)
         except ValueError as error:  # larger than the pool

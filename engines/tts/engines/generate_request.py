@@ -22,6 +22,8 @@ from . import wire
 Tensors = Mapping[str, npt.NDArray[Any]]
 
 MAX_TOP_K = 1024
+MAX_STOP_WORD_IDS = 65536
+"""Ids of all stop words of a request together; a request waits with its own in memory."""
 REQUIRED = ("input_ids", "input_lengths", "request_output_len")
 # Declared because a TensorRT-LLM client may send them; accepted only where they change nothing.
 NEUTRAL: dict[str, int | float | bool] = {
@@ -220,6 +222,10 @@ def _stop_words(tensors: Tensors, limits: Limits) -> tuple[tuple[int, ...], ...]
     table = tensors.get("stop_words_list")
     if table is None:
         return ()
+    if table.size > 2 * MAX_STOP_WORD_IDS:
+        raise RequestError(
+            f"stop_words_list has {table.size // 2} ids; at most {MAX_STOP_WORD_IDS} are allowed"
+        )
     words = wire.decode_stop_words(table)
     if words and not _in_vocabulary(table[..., 0, :], limits):
         raise RequestError(

@@ -150,7 +150,8 @@ def _send(sender: Any, request: GenerateRequest, response: Response, outputs: se
     flags = FINAL if response.final else 0
     if response.error is not None:
         _send_error(sender, response.error)
-    elif response.finish_reason == "cancelled" and sender.is_cancelled():
+    elif response.finish_reason == "cancelled":
+        # by its client, or by a stop request of any client: never taken for a whole answer
         _send_error(sender, "the request was cancelled", pb_utils.TritonError.CANCELLED)
     else:
         tensors: Tensors = response_tensors(request, response)

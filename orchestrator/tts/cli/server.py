@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated
 
 import typer
 
 from .options import DeploymentArgument
-
-CHECK_INTERVAL_S = 1.0
 
 
 def serve(
@@ -24,14 +21,15 @@ def serve(
         bool, typer.Option("--dry-run", help="Print the command that would run, and do nothing.")
     ] = False,
 ) -> None:
-    """Start the Triton server of a deployment, watch it, and stop it on Ctrl-C."""
+    """Serve a deployment with Triton until Ctrl-C; a server that dies is started again."""
     import signal
 
     from tts.build.spec import load_deployment
     from tts.checks.requirements import require_gpu
     from tts.reports.console import say
     from tts.serving.server.lookup import stop_server
-    from tts.serving.server.start import planned_command, start_server
+    from tts.serving.server.start import planned_command
+    from tts.serving.server.supervise import supervise
 
     spec = load_deployment(deployment)
     if dry_run:
@@ -42,11 +40,4 @@ def serve(
         return
     require_gpu(spec)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a plain kill stops it in order too
-    with start_server(spec, iteration_log=iteration_log, say=say) as server:
-        say("Press Ctrl-C to stop.")
-        try:
-            while True:
-                server.check()
-                time.sleep(CHECK_INTERVAL_S)
-        except KeyboardInterrupt:
-            say("Stopping ...")
+    supervise(spec, iteration_log=iteration_log, say=say)

@@ -32,7 +32,7 @@ class TritonConnection:
     """One gRPC channel to a server, shared by both endpoints; an async context manager."""
 
     def __init__(self, address: str) -> None:
-        """`address` is host:port of the gRPC endpoint."""
+        """`address` is `host:port` or `unix:path` of the gRPC endpoint."""
         self.address = address
         self._channel = grpc.aio.insecure_channel(
             address,
@@ -238,6 +238,8 @@ _BROKEN = (
     "the engine is shutting down",
     "Server is stopping",
     "has no available versions",
+    "the request was cancelled",  # by a stop request: what this client cancels it awaits no more
+    "requests wait for this engine",
     "Internal error from Core",  # gRPC's own, at times, for a connection that broke
 )
 

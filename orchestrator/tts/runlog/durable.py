@@ -9,6 +9,8 @@ import errno
 import os
 from pathlib import Path
 
+from tts.build.private import PRIVATE
+
 _UNSUPPORTED = (errno.EINVAL, errno.ENOTSUP)
 
 
@@ -27,11 +29,11 @@ def write_whole(file: Path, text: str) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it, so that they are on disk; raises OSError."""
+    """Make a folder and those above it, private, so that they are on disk; raises OSError."""
     if folder.exists():
         return
     make_folder(folder.parent)
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(PRIVATE, exist_ok=True)
     sync_folder(folder.parent)
 
 

@@ -62,7 +62,7 @@ def _open(deployment: Deployment, say: Callable[[str], None], check: Callable[[]
     if found := find_server(deployment):
         say(f"Using {found}")
         # of one that is not ours we see no process: the requests tell, and outlast its restart
-        health = observe(found).check if found.server else lambda: None
+        health = observe(found).check_from_outside if found.server else lambda: None
         return Server(found.addresses.grpc, health, lambda: None)
     server = start_server(deployment, say=say, check=check)
     return Server(server.addresses.grpc, server.check, server.stop)

@@ -93,15 +93,15 @@ def docker(words: list[str]) -> None:
     image = IMAGE.fullmatch(rest[0])
     if image is None or image[1] not in RULES["containers"]["tags"] or flags["--gpus"] != ["all"]:
         refuse(f"image {rest[0]}, GPUs {flags['--gpus']}")
+    address = next(word for word in rest if word.startswith("--grpc-address="))
+    socket_folder = Path(address.partition("unix:")[2]).parent if "unix:" in address else None
     mounts = []
     for mount in flags["--mount"]:
         given = dict(part.partition("=")[::2] for part in mount.split(","))
-        if (
-            not Path(given["src"]).is_dir()
-            or given["src"] != given["dst"]
-            or "readonly" not in given
-        ):
+        if not Path(given["src"]).is_dir() or given["src"] != given["dst"]:
             refuse(f"mount {mount}")
+        if ("readonly" in given) == (Path(given["src"]) == socket_folder):
+            refuse(f"mount {mount}: all but the socket's folder are read-only")
         mounts.append(Path(given["dst"]))
     ports = [publish.split(":") for publish in flags["--publish"]]
     if any(host != "127.0.0.1" or outside != inside for host, outside, inside in ports):
@@ -147,10 +147,15 @@ def serve(
     scenario = (HERE / "scenario").read_text()
     if scenario != "serve":
         fail(scenario, image)
-    host = "127.0.0.1" if mounts is not None else flags["--grpc-address"][0]
+    host = flags["--grpc-address"][0]
     port = flags["--grpc-port"][0]
-    if published is not None and port not in published:
-        refuse("the gRPC port is not published")
+    if host.startswith("unix:"):
+        if mounts is not None and Path(host.removeprefix("unix:")).parent not in mounts:
+            refuse("the folder of the gRPC socket is not mounted")
+    elif published is not None:
+        host = "127.0.0.1"
+        if port not in published:
+            refuse("the gRPC port is not published")
     play(f"{host}:{port}", configs)
 
 

@@ -1,6 +1,7 @@
 """Running a server in NVIDIA's container, through docker.
 
-One rule about paths: what the container needs is mounted, read-only, at the path it has outside. So
+One rule about paths: what the container needs is mounted at the path it has outside, read-only but
+for the folder of the gRPC socket. So
 the same model repository serves on bare metal, in a container and in a pod.
 """
 
@@ -68,6 +69,7 @@ class Docker:
         All GPUs are visible, so that they have the same numbers inside; gpu_device_ids chooses.
         """
         ports = (addresses.grpc_port, addresses.http_port, addresses.metrics_port)
+        socket = Path(addresses.socket).parent
         return [
             *("docker", "run", "--rm", "--init", f"--name={name}"),
             "--pull=never",  # the user decides when to download 14 GB
@@ -77,8 +79,9 @@ class Docker:
             f"--ulimit=stack={STACK_BYTES}",
             f"--user={os.getuid()}:{os.getgid()}",
             "--security-opt=no-new-privileges",
-            *(f"--publish={addresses.host}:{port}:{port}" for port in ports),
+            *(f"--publish={addresses.host}:{port}:{port}" for port in ports if port),
             *(f"--mount=type=bind,src={path},dst={path},readonly" for path in folders),
+            *([f"--mount=type=bind,src={socket},dst={socket}"] if addresses.socket else []),
             *(f"--env={key}={value}" for key, value in {**HOME, **variables}.items()),
             self.image,
             *words,

@@ -1,10 +1,11 @@
 """The guard: a small process between us and tritonserver that cleans up however either of us ends.
 
-Run as a script (`python -I -S guard.py PARENT_PID SHM_PREFIX COMMAND... [--then LAST...]`), it
-starts the server and waits. When the server exits, when the guard is asked to stop (SIGTERM), or
-when the process that started it is gone however it died (SIGKILL included), it stops the server,
-kills what is left of it (Python stubs, ranks), removes their shared memory and runs LAST, which
-removes a container.
+Run as a script (`python -I -S guard.py PARENT_PID SHM_PREFIX SOCKET COMMAND... [--then LAST...]`),
+it starts the server and waits. SOCKET is the Unix domain socket of gRPC, or empty. When the server
+exits, when the guard is asked to stop (SIGTERM), or when the process that started it is gone
+however it died (SIGKILL included), it stops the server, kills what is left of it (Python stubs,
+ranks), removes their shared memory and the socket, and runs LAST, which removes a container. What
+any of them writes is for their user alone (umask 077).
 
 Why a process: PR_SET_PDEATHSIG in the server itself would act on the end of the *thread* that
 started it, gives no time for an orderly stop, does not reach the stubs and leaves their shared
@@ -18,6 +19,7 @@ import contextlib
 import ctypes
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -36,16 +38,24 @@ _POLL_S = 0.25
 _SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}
 _SHARED_MEMORY = Path("/dev/shm")
 _PR_SET_PDEATHSIG = 1
+_PR_SET_SECCOMP = 22
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
+_SECCOMP_MODE_FILTER = 2
+# machine: AUDIT_ARCH of linux/audit.h, number of the system call fchmod
+_FCHMOD = {"x86_64": (0xC000003E, 91), "aarch64": (0xC00000B7, 52)}
 
 
-def run(parent: int, shm_prefix: str, command: list[str], last: list[str]) -> int:
+def run(parent: int, shm_prefix: str, socket: str, command: list[str], last: list[str]) -> int:
     """Run `command` until it ends or has to; returns its exit status, 128+n after signal n."""
+    os.umask(0o077)  # the stubs' shared memory holds prompts
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     # orphaned stubs become our children, so that we can wait for their end
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     try:
-        server = subprocess.Popen(command, process_group=0, preexec_fn=_in_child)
+        # a container has a /dev/shm of its own
+        before = _in_child if last else _in_private_child
+        server = subprocess.Popen(command, process_group=0, preexec_fn=before)
     except OSError as error:
         sys.stderr.write(f"error: cannot run {command[0]}: {error.strerror}\n")
         return 127
@@ -62,6 +72,7 @@ def run(parent: int, shm_prefix: str, command: list[str], last: list[str]) -> in
     # before the server is reaped: its process group id cannot belong to anyone else yet
     kill_group(server.pid)
     status = server.wait()
+    remove_socket(socket)  # first: a server started after this one's death listens there too
     _end_the_rest()
     remove_shared_memory(shm_prefix)
     if last:
@@ -85,9 +96,55 @@ def remove_shared_memory(prefix: str) -> None:
         region.unlink(missing_ok=True)
 
 
+def remove_socket(path: str) -> None:
+    """Remove the socket of one server, which a killed one leaves, and the folder made for it."""
+    if path:
+        if Path(path).is_socket():
+            Path(path).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            Path(path).parent.rmdir()
+
+
+def close_shared_memory(prefix: str) -> None:
+    """Take from others the right to open the shared memory of one server's stubs."""
+    for region in _SHARED_MEMORY.glob(f"{prefix}*"):
+        with contextlib.suppress(FileNotFoundError):
+            region.chmod(0o600)
+
+
 def _in_child() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     _unblock()
+
+
+def _in_private_child() -> None:
+    _in_child()
+    _keep_umask()
+
+
+def _keep_umask() -> None:
+    """Make fchmod do nothing in this process and its children, so that the umask holds.
+
+    Triton's stubs make their shared memory with Boost, which sets its mode to 0644 by fchmod after
+    it was created. Closing it later would be too late: whoever opened it before could read on.
+    """
+    arch, fchmod = _FCHMOD.get(os.uname().machine, (0, 0))
+    if not arch:
+        return
+    # a program of struct sock_filter {code, jump if true, jump if false, value}: seccomp(2)
+    instructions = [
+        (0x20, 0, 0, 4),  # load the architecture
+        (0x15, 0, 3, arch),
+        (0x20, 0, 0, 0),  # load the number of the system call
+        (0x15, 0, 1, fchmod),
+        (0x06, 0, 0, 0x00050000),  # SECCOMP_RET_ERRNO with errno 0: success
+        (0x06, 0, 0, 0x7FFF0000),  # SECCOMP_RET_ALLOW
+    ]
+    program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *i) for i in instructions))
+    header = struct.pack("HP", len(instructions), ctypes.addressof(program))
+    libc = ctypes.CDLL(None)
+    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.c_char_p(header))
 
 
 def _unblock() -> None:
@@ -119,6 +176,7 @@ def _has_exited(pid: int) -> bool:
 
 
 if __name__ == "__main__":
-    words = sys.argv[3:]
+    words = sys.argv[4:]
     split = words.index(THEN) if THEN in words else len(words)
-    sys.exit(run(int(sys.argv[1]), sys.argv[2], words[:split], words[split + 1 :]))
+    prefix, socket = sys.argv[2:4]
+    sys.exit(run(int(sys.argv[1]), prefix, socket, words[:split], words[split + 1 :]))

@@ -1,31 +1,55 @@
-"""The addresses a server listens on: given ports are checked, free ones are found for "auto"."""
+"""The addresses a server listens on.
+
+gRPC is a Unix domain socket in a folder that only this user may enter, unless the deployment says
+a port or a host that others can reach. So whose process may talk to the engines is the kernel's
+decision, not Triton's, which any client with a port to connect to could end (docs/security.md).
+"""
 
 from __future__ import annotations
 
 import errno
+import hashlib
+import ipaddress
+import os
 import socket
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 
+from tts.build import paths
 from tts.build.errors import ServerError
 from tts.build.spec import Port, ServerSpec
+
+SOCKET_BYTES = 107
+"""Longest path of a Unix domain socket, unix(7)."""
+_SOCKET = "grpc"
+_SOCKET_PORT = 1  # Triton writes `:PORT` behind every address; it becomes part of the file's name
 
 
 @dataclass(frozen=True)
 class Addresses:
-    """The host a server binds and its three ports; 0 is a port that is not known."""
+    """The host a server binds and its three ports; 0 is one that is closed or not known."""
 
     host: str
     grpc_port: int
     http_port: int
     metrics_port: int
+    socket: str = ""
+    """Path of the Unix domain socket of gRPC; empty if it listens at `grpc_port`."""
 
     @property
     def grpc(self) -> str:
-        """`host:port` at which a client on this machine reaches gRPC."""
-        return self._at(self.grpc_port)
+        """`unix:path` or `host:port`, at which a client on this machine reaches gRPC."""
+        return f"unix:{self.socket}" if self.socket else self._at(self.grpc_port)
+
+    @property
+    def grpc_arguments(self) -> tuple[str, int]:
+        """The address and the port to tell Triton, which joins them by a colon."""
+        if self.socket:
+            return f"unix:{self.socket.removesuffix(f':{_SOCKET_PORT}')}", _SOCKET_PORT
+        return self.host, self.grpc_port
 
     @property
     def http(self) -> str:
@@ -46,16 +70,46 @@ def address(host: str, port: int) -> str:
     return f"{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
 
 
-def choose_addresses(spec: ServerSpec) -> Addresses:
-    """Given ports as they are, a free port for each "auto".
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can connect to a host: an address, or a name for addresses."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        pass
+    try:
+        found = {info[4][0] for info in socket.getaddrinfo(host, None, socket.AF_INET)}
+    except OSError:
+        return False
+    return all(ipaddress.ip_address(address).is_loopback for address in found)
 
-    Raises ServerError naming the port, its field and, where it can be seen, the process using it.
+
+def socket_path(name: str) -> Path:
+    """The Unix domain socket of a deployment's server, the same for every start.
+
+    It lies in a folder of its own in XDG_RUNTIME_DIR, or in /tmp where that is not set.
     """
-    wanted: dict[str, Port] = {
-        "grpc_port": spec.grpc_port,
-        "http_port": spec.http_port,
-        "metrics_port": spec.metrics_port,
-    }
+    # short, as a socket's path must be; other homes hold deployments of the same name
+    own = hashlib.sha256(str(paths.server_dir(name)).encode()).hexdigest()[:12]
+    place = Path(own) / f"{_SOCKET}:{_SOCKET_PORT}"
+    if runtime := os.environ.get("XDG_RUNTIME_DIR"):
+        path = Path(runtime) / "tts" / place
+        if len(os.fsencode(path)) <= SOCKET_BYTES and os.access(runtime, os.W_OK):
+            return path
+    return Path(f"/tmp/tts-{os.getuid()}") / place
+
+
+def choose_addresses(spec: ServerSpec, grpc_socket: Path) -> Addresses:
+    """Given ports as they are, a free port for each "auto"; gRPC's "auto" is the socket.
+
+    It is a port all the same if the deployment's host is one that others can reach. Raises
+    ServerError naming the port, its field and, where it can be seen, the process using it.
+    """
+    wanted: dict[str, Port] = {"metrics_port": spec.metrics_port}
+    if spec.http_port != "off":
+        wanted["http_port"] = spec.http_port
+    private = spec.grpc_port == "auto" and is_loopback(spec.host)
+    if not private:
+        wanted["grpc_port"] = spec.grpc_port
     with ExitStack() as held:  # all stay bound until the last is chosen, so that they differ
         # given ones first, or an auto port might take one of them
         order = sorted(wanted, key=lambda field: wanted[field] == "auto")
@@ -63,7 +117,13 @@ def choose_addresses(spec: ServerSpec) -> Addresses:
             field: held.enter_context(_bind(spec.host, field, wanted[field])) for field in order
         }
         numbers = {field: int(bound.getsockname()[1]) for field, bound in ports.items()}
-    return Addresses(spec.host, **numbers)
+    return Addresses(
+        spec.host,
+        numbers.get("grpc_port", 0),
+        numbers.get("http_port", 0),
+        numbers["metrics_port"],
+        str(grpc_socket) if private else "",
+    )
 
 
 def _bind(host: str, field: str, port: Port) -> socket.socket:

@@ -20,7 +20,12 @@ Runtime = TritonServer | Docker
 
 EXIT_TIMEOUT_S = 2
 """How long a stopping Triton waits for requests in flight; no client reads them any more."""
+SHM_PREFIX = r"tts-[0-9a-f]{12}-"
+"""The form of ServerCommand.shm_prefix, a regular expression."""
 _CLOSED_APIS = "shared-memory,model-repository,trace,logging"
+# Triton can only ask for a header, and its command line is no place for a secret: all users can
+# read it. So the header is one that neither HTTP nor HTTP/2 can carry, as its name holds a colon.
+_NO_HEADER = "closed:to-all=nobody"
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,8 @@ class ServerCommand:
     """Part of the command line of every process that the server starts on this machine."""
     container: str = ""
     """Name of the container that it runs in, if any."""
+    socket: str = ""
+    """Path of the Unix domain socket of gRPC, if it listens on one."""
 
     def __str__(self) -> str:
         setting = [f"{key}={value}" for key, value in self.variables.items()]
@@ -41,47 +48,49 @@ class ServerCommand:
 
 
 def server_command(runtime: Runtime, deployment: Deployment, addresses: Addresses) -> ServerCommand:
-    """The command for one attempt to start: names and keys in it are random, used once."""
+    """The command for one attempt to start: the names in it are random, used once."""
     repository = paths.repository_dir(deployment.name)
     # short and unique: it names the shared memory files and marks the stub processes as ours
     shm_prefix = f"tts-{secrets.token_hex(6)}-"
-    key = secrets.token_hex(16)
     if isinstance(runtime, Docker):
-        served = arguments(repository, container.inside(addresses), shm_prefix, key)
+        served = arguments(repository, container.inside(addresses), shm_prefix)
         words, variables = tensorrt_command(deployment, container.TRITONSERVER, served)
         name = f"{shm_prefix}{deployment.name}"
         folders = container.folders(deployment)
-        return ServerCommand(
-            runtime.run(name, addresses, folders, variables, words), {}, shm_prefix, name
-        )
+        words = runtime.run(name, addresses, folders, variables, words)
+        return ServerCommand(words, {}, shm_prefix, name, addresses.socket)
     backends = environment.backends(runtime, environment.folder(deployment))
-    served = arguments(repository, addresses, shm_prefix, key)
+    served = arguments(repository, addresses, shm_prefix)
     served.append(f"--backend-directory={backends}")
     if deployment.target == "tensorrt":
         words, variables = tensorrt_command(deployment, str(runtime.binary), served)
-        return ServerCommand(words, variables, shm_prefix)
-    return ServerCommand([str(runtime.binary), *served], {}, shm_prefix)
+    else:
+        words, variables = [str(runtime.binary), *served], {}
+    return ServerCommand(words, variables, shm_prefix, socket=addresses.socket)
 
 
-def arguments(
-    repository: Path, addresses: Addresses, shm_prefix: str, key: str | None
-) -> list[str]:
+def arguments(repository: Path, addresses: Addresses, shm_prefix: str) -> list[str]:
     """The arguments of tritonserver for any target.
 
-    `key`, if any, locks the APIs that could change or inspect the server: no client is given it.
+    The APIs that could change the server or read memory are closed to every client.
     """
-    grpc, http = "--grpc-restricted-protocol", "--http-restricted-api"
-    closed = [f"{flag}={_CLOSED_APIS}:tts-key={key}" for flag in (grpc, http)] if key else []
+    grpc_address, grpc_port = addresses.grpc_arguments
+    http = ["--allow-http=false"]
+    if addresses.http_port:
+        http = [
+            f"--http-address={addresses.host}",
+            f"--http-port={addresses.http_port}",
+            f"--http-restricted-api={_CLOSED_APIS}:{_NO_HEADER}",
+        ]
     return [
         f"--model-repository={repository}",
         "--model-control-mode=none",
         "--disable-auto-complete-config",  # rendered configs are complete; saves a second
         f"--backend-config=python,shm-region-prefix-name={shm_prefix}",
-        f"--grpc-address={addresses.host}",
-        f"--grpc-port={addresses.grpc_port}",
-        f"--http-address={addresses.host}",
-        f"--http-port={addresses.http_port}",
-        *closed,
+        f"--grpc-address={grpc_address}",
+        f"--grpc-port={grpc_port}",
+        f"--grpc-restricted-protocol={_CLOSED_APIS}:{_NO_HEADER}",
+        *http,
         f"--metrics-address={addresses.host}",
         f"--metrics-port={addresses.metrics_port}",
         f"--exit-timeout-secs={EXIT_TIMEOUT_S}",

@@ -11,7 +11,7 @@ from typing import Any
 
 from tts.build import paths
 from tts.build.errors import ConfigError
-from tts.build.spec import Deployment, Port
+from tts.build.spec import Deployment, HttpPort
 
 from ..command import container
 from ..command.ports import Addresses
@@ -89,7 +89,7 @@ def _common(deployment: Deployment) -> dict[str, Any]:
 
 
 def _compose(deployment: Deployment) -> dict[str, Any]:
-    words, variables = _command(deployment, key=None)
+    words, variables = _command(deployment)
     return {
         "words": words,
         "variables": container.HOME | variables,
@@ -103,7 +103,7 @@ def _compose(deployment: Deployment) -> dict[str, Any]:
 
 def _kubernetes(deployment: Deployment) -> dict[str, Any]:
     pod = one_replica(deployment)
-    words, variables = _command(pod, key="$(POD_UID)")
+    words, variables = _command(pod)
     files, places = {}, {}
     with tempfile.TemporaryDirectory(prefix="tts-") as temporary:
         root = Path(temporary) / "models"
@@ -131,16 +131,16 @@ def _kubernetes(deployment: Deployment) -> dict[str, Any]:
     }
 
 
-def _command(deployment: Deployment, key: str | None) -> tuple[list[str], dict[str, str]]:
+def _command(deployment: Deployment) -> tuple[list[str], dict[str, str]]:
     ports = _common(deployment)["ports"]
     everywhere = Addresses("0.0.0.0", ports["grpc"], ports["http"], ports["metrics"])
     repository = paths.repository_dir(deployment.name)
-    served = arguments(repository, everywhere, _SHM_PREFIX, key)
+    served = arguments(repository, everywhere, _SHM_PREFIX)
     return tensorrt_command(deployment, container.TRITONSERVER, served)
 
 
-def _port(port: Port, default: int) -> int:
-    return default if port == "auto" else port
+def _port(port: HttpPort, default: int) -> int:
+    return port if isinstance(port, int) else default
 
 
 def _name(deployment: Deployment) -> str:

@@ -52,6 +52,16 @@ class Health:
                     hint="Start the server again.",
                 )
 
+    def check_from_outside(self) -> None:
+        """`check` for a client of the server, who may leave a death to the supervisor.
+
+        While that process lives the server is started again at the same address, and requests are
+        sent again until then.
+        """
+        supervisor = self.state.supervisor
+        if supervisor is None or supervisor.process() is None:
+            self.check()
+
     async def watch(self, interval_s: float = 1.0) -> None:
         """Check for ever, every `interval_s` seconds; ends only by raising ServerError."""
         await watch(self.check, interval_s)

@@ -13,6 +13,7 @@ from tts.build.errors import ServerError
 from tts.build.spec import Deployment
 
 from ..command import guard
+from ..command.guard import remove_socket
 from ..command.ports import Addresses, address
 from ..repository.digest import deployment_digest
 from . import probe
@@ -71,7 +72,9 @@ def stop_server(deployment: Deployment) -> bool:
     if state is None:
         return False
     try:
-        if state.guard and (process := state.guard.process()):
+        # its supervisor would start it again
+        stops = (role.process() for role in (state.supervisor, state.guard) if role)
+        if process := next(filter(None, stops), None):
             with suppress(psutil.NoSuchProcess):
                 process.terminate()
         deadline = time.monotonic() + guard.LONGEST_STOP_S
@@ -81,12 +84,13 @@ def stop_server(deployment: Deployment) -> bool:
     except psutil.AccessDenied as error:
         raise ServerError(f"PID {error.pid}, {state}, belongs to another user.") from error
     clean_up(state)
+    remove_socket(state.addresses.socket)
     file.unlink(missing_ok=True)
     return True
 
 
 def _external(deployment: Deployment, digest: str, port: int) -> ServerState:
     spec = deployment.server
-    http = spec.http_port if spec.http_port != "auto" else 0
-    metrics = spec.metrics_port if spec.metrics_port != "auto" else 0
+    http = spec.http_port if isinstance(spec.http_port, int) else 0
+    metrics = spec.metrics_port if isinstance(spec.metrics_port, int) else 0
     return ServerState(deployment.name, digest, Addresses(spec.host, port, http, metrics))

@@ -13,11 +13,13 @@ from typing import Self
 
 from tts.build import paths
 from tts.build.errors import ConfigError, ServerError
+from tts.build.private import private_folder
 from tts.build.spec import Deployment
 
 from ..command import environment
 from ..command.container import Docker, image
-from ..command.ports import Addresses, choose_addresses
+from ..command.guard import close_shared_memory
+from ..command.ports import Addresses, choose_addresses, socket_path
 from ..command.server_command import ServerCommand, server_command
 from ..command.tritonserver import TritonServer, find_runtime
 from ..repository.digest import deployment_digest
@@ -99,12 +101,17 @@ def start_server(
     say: Callable[[str], None] = lambda line: None,
     check: Callable[[], None] = lambda: None,
     ready_timeout_s: float = READY_TIMEOUT_S,
+    addresses: Addresses | None = None,
+    supervised: bool = False,
 ) -> RunningServer:
     """Render the repository, launch tritonserver and return when both models have answered.
 
     `say` gets one line per stage. `check` is called again and again while the server starts; what
-    it raises gives the start up. Raises ServerError (no tritonserver, port in use, a model that
-    does not load, not ready in time, already running) or BuildError (an engine is missing or old).
+    it raises gives the start up. `addresses` are those of the server that this one replaces.
+    `supervised` tells others that this process starts it again if it dies.
+
+    Raises ServerError (no tritonserver, port in use, a model that does not load, not ready in time,
+    already running) or BuildError (an engine is missing or old).
     """
     if iteration_log and deployment.target == "tensorrt":
         raise ConfigError(
@@ -112,8 +119,8 @@ def start_server(
             hint="For TensorRT-LLM read the metrics nv_trt_llm_* of the server instead.",
         )
     runtime = find_runtime(deployment)
-    folder = paths.server_dir(deployment.name)
-    folder.mkdir(parents=True, exist_ok=True)
+    grpc_socket = socket_path(deployment.name)
+    folder = private_folder(paths.server_dir(deployment.name))
     with _only_one_start(folder, deployment.name):
         if running := find_server(deployment):
             raise ServerError(
@@ -133,17 +140,21 @@ def start_server(
             say(f"Listening on {deployment.server.host}: others can reach this server.")
         say(f"Starting {runtime.describe()}")
         for attempts_left in reversed(range(_ATTEMPTS)):
-            addresses = choose_addresses(deployment.server)
-            this = server_command(runtime, deployment, addresses)
+            where = addresses or choose_addresses(deployment.server, grpc_socket)
+            if where.socket:
+                private_folder(private_folder(grpc_socket.parents[1]) / grpc_socket.parent.name)
+            this = server_command(runtime, deployment, where)
             launched = launch(this, variables, folder / LOG)
             try:
-                server = _when_ready(launched, addresses, deployment, check, ready_timeout_s)
+                server = _when_ready(
+                    launched, where, deployment, check, ready_timeout_s, supervised=supervised
+                )
             except BaseException as error:
                 launched.stop()
                 if not (isinstance(error, PortTaken) and attempts_left):
                     raise
             else:
-                say(f"Ready: gRPC {addresses.grpc}, metrics http://{addresses.metrics}/metrics")
+                say(f"Ready: gRPC {where.grpc}, metrics http://{where.metrics}/metrics")
                 return server
     raise AssertionError("the last attempt returns or raises")
 
@@ -159,7 +170,8 @@ def planned_command(deployment: Deployment) -> ServerCommand:
         if deployment.target != "tensorrt":
             raise
         runtime = Docker(image(deployment))
-    return server_command(runtime, deployment, choose_addresses(deployment.server))
+    addresses = choose_addresses(deployment.server, socket_path(deployment.name))
+    return server_command(runtime, deployment, addresses)
 
 
 @contextmanager
@@ -180,6 +192,8 @@ def _when_ready(
     deployment: Deployment,
     check: Callable[[], None],
     timeout_s: float,
+    *,
+    supervised: bool,
 ) -> RunningServer:
     """Wait until both models have answered a request, then write the state file."""
     digest = deployment_digest(deployment)
@@ -194,6 +208,8 @@ def _when_ready(
                 hint=f"Its log: {launched.log}",
             )
         time.sleep(_POLL_S)
+    if not launched.command.container:  # where the guard could not have it made private
+        close_shared_memory(launched.command.shm_prefix)
     try:
         probe.probe(addresses.grpc, max(1.0, deadline - time.monotonic()))
     except ServerError:
@@ -207,6 +223,7 @@ def _when_ready(
         guard=identify(launched.guard.pid),
         shm_prefix=launched.command.shm_prefix,
         container=launched.command.container,
+        supervisor=identify(os.getpid()) if supervised else None,
         started=now(),
     )
     write_state(state_file(deployment), state)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -16,8 +17,9 @@ from pathlib import Path
 import psutil
 
 from ..command import container
-from ..command.guard import remove_shared_memory
+from ..command.guard import remove_shared_memory, remove_socket
 from ..command.ports import Addresses
+from ..command.server_command import SHM_PREFIX
 
 STATE = "server.json"
 LOG = "triton.log"
@@ -55,6 +57,8 @@ class ServerState:
     shm_prefix: str = ""
     container: str = ""
     """Name of the container that it runs in; `server` is then the docker command beside it."""
+    supervisor: Identity | None = None
+    """The process that starts it again when it dies, if any."""
     started: str = ""
     """UTC, ISO 8601."""
 
@@ -107,13 +111,17 @@ def read_state(file: Path) -> ServerState | None:
     if state.server and state.server.process():
         return state
     clean_up(state)
+    remove_socket(state.addresses.socket)
     file.unlink(missing_ok=True)
     return None
 
 
 def clean_up(state: ServerState) -> None:
-    """Kill what still runs of a server; remove its shared memory and its container."""
-    if not state.shm_prefix:
+    """Kill what still runs of a server; remove its shared memory and its container.
+
+    A prefix that no start of ours could have chosen may match processes of anything: it is ignored.
+    """
+    if not re.fullmatch(SHM_PREFIX, state.shm_prefix):
         return
     killed = []
     for process in psutil.process_iter(["uids", "cmdline"]):
@@ -126,7 +134,7 @@ def clean_up(state: ServerState) -> None:
                 process.kill()
                 killed.append(process)
     psutil.wait_procs(killed, timeout=1.0)
-    if state.container:
+    if state.container.startswith(state.shm_prefix):
         container.remove(state.container)
     remove_shared_memory(state.shm_prefix)
 
@@ -134,6 +142,6 @@ def clean_up(state: ServerState) -> None:
 def _parse(text: str) -> ServerState:
     data = json.loads(text)
     data["addresses"] = Addresses(**data["addresses"])
-    for role in ("server", "guard"):
-        data[role] = Identity(**data[role]) if data[role] else None
+    for role in ("server", "guard", "supervisor"):
+        data[role] = Identity(**data[role]) if data.get(role) else None
     return ServerState(**data)

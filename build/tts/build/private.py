@@ -1,0 +1,29 @@
+"""Folders that only their owner may enter, whatever the umask of the process."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from .errors import ConfigError
+
+PRIVATE = 0o700
+
+
+def private_folder(folder: Path) -> Path:
+    """Make a folder, and close it to others; nobody else can read what lies in it from then on.
+
+    Raises ConfigError if it is a link or belongs to another user, who could put files there.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=PRIVATE, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise ConfigError(
+            f"{folder} is not a folder of this user, so what is kept there would not be private.",
+            hint="Remove it, or ask its owner to.",
+        )
+    if stat.S_IMODE(found.st_mode) != PRIVATE:
+        folder.chmod(PRIVATE)
+    return folder

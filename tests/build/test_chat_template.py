@@ -1,0 +1,78 @@
+"""Chat templates are programs from strangers: they end in time, and in little memory."""
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+from tests.conftest import write_tokenizer
+
+from tts.build.chat_template import TemplateFailed, render
+from tts.build.errors import CheckpointError
+from tts.build.tokenizer import Tokenizer
+from tts.prompting.chat import chat_prompt
+
+PLAIN = "{% for m in messages %}{{ m.content }}{% endfor %}"
+HOSTILE = {
+    "nested loops": "{% for a in range(99999) %}" * 3 + "{% endfor %}" * 3,
+    "doubling": "{% set n = namespace(t='xx') %}{% for i in range(60) %}"
+    "{% set n.t = n.t ~ n.t %}{% endfor %}",
+    "padding": "{{ 'x'.center(10**11) }}",
+    "recursion": "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+    "an include": "{% include 'tokenizer.json' %}",
+    "a long text": "{% for a in range(99999) %}{{ 'x' * 99 }}{% endfor %}",
+    "a power": "{{ 9 ** (9 ** 9) }}",
+    "a division": "{{ 1 / 0 }}",
+    "a reach for the interpreter": "{{ messages.__class__.__mro__[1].__subclasses__() }}",
+}
+
+
+@pytest.mark.parametrize("source", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_template_ends_with_a_reason_and_the_next_one_renders(source: str):
+    with pytest.raises(TemplateFailed) as error:
+        render(source, {"messages": []})
+    assert str(error.value)
+    assert render(PLAIN, {"messages": [{"content": "Hi"}]}) == "Hi"
+
+
+def test_a_template_that_is_not_valid_is_told_from_one_that_fails():
+    for source, kind in (("{% for %}", "invalid"), ("{{ raise_exception('no') }}", "failed")):
+        with pytest.raises(TemplateFailed) as error:
+            render(source, {})
+        assert error.value.kind == kind
+
+
+def test_threads_get_their_own_texts():
+    texts: dict[int, str] = {}
+
+    def ask(n: int) -> None:
+        texts[n] = render(PLAIN, {"messages": [{"content": str(n)}]})
+
+    threads = [threading.Thread(target=ask, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert texts == {n: str(n) for n in range(8)}
+
+
+def with_template(folder: Path, source: str) -> Tokenizer:
+    write_tokenizer(folder)
+    file = folder / "tokenizer_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "chat_template": source}))
+    return Tokenizer(folder)
+
+
+def test_a_template_that_drops_the_question_is_refused(tmp_path: Path):
+    messages = [{"role": "user", "content": " Compute 1 + 1. "}]
+    kept = with_template(tmp_path / "kept", "{{ messages[0].content | trim }}")
+    assert kept.decode(chat_prompt(kept, messages)) == "Compute 1 + 1."
+    dropped = with_template(tmp_path / "dropped", "Say 42.")
+    with pytest.raises(CheckpointError, match="would not see the question"):
+        chat_prompt(dropped, messages)
+
+
+def test_a_template_that_hangs_is_named_with_its_checkpoint(tmp_path: Path):
+    tokenizer = with_template(tmp_path / "hangs", HOSTILE["nested loops"])
+    with pytest.raises(CheckpointError, match=r"chat template of .*hangs failed: it took more"):
+        tokenizer.chat([{"role": "user", "content": "Hi"}], generation_prompt=True)
