@@ -11,7 +11,7 @@ import yaml
 from tts.build import paths
 from tts.build.errors import ConfigError
 from tts.build.openvino.target import settings_for
-from tts.build.spec import Deployment, ServerSpec, bundled_deployments, load_deployment
+from tts.build.spec import Deployment, bundled_deployments, load_deployment
 
 Load = Callable[..., Deployment]
 
@@ -247,24 +247,6 @@ def test_a_parameter_that_is_no_scalar_is_named(load: Load, block: Any, complain
     with pytest.raises(ConfigError) as caught:
         load({"strategies": block})
     assert complaint in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("host", "only_here"),
-    [
-        ("127.0.0.1", True),
-        ("127.9.8.7", True),
-        ("localhost", True),
-        ("0.0.0.0", False),
-        ("127.example.org", False),
-        ("10.0.0.1", False),
-        ("localhost.example.org", False),
-    ],
-)
-def test_a_loopback_address_is_told_from_a_name_that_begins_like_one(
-    host: str, only_here: bool
-) -> None:
-    assert ServerSpec(host=host).is_loopback is only_here
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,10 @@ def test_loopback_is_known_by_its_address(host: str):
     assert is_loopback(host)
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "127.example.invalid", "127.", "::"])
+@pytest.mark.parametrize(
+    "host",
+    ["0.0.0.0", "192.0.2.1", "127.example.invalid", "localhost.example.invalid", "127.", "::"],
+)
 def test_what_only_looks_like_loopback_is_not(host: str):
     assert not is_loopback(host)
 

@@ -248,6 +248,37 @@ def test_another_process_can_stop_the_server(echo: Echo, parent):
     assert find_server(deployment) is None
 
 
+def test_a_guard_killed_while_the_server_starts_leaves_nothing(
+    echo: Echo, monkeypatch: pytest.MonkeyPatch
+):
+    prefixes = []
+
+    def kill_the_guard() -> None:
+        if prefixes:
+            return
+        for child in psutil.Process().children():
+            words = child.cmdline()
+            if any(word.endswith("guard.py") for word in words):
+                prefixes.append(next(word for word in words if re.fullmatch(r"tts-\w+-", word)))
+                wait_until(lambda: len(ours(prefixes[0])) > 3, 30)  # the stubs are there
+                child.kill()
+
+    with pytest.raises(ServerError, match="killed by SIGKILL"):
+        start_server(echo(), check=kill_the_guard)
+    wait_until(lambda: ours(prefixes[0]) == [], 10)
+
+
+def test_a_disk_that_refuses_the_servers_files_is_named(
+    echo: Echo, monkeypatch: pytest.MonkeyPatch
+):
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device", "/somewhere/config.pbtxt")
+
+    monkeypatch.setattr(server, "render_repository", full)
+    with pytest.raises(ServerError, match=r"/somewhere/config\.pbtxt: No space left"):
+        start_server(echo())
+
+
 def test_a_killed_guard_takes_the_server_along(echo: Echo):
     deployment = echo()
     with start_server(deployment) as running:

@@ -334,16 +334,6 @@ class ServerSpec(_Model):
     http_port: HttpPort = "off"
     metrics_port: Port = "auto"
 
-    @property
-    def is_loopback(self) -> bool:
-        """Whether only this machine can reach the server."""
-        if self.host.lower() == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
-
     @model_validator(mode="after")
     def _distinct(self) -> Self:
         ports = (self.grpc_port, self.http_port, self.metrics_port)

@@ -19,7 +19,7 @@ from tts.build.spec import Deployment
 from ..command import environment
 from ..command.container import Docker, image
 from ..command.guard import close_shared_memory
-from ..command.ports import Addresses, choose_addresses, socket_path
+from ..command.ports import Addresses, choose_addresses, is_loopback, socket_path
 from ..command.server_command import ServerCommand, server_command
 from ..command.tritonserver import TritonServer, find_runtime
 from ..repository.digest import deployment_digest
@@ -32,7 +32,7 @@ from . import probe
 from .health import observe, watch
 from .launch import Launched, PortTaken, launch
 from .lookup import find_server, state_file, stop_server
-from .state import LOG, ServerState, clean_up, identify, now, read_state, write_state
+from .state import LOG, ServerState, clean_up, end_processes, identify, now, read_state, write_state
 
 __all__ = ["RunningServer", "find_server", "start_server", "stop_server"]
 
@@ -120,7 +120,8 @@ def start_server(
         )
     runtime = find_runtime(deployment)
     grpc_socket = socket_path(deployment.name)
-    folder = private_folder(paths.server_dir(deployment.name))
+    with _writable(deployment.name):
+        folder = private_folder(paths.server_dir(deployment.name))
     with _only_one_start(folder, deployment.name):
         if running := find_server(deployment):
             raise ServerError(
@@ -129,14 +130,15 @@ def start_server(
             )
         if deployment.target == "tensorrt":  # without them the others cannot even be rendered
             require_engines(deployment)
-        render_repository(deployment, iteration_log=iteration_log)
-        variables = dict(os.environ)
-        if isinstance(runtime, TritonServer):
-            prepared = environment.prepare(runtime, environment.folder(deployment))
-            variables = prepared.variables
-        for file in iteration_logs(deployment).values():
-            file.unlink(missing_ok=True)  # the previous server's, whose iterations start from 0 too
-        if not deployment.server.is_loopback:
+        with _writable(deployment.name):
+            render_repository(deployment, iteration_log=iteration_log)
+            variables = dict(os.environ)
+            if isinstance(runtime, TritonServer):
+                prepared = environment.prepare(runtime, environment.folder(deployment))
+                variables = prepared.variables
+            for file in iteration_logs(deployment).values():
+                file.unlink(missing_ok=True)  # the previous server's; iterations start from 0 anew
+        if not is_loopback(deployment.server.host):
             say(f"Listening on {deployment.server.host}: others can reach this server.")
         say(f"Starting {runtime.describe()}")
         for attempts_left in reversed(range(_ATTEMPTS)):
@@ -144,13 +146,17 @@ def start_server(
             if where.socket:
                 private_folder(private_folder(grpc_socket.parents[1]) / grpc_socket.parent.name)
             this = server_command(runtime, deployment, where)
-            launched = launch(this, variables, folder / LOG)
             try:
-                server = _when_ready(
-                    launched, where, deployment, check, ready_timeout_s, supervised=supervised
-                )
+                launched = launch(this, variables, folder / LOG)
+                try:
+                    server = _when_ready(
+                        launched, where, deployment, check, ready_timeout_s, supervised=supervised
+                    )
+                except BaseException:
+                    launched.stop()
+                    raise
             except BaseException as error:
-                launched.stop()
+                end_processes(this.shm_prefix, this.container)  # if the guard itself was killed
                 if not (isinstance(error, PortTaken) and attempts_left):
                     raise
             else:
@@ -172,6 +178,19 @@ def planned_command(deployment: Deployment) -> ServerCommand:
         runtime = Docker(image(deployment))
     addresses = choose_addresses(deployment.server, socket_path(deployment.name))
     return server_command(runtime, deployment, addresses)
+
+
+@contextmanager
+def _writable(name: str) -> Iterator[None]:
+    """A disk that refuses a server's files is a ServerError that says which file and why."""
+    try:
+        yield
+    except OSError as error:
+        raise ServerError(
+            f"The files of the server of {name} cannot be written: "
+            f"{error.filename or paths.server_dir(name)}: {error.strerror or error}.",
+            hint="Free some space or fix the permissions, or let TTS_HOME name another folder.",
+        ) from error
 
 
 @contextmanager

@@ -121,22 +121,27 @@ def clean_up(state: ServerState) -> None:
 
     A prefix that no start of ours could have chosen may match processes of anything: it is ignored.
     """
-    if not re.fullmatch(SHM_PREFIX, state.shm_prefix):
+    guard = state.guard.pid if state.guard else None
+    end_processes(state.shm_prefix, state.container, but=guard)
+
+
+def end_processes(shm_prefix: str, container_name: str, *, but: int | None = None) -> None:
+    """Do so for the server with this prefix; `but` is a process that ends by itself."""
+    if not re.fullmatch(SHM_PREFIX, shm_prefix):
         return
     killed = []
     for process in psutil.process_iter(["uids", "cmdline"]):
         # the server and its stubs carry the prefix; so does the guard, which ends by itself
         words, uids = process.info["cmdline"], process.info["uids"]
         mine = uids is not None and uids.real == os.getuid()
-        is_guard = state.guard is not None and process.pid == state.guard.pid
-        if mine and not is_guard and any(state.shm_prefix in word for word in words or ()):
+        if mine and process.pid != but and any(shm_prefix in word for word in words or ()):
             with suppress(psutil.NoSuchProcess):
                 process.kill()
                 killed.append(process)
     psutil.wait_procs(killed, timeout=1.0)
-    if state.container.startswith(state.shm_prefix):
-        container.remove(state.container)
-    remove_shared_memory(state.shm_prefix)
+    if container_name.startswith(shm_prefix):
+        container.remove(container_name)
+    remove_shared_memory(shm_prefix)
 
 
 def _parse(text: str) -> ServerState:
