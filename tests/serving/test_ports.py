@@ -39,7 +39,7 @@ def test_a_port_in_use_is_named_with_its_field_and_process():
     assert error.value.message.startswith(expected)
 
 
-@pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid", "::1"])
+@pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid"])
 def test_a_host_that_is_not_here_is_named(host: str):
     with pytest.raises(
         ServerError, match=rf"server\.host is '{host}', which is not an IPv4 address"
