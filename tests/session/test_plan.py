@@ -5,6 +5,7 @@ import functools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.strategies.installed import install_the_example
 
 from tts.build.errors import ConfigError, DatasetError, RunError
 from tts.problem import Problem
@@ -79,6 +80,16 @@ class OwnConfig(SearchConfig):
 
     def new_search(self, seed, answer_form):
         return SampleSearchConfig(n=self.n).new_search(seed, answer_form)
+
+
+def test_a_config_object_of_an_installed_strategy_is_known_by_its_name(
+    tiny_deployment, monkeypatch, tmp_path
+):
+    install_the_example(monkeypatch, tmp_path)
+    by_name = choose("shortest", tiny_deployment, {"n": 3})
+    by_object = choose(by_name.config, tiny_deployment, {})
+    assert by_object == by_name
+    assert by_object.function is None
 
 
 def test_a_config_of_ones_own_and_a_function_are_named_as_what_they_are(tiny_deployment):

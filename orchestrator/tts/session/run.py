@@ -131,9 +131,8 @@ async def execute(
                 )
             finally:
                 opened.discard(solver)
-        log.write(Finished(t=log.clock(), saturation_point=solver.driver.saturation_point))
-        log.sync()
-    write_summary(folder, summarise(plan.to_config(), read_events(folder)))
+        _end(log, solver.driver.saturation_point)
+    _summarise(run)
 
 
 def complete(run: OpenRun) -> None:
@@ -142,8 +141,16 @@ def complete(run: OpenRun) -> None:
         return
     if not any(isinstance(event, Finished) for event in read_events(run.folder)):
         with RunLog(run.folder) as log:
-            log.write(Finished(t=log.clock()))
-            log.sync()
+            _end(log)
+    _summarise(run)
+
+
+def _end(log: RunLog, saturation_point: int | None = None) -> None:
+    log.write(Finished(t=log.clock(), saturation_point=saturation_point))
+    log.sync()
+
+
+def _summarise(run: OpenRun) -> None:
     write_summary(run.folder, summarise(run.plan.to_config(), read_events(run.folder)))
 
 

@@ -11,9 +11,9 @@ from tts.build.spec import Deployment
 from tts.grading.votes import answer_form
 from tts.problem import Problem
 from tts.search import AnswerOf, NodePath, Search, SearchConfig, SeedOf, node_seed
-from tts.strategies.catalog import STRATEGIES, find_strategy, new_search
+from tts.strategies.catalog import find_strategy, new_search, strategy_of
 from tts.strategies.parameters import configure
-from tts.strategies.strategy import Vote
+from tts.strategies.strategy import Vote, require_context
 
 from .functions import name_of
 
@@ -70,11 +70,11 @@ def choose(strategy: StrategyLike, deployment: Deployment, given: dict[str, Any]
         )
     if isinstance(strategy, SearchConfig):
         config = _fitted(strategy, deployment.generator.max_seq_len)
-        for known in STRATEGIES.values():
-            own = config.model_dump(include=set(known.fixed))
-            if type(config) is known.config and own == known.fixed:
-                return ChosenStrategy(known.name, known.vote, config)
-        return ChosenStrategy(name_of(type(config)), "weighted", config)
+        try:
+            known = strategy_of(config)
+        except ConfigError:  # parameters of the program's own
+            return ChosenStrategy(name_of(type(config)), "weighted", config)
+        return ChosenStrategy(known.name, known.vote, config)
     if callable(strategy):
         return ChosenStrategy(name_of(strategy), "weighted", None, strategy)
     raise ConfigError(
@@ -86,12 +86,7 @@ def choose(strategy: StrategyLike, deployment: Deployment, given: dict[str, Any]
 
 def _fitted(config: SearchConfig, context: int) -> SearchConfig:
     """Parameters with a default of max_tokens that fits the generator's context."""
-    if config.max_tokens <= context:
-        return config
-    if "max_tokens" not in config.model_fields_set:
+    if config.max_tokens > context and "max_tokens" not in config.model_fields_set:
         return config.model_copy(update={"max_tokens": context})
-    raise ConfigError(
-        f"max_tokens is {config.max_tokens}, but the generator's context holds {context} tokens, "
-        "prompt and output together (generator.max_seq_len).",
-        hint="Lower max_tokens, or raise generator.max_seq_len in the deployment.",
-    )
+    require_context(config, context)
+    return config

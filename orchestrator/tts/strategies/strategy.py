@@ -67,10 +67,15 @@ class Strategy:
             raise ConfigError(
                 f"Parameters of strategy {self.name} are not valid:\n{explain(error)}"
             ) from error
-        if config.max_tokens > context:
-            raise ConfigError(
-                f"max_tokens is {config.max_tokens}, but the generator's context holds {context} "
-                "tokens, prompt and output together (generator.max_seq_len).",
-                hint="Lower max_tokens, or raise generator.max_seq_len in the deployment.",
-            )
+        require_context(config, context)
         return config
+
+
+def require_context(config: SearchConfig, context: int) -> None:
+    """Raise ConfigError if `max_tokens` exceeds the generator's max_seq_len, in tokens."""
+    if config.max_tokens > context:
+        raise ConfigError(
+            f"max_tokens is {config.max_tokens}, but the generator's context holds {context} "
+            "tokens, prompt and output together (generator.max_seq_len).",
+            hint="Lower max_tokens, or raise generator.max_seq_len in the deployment.",
+        )
