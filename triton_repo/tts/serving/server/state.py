@@ -117,16 +117,17 @@ def read_state(file: Path) -> ServerState | None:
 
 
 def clean_up(state: ServerState) -> None:
-    """Kill what still runs of a server; remove its shared memory and its container.
-
-    A prefix that no start of ours could have chosen may match processes of anything: it is ignored.
-    """
+    """Kill what still runs of a server; remove its shared memory and its container."""
     guard = state.guard.pid if state.guard else None
     end_processes(state.shm_prefix, state.container, but=guard)
 
 
 def end_processes(shm_prefix: str, container_name: str, *, but: int | None = None) -> None:
-    """Do so for the server with this prefix; `but` is a process that ends by itself."""
+    """Kill what carries a server's prefix; remove its shared memory and its container.
+
+    `but` is a process that ends by itself. A prefix that no start of ours could have chosen may
+    match processes of anything: it is ignored.
+    """
     if not re.fullmatch(SHM_PREFIX, shm_prefix):
         return
     killed = []
