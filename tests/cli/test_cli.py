@@ -30,6 +30,7 @@ def tts(*arguments, home, timeout=60):
         check=False,
     )
     assert "Traceback" not in done.stderr, done.stderr
+    assert "This is a bug" not in done.stderr, done.stderr
     return done.returncode, done.stdout, done.stderr
 
 

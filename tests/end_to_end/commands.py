@@ -39,6 +39,7 @@ class Tts:
         process = self.start(*arguments)
         out, err = process.communicate(timeout=180)
         assert "Traceback" not in err, err
+        assert "This is a bug" not in err, err
         return process.returncode, out, err
 
     def leftovers(self):
