@@ -22,6 +22,7 @@ from tests.driver.faulty import (
 from tests.search import reference, reference_run, worlds
 
 from tts.build.errors import EndpointUnavailable
+from tts.compat.aio import BaseExceptionGroup
 from tts.driver import Driver
 from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
@@ -281,8 +282,11 @@ class Session:
             async with driver, asyncio.TaskGroup() as graders:
                 for problem in left:
                     graders.create_task(self._solved(self._submit(driver, problem)))
-        except* EndpointUnavailable as errors:
-            self.lost = errors.exceptions[0]
+        except BaseExceptionGroup as errors:
+            lost, others = errors.split(EndpointUnavailable)
+            if others:
+                raise others from None
+            self.lost = lost.exceptions[0]
         assert driver.in_flight == (0, 0)
         assert self.generator.in_flight == self.verifier.in_flight == 0
         assert asyncio.all_tasks() == {asyncio.current_task()}, "something was left behind"

@@ -3,8 +3,9 @@
 import importlib
 import re
 import sys
-import tomllib
 from pathlib import Path
+
+import tomllib
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "strategies.md"
 

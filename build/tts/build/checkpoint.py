@@ -17,6 +17,7 @@ from .weights import INDEX, Weights, weight_files
 EMBEDDING = "model.embed_tokens.weight"
 FINAL_NORM = "model.norm.weight"
 LM_HEAD = "lm_head.weight"
+_CHUNK_BYTES = 1 << 20
 # Files beside the weights that an engine depends on: its shape, end tokens and label ids.
 _SMALL_FILES = (
     "config.json",
@@ -126,8 +127,12 @@ def _stamp(file: Path, known: FileStamp | None) -> FileStamp:
         if known is not None and (known.size, known.mtime_ns, known.ctime_ns) == seen:
             return known
         with file.open("rb") as stream:
-            sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+            digest = hashlib.sha256()
+            while chunk := stream.read(_CHUNK_BYTES):
+                digest.update(chunk)
     except OSError as error:
         raise CheckpointError(f"{file} cannot be read: {error}") from error
     size, mtime_ns, ctime_ns = seen
-    return FileStamp(name=file.name, size=size, mtime_ns=mtime_ns, ctime_ns=ctime_ns, sha256=sha256)
+    return FileStamp(
+        name=file.name, size=size, mtime_ns=mtime_ns, ctime_ns=ctime_ns, sha256=digest.hexdigest()
+    )

@@ -6,7 +6,7 @@ import ipaddress
 import re
 import shlex
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeGuard, get_args
+from typing import Annotated, Any, Literal, TypeGuard, get_args
 
 from pydantic import (
     BaseModel,
@@ -20,6 +20,8 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+
+from tts.compat import Self
 
 from . import paths
 from .errors import ConfigError

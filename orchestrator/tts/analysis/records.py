@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal
 
+from tts.compat import Self
 from tts.search import NodePath
 
 Engine = Literal["generator", "verifier"]

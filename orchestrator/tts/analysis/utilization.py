@@ -8,8 +8,9 @@ and not with the requests.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import Any
 
+from tts.compat import Self
 from tts.runlog.events import AnyEvent, Idle, ProblemSolved, ProblemStarted, Session, Used
 
 from .batches import BatchCounter, Batches

@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
+from tts.compat.aio import TaskGroup
+
 Request = TypeVar("Request")
 
 
@@ -34,7 +36,7 @@ async def send_all(
         in_flight -= cost(request)
         ended.set()
 
-    async with asyncio.TaskGroup() as group:
+    async with TaskGroup() as group:
         for request in requests:
             while in_flight and in_flight + cost(request) > budget:
                 ended.clear()

@@ -7,16 +7,17 @@ stream; cancelling the awaiting task cancels the request on the engine.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import grpc
 import numpy as np
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tts.build.errors import EndpointError, EndpointTimeout, EndpointUnavailable, RequestRefused
+from tts.compat import Self
+from tts.compat.aio import timeout
 from tts.engines import wire
 
 from .base import GenerateCall, ScoreCall, VerifierResult
@@ -78,7 +79,7 @@ class TritonConnection:
             self._stream = SharedStream(self._stub.ModelStreamInfer())
             self._streams.add(self._stream)
         try:
-            async with asyncio.timeout(REQUEST_TIMEOUT_S):
+            async with timeout(REQUEST_TIMEOUT_S):
                 answer = await self._stream.infer(request)
         except TimeoutError:
             raise _timed_out(request.model_name, self.address) from None

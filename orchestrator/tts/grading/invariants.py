@@ -121,4 +121,4 @@ def _is_ordinary_number(number: Any) -> bool:
 def _coordinate(name: str, point: int) -> Any:
     """Where a symbol is at a point: pseudo-random in [0.75, 1.25), the same in every process."""
     digest = hashlib.sha256(f"{point} {name}".encode("utf-8", "surrogatepass")).digest()
-    return sympy.Rational(75_000 + int.from_bytes(digest[:8]) % 50_000, 100_003)
+    return sympy.Rational(75_000 + int.from_bytes(digest[:8], "big") % 50_000, 100_003)

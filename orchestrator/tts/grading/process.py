@@ -126,7 +126,7 @@ class WorkerProcess:
                 stderr=subprocess.DEVNULL,
                 bufsize=0,
                 env=_environment(),
-                process_group=0,  # out of reach of the terminal's Ctrl-C from the first moment
+                start_new_session=True,  # out of reach of the terminal's Ctrl-C
             )
         try:
             self._read_line(time.monotonic() + _START_TIMEOUT_S)

@@ -8,8 +8,9 @@ certain invariants (inequalities, integrals, percentages) has no sketch and is n
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
+
+from tts.compat import StrEnum
 
 # math-verify rounds to 6 decimals where one side is a decimal number; ten times that stays clear.
 ABSOLUTE_TOLERANCE = 1e-5

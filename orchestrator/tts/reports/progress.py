@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Self
 
 from rich.console import Console, RenderableType
 from rich.markup import escape
@@ -14,6 +13,7 @@ from rich.table import Column
 from rich.text import Text
 
 from tts.build.spec import Role
+from tts.compat import Self
 from tts.session.progress import RunProgress
 from tts.tuning.analysis import UNITS
 from tts.tuning.measure import ROUNDS

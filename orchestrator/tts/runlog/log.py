@@ -11,14 +11,14 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
-from typing import Self
 
 import msgspec
 
 from tts.build.errors import RunError
+from tts.compat import Self
 
 from .durable import sync_folder
 from .events import VERSION, AnyEvent, Event, Session, decode, encode
@@ -106,7 +106,9 @@ class RunLog:
             sync_folder(folder)
         except OSError as error:
             raise cannot_write(folder, error) from error
-        self.write(Session(t=self.clock(), time=datetime.now(UTC).isoformat(), version=VERSION))
+        self.write(
+            Session(t=self.clock(), time=datetime.now(timezone.utc).isoformat(), version=VERSION)
+        )
 
     def __enter__(self) -> Self:
         return self

@@ -7,8 +7,7 @@ are there (nothing more will come that could join them), or when the oldest has 
 
 from __future__ import annotations
 
-from enum import StrEnum
-
+from tts.compat import StrEnum
 from tts.search import NodePath, Score
 
 from .queue import Job

@@ -14,9 +14,11 @@ from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tts.build.errors import SessionError
+from tts.compat import Self
+from tts.compat.aio import cancelling
 
 from .outbox import Outbox
 from .progress import RunProgress
@@ -287,8 +289,7 @@ class AsyncSession:
         try:
             return await task
         except asyncio.CancelledError:
-            this = asyncio.current_task()
-            if self._is_open or (this and this.cancelling()):
+            if self._is_open or cancelling(asyncio.current_task()):
                 raise
             raise SessionError("The session was closed before this had ended.") from None
 

@@ -15,9 +15,10 @@ import signal
 import threading
 from collections.abc import Callable, Coroutine
 from types import FrameType, TracebackType
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from tts.build.errors import SessionError
+from tts.compat import Self
 
 P = ParamSpec("P")
 T = TypeVar("T")

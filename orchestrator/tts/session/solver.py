@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 from tts.build.errors import TtsError
+from tts.compat.aio import BaseExceptionGroup, TaskGroup
 from tts.driver import Driver
 from tts.endpoints.base import Generator, Verifier
 from tts.grading import Equality
@@ -144,9 +145,9 @@ class Solver:
                 starts()
 
         try:
-            async with asyncio.TaskGroup() as run:
+            async with TaskGroup() as run:
                 watch = run.create_task(self._journal.watch())
-                async with asyncio.TaskGroup() as group:
+                async with TaskGroup() as group:
                     for problem in problems:
                         await waiting.acquire()
                         await outbox.room()

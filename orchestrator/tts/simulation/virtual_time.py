@@ -11,12 +11,14 @@ import selectors
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from tts.compat.aio import Runner
+
 T = TypeVar("T")
 
 
 def run_virtual(main: Coroutine[Any, Any, T]) -> T:
     """`asyncio.run` on virtual time, which begins at 0."""
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+    with Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(main)
 
 

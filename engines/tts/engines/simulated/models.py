@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 from tts.build.model_config import ModelConfig
 from tts.build.tensorrt.engine_memory import parameters
 from tts.build.tensorrt.model_shape import shape_of
+from tts.compat import Self
 
 BYTES_PER_WEIGHT = 2  # bf16, and so is the KV cache
 

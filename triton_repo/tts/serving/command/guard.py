@@ -55,7 +55,7 @@ def run(parent: int, shm_prefix: str, socket: str, command: list[str], last: lis
     try:
         # a container has a /dev/shm of its own
         before = _in_child if last else _in_private_child
-        server = subprocess.Popen(command, process_group=0, preexec_fn=before)
+        server = subprocess.Popen(command, start_new_session=True, preexec_fn=before)
     except OSError as error:
         sys.stderr.write(f"error: cannot run {command[0]}: {error.strerror}\n")
         return 127

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
 
 from tts.build import paths
 from tts.build.errors import ConfigError, ServerError
 from tts.build.private import private_folder
 from tts.build.spec import Deployment
+from tts.compat import Self
 
 from ..command import environment
 from ..command.container import Docker, image

@@ -11,7 +11,7 @@ import os
 import re
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 
 import psutil
@@ -86,7 +86,7 @@ def process_fields(pid: int) -> list[str]:
 
 def now() -> str:
     """The current time as the state file keeps it."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
 def write_state(file: Path, state: ServerState) -> None:

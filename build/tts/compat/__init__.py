@@ -1,0 +1,10 @@
+"""What Python 3.10 lacks, by the names that newer ones have. Falls away with 3.10."""
+
+import sys
+
+if sys.version_info >= (3, 11):
+    from enum import StrEnum as StrEnum
+    from typing import Self as Self
+else:
+    from backports.strenum import StrEnum as StrEnum
+    from typing_extensions import Self as Self
