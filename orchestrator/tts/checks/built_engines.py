@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tts.build import paths
-from tts.build.errors import BuildError, CheckpointError
+from tts.build.errors import BuildError, CheckpointError, ConfigError
 from tts.build.manifest import inspect_engine
 from tts.build.spec import Deployment
 from tts.build.targets import target_module
@@ -52,12 +52,12 @@ def current(deployment: Deployment) -> Iterator[Finding]:
             checkpoint = deployment.engines()[role].checkpoint
             settings = target.settings_for(deployment, role)
             reasons = inspect_engine(folder, checkpoint, settings).reasons
-        except CheckpointError as error:
+        except (CheckpointError, ConfigError) as error:
             yield not_checked(
                 f"whether the engine is of this checkpoint: {error.message.removesuffix('.')}",
                 str(folder),
                 "an engine of another checkpoint answers as well",
-                "Download the checkpoint.",
+                error.hint or "Download the checkpoint.",
             )
             continue
         for reason in reasons:

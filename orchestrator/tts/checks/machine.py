@@ -19,7 +19,7 @@ import psutil
 from tts.build import paths
 from tts.build.builder import require_current
 from tts.build.errors import TtsError
-from tts.build.openvino.runtime import BF16_FLAG, cpu_flags
+from tts.build.openvino.runtime import BF16_FLAG, cpu_flags, how_to_install
 from tts.build.spec import Deployment, bundled_deployments, load_deployment
 from tts.build.tensorrt import contract
 from tts.serving.command.tritonserver import find_tritonserver
@@ -54,9 +54,9 @@ def diagnose() -> list[Observation]:
 
 def _python() -> Observation:
     version = platform.python_version()
-    if sys.version_info[:2] == (3, 11):
+    if sys.version_info < (3, 13):
         return Observation("Python", "ok", version)
-    return Observation("Python", "missing", version, "The bundled Triton server needs Python 3.11.")
+    return Observation("Python", "missing", version, how_to_install())
 
 
 def _cpu() -> Observation:
@@ -85,7 +85,7 @@ def _openvino() -> Observation:
     if all(versions.values()):
         bf16 = "runs here" if BF16_FLAG in cpu_flags() else f"does not run here: no {BF16_FLAG}"
         return Observation("CPU engine", "ok", f"{found}; precision bf16 {bf16}")
-    return Observation("CPU engine", "missing", found, "pip install openvino openvino-genai")
+    return Observation("CPU engine", "missing", found, how_to_install())
 
 
 def _tritonserver() -> Observation:

@@ -12,12 +12,13 @@ import re
 MAX_DIGITS = 100_000  # sympy still handles numbers of so many digits in well under a second
 _MAX_MAGNITUDE = math.log10(MAX_DIGITS)
 
-_POWER = r"\s*+(?:\^|\*\*)[\s{(]*+"
-_TOWER = re.compile(rf"(?<!\d)\d++(?:{_POWER}\d++)+")
+# No two neighbours of these patterns match the same character, so none of them backtracks for long.
+_POWER = r"\s*(?:\^|\*\*)[\s{(]*"
+_TOWER = re.compile(rf"(?<!\d)\d+(?:{_POWER}\d+)+")
 _CLIMB = re.compile(_POWER)
 _BIG_EXPONENT = re.compile(rf"[)\]]{_POWER}-?\d{{6}}")  # the base is a group, such as (x+1)
-_FACTORIAL = re.compile(r"(?<!\d)(?:\d{6,}+[\s)}]*+!|(?:\d{2,}+|[89])!\s*+\)++\s*+!)")
-_BINOMIAL = re.compile(r"binom\s*+\{\s*+\d{6,}+\s*+\}\s*+\{\s*+\d{6}")
+_FACTORIAL = re.compile(r"(?<!\d)(?:\d{6,}[\s)}]*!|(?:\d{2,}|[89])!\s*\)+\s*!)")
+_BINOMIAL = re.compile(r"binom\s*\{\s*\d{6,}\s*\}\s*\{\s*\d{6}")
 
 
 def is_too_costly(answer: str) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -22,6 +24,24 @@ def cpu_flags() -> frozenset[str]:
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.is_file() else []
     return frozenset(next((line for line in lines if line.startswith("flags")), "").split())
+
+
+def openvino_version() -> str:
+    """The version of OpenVINO that is installed; raises ConfigError if none is."""
+    try:
+        return importlib.metadata.version("openvino")
+    except importlib.metadata.PackageNotFoundError:
+        raise ConfigError(
+            f"Target openvino needs OpenVINO, which is not installed for {sys.executable}.",
+            hint=how_to_install(),
+        ) from None
+
+
+def how_to_install() -> str:
+    """What to do where the CPU server, or a part of it, is not installed."""
+    if sys.version_info >= (3, 13):  # nvidia-pytriton needs numpy 1, which ends with Python 3.12
+        return "The CPU server needs Python 3.10 to 3.12: install the toolkit for one of these."
+    return f"Install the CPU server: {sys.executable} -m pip install 'tts-toolkit[cpu]'"
 
 
 def require_precision(role: Role, precision: Precision) -> None:

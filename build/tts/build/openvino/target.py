@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,7 +22,7 @@ from ..manifest import CONFIG_FILE, EngineConfig, Settings, read_engine_config, 
 from ..spec import Deployment, Precision, Role, VerifierSpec
 from ..tokenizer import Tokenizer
 from .export import EXPORTER_VERSION, export_model, save_model
-from .runtime import require_precision
+from .runtime import openvino_version, require_precision
 from .verify import missing_packages, verify_engine
 
 VERIFY_BY_DEFAULT_BELOW = 200_000_000
@@ -43,7 +42,7 @@ def settings_for(deployment: Deployment, role: Role) -> Settings:
         "precision": spec.precision,
         "labels": labels,
         "exporter_version": EXPORTER_VERSION,
-        "openvino_version": importlib.metadata.version("openvino"),
+        "openvino_version": openvino_version(),
     }
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tts.build.errors import ServerError
+from tts.build.openvino.runtime import how_to_install
 from tts.build.spec import Deployment, Target
 from tts.build.tensorrt import contract
 
@@ -129,7 +130,7 @@ def _bundled() -> TritonServer:
         raise ServerError(
             "There is no tritonserver: none on PATH, and the Python package that carries one "
             f"({PACKAGE}) is not installed for {sys.executable}.",
-            hint=f"Install it with: {sys.executable} -m pip install {PACKAGE}",
+            hint=how_to_install(),
         )
     package = Path(spec.origin).parent
     root = package / "tritonserver"
