@@ -1,5 +1,6 @@
 """Exported engines compute what transformers computes."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tts.build.checkpoint import open_checkpoint
+from tts.build.checkpoint import expected_tensors, open_checkpoint
 from tts.build.errors import BuildError, CheckpointError, ConfigError
 from tts.build.manifest import Verification
 from tts.build.openvino import verify
@@ -119,6 +120,33 @@ def test_engine_size_follows_precision(
     save_model(export_model(checkpoint, precision), tmp_path)
     size = (tmp_path / "openvino_model.bin").stat().st_size
     assert size < limit * 4 * checkpoint.num_parameters
+
+
+def test_bf16_weights_are_not_copied_to_fp32_when_the_model_is_compiled(
+    llama: Path, tmp_path: Path
+) -> None:
+    import openvino
+
+    checkpoint = open_checkpoint(llama)
+    save_model(export_model(checkpoint, "bf16"), tmp_path)
+    # compiled for fp32, which any CPU can; what is folded does not depend on the arithmetic
+    compiled = openvino.Core().compile_model(
+        tmp_path / "openvino_model.xml", "CPU", plugin_properties("fp32")
+    )
+    kept = {"bf16": 0, "f32": 0}
+    for node in compiled.get_runtime_model().get_ops():
+        info = node.get_rt_info()
+        if "layerType" in info and info["layerType"].astype(str) == "Const":
+            precision = info["outputPrecisions"].astype(str)
+            size = math.prod(node.output(0).shape)
+            kept[precision] = kept.get(precision, 0) + size
+    matrices = sum(
+        math.prod(shape)
+        for shape in expected_tensors(checkpoint.config).values()
+        if len(shape) == 2
+    )
+    assert kept["bf16"] >= matrices
+    assert kept["f32"] < matrices / 20
 
 
 def test_a_wrong_engine_is_noticed(make_checkpoint: Any, tmp_path: Path) -> None:

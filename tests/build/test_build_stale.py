@@ -11,6 +11,7 @@ from tests.build.openvino_build import Deploy, build, touch_weights
 from tts.build import builder
 from tts.build.builder import require_current
 from tts.build.errors import BuildError
+from tts.build.openvino.export import EXPORTER_VERSIONS
 from tts.build.spec import Deployment
 
 
@@ -52,7 +53,7 @@ def test_changed_settings_are_noticed(
 
 def test_another_exporter_builds_again(deployment: Deploy, monkeypatch: Any) -> None:
     build(deployment())
-    monkeypatch.setattr("tts.build.openvino.target.EXPORTER_VERSION", 99)
+    monkeypatch.setitem(EXPORTER_VERSIONS, "fp32", 99)
     with pytest.raises(BuildError, match="exporter_version was 1 and is now 99"):
         require_current(deployment())
 

@@ -11,6 +11,7 @@
 | admission | which requests start, by KV blocks and slots; pure |
 | prefix_guard | which requests must wait for each other's prefixes; pure |
 | pipeline | OpenVINO GenAI's continuous-batching pipeline |
+| mapped_weights | gives back the weight file once the runtime has copied it |
 | generation | one request inside the pipeline: stop words, end, cancellation |
 | responses | from tokens to output tensors |
 | statistics | what each iteration did: totals, log, publication |

@@ -23,10 +23,12 @@ from typing import Any
 
 from tts.build.errors import EngineError
 from tts.build.manifest import EngineConfig
+from tts.build.openvino.export import WEIGHTS_FILE
 
 from .admission import Admission
 from .generate_request import GenerateRequest, Limits
 from .generation import Generation
+from .mapped_weights import release_mapped
 from .pipeline import add_request, open_pipeline
 from .prefix_guard import PrefixGuard, end_hashes, prefix_hashes
 from .responses import Response
@@ -81,6 +83,8 @@ class EngineHost:
         if len(self._labels) not in (0, 2):
             raise EngineError(f"{engine_dir} has {len(self._labels)} labels; a verifier has two.")
         self._open = partial(open_pipeline, engine_dir, config, limits, threads)
+        self._weights = (engine_dir / WEIGHTS_FILE).resolve()
+        self._weights_in_use = True  # until a first step has made the runtime's own copies
         try:
             self._pipeline: Any = self._open()
         except Exception as error:  # the library raises bare RuntimeError
@@ -192,6 +196,7 @@ class EngineHost:
             try:
                 if self._pipeline is None:
                     self._pipeline = self._open()
+                    self._weights_in_use = True
                 log_probs = job.request.return_log_probs or bool(self._labels)
                 handle = add_request(self._pipeline, ticket, job.request, log_probs=log_probs)
             except Exception as error:
@@ -206,6 +211,9 @@ class EngineHost:
 
     def _step(self) -> None:
         self._pipeline.step()
+        if self._weights_in_use:
+            release_mapped(self._weights)
+            self._weights_in_use = False
         self._guard.stepped()
         for job in [job for job in self._leaving.values() if _has_left(job)]:
             del self._leaving[job.ticket]

@@ -12,7 +12,8 @@ The attention mask reaches nothing but the attention ops: paged attention remove
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,18 +22,18 @@ import numpy as np
 from ..checkpoint import EMBEDDING, FINAL_NORM, LM_HEAD, Checkpoint, layer_prefix
 from ..errors import CheckpointError
 from ..model_config import ModelConfig
+from ..spec import Precision
 from .constants import constant, label_precision, matrix
 
 if TYPE_CHECKING:
     from openvino import Model, Node
 
-    from ..spec import Precision
     from ..weights import Array
 
 MODEL_FILE = "openvino_model.xml"
 WEIGHTS_FILE = "openvino_model.bin"
-EXPORTER_VERSION = 1
-"""Raised when the exported graph changes, so that engines made before are built again."""
+EXPORTER_VERSIONS: Mapping[Precision, int] = {"fp32": 1, "bf16": 2, "int8": 1}
+"""Raised where the exported graph changes, so that engines made before are built again."""
 _MASKED = -65504.0  # finite, also in bf16: a row without any key must not become NaN
 
 
@@ -54,6 +55,7 @@ def save_model(model: Model, folder: Path) -> None:
 
     try:
         openvino.save_model(model, folder / MODEL_FILE, compress_to_fp16=False)
+        _keep_compressed(folder / MODEL_FILE)
         # A full disk can leave a short file without a word: reading checks every offset.
         openvino.Core().read_model(folder / MODEL_FILE)
     except RuntimeError as error:
@@ -73,6 +75,24 @@ def rotary_frequencies(config: ModelConfig) -> Array:
     blend = np.clip(blend, 0.0, 1.0)
     scaled = (1 - blend) * frequencies / scaling.factor + blend * frequencies
     return scaled.astype(np.float32)
+
+
+def _keep_compressed(file: Path) -> None:
+    """Mark the Convert of every bf16 weight as decompression, in the saved graph.
+
+    An unmarked Convert of a constant is computed when the model is compiled: a copy of all weights
+    in fp32, twice the file, which stays beside the copies that the CPU's kernels make. Python can
+    set no attribute that is saved, so the mark is written where the plug-in reads it.
+    """
+    tree = ElementTree.parse(file)
+    converts = tree.iterfind("layers/layer[@type='Convert']")
+    weights = [node for node in converts if node.find("input/port[@precision='BF16']") is not None]
+    for node in weights:
+        mark = ElementTree.Element("rt_info")
+        ElementTree.SubElement(mark, "attribute", name="decompression", version="0")
+        node.insert(1, mark)  # the schema's order: data, rt_info, input, output
+    if weights:
+        tree.write(file, encoding="utf-8", xml_declaration=True)
 
 
 class _Exporter:

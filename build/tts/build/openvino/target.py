@@ -21,7 +21,7 @@ from ..errors import BuildError
 from ..manifest import CONFIG_FILE, EngineConfig, Settings, read_engine_config, write_record
 from ..spec import Deployment, Precision, Role, VerifierSpec
 from ..tokenizer import Tokenizer
-from .export import EXPORTER_VERSION, export_model, save_model
+from .export import EXPORTER_VERSIONS, export_model, save_model
 from .runtime import openvino_version, require_precision
 from .verify import missing_packages, verify_engine
 
@@ -41,7 +41,7 @@ def settings_for(deployment: Deployment, role: Role) -> Settings:
         "role": role,
         "precision": spec.precision,
         "labels": labels,
-        "exporter_version": EXPORTER_VERSION,
+        "exporter_version": EXPORTER_VERSIONS[spec.precision],
         "openvino_version": openvino_version(),
     }
 
