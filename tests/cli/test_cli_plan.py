@@ -74,14 +74,27 @@ def test_pools_that_do_not_fit_are_pointed_out(tmp_path, own):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("demo", "target is 'openvino'"),
-        ("nowhere", "no deployment 'nowhere'"),
+        (("demo", "--write"), "target is 'openvino'"),
+        (("nowhere",), "no deployment 'nowhere'"),
     ],
 )
 def test_what_cannot_be_planned(tmp_path, name, words):
-    code, out, err = tts("plan", name, home=tmp_path)
+    code, out, err = tts("plan", *name, home=tmp_path)
     assert (code, out) == (2, "")
     assert words in err
+
+
+def test_a_plan_for_a_cpu_adds_up_what_the_pair_takes(tmp_path):
+    code, out, err = tts("plan", "demo", home=tmp_path)
+    assert (code, err) == (0, "")
+    rows = {
+        cells[0]: cells[-1]
+        for line in out.splitlines()
+        if line.startswith("│") and (cells := [cell.strip() for cell in line.split("│")[1:-1]])
+    }
+    parts = (rows["generator, fp32"], rows["verifier, fp32"], rows["server"])
+    assert abs(int(rows["pair"]) - sum(map(int, parts))) <= 2
+    assert "in this machine's memory: " in out or "control group: " in out
 
 
 @pytest.mark.parametrize(

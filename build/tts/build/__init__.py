@@ -11,6 +11,7 @@
 | manifest | the JSON files beside an engine: what it is, what it was made from |
 | staging | one builder at a time; folders that appear complete or not at all |
 | chat_template, template_worker | rendering a chat template, in a process with limits |
+| machine_memory | how much memory this machine or this container has |
 | private | folders that only their owner may enter |
 | paths, errors | where files are; every error that a user may see |
 """

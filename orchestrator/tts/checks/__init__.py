@@ -7,7 +7,7 @@ check reports. To add one, write it and name it in a list below.
 |---|---|
 | checkpoints | that both checkpoints are there, whole, and long enough for max_seq_len |
 | build_settings, build_flags | what is built and how, and the flags of the compiler |
-| memory | GPU and host memory, requests in flight |
+| memory | memory of GPUs and of the machine, requests in flight |
 | prompts | tokenizers, prompts, the verifier's dialogue, stop words |
 | repository | the Triton model repository, as rendered and on disk |
 | built_engines | the engines on disk |
@@ -34,6 +34,7 @@ BEFORE_BUILD: Sequence[Check] = (
     build_settings.calibration,
     build_settings.flags,
     memory.memory,
+    memory.machine_memory,
     memory.host_memory,
     memory.requests,
     prompts.tokenizers,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tts.build.errors import ConfigError
+from tts.build.openvino.fits import require_memory
 from tts.build.spec import Deployment
 from tts.build.tensorrt.memory_plan import check_pools
 from tts.serving.contract import Finding
@@ -21,6 +22,17 @@ def memory(deployment: Deployment) -> Iterator[Finding]:
         why = "the server would fail to load, or shrink the longest sequence and only log it"
         try:
             check_pools(deployment)
+        except ConfigError as error:
+            yield refused(error, deployment, "memory plan", why)
+
+
+def machine_memory(deployment: Deployment) -> Iterator[Finding]:
+    """Both engines of target openvino within this machine's memory."""
+    known = len(list(models_of(deployment))) == len(deployment.engines())
+    if deployment.target == "openvino" and known:
+        why = "the kernel would end the server, or another process, in the middle of a run"
+        try:
+            require_memory(deployment)
         except ConfigError as error:
             yield refused(error, deployment, "memory plan", why)
 

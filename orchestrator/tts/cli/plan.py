@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .options import DeploymentArgument
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tts.build.spec import Deployment
 
 
 def plan(
@@ -16,7 +21,7 @@ def plan(
         typer.Option("--write", help="Set kv_cache.tokens of both engines in the file."),
     ] = False,
 ) -> None:
-    """Plan the GPU memory of a deployment for target tensorrt; needs no GPU."""
+    """Plan a deployment's memory, of its GPUs or of this machine; needs no GPU."""
     from tts.build.deployment_edit import write_values
     from tts.build.spec import deployment_file, load_deployment
     from tts.build.tensorrt.memory_plan import plan_memory
@@ -25,6 +30,9 @@ def plan(
 
     out, _ = consoles()
     spec = load_deployment(deployment)
+    if spec.target == "openvino":
+        _plan_host(out, spec, write=write)
+        return
     planned = plan_memory(spec)
     given = {role: engine.kv_cache.tokens for role, engine in spec.engines().items()}
     wanted = {role: engine.tokens for role, engine in planned.engines.items()}
@@ -38,3 +46,18 @@ def plan(
         out.print(f"Written to {file}", markup=False, soft_wrap=True)
     else:
         out.print(f"`tts plan {deployment} --write` writes them.", markup=False, soft_wrap=True)
+
+
+def _plan_host(out: Console, deployment: Deployment, *, write: bool) -> None:
+    from tts.build.errors import ConfigError
+    from tts.build.machine_memory import memory_limit
+    from tts.build.openvino.memory import plan_host_memory
+    from tts.reports.host_memory import print_host_memory
+
+    if write:
+        raise ConfigError(
+            f"Deployment {deployment.name!r}: target is 'openvino', for which KV pools are not "
+            "planned, only added up.",
+            hint="Set kv_cache.tokens in the file; `tts plan` without --write says what they take.",
+        )
+    print_host_memory(out, plan_host_memory(deployment), memory_limit())

@@ -10,6 +10,7 @@
 | tuning | throughput over load, saturation points, budgets |
 | simulation | simulated schedules side by side |
 | memory_plan | the memory of each GPU, and both engines' pools |
+| host_memory | the memory of a pair on a CPU |
 | build | what became of each engine, and what is left to do after `tts deploy` |
 | findings | what `tts lint` and `tts doctor` have found |
 """

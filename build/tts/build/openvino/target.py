@@ -19,15 +19,15 @@ from ..build_plan import (
 from ..checkpoint import Checkpoint, FileStamp, open_checkpoint
 from ..errors import BuildError
 from ..manifest import CONFIG_FILE, EngineConfig, Settings, read_engine_config, write_record
-from ..spec import Deployment, Precision, Role, VerifierSpec
+from ..spec import Deployment, Role, VerifierSpec
 from ..tokenizer import Tokenizer
 from .export import EXPORTER_VERSIONS, export_model, save_model
+from .memory import STORED_BYTES
 from .runtime import openvino_version, require_precision
 from .verify import missing_packages, verify_engine
 
 VERIFY_BY_DEFAULT_BELOW = 200_000_000
 """Parameters. A larger model is verified only when asked: transformers needs it in fp32 as well."""
-_STORED_BYTES: dict[Precision, int] = {"fp32": 4, "bf16": 2, "int8": 1}
 
 
 def settings_for(deployment: Deployment, role: Role) -> Settings:
@@ -115,7 +115,7 @@ def _why_not_verified(checkpoint: Checkpoint, verify: bool | None) -> str | None
 
 
 def _require_space(plan: BuildPlan, checkpoint: Checkpoint) -> None:
-    needed = checkpoint.num_parameters * _STORED_BYTES[plan.config.precision]
+    needed = checkpoint.num_parameters * STORED_BYTES[plan.config.precision]
     free = shutil.disk_usage(plan.folder.parent).free
     if free < needed:
         raise BuildError(

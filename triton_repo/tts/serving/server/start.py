@@ -12,6 +12,7 @@ from types import TracebackType
 
 from tts.build import paths
 from tts.build.errors import ConfigError, ServerError
+from tts.build.openvino.fits import require_memory, shortage
 from tts.build.private import private_folder
 from tts.build.spec import Deployment
 from tts.compat import Self
@@ -118,6 +119,8 @@ def start_server(
             "Only engines of target openvino write an iteration log.",
             hint="For TensorRT-LLM read the metrics nv_trt_llm_* of the server instead.",
         )
+    if deployment.target == "openvino" and (short := shortage(require_memory(deployment))):
+        say(short)
     runtime = find_runtime(deployment)
     grpc_socket = socket_path(deployment.name)
     with _writable(deployment.name):

@@ -1,0 +1,163 @@
+"""Memory of a served pair of target openvino, from shapes alone. Pure; all sizes in bytes.
+
+OpenVINO maps an engine's file, and at the first step each matrix is copied into the layout of the
+CPU's kernels; then the host gives the mapping back (tts.engines.mapped_weights). What stays:
+
+- *copies*: every matrix but the embedding, in the engine's precision. An output matrix that is tied
+  to the embedding is copied as well. Kernels for int8 weights differ by the number of rows: in a
+  generator, with its long prompts and single tokens, projections of the attention may be copied
+  twice (measured: all of them, or those of keys and values); all are counted twice.
+- *embedding*: rows that prompts name are read from the file. The kernel maps far more than the rows
+  (up to 2 MiB around each), so the whole table is counted; it may take these pages back.
+- *KV pool*: exact. It is reserved at the start and written block by block.
+- *working space*: estimated as the tensors of about one layer for max_num_tokens tokens, and the
+  logits of max_batch_size tokens, in the arithmetic's precision and again in fp32.
+- *process*: Python, OpenVINO and the graph, each with its part of what processes share. Measured.
+
+docs/memory-plan.md compares it with what was measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ..checkpoint import EMBEDDING, LM_HEAD, expected_tensors
+from ..errors import ConfigError
+from ..model_config import ModelConfig, read_model_config
+from ..spec import Deployment, EngineSpec, Precision, Role
+from .constants import label_precision
+
+MIB = 1 << 20
+PROCESS = 80 * MIB
+"""One engine's process without weights, KV pool and working space."""
+SERVER = 48 * MIB
+"""tritonserver and the process that turns the verifier's logits into scores."""
+STORED_BYTES: Mapping[Precision, int] = {"fp32": 4, "bf16": 2, "int8": 1}
+"""Of one weight."""
+_SCALE = 4
+"""One fp32 per row of an int8 matrix."""
+_LABELS = 2
+
+
+@dataclass(frozen=True)
+class EngineMemory:
+    """One engine in its process."""
+
+    file: int
+    """Its weight file, mapped while it loads."""
+    copies: int
+    embedding: int
+    kv_cache: int
+    working: int
+    process: int = PROCESS
+
+    @property
+    def needed(self) -> int:
+        """What it must have; the kernel cannot take it back."""
+        return self.copies + self.kv_cache + self.working + self.process
+
+    @property
+    def resident(self) -> int:
+        """All that it holds when its pool is full."""
+        return self.needed + self.embedding
+
+
+@dataclass(frozen=True)
+class HostMemoryPlan:
+    """A pair and its server, all in the memory of one machine."""
+
+    deployment: Deployment
+    engines: Mapping[Role, EngineMemory]
+    server: int = SERVER
+
+    @property
+    def needed(self) -> int:
+        """What the pair must have; the kernel cannot take it back."""
+        return self.server + sum(engine.needed for engine in self.engines.values())
+
+    @property
+    def resident(self) -> int:
+        """All that the pair holds when both pools are full."""
+        return self.server + sum(engine.resident for engine in self.engines.values())
+
+
+def plan_host_memory(deployment: Deployment) -> HostMemoryPlan:
+    """What a deployment for target openvino takes of its machine's memory.
+
+    Raises ConfigError for another target, CheckpointError for a config.json that cannot be used.
+    """
+    if deployment.target != "openvino":
+        raise ConfigError(
+            f"Deployment {deployment.name!r}: target is {deployment.target!r}; its engines are in "
+            "the memory of GPUs."
+        )
+    return HostMemoryPlan(
+        deployment,
+        {
+            role: engine_memory(read_model_config(spec.checkpoint), spec, role)
+            for role, spec in deployment.engines().items()
+        },
+    )
+
+
+def engine_memory(shape: ModelConfig, spec: EngineSpec, role: Role) -> EngineMemory:
+    """What the engine of a model takes."""
+    precision = spec.precision
+    table = _stored((shape.vocab_size, shape.hidden_size), precision)
+    inner = sum(_stored(matrix, precision) for matrix in _inner_matrices(shape))
+    if role == "verifier":  # its head is cut to the labels
+        head = _stored((_LABELS, shape.hidden_size), label_precision(precision))
+    else:
+        head = table
+    in_file = 0 if role == "generator" and shape.tie_word_embeddings else head
+    twice = _attention(shape) if (role, precision) == ("generator", "int8") else 0
+    return EngineMemory(
+        file=table + inner + in_file,
+        copies=inner + head + twice,
+        embedding=table,
+        kv_cache=spec.kv_cache.blocks * spec.kv_cache.block_size * _kv_bytes_per_token(shape, spec),
+        working=_working(shape, spec, role),
+    )
+
+
+def _stored(shape: tuple[int, ...], precision: Precision) -> int:
+    """Bytes of a matrix as the engine stores it."""
+    scales = shape[0] * _SCALE if precision == "int8" else 0
+    return math.prod(shape) * STORED_BYTES[precision] + scales
+
+
+def _inner_matrices(shape: ModelConfig) -> Iterator[tuple[int, ...]]:
+    for name, size in expected_tensors(shape).items():
+        if len(size) == 2 and name not in (EMBEDDING, LM_HEAD):
+            yield size
+
+
+def _attention(shape: ModelConfig) -> int:
+    """Weights of the projections to queries, keys and values, and back."""
+    heads = 2 * (shape.num_heads + shape.num_kv_heads)
+    return shape.num_layers * shape.hidden_size * heads * shape.head_dim
+
+
+def _computed_bytes(spec: EngineSpec) -> int:
+    return 2 if spec.precision == "bf16" else 4
+
+
+def _kv_bytes_per_token(shape: ModelConfig, spec: EngineSpec) -> int:
+    heads = shape.num_layers * shape.num_kv_heads * shape.head_dim
+    return 2 * heads * _computed_bytes(spec)
+
+
+def _working(shape: ModelConfig, spec: EngineSpec, role: Role) -> int:
+    heads = (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim
+    width = 6 * shape.hidden_size + 2 * heads + 3 * shape.intermediate_size
+    logits = shape.vocab_size if role == "generator" else _LABELS
+    rows = min(spec.max_batch_size, spec.max_num_tokens)
+    each = _computed_bytes(spec)
+    return spec.max_num_tokens * width * each + rows * logits * (4 + each)
+
+
+def gib(size: int) -> str:
+    """A size for people."""
+    return f"{size / 2**30:.2f} GiB"

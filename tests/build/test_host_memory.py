@@ -1,0 +1,166 @@
+"""The memory of a pair on a CPU, from shapes; the figures that it is held against were measured."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tts.build.checkpoint import open_checkpoint
+from tts.build.errors import ConfigError
+from tts.build.machine_memory import MemoryLimit
+from tts.build.model_config import ModelConfig, parse_model_config
+from tts.build.openvino import fits
+from tts.build.openvino.export import export_model, save_model
+from tts.build.openvino.memory import MIB, SERVER, engine_memory, plan_host_memory
+from tts.build.spec import PRECISIONS, Deployment, EngineSpec, Role, load_deployment
+from tts.build.tensorrt.known_models import known_model
+
+ROLES: tuple[Role, ...] = ("generator", "verifier")
+
+
+def llama_1b() -> ModelConfig:
+    known = known_model(Path("Llama-3.2-1B-Instruct"))
+    assert known is not None
+    return parse_model_config(Path("config.json"), known.config)
+
+
+def wide(layers: int, hidden: int, inner: int, heads: tuple[int, int], dim: int) -> ModelConfig:
+    """The shape of scripts/make_random_checkpoint's models, and of the demo pair."""
+    return replace(
+        llama_1b(),
+        vocab_size=768,
+        num_layers=layers,
+        hidden_size=hidden,
+        intermediate_size=inner,
+        num_heads=heads[0],
+        num_kv_heads=heads[1],
+        head_dim=dim,
+        tie_word_embeddings=False,
+    )
+
+
+M25, M100 = wide(6, 576, 1536, (9, 9), 64), wide(9, 1024, 2752, (16, 4), 64)
+M300 = wide(12, 1536, 4096, (24, 6), 64)
+DEMO_GENERATOR = replace(wide(3, 128, 352, (4, 4), 32), tie_word_embeddings=True)
+DEMO_VERIFIER = wide(7, 160, 432, (5, 5), 32)
+
+
+def spec_of(role: Role, precision: str, tokens: int | None = None) -> EngineSpec:
+    spec = load_deployment("demo").engines()[role]
+    cache = spec.kv_cache.model_copy(update={"tokens": tokens or spec.kv_cache.tokens})
+    return spec.model_copy(update={"precision": precision, "kv_cache": cache})
+
+
+MEASURED: list[tuple[ModelConfig, Role, str, int | None, int]] = [
+    (DEMO_GENERATOR, "generator", "fp32", None, 203),
+    (DEMO_VERIFIER, "verifier", "fp32", None, 653),
+    (DEMO_GENERATOR, "generator", "bf16", None, 148),
+    (DEMO_VERIFIER, "verifier", "bf16", None, 369),
+    (DEMO_GENERATOR, "generator", "int8", None, 209),
+    (DEMO_VERIFIER, "verifier", "int8", None, 650),
+    (M25, "generator", "fp32", None, 1302),
+    (M100, "verifier", "fp32", None, 1647),
+    (M25, "generator", "bf16", 8192, 255),
+    (M100, "verifier", "bf16", 8192, 383),
+    (llama_1b(), "generator", "bf16", 1024, 3009),
+    (M300, "verifier", "bf16", 2048, 724),
+    (llama_1b(), "generator", "int8", 1024, 1636),
+    (M300, "verifier", "int8", 2048, 503),
+]
+"""Shape, role, precision, pool (None: the demo's), PSS in MiB with the pool full."""
+
+
+@pytest.mark.parametrize(("shape", "role", "precision", "tokens", "measured"), MEASURED)
+def test_the_plan_is_within_15_percent_of_what_was_measured(
+    shape: ModelConfig, role: Role, precision: str, tokens: int | None, measured: int
+) -> None:
+    planned = engine_memory(shape, spec_of(role, precision, tokens), role).resident
+    assert planned == pytest.approx(measured * MIB, rel=0.15)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS["openvino"])
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_weight_file_has_the_planned_size(
+    make_checkpoint: Any, tmp_path: Path, precision: Any, role: Role, tied: bool
+) -> None:
+    checkpoint = open_checkpoint(make_checkpoint("Qwen2ForCausalLM", tie_word_embeddings=tied))
+    labels = [3, 4] if role == "verifier" else None
+    save_model(export_model(checkpoint, precision, labels), tmp_path)
+    planned = engine_memory(checkpoint.config, spec_of(role, precision), role).file
+    size = (tmp_path / "openvino_model.bin").stat().st_size
+    assert planned <= size < planned + 10_000  # norms, biases and the constants of the graph
+
+
+@given(
+    role=st.sampled_from(ROLES),
+    precision=st.sampled_from(PRECISIONS["openvino"]),
+    blocks=st.integers(16, 10_000),
+    more=st.integers(1, 10_000),
+)
+def test_a_block_costs_its_keys_and_values_and_nothing_else(
+    role: Role, precision: str, blocks: int, more: int
+) -> None:
+    shape = llama_1b()
+    small, large = (
+        engine_memory(shape, spec_of(role, precision, 32 * n), role)
+        for n in (blocks, blocks + more)
+    )
+    each = 2 if precision == "bf16" else 4
+    assert large.needed - small.needed == more * 32 * 2 * 16 * 8 * 64 * each
+    assert replace(large, kv_cache=0) == replace(small, kv_cache=0)
+
+
+def test_bf16_takes_half_of_fp32_and_int8_the_least_for_weights() -> None:
+    fp32, bf16, int8 = (
+        engine_memory(llama_1b(), spec_of("generator", p), "generator")
+        for p in ("fp32", "bf16", "int8")
+    )
+    assert (fp32.copies, fp32.kv_cache) == (2 * bf16.copies, 2 * bf16.kv_cache)
+    assert int8.copies < 0.6 * bf16.copies
+    assert int8.kv_cache == fp32.kv_cache
+
+
+def test_a_pair_is_its_engines_and_its_server() -> None:
+    plan = plan_host_memory(load_deployment("demo"))
+    assert plan.needed == SERVER + sum(engine.needed for engine in plan.engines.values())
+    assert plan.resident - plan.needed == sum(e.embedding for e in plan.engines.values())
+
+
+def test_engines_on_gpus_are_not_planned_here() -> None:
+    with pytest.raises(ConfigError, match="in the memory of GPUs"):
+        plan_host_memory(load_deployment("demo-gpu"))
+
+
+@pytest.fixture
+def demo() -> Deployment:
+    return load_deployment("demo")
+
+
+def test_a_pair_that_cannot_fit_is_refused_by_name_and_figure(
+    demo: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needed = plan_host_memory(demo).needed
+    monkeypatch.setattr(fits, "memory_limit", lambda: MemoryLimit(needed - 1, "this test"))
+    with pytest.raises(ConfigError) as caught:
+        fits.require_memory(demo)
+    figure = f"{needed / 2**30:.2f} GiB"
+    assert f"Deployment 'demo' needs {figure} of memory (the generator 0." in caught.value.message
+    assert caught.value.message.endswith(f"; there are {figure} in this test.")
+    assert "kv_cache.tokens" in str(caught.value.hint)
+    monkeypatch.setattr(fits, "memory_limit", lambda: MemoryLimit(needed, "this test"))
+    assert fits.require_memory(demo).needed == needed
+
+
+def test_a_machine_whose_memory_others_use_is_warned_of(
+    demo: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_host_memory(demo)
+    monkeypatch.setattr(fits, "memory_available", lambda: plan.needed - 1)
+    assert "are available now" in str(fits.shortage(plan))
+    for enough in (plan.needed, None):
+        monkeypatch.setattr(fits, "memory_available", lambda found=enough: found)
+        assert fits.shortage(plan) is None
