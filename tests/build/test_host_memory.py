@@ -69,6 +69,10 @@ MEASURED: list[tuple[ModelConfig, Role, str, int | None, int]] = [
     (M300, "verifier", "bf16", 2048, 724),
     (llama_1b(), "generator", "int8", 1024, 1636),
     (M300, "verifier", "int8", 2048, 503),
+    (M25, "generator", "int8", 8192, 384),
+    (M100, "verifier", "int8", 8192, 383),
+    (llama_1b(), "generator", "fp32", 1024, 5814),
+    (M300, "verifier", "fp32", 2048, 1345),
 ]
 """Shape, role, precision, pool (None: the demo's), PSS in MiB with the pool full."""
 

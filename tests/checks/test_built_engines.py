@@ -36,8 +36,8 @@ def test_built_engines_are_read_back(build: Build):
 def test_engines_of_the_cpu_target():
     build_engines(load_deployment("demo"), verify=False, say=lambda _: None)
     assert lint(load_deployment("demo")) == []
-    (finding,) = serious(changed("demo", {"generator.precision": "bf16"}))
-    assert finding.what == "precision was fp32 and is now bf16"
+    (finding,) = serious(changed("demo", {"generator.precision": "int8"}))
+    assert finding.what == "precision was fp32 and is now int8"
     assert finding.fix == "Run: tts build-engines demo"
 
 

@@ -57,6 +57,11 @@ def test_what_is_not_here_is_named():
             {"generator.kv_cache.tokens": 4_000_000},
             ("memory plan", "generator.kv_cache.tokens = 4000000", "tts plan"),
         ),
+        (
+            "demo",
+            {"verifier.kv_cache.tokens": 10**9},
+            ("memory plan", "the verifier 83", "of memory", "there are", "Lower kv_cache.tokens"),
+        ),
         (LLAMA, {"tensorrt.gpu": "rtx4090"}, ("memory plan", "GPU 0", "larger tensorrt.gpu")),
         (
             LLAMA,

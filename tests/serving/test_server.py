@@ -19,7 +19,8 @@ import pytest
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tts.build import paths
-from tts.build.errors import ServerError
+from tts.build.errors import ConfigError, ServerError
+from tts.build.machine_memory import MemoryLimit
 from tts.build.spec import Deployment
 from tts.serving.command.ports import Addresses
 from tts.serving.server import probe
@@ -32,6 +33,7 @@ pytestmark = pytest.mark.server
 
 Echo = Callable[..., Deployment]
 HERE = Path(__file__).parent
+DEMO = paths.deployments_dir().parent / "checkpoints" / "demo-generator"
 
 
 def ours(prefix: str) -> list[str]:
@@ -50,6 +52,27 @@ def wait_until(condition: Callable[[], object], timeout_s: float) -> None:
     while not condition():
         assert time.monotonic() < deadline, "not within the deadline"
         time.sleep(0.02)
+
+
+def test_a_pair_that_does_not_fit_the_memory_is_refused_before_anything_starts(
+    echo: Echo, monkeypatch: pytest.MonkeyPatch
+):
+    limit = MemoryLimit(2**20, "this test")
+    monkeypatch.setattr("tts.build.openvino.fits.memory_limit", lambda: limit)
+    deployment = echo(checkpoint=DEMO)
+    with pytest.raises(ConfigError, match=r"needs 0\.\d+ GiB of memory .* 0\.00 GiB in this test"):
+        start_server(deployment)
+    assert not paths.server_dir(deployment.name).exists()
+
+
+def test_a_pair_for_which_too_little_memory_is_free_is_served_with_a_warning(
+    echo: Echo, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("tts.build.openvino.fits.memory_available", lambda: 2**20)
+    lines: list[str] = []
+    with start_server(echo(checkpoint=DEMO), say=lines.append):
+        assert "needs 0." in lines[0]
+        assert lines[0].endswith("0.00 GiB are available now.")
 
 
 def test_a_started_server_answers_is_found_and_leaves_nothing_behind(echo: Echo):

@@ -6,12 +6,12 @@ import atexit
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
 from tts.build import paths
-from tts.build.errors import ConfigError, ServerError
+from tts.build.errors import CheckpointError, ConfigError, ServerError
 from tts.build.openvino.fits import require_memory, shortage
 from tts.build.private import private_folder
 from tts.build.spec import Deployment
@@ -112,15 +112,18 @@ def start_server(
     `supervised` tells others that this process starts it again if it dies.
 
     Raises ServerError (no tritonserver, port in use, a model that does not load, not ready in time,
-    already running) or BuildError (an engine is missing or old).
+    already running), BuildError (an engine is missing or old) or ConfigError (this machine's memory
+    cannot hold the pair).
     """
     if iteration_log and deployment.target == "tensorrt":
         raise ConfigError(
             "Only engines of target openvino write an iteration log.",
             hint="For TensorRT-LLM read the metrics nv_trt_llm_* of the server instead.",
         )
-    if deployment.target == "openvino" and (short := shortage(require_memory(deployment))):
-        say(short)
+    if deployment.target == "openvino":
+        with suppress(CheckpointError):  # refused with the engines, by what is wrong with it
+            if short := shortage(require_memory(deployment)):
+                say(short)
     runtime = find_runtime(deployment)
     grpc_socket = socket_path(deployment.name)
     with _writable(deployment.name):
