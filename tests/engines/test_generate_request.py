@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,6 +9,7 @@ from hypothesis.extra import numpy as hnp
 from tts.build.errors import RequestError
 from tts.engines import wire
 from tts.engines.generate_request import GenerateRequest, Limits, is_stop, parse_request
+from tts.engines.prefix_guard import prefix_hashes
 from tts.engines.responses import Response, response_tensors
 
 GENERATOR = Limits(
@@ -248,3 +251,36 @@ def test_log_probs_and_logits_have_their_shapes():
     logits = Response([1], label_logits=(-0.1, -2.0), finish_reason="length")
     out = response_tensors(GenerateRequest(PROMPT, 1), logits)
     assert out["generation_logits"].shape == (1, 1, 1, 2)
+
+
+@pytest.mark.parametrize("stop_words", [[], [[7]] * 5000, [list(range(1, 100))] * 50])
+def test_a_request_that_waits_takes_no_more_memory_than_it_says(stop_words):
+    limits = Limits(10**6, 10**6, 512, 32, 10**6, 4)
+    given_tensors = tensors(
+        prompt=range(300_000, 310_000),
+        stop_words_list=wire.encode_stop_words(stop_words)[None],
+    )
+    prefix_hashes(np.ones(20_000, np.int64))  # what all prompts share is made once
+    tracemalloc.start()
+    try:
+        request = parse_request(given_tensors, limits)
+        hashes = prefix_hashes(request.input_ids)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(hashes) == 10_000
+    assert held / 2 < request.bytes_waiting > held * 0.9
+
+
+def test_stop_words_that_many_clients_once_sent_do_not_stay_in_memory():
+    def held_after(lists):
+        tracemalloc.start()
+        try:
+            for number in range(lists):
+                wire.decode_stop_words(wire.encode_stop_words([[1000 + number]] * 2000))
+            return tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+            wire._decode.cache_clear()
+
+    assert held_after(100) < 2 * held_after(8)

@@ -102,8 +102,11 @@ def test_asking_for_cancellation_takes_a_small_share_of_the_time(generator, monk
     assert len(asked) <= 1, "the first answer took its share for years to come"
 
 
-def test_what_waits_is_bounded_and_the_rest_is_told_to_come_later(open_host, monkeypatch):
-    monkeypatch.setattr(engine_host, "MAX_WAITING", 2)
+@pytest.mark.parametrize(
+    "bound", [("MAX_WAITING", 2), ("MAX_WAITING_BYTES", 2 * sampled(n=5).bytes_waiting)]
+)
+def test_what_waits_is_bounded_and_the_rest_is_told_to_come_later(open_host, monkeypatch, bound):
+    monkeypatch.setattr(engine_host, *bound)
     runner = open_host(max_active=1)
     gate, ended = threading.Event(), threading.Semaphore(0)
     responses = []
@@ -121,4 +124,5 @@ def test_what_waits_is_bounded_and_the_rest_is_told_to_come_later(open_host, mon
     refused = [response for response in responses if response.error]
     assert len(refused) == 3
     assert all("2 requests wait for this engine" in response.error for response in refused)
+    assert runner.run(sampled(n=5))[0].error is None, "nothing waits any more"
     assert runner.at_rest()

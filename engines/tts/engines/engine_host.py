@@ -41,6 +41,8 @@ OnResponse = Callable[[Response], None]
 
 MAX_WAITING = 8192
 """Most requests that wait for a slot in the engine; more would only take memory."""
+MAX_WAITING_BYTES = 1 << 30
+"""Most memory of the prompts and stop words of all of them together."""
 POLLING_SHARE = 0.02
 """Share of the engine thread's time for asking whether requests were cancelled."""
 
@@ -94,6 +96,7 @@ class EngineHost:
         )
         self._guard = PrefixGuard(blocks=limits.blocks, block_size=limits.block_size)
         self._waiting: dict[int, _Job] = {}
+        self._waiting_bytes = 0
         self._active: dict[int, _Job] = {}
         self._leaving: dict[int, _Job] = {}  # answered, but still holding their blocks
         self._tickets = count(1)
@@ -179,8 +182,10 @@ class EngineHost:
         return False
 
     def _accept(self, job: _Job) -> None:
-        if len(self._waiting) >= MAX_WAITING:
-            full = f"{MAX_WAITING} requests wait for this engine, as many as may; send it later"
+        size = job.request.bytes_waiting
+        if len(self._waiting) >= MAX_WAITING or self._waiting_bytes + size > MAX_WAITING_BYTES:
+            waiting = f"{len(self._waiting)} requests wait for this engine"
+            full = f"{waiting}, as many as may; send it later"
             _guarded(job.on_response, Response([], error=full))
             return
         try:
@@ -189,10 +194,17 @@ class EngineHost:
             _guarded(job.on_response, Response([], error=str(error)))
         else:
             self._waiting[job.ticket] = job
+            self._waiting_bytes += size
+
+    def _taken(self, ticket: int) -> _Job:
+        """A job, no longer waiting."""
+        job = self._waiting.pop(ticket)
+        self._waiting_bytes -= job.request.bytes_waiting
+        return job
 
     def _admit(self) -> None:
         for ticket in self._admission.admit(self._may_enter):
-            job = self._active[ticket] = self._waiting.pop(ticket)
+            job = self._active[ticket] = self._taken(ticket)
             try:
                 if self._pipeline is None:
                     self._pipeline = self._open()
@@ -239,7 +251,7 @@ class EngineHost:
         self._recorder.count(output_tokens=len(response.token_ids))
         if response.final:
             self._recorder.count(requests=1, input_tokens=len(job.request.input_ids))
-            self._active.pop(job.ticket, None) or self._waiting.pop(job.ticket)
+            self._active.pop(job.ticket, None) or self._taken(job.ticket)
             if job.generation is not None and job.generation.ended_early:
                 self._leaving[job.ticket] = job
             else:

@@ -24,6 +24,10 @@ Tensors = Mapping[str, npt.NDArray[Any]]
 MAX_TOP_K = 1024
 MAX_STOP_WORD_IDS = 65536
 """Ids of all stop words of a request together; a request waits with its own in memory."""
+_PROMPT_ID_BYTES = 48
+"""Of one id of a prompt: itself, and the hash of the prefix that it ends."""
+_STOP_ID_BYTES = 96
+"""Of one id of a stop word, in a tuple of its own as most of them are."""
 REQUIRED = ("input_ids", "input_lengths", "request_output_len")
 # Declared because a TensorRT-LLM client may send them; accepted only where they change nothing.
 NEUTRAL: dict[str, int | float | bool] = {
@@ -93,6 +97,12 @@ class GenerateRequest:
     def tokens(self) -> int:
         """Prompt and output together, at most."""
         return len(self.input_ids) + self.max_new_tokens
+
+    @property
+    def bytes_waiting(self) -> int:
+        """Memory that it takes while it waits, at most: equal stop words may be shared."""
+        stop_ids = sum(map(len, self.stop_words))
+        return _PROMPT_ID_BYTES * len(self.input_ids) + _STOP_ID_BYTES * stop_ids
 
     @property
     def greedy(self) -> bool:

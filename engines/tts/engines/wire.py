@@ -111,7 +111,7 @@ def decode_stop_words(table: npt.NDArray[np.int32]) -> tuple[tuple[int, ...], ..
     return _decode(rows.tobytes())
 
 
-@lru_cache(maxsize=256)  # a search sends the same words with every request
+@lru_cache(maxsize=8)  # a search sends the same words with every request; a list may take 4 MB
 def _decode(data: bytes) -> tuple[tuple[int, ...], ...]:
     row_ids, row_ends = np.frombuffer(data, dtype=np.int32).reshape(2, -1).tolist()
     words: list[tuple[int, ...]] = []
