@@ -20,7 +20,8 @@ VALUES = (
 TEXTS = (
     b"\xef\xbb\xbf", b"\xff\xfe", b"\xff", b"\0", b"\r", b"\n", b"\t", b"{", b"}", b"[", b"]", b'"',
     b"\\", b"\\ud800", b":", b",", b"&a ", b"*a", b"<<: *a", b"!!int ", b"? ", b"- ", b"{{", b"}}",
-    b"{%", b"%}", "\u2028".encode(), b"\x1b[31m", b"#",
+    b"{%", b"%}", "\u2028".encode(), b"\x1b[31m", b"#", b"(a+)+$", b"(a|aa)+$", b"*", b"+",
+    b"{1,99}", b"(?=", b")", b"{% for a in range(10**9) %}", b"{{ 'x' * 10**9 }}", b"|",
 )  # fmt: skip
 
 

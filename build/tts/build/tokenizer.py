@@ -6,7 +6,8 @@ a process with limits, and nothing from the checkpoint is executed otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from .chat_template import TemplateFailed, render
 from .checkpoint_files import read_json_object
 from .errors import CheckpointError
 from .input_files import Unreadable, is_file, read_text
+from .tokenizer_bounds import require_bounded
 
 Message = Mapping[str, str]
 Ids = npt.NDArray[np.int32]
@@ -40,6 +42,11 @@ class Tokenizer:
             self._tokenizer = _Tokenizer.from_file(str(file))
         except Exception as error:  # the library raises bare Exception
             raise CheckpointError(f"{file} is not a valid tokenizer: {error}") from error
+        try:
+            for part in _parts(self._tokenizer):
+                require_bounded(part)
+        except Unreadable as error:
+            raise CheckpointError(f"{file} cannot be used: {error}.") from error
         self._config = _read_json(checkpoint / "tokenizer_config.json")
 
     @property
@@ -49,7 +56,12 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Token ids of `text`; special tokens written in it are recognised, none are added."""
-        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        try:
+            return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # a panic of the library is no Exception
+            raise self._failure("encode a text", error) from error
 
     def encode_after(self, before: str, text: str) -> list[int]:
         """Token ids of `text` as it is encoded where it follows `before`.
@@ -63,7 +75,12 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of `ids` without special tokens."""
-        return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
+        try:
+            return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            raise self._failure("decode tokens", error) from error
 
     @cached_property
     def token_texts(self) -> list[str]:
@@ -116,6 +133,9 @@ class Tokenizer:
                 f"The chat template of {self.checkpoint} {what}: {error}"
             ) from error
 
+    def _failure(self, what: str, error: BaseException) -> CheckpointError:
+        return CheckpointError(f"The tokenizer of {self.checkpoint} cannot {what}: {error}")
+
     @cached_property
     def _chat_template(self) -> str:
         source = self._config.get("chat_template")
@@ -128,6 +148,13 @@ class Tokenizer:
         if not isinstance(source, str):
             raise CheckpointError(f"{self.checkpoint} has no chat template.")
         return source
+
+
+def _parts(tokenizer: _Tokenizer) -> Iterator[Any]:
+    """What changes or splits a text, as tokenizer.json has it."""
+    for part in (tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.decoder):
+        if part is not None:
+            yield json.loads(part.__getstate__())
 
 
 def _read_json(file: Path) -> dict[str, Any]:

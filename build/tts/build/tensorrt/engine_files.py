@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BuildError
+from ..input_files import parse_json, read_text
 from . import contract
 
 CONFIG_FILE = "config.json"
@@ -42,7 +43,7 @@ def engine_problems(folder: Path, expected: Mapping[str, object]) -> list[str]:
 
 def _read(file: Path) -> Mapping[str, Any]:
     try:
-        config = json.loads(file.read_text(encoding="utf-8"))
+        config = parse_json(read_text(file))
     except FileNotFoundError as error:
         raise BuildError(
             "trtllm-build ended well, but wrote no config.json.",

@@ -14,7 +14,11 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
+import msgspec
 import psutil
+
+from tts.build.errors import ServerError
+from tts.build.input_files import Unreadable, as_text, parse_json
 
 from ..command import container
 from ..command.guard import remove_shared_memory, remove_socket
@@ -102,10 +106,10 @@ def read_state(file: Path) -> ServerState | None:
     The file of a dead server is removed, together with whatever the server left behind.
     """
     try:
-        state = _parse(file.read_text(encoding="utf-8"))
+        state = parse_state(file.read_bytes())
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError, KeyError):  # damaged
+    except ServerError:  # damaged
         file.unlink(missing_ok=True)
         return None
     if state.server and state.server.process():
@@ -145,9 +149,9 @@ def end_processes(shm_prefix: str, container_name: str, *, but: int | None = Non
     remove_shared_memory(shm_prefix)
 
 
-def _parse(text: str) -> ServerState:
-    data = json.loads(text)
-    data["addresses"] = Addresses(**data["addresses"])
-    for role in ("server", "guard", "supervisor"):
-        data[role] = Identity(**data[role]) if data.get(role) else None
-    return ServerState(**data)
+def parse_state(content: bytes) -> ServerState:
+    """A state as `write_state` writes it; raises ServerError if it is damaged."""
+    try:
+        return msgspec.convert(parse_json(as_text(content)), ServerState)
+    except (Unreadable, msgspec.ValidationError) as error:
+        raise ServerError(f"The state of a server cannot be read: {error}.") from error
