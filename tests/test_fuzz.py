@@ -1,11 +1,15 @@
-"""Hostile files for every reader: a short form of scripts/fuzz, and that it sees what it must."""
+"""Hostile files and requests: short forms of scripts/fuzz, and that it sees what it must."""
 
 import importlib
+import itertools
 import random
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import grpc
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -16,6 +20,13 @@ def part(monkeypatch):
     """Modules of scripts/file_fuzz, by name."""
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     return lambda name: importlib.import_module(f"file_fuzz.{name}")
+
+
+@pytest.fixture
+def request_part(monkeypatch):
+    """Modules of scripts/request_fuzz, by name."""
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    return lambda name: importlib.import_module(f"request_fuzz.{name}")
 
 
 def test_some_hundred_hostile_files_are_read_or_refused_in_a_sentence():
@@ -74,3 +85,132 @@ def test_the_same_seed_gives_the_same_files(part):
     ]
     assert files[0] == files[1] != files[2]
     assert len(set(files[0])) > 40
+
+
+@pytest.mark.server
+def test_some_hundred_hostile_requests_leave_a_server_that_answers_as_before():
+    command = [sys.executable, ROOT / "scripts" / "fuzz", "--requests", "300", "--seed", "7"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 failures (seed 7)" in done.stdout
+
+
+class MadeUp(grpc.GenericRpcHandler):
+    """A server that answers every method alike, and what a campaign asks of one."""
+
+    def __init__(self, *, answers, deaths=(), known=False, sizes=()):
+        self._answers, self._known = answers, known
+        self._deaths = iter(deaths)
+        self._sizes = iter(sizes)
+
+    def __enter__(self):
+        self._server = grpc.server(ThreadPoolExecutor(16), handlers=[self])
+        self._port = self._server.add_insecure_port("127.0.0.1:0")
+        self._server.start()
+        return self
+
+    def __exit__(self, *error):
+        self._server.stop(0).wait()
+
+    def service(self, call):
+        def stream(requests, context):
+            for request in requests:
+                yield self._answers(call.method, request, context)
+
+        def single(request, context):
+            return self._answers(call.method, request, context)
+
+        if call.method.endswith("StreamInfer"):
+            return grpc.stream_stream_rpc_method_handler(stream)
+        return grpc.unary_unary_rpc_method_handler(single)
+
+    def address(self):
+        return f"127.0.0.1:{self._port}"
+
+    def new_deaths(self):
+        return next(self._deaths, [])
+
+    def crash_is_known(self):
+        return self._known
+
+    def resident(self):
+        return {"it": next(self._sizes, 0)}
+
+
+def refuses_what_is_closed(method, request, context):
+    if any(word in method for word in ("Shared", "Repository", "Trace", "Log")):
+        context.abort(grpc.StatusCode.UNAVAILABLE, "This protocol is restricted")
+    return b""
+
+
+def campaign_against(request_part, number=60, longest_s=30.0, **server):
+    campaign = request_part("campaign")
+    with MadeUp(**server) as made_up:
+        bounds = campaign.Bounds(longest_s=longest_s, back_within_s=0.1)
+        return campaign.fuzz(made_up, number, 0, bounds)
+
+
+def test_a_server_that_answers_everything_in_time_passes(request_part):
+    report = campaign_against(request_part, answers=refuses_what_is_closed)
+    assert report.failures == []
+    assert sum(report.outcomes.values()) >= 60
+
+
+def test_an_answer_of_a_closed_api_is_a_failure(request_part):
+    report = campaign_against(request_part, answers=lambda method, request, context: b"")
+    assert report.failures
+    assert all("a closed API answered" in failure for failure in report.failures)
+
+
+def test_a_request_without_an_answer_is_a_failure(request_part):
+    def answers(method, request, context):
+        if method.endswith("ModelConfig"):
+            given_up = threading.Event()
+            context.add_callback(given_up.set)
+            given_up.wait(60)
+        return refuses_what_is_closed(method, request, context)
+
+    report = campaign_against(request_part, answers=answers, number=100, longest_s=0.5)
+    assert any("/inference.GRPCInferenceService/ModelConfig" in line for line in report.failures)
+
+
+def test_a_death_is_a_failure_unless_it_is_the_known_one_of_a_shared_stream(request_part):
+    died = ["The Triton server was killed by SIGABRT."]
+    options = {"answers": refuses_what_is_closed, "number": 200}
+    first = campaign_against(request_part, deaths=[died], known=True, **options)
+    assert first.failures == [f"after attempts 0 to 199: {died[0]}"]
+    shared = campaign_against(request_part, deaths=[[], died], known=True, **options)
+    assert (shared.failures, shared.known_crashes) == ([], 1)
+    unknown = campaign_against(request_part, deaths=[[], died], known=False, **options)
+    assert unknown.failures == [f"after shared stream 0: {died[0]}"]
+    stub = campaign_against(
+        request_part, deaths=[[], ["The Python stub of model prm died"]], known=True, **options
+    )
+    assert stub.failures == ["after shared stream 0: The Python stub of model prm died"]
+
+
+def test_memory_that_grows_after_the_first_thousand_is_a_failure(request_part):
+    sizes = [0, 2**30, 2**30, 2**30, 2**30, 2**31]
+    report = campaign_against(
+        request_part, number=1500, answers=refuses_what_is_closed, sizes=sizes
+    )
+    assert report.failures == ["memory grew by 1024 MiB"]
+
+
+def test_models_that_no_longer_answer_are_a_failure(request_part):
+    def answers(method, request, context):
+        if method.endswith("/ModelInfer"):
+            context.abort(grpc.StatusCode.INTERNAL, "the stub is gone")
+        return refuses_what_is_closed(method, request, context)
+
+    report = campaign_against(request_part, answers=answers)
+    assert report.failures == ["the models do not answer after attempts 0 to 59"]
+
+
+def test_the_same_seed_gives_the_same_requests(request_part):
+    attempts = request_part("attempts")
+    drawn = [list(itertools.islice(attempts.attempts(seed), 300)) for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert len({attempt.kind for attempt in drawn[0]}) >= 8
+    shared = [list(itertools.islice(attempts.shared_streams(seed), 20)) for seed in (1, 1)]
+    assert shared[0] == shared[1]

@@ -99,6 +99,8 @@ def change_a_json_value(data: bytes, numbers: random.Random) -> bytes:
     mark = "\ue000"  # replaced in the text, as no Python value is written as 1e999
     for _ in range(numbers.randrange(4)):
         inner = list(place.values()) if isinstance(place, dict) else place
+        if not isinstance(inner, list):
+            break
         deeper = [part for part in inner if isinstance(part, (dict, list)) and part]
         if not deeper:
             break

@@ -8,19 +8,35 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Protocol
 
 from tts.engines import wire
 
-from .attempts import Attempt, attempts, shared_streams
-from .client import Outcome, answers, connect, deliver
+from .attempts import STREAM, UNARY, Attempt, attempts, shared_streams
+from .client import Outcome, connect, deliver
 from .requests import valid
-from .served import Served
 
 BATCH = 250
 """Attempts between two looks at the server."""
 AT_ONCE = 8
 FIRST = 1000
 """Attempts after which its memory must not grow much any more."""
+
+
+class Server(Protocol):
+    """What a campaign must know of a server; see served.Served."""
+
+    def address(self) -> str:
+        """Where it listens, as soon as it is ready."""
+
+    def new_deaths(self) -> list[str]:
+        """What died since the last call, a line for each."""
+
+    def crash_is_known(self) -> bool:
+        """Whether Triton's own fault ended the last server that died."""
+
+    def resident(self) -> dict[str, int]:
+        """Bytes of memory of each process, by name."""
 
 
 @dataclass
@@ -33,6 +49,8 @@ class Report:
     """What must not be, a line for each."""
     known_crashes: int = 0
     """How often streams with several requests ended Triton, by its own fault."""
+    stuck_streams: int = 0
+    """How many of them it left without an end, by the same fault."""
     grown: int = 0
     """Bytes of memory that the server and its stubs have gained since the first thousand."""
 
@@ -41,30 +59,40 @@ class Report:
         return sum(number for (_, o), number in self.outcomes.items() if o is outcome)
 
 
+@dataclass(frozen=True)
+class Bounds:
+    """What a campaign allows."""
+
+    longest_s: float = 10.0
+    """Until a call is answered."""
+    most_growth: int = 256 << 20
+    """Bytes of memory, after the first thousand attempts."""
+    back_within_s: float = 90.0
+    """Until both models answer again."""
+
+
 def fuzz(
-    served: Served,
+    server: Server,
     number: int,
     seed: int,
+    bounds: Bounds = Bounds(),
     *,
-    longest_s: float = 10.0,
-    most_growth: int,
-    say: Callable[[str], None],
+    say: Callable[[str], None] = lambda line: None,
 ) -> Report:
     """Send `number` attempts and, one at a time, a hundredth as many streams shared by requests.
 
     The server may die of the latter alone, and only by Triton's known fault; then it must be back.
     """
     report = Report()
-    asyncio.run(_fuzz(served, number, seed, longest_s, most_growth, say, report))
+    asyncio.run(_fuzz(server, number, seed, bounds, say, report))
     return report
 
 
 async def _fuzz(
-    served: Served,
+    server: Server,
     number: int,
     seed: int,
-    longest_s: float,
-    most_growth: int,
+    bounds: Bounds,
     say: Callable[[str], None],
     report: Report,
 ) -> None:
@@ -72,32 +100,35 @@ async def _fuzz(
     before: dict[str, int] = {}
     done = 0
     while batch := list(islice(drawn, BATCH)):
-        await _send(served, batch, longest_s, report)
-        await _require_alive(served, report, f"attempts {done} to {done + len(batch) - 1}")
+        await _send(server, batch, bounds, report)
+        await _require_alive(server, report, bounds, f"attempts {done} to {done + len(batch) - 1}")
         done += len(batch)
-        now = served.resident()
+        now = server.resident()
         if done <= FIRST:
             before = now
         report.grown = max(report.grown, sum(now.values()) - sum(before.values()))
-        sizes = ", ".join(f"{name} {size >> 20}" for name, size in now.items())
+        sizes = ", ".join(f"{name} {size >> 20}" for name, size in sorted(now.items()))
         say(f"{done} attempts; MiB: {sizes}")
-    if report.grown > most_growth:
+    if report.grown > bounds.most_growth:
         report.failures.append(f"memory grew by {report.grown >> 20} MiB")
     for place, attempt in enumerate(islice(shared_streams(seed), number // 100)):
-        await _send(served, [attempt], longest_s, report)
-        await _require_alive(served, report, f"shared stream {place}", may_die=True)
+        await _send(server, [attempt], bounds, report)
+        await _require_alive(server, report, bounds, f"shared stream {place}", may_die=True)
 
 
-async def _send(served: Served, batch: Sequence[Attempt], longest_s: float, report: Report) -> None:
+async def _send(server: Server, batch: Sequence[Attempt], bounds: Bounds, report: Report) -> None:
     some = asyncio.Semaphore(AT_ONCE)
-    async with connect(served.wait().addresses.grpc) as channel:
+    async with connect(server.address()) as channel:
 
         async def send(attempt: Attempt) -> None:
             async with some:
-                outcomes = await deliver(channel, attempt, longest_s)
+                outcomes = await deliver(channel, attempt, bounds.longest_s)
             report.outcomes.update((attempt.kind, outcome) for outcome in outcomes)
             if Outcome.HUNG in outcomes:
-                report.failures.append(f"no answer within {longest_s} s: {_described(attempt)}")
+                if len(attempt.messages) > 1:
+                    report.stuck_streams += 1
+                else:
+                    report.failures.append(f"not answered in time: {_described(attempt)}")
             if attempt.closed and Outcome.ANSWERED in outcomes:
                 report.failures.append(f"a closed API answered: {_described(attempt)}")
 
@@ -105,31 +136,29 @@ async def _send(served: Served, batch: Sequence[Attempt], longest_s: float, repo
 
 
 async def _require_alive(
-    served: Served, report: Report, after: str, *, may_die: bool = False
+    server: Server, report: Report, bounds: Bounds, after: str, *, may_die: bool = False
 ) -> None:
     """Wait until both models answer, and count what has died meanwhile."""
-    deadline = time.monotonic() + 90
-    while not await _both_answer(served):
+    deadline = time.monotonic() + bounds.back_within_s
+    while not await _both_answer(server, bounds):
         if time.monotonic() > deadline:
             report.failures.append(f"the models do not answer after {after}")
-            return
+            break
         await asyncio.sleep(0.1)
-    new = served.new_deaths()
-    known = may_die and served.crash_is_known() and not any("stub" in line for line in new)
-    if known:
-        report.known_crashes += len(new)
+    died = server.new_deaths()
+    if may_die and server.crash_is_known() and not any("stub" in line for line in died):
+        report.known_crashes += len(died)
     else:
-        report.failures += [f"after {after}: {line}" for line in new]
+        report.failures += [f"after {after}: {line}" for line in died]
 
 
-async def _both_answer(served: Served) -> bool:
-    async with connect(served.wait().addresses.grpc) as channel:
-        return all(
-            [
-                await answers(channel, valid(model), stream=model == wire.GENERATOR, limit_s=10.0)
-                for model in (wire.GENERATOR, wire.PRM)
-            ]
-        )
+async def _both_answer(server: Server, bounds: Bounds) -> bool:
+    async with connect(server.address()) as channel:
+        for method, model in ((STREAM, wire.GENERATOR), (UNARY, wire.PRM)):
+            request = Attempt("valid", method, (valid(model).SerializeToString(),))
+            if await deliver(channel, request, bounds.longest_s) != [Outcome.ANSWERED]:
+                return False
+    return True
 
 
 def _described(attempt: Attempt) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 from tritonclient.grpc import service_pb2
 
-from .attempts import STREAM, UNARY, Attempt
+from .attempts import Attempt
 
 OPTIONS = [
     ("grpc.enable_http_proxy", 0),
@@ -44,12 +44,6 @@ async def deliver(channel: grpc.aio.Channel, attempt: Attempt, longest_s: float)
     """Carry an attempt out; one outcome for each of its calls."""
     calls = (_one(channel, attempt, longest_s) for _ in range(attempt.times))
     return list(await asyncio.gather(*calls))
-
-
-async def answers(channel: grpc.aio.Channel, request: Any, *, stream: bool, limit_s: float) -> bool:
-    """Whether a request is answered without an error."""
-    attempt = Attempt("", STREAM if stream else UNARY, (request.SerializeToString(),))
-    return await _one(channel, attempt, limit_s) is Outcome.ANSWERED
 
 
 async def _one(channel: grpc.aio.Channel, attempt: Attempt, longest_s: float) -> Outcome:

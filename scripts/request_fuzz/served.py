@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,74 +21,68 @@ from tts.build import paths
 from tts.serving.server.state import LOG, STATE, ServerState, read_state
 
 CODE = "import sys; sys.argv[0] = 'tts'; from tts.cli import main; main()"
+RUN = "--strategy beam-search --n 8 --limit 5 --seed 3 --out"
 KNOWN_CRASH = "!byte_buffer->Valid()"
-"""What Triton says of itself when streams end it, in its log."""
-DEATH = re.compile("died|was killed by|exited with")
+"""What Triton says of itself when a stream with several requests ends it, in its log."""
+DEATH = re.compile("died|was killed by|server stopped")
 BACK_WITHIN_S = 60.0
 """The longest wait before a restart, 16 s, and the start itself."""
 
 
 class Served:
-    """A deployment under `tts serve`, started again when that has given up."""
+    """The demo pair under `tts serve`, which is started again when it has given up."""
 
-    def __init__(self, deployment: Path, name: str, home: Path) -> None:
-        """`home` is TTS_HOME, with the engines built, and must be this process's as well."""
-        self._deployment, self._name, self._home = deployment, name, home
-        self._output = home / "serve.log"
-        self._output.write_bytes(b"")
-        self._process = self._start()
-        self._prefixes: tuple[str, ...] = ()
-        self._sockets: set[str] = set()
-        self._deaths = 0
+    def __init__(self, home: Path, *, tcp: bool) -> None:
+        """`home` is TTS_HOME, an empty folder; `tcp` opens a port instead of the socket."""
         self.given_up = 0
         """How often `tts serve` ended by itself, as it does after too many deaths."""
+        self._home = home
+        self._output = home / "serve.log"
+        self._deployment = home / "demo.yaml"
+        bundled = paths.deployments_dir() / "demo.yaml"
+        checkpoints = bundled.parents[1] / "checkpoints"
+        text = bundled.read_text("utf-8").replace("../checkpoints", str(checkpoints))
+        if tcp:
+            with socket.create_server(("127.0.0.1", 0)) as free:
+                text = text.replace("grpc_port: auto", f"grpc_port: {free.getsockname()[1]}")
+        self._deployment.write_text(text, "utf-8")
+        self._tts("build-engines", self._deployment, "--no-verify")
+        self._process = self._start()
+        self._prefixes: set[str] = set()
+        self._sockets: set[str] = set()
+        self._deaths = 0
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        with self._output.open("ab") as output:
-            return subprocess.Popen(
-                [sys.executable, "-c", CODE, "serve", str(self._deployment)],
-                stdout=output,
-                stderr=output,
-                env={**os.environ, "TTS_HOME": str(self._home)},
-                start_new_session=True,
-            )
-
-    def state(self) -> ServerState | None:
-        """The server that runs, if one does."""
-        return read_state(paths.server_dir(self._name) / STATE)
-
-    def wait(self) -> ServerState:
-        """The server, as soon as one is ready; raises TimeoutError if none comes back."""
+    def address(self) -> str:
+        """Where the server listens, as soon as one is ready; raises TimeoutError."""
         deadline = time.monotonic() + BACK_WITHIN_S
         while time.monotonic() < deadline:
-            if state := self.state():
-                self._prefixes = tuple({*self._prefixes, state.shm_prefix})
-                self._sockets = {*self._sockets, state.addresses.socket} - {""}
-                return state
+            if state := self._state():
+                self._prefixes.add(state.shm_prefix)
+                self._sockets.add(state.addresses.socket)
+                return state.addresses.grpc
             if self._process.poll() is not None:
                 self.given_up += 1
                 self._process = self._start()
             time.sleep(0.1)
-        raise TimeoutError(f"the server was not back within {BACK_WITHIN_S:.0f} s: {self.said()}")
+        raise TimeoutError(f"the server was not back within {BACK_WITHIN_S:.0f} s: {self._said()}")
 
     def new_deaths(self) -> list[str]:
         """What `tts serve` said of servers and stubs that died since the last call, in lines."""
-        lines = [line for line in self.said().splitlines() if DEATH.search(line)]
+        lines = [line for line in self._said().splitlines() if DEATH.search(line)]
         new, self._deaths = lines[self._deaths :], len(lines)
         return new
 
-    def said(self) -> str:
-        """All that `tts serve` has printed."""
-        return self._output.read_text(encoding="utf-8", errors="replace")
-
     def crash_is_known(self) -> bool:
         """Whether the last server that died was ended by Triton's own fault."""
-        logs = (paths.server_dir(self._name) / name for name in (LOG, "triton.previous.log"))
-        return any(KNOWN_CRASH in log.read_text(errors="replace") for log in logs if log.exists())
+        log = self._folder / LOG
+        logs = (log, log.with_suffix(".previous.log"))
+        return any(
+            KNOWN_CRASH in file.read_text(errors="replace") for file in logs if file.exists()
+        )
 
     def resident(self) -> dict[str, int]:
         """Bytes of memory of the server and of each stub, by name."""
-        state = self.state()
+        state = self._state()
         process = state.server.process() if state and state.server else None
         if process is None:
             return {}
@@ -95,8 +92,14 @@ class Served:
                 sizes[Path(stub.cmdline()[1]).parents[1].name] = stub.memory_info().rss
         return sizes
 
+    def tree_digest(self, name: str) -> str:
+        """The digest of a short run on this server, kept in a folder of this name."""
+        folder = self._home / name
+        self._tts("bench", self._deployment, *RUN.split(), folder)
+        return str(json.loads((folder / "summary.json").read_text("utf-8"))["tree_digest"])
+
     def stop(self) -> list[str]:
-        """Stop it as Ctrl-C does; what is left of it a moment later."""
+        """Stop it as Ctrl-C does; what is left of it a moment later, a line for each."""
         self._process.send_signal(signal.SIGINT)
         try:
             self._process.wait(60)
@@ -112,6 +115,38 @@ class Served:
             time.sleep(0.1)
         return left
 
+    @property
+    def _folder(self) -> Path:
+        return self._home / "built" / "demo" / "server"
+
+    def _state(self) -> ServerState | None:
+        return read_state(self._folder / STATE)
+
+    def _said(self) -> str:
+        return self._output.read_text("utf-8", errors="replace")
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        with self._output.open("ab") as output:
+            return subprocess.Popen(
+                [sys.executable, "-c", CODE, "serve", str(self._deployment)],
+                stdout=output,
+                stderr=output,
+                env=self._environment,
+                start_new_session=True,
+            )
+
+    def _tts(self, *arguments: object) -> None:
+        command = [sys.executable, "-c", CODE, *map(str, arguments)]
+        done = subprocess.run(
+            command, env=self._environment, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise RuntimeError(f"tts {arguments[0]} failed: {done.stderr}")
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, "TTS_HOME": str(self._home)}
+
     def _left(self) -> list[str]:
         mine = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
         processes = []
@@ -120,16 +155,17 @@ class Served:
             if process.pid not in mine and any(str(self._home) in word for word in words):
                 processes.append(f"process {process.pid}: {' '.join(words)[:100]}")
         regions = Path("/dev/shm").glob("tts-*")
-        shared = [str(region) for region in regions if region.name.startswith(self._prefixes)]
-        return [*processes, *shared, *(path for path in self._sockets if Path(path).exists())]
+        shared = [str(region) for region in regions if region.name.startswith((*self._prefixes,))]
+        return [*processes, *shared, *(path for path in self._sockets if Path(path).is_socket())]
 
 
 @contextmanager
-def serving(deployment: Path, name: str, home: Path) -> Iterator[Served]:
-    """A server that is ready, stopped in the end."""
-    served = Served(deployment, name, home)
-    try:
-        served.wait()
-        yield served
-    finally:
-        served.stop()
+def serving(*, tcp: bool) -> Iterator[Served]:
+    """A server of the demo pair that is ready, in a home of its own; stopped in the end."""
+    with tempfile.TemporaryDirectory(prefix="tts-fuzz-") as name:
+        served = Served(Path(name).resolve(), tcp=tcp)
+        try:
+            served.address()
+            yield served
+        finally:
+            served.stop()
