@@ -1,5 +1,6 @@
 """Which changes ask for a new build, and which do not."""
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -87,6 +88,16 @@ def test_damaged_engine_is_noticed_and_built_again(
         require_current(deployment())
     assert build(deployment())[0].status == "built"
     assert require_current(deployment())
+
+
+def test_a_manifest_with_a_name_that_no_file_can_have_is_stale(deployment: Deploy) -> None:
+    (report, _) = build(deployment())
+    file = report.folder / "manifest.json"
+    manifest = json.loads(file.read_text())
+    manifest["engine_files"] = {"x" * 300: 1}
+    file.write_text(json.dumps(manifest))
+    with pytest.raises(BuildError, match="xxx is missing"):
+        require_current(deployment())
 
 
 def test_untouched_checkpoint_is_not_hashed_again(

@@ -91,3 +91,10 @@ def test_a_missing_file_is_refused(
     with pytest.raises(BuildError, match=rf"{file} is missing|wrote no {file}"):
         build(deploy(tensorrt={"tensor_parallel": 2}))
     assert nothing_half_built(home)
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, '{"version": ' + "1" * 5000 + "}", "{"])
+def test_a_damaged_config_is_refused_in_a_sentence(tmp_path: Path, content: str) -> None:
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(BuildError, match=r"config\.json that is not JSON"):
+        require_as_asked(tmp_path, {"world_size": 1})

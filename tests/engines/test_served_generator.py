@@ -146,6 +146,22 @@ def test_fifty_megabytes_are_refused_and_leave_the_server_no_larger_the_second_t
     assert client.generate(**sampled())[1] == ""
 
 
+def test_long_lists_of_stop_words_are_not_kept_after_their_requests(client, server):
+    """A list takes 4 MB, and every client may send others."""
+    server_process = psutil.Process(server.state.server.pid)
+    (stub,) = (p for p in server_process.children() if "/generator/1/model.py" in p.cmdline()[1])
+
+    def send(lists):
+        for number in lists:
+            ids = np.random.default_rng(number).integers(1, 128, 60_000)
+            table = np.stack([ids, np.arange(1, 60_001)]).astype(np.int32)[None]
+            assert client.generate(**sampled(stop_words_list=table))[1] == ""
+        return stub.memory_info().rss
+
+    before = send(range(20))
+    assert send(range(20, 60)) < before + 60_000_000
+
+
 def test_more_stop_words_than_a_request_may_keep_are_refused(client):
     table = np.ones((1, 2, 70_000), np.int32)
     assert "at most 65536" in client.generate(stop_words_list=table)[1]

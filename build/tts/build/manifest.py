@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from .checkpoint import FileStamp, content_hash, stamp_files
 from .errors import BuildError
+from .input_files import is_file
 from .spec import Precision, Role, Target
 
 CONFIG_FILE = "config.json"
@@ -128,7 +129,7 @@ def _stale_reasons(
     reasons = []
     for name, size in manifest.engine_files.items():
         file = folder / name
-        if not file.is_file():
+        if not is_file(file):
             reasons.append(f"{name} is missing")
         elif file.stat().st_size != size:
             reasons.append(f"{name} has changed since it was built")
