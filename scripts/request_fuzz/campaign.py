@@ -54,10 +54,6 @@ class Report:
     grown: int = 0
     """Bytes of memory that the server and its stubs have gained since the first thousand."""
 
-    def of(self, outcome: Outcome) -> int:
-        """How many calls came out so."""
-        return sum(number for (_, o), number in self.outcomes.items() if o is outcome)
-
 
 @dataclass(frozen=True)
 class Bounds:
