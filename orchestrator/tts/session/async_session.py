@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+_RESET_WAITS_S = (0.0, 0.1, 0.3, 1.0, 2.0)
+
+
 def _silent(line: str) -> None:
     """Says nothing."""
 
@@ -270,6 +273,26 @@ class AsyncSession:
         """Requests that searches have in flight now: generator, verifier."""
         loads = [solver.driver.in_flight for solver in self._solvers]
         return sum(load[0] for load in loads), sum(load[1] for load in loads)
+
+    @property
+    def started_server(self) -> bool:
+        """Whether the server that is used was started for this session."""
+        return self._server is not None and self._server.started
+
+    async def reset_prefix_caches(self) -> bool:
+        """Let what follows find engines as cold as those of a server that has just started.
+
+        False if they stay as they are: TensorRT-LLM's cannot be reset by a request, and none while
+        others use them. Raises ServerError or EndpointError if the server is gone.
+        """
+        self._require_open()
+        if self._connection is None or self.deployment.target != "openvino":
+            return False
+        for wait in _RESET_WAITS_S:  # requests that were cancelled may still be leaving
+            await asyncio.sleep(wait)
+            if await self.watched(self._connection.reset_prefix_caches()):
+                return True
+        return False
 
     async def watched(self, running: Coroutine[Any, Any, T]) -> T:
         """Run to the end while the server is well; ServerError says which part of it died.

@@ -30,6 +30,8 @@ class Server:
     """Raises ServerError naming what died."""
     stop: Callable[[], None]
     """Stops it if it was started here."""
+    started: bool = False
+    """Whether it was started here."""
 
 
 async def open_server(deployment: Deployment, say: Callable[[str], None]) -> Server:
@@ -65,7 +67,7 @@ def _open(deployment: Deployment, say: Callable[[str], None], check: Callable[[]
         health = observe(found).check_from_outside if found.server else lambda: None
         return Server(found.addresses.grpc, health, lambda: None)
     server = start_server(deployment, say=say, check=check)
-    return Server(server.addresses.grpc, server.check, server.stop)
+    return Server(server.addresses.grpc, server.check, server.stop, started=True)
 
 
 async def while_healthy(running: Coroutine[Any, Any, T], check: Callable[[], None]) -> T:
