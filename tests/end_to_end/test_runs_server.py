@@ -278,6 +278,25 @@ def test_ctrl_c_stops_in_order_however_often_it_is_pressed(tts, tmp_path, presse
     assert len(whole_events(folder)) > 50
 
 
+def test_a_run_that_ignores_ctrl_c_is_stopped_in_order_by_sigterm(tts, tmp_path):
+    """Such as one under nohup, or in the background of a script."""
+    folder = tmp_path / "run"
+    process = tts.start(
+        *("bench", "demo", "--limit", 12, "--out", folder),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    )
+    wait_for_events(process, folder, "generated", 50)
+    process.terminate()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 143, err
+    assert "Stopped by SIGTERM." in err
+    assert tts.leftovers() == []
+    code, _, err = tts.run("bench", "--resume", folder)
+    assert code == 0, err
+    code, _, err = tts.run("bench", "demo", "--limit", 12, "--out", tmp_path / "whole")
+    assert summary(folder)["tree_digest"] == summary(tmp_path / "whole")["tree_digest"]
+
+
 def test_a_running_server_is_used_and_left_alone(tts, plain, tmp_path):
     server = tts.start("serve", "demo")
     try:

@@ -22,8 +22,6 @@ def serve(
     ] = False,
 ) -> None:
     """Serve a deployment with Triton until Ctrl-C; a server that dies is started again."""
-    import signal
-
     from tts.build.spec import load_deployment
     from tts.checks.requirements import require_gpu
     from tts.reports.console import say
@@ -39,5 +37,4 @@ def serve(
         say("Stopped." if stop_server(spec) else f"No server of {spec.name} is running.")
         return
     require_gpu(spec)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a plain kill stops it in order too
     supervise(spec, iteration_log=iteration_log, say=say)
