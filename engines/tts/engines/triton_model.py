@@ -23,6 +23,7 @@ from tts.build.manifest import read_engine_config
 from . import wire
 from .engine_host import EngineHost
 from .generate_request import GenerateRequest, Limits, Tensors, is_stop, parse_request
+from .loading import COMPILING, READING, Stage, read_weights, tell
 from .responses import Response, response_tensors
 from .statistics import Statistics
 from .triton_metrics import FAMILIES, Metric, TokenLengths, gauges
@@ -65,6 +66,11 @@ class TritonPythonModel:
         self._output_lengths = TokenLengths("nv_llm_output_token_len", "total_output_tokens")
         self._metrics = _Metrics({"model": args["model_name"], "version": args["model_version"]})
         log = settings["iteration_log"]
+        name = args["model_name"]
+        tell(Stage(name, READING, 0.0))
+        for weights in engine_dir.glob("*.bin"):
+            read_weights(weights, lambda fraction: tell(Stage(name, READING, fraction)))
+        tell(Stage(name, COMPILING))
         self._host = EngineHost(
             engine_dir,
             engine,

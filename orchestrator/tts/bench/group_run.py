@@ -130,7 +130,9 @@ async def _run_members(
                 observer.say(title)
                 if session is None or not await _cold(session):
                     await opened.aclose()
-                    session = AsyncSession(run.plan.deployment, say=observer.say)
+                    session = AsyncSession(
+                        run.plan.deployment, say=observer.say, on_loading=observer.loading
+                    )
                     await opened.enter_async_context(session)
                     if not (session.started_server or await _cold(session)):
                         observer.say("Its caches hold what was computed before.")

@@ -24,7 +24,7 @@ def serve(
     """Serve a deployment with Triton until Ctrl-C; a server that dies is started again."""
     from tts.build.spec import load_deployment
     from tts.checks.requirements import require_gpu
-    from tts.reports.console import say
+    from tts.reports.waiting import StartLines
     from tts.serving.server.lookup import stop_server
     from tts.serving.server.start import planned_command
     from tts.serving.server.supervise import supervise
@@ -33,8 +33,10 @@ def serve(
     if dry_run:
         print(planned_command(spec))  # noqa: T201 - to be pasted, so without line breaks
         return
+    lines = StartLines()
     if stop:
-        say("Stopped." if stop_server(spec) else f"No server of {spec.name} is running.")
+        lines.say("Stopped." if stop_server(spec) else f"No server of {spec.name} is running.")
         return
     require_gpu(spec)
-    supervise(spec, iteration_log=iteration_log, say=say)
+    with lines:
+        supervise(spec, iteration_log=iteration_log, say=lines.say, on_loading=lines.loading)

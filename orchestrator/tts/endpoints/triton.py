@@ -34,9 +34,13 @@ T = TypeVar("T")
 class TritonConnection:
     """One gRPC channel to a server, shared by both endpoints; an async context manager."""
 
-    def __init__(self, address: str) -> None:
-        """`address` is `host:port` or `unix:path` of the gRPC endpoint."""
+    def __init__(self, address: str, comes_back: Callable[[], bool] = lambda: False) -> None:
+        """`address` is `host:port` or `unix:path` of the gRPC endpoint.
+
+        `comes_back` says whether a server that is gone is being started again (see `retried`).
+        """
         self.address = address
+        self._comes_back = comes_back
         self._channel = grpc.aio.insecure_channel(
             address,
             options=[
@@ -110,7 +114,7 @@ class TritonConnection:
             except grpc.aio.AioRpcError as error:
                 raise _translate(model, self.address, error) from error
 
-        return await retried(translated)
+        return await retried(translated, self._comes_back)
 
 
 class TritonGenerator:

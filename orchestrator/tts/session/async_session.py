@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tts.problem import Problem
     from tts.prompting import Models
     from tts.scheduling import Policy, ScheduleName, SpeculationName
+    from tts.serving.server.loading import Loading
 
     from .functions import AnswerFunction, EqualFunction, RewardFunction
     from .plan import Plan
@@ -48,8 +49,12 @@ T = TypeVar("T")
 _RESET_WAITS_S = (0.0, 0.1, 0.3, 1.0, 2.0)
 
 
-def _silent(line: str) -> None:
+def silent(line: str) -> None:
     """Says nothing."""
+
+
+def _ignore(loading: Loading) -> None:
+    """Shows nothing."""
 
 
 class AsyncSession:
@@ -65,7 +70,8 @@ class AsyncSession:
         *,
         generator: Generator | None = None,
         verifier: Verifier | RewardFunction | None = None,
-        say: Callable[[str], None] = _silent,
+        say: Callable[[str], None] = silent,
+        on_loading: Callable[[Loading], None] = _ignore,
     ) -> None:
         """See `Session.open`. Nothing is started before the block; raises ConfigError."""
         from .plan import findable, load_checked
@@ -74,6 +80,7 @@ class AsyncSession:
         self.source = findable(deployment) if isinstance(deployment, str | Path) else ""
         self._given = generator, verifier
         self._say = say
+        self._on_loading = on_loading
         self._resources = AsyncExitStack()
         self._is_open = False
         self._endpoints: tuple[Generator, Verifier]
@@ -357,10 +364,10 @@ class AsyncSession:
         require_gpu(self.deployment)
         require_current(self.deployment)
         models = self.models
-        self._server = await open_server(self.deployment, self._say)
+        self._server = await open_server(self.deployment, self._say, self._on_loading)
         self._resources.push_async_callback(asyncio.to_thread, self._server.stop)
         self._connection = await self._resources.enter_async_context(
-            TritonConnection(self._server.address)
+            TritonConnection(self._server.address, self._server.comes_back)
         )
         return triton_endpoints(models, self._connection)
 

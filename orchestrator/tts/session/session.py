@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tts.compat import Self
 
-from .async_session import AsyncSession
+from .async_session import AsyncSession, silent
 from .event_loop import Inbox, LoopThread
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Session:
                 deployment,
                 generator=generator,
                 verifier=verifier,
-                **({"say": inbox.posting(say)} if say else {}),
+                say=inbox.posting(say) if say else silent,
             )
             loop.run(session.__aenter__(), inbox)
         except BaseException:

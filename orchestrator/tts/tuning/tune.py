@@ -73,7 +73,7 @@ def tune(
     new one under runs/ if None. Ctrl-C ends the measurements early: what was measured until then is
     kept and returned. Raises a TtsError.
     """
-    session = AsyncSession(deployment, say=observer.say)
+    session = AsyncSession(deployment, say=observer.say, on_loading=observer.loading)
     spec = session.deployment
     require_gpu(spec)
     require_current(spec)
