@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from dataclasses import replace
 from typing import get_args
@@ -26,6 +27,7 @@ from tts.build import paths
 from tts.build.errors import RequestRefused
 from tts.build.spec import load_deployment
 from tts.datasets.load import load_problems
+from tts.endpoints import retry
 from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.triton import TritonConnection, TritonGenerator, TritonVerifier
 from tts.problem import Problem
@@ -352,6 +354,36 @@ def test_a_run_goes_on_when_its_server_dies_and_is_started_again(tts, plain, tmp
     assert "It is started again in 1 s." in err
     assert serving.returncode == 0
     assert tts.leftovers() == []
+
+
+def test_a_run_waits_longer_than_its_patience_for_engines_that_load_again(
+    tts, plain, tmp_path, monkeypatch
+):
+    """A server is back after some three seconds, long after a request would have been given up."""
+    monkeypatch.setenv("TTS_HOME", str(tts.home))
+    monkeypatch.setattr(retry, "PATIENCE_S", 0.5)
+    wanted = Wanted("demo", "demo", 6, 0, "beam-search", "decoupled", {})
+    plan = plan_of(wanted, load_problems("demo", limit=6))
+    serving = tts.start("serve", "demo")
+    folder = tmp_path / "run"
+    try:
+        for line in serving.stderr:
+            if "Press Ctrl-C" in line:
+                break
+
+        def kill():
+            wait_for_events(serving, folder, "generated", 50)
+            servers(tts)[0].kill()
+
+        killing = threading.Thread(target=kill)
+        killing.start()
+        assert carry_out(plan, folder)["problems"] == 6
+        killing.join()
+    finally:
+        serving.send_signal(signal.SIGTERM)
+        _, err = serving.communicate(timeout=60)
+    assert "It is started again in 1 s." in err
+    assert serving.returncode == 0
 
 
 def test_a_comparison_of_all_strategies_is_stopped_continued_and_reported(tts, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from tts.build import paths
 from tts.build.errors import ServerError
@@ -52,7 +53,9 @@ def supervise(
                         if addresses is None:
                             say("Press Ctrl-C to stop.")
                         addresses = server.addresses
-                        _check_for_ever(server, say)
+                        _until_interrupted(server)
+                        say("Stopping ...")
+                        return
                 except ServerError as error:
                     failures.append(time.monotonic())
                     wait = wait_before_restart(failures)
@@ -63,16 +66,14 @@ def supervise(
         except KeyboardInterrupt:
             if addresses is None:  # it has not served anything yet
                 raise
+            say("Stopping ...")  # between two servers
 
 
-def _check_for_ever(server: RunningServer, say: Callable[[str], None]) -> None:
-    try:
+def _until_interrupted(server: RunningServer) -> None:
+    with suppress(KeyboardInterrupt):
         while True:
             server.check()
             time.sleep(CHECK_INTERVAL_S)
-    except KeyboardInterrupt:
-        say("Stopping ...")
-        raise
 
 
 def wait_for_server(
