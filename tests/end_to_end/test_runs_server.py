@@ -27,7 +27,7 @@ from tts.build import paths
 from tts.build.errors import RequestRefused
 from tts.build.spec import load_deployment
 from tts.datasets.load import load_problems
-from tts.endpoints import retry
+from tts.endpoints import retry, triton
 from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.triton import TritonConnection, TritonGenerator, TritonVerifier
 from tts.problem import Problem
@@ -361,7 +361,9 @@ def test_a_run_waits_longer_than_its_patience_for_engines_that_load_again(
 ):
     """A server is back after some three seconds, long after a request would have been given up."""
     monkeypatch.setenv("TTS_HOME", str(tts.home))
-    monkeypatch.setattr(retry, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(retry, "PATIENCE_S", 1.5)
+    for module in (retry, triton):  # between attempts, and between gRPC's own to connect
+        monkeypatch.setattr(module, "LONGEST_WAIT_S", 0.2)
     wanted = Wanted("demo", "demo", 6, 0, "beam-search", "decoupled", {})
     plan = plan_of(wanted, load_problems("demo", limit=6))
     serving = tts.start("serve", "demo")

@@ -132,8 +132,10 @@ class AsyncSession:
         **parameters: Any,
     ) -> Result:
         """See `Session.solve`."""
+        from .arguments import check_arguments
         from .questions import as_problem
 
+        check_arguments(on_step=on_step, out=out, priority=priority, deadline_s=deadline_s)
         plan = self._plan(
             (as_problem(question, "solve"),),
             strategy,
@@ -173,8 +175,10 @@ class AsyncSession:
         **parameters: Any,
     ) -> AsyncGenerator[Result, None]:
         """See `Session.solve_many`."""
+        from .arguments import check_arguments
         from .questions import as_problems
 
+        check_arguments(on_step=on_step, out=out)
         plan = self._plan(
             as_problems(problems),
             strategy,
@@ -236,8 +240,10 @@ class AsyncSession:
     ) -> list[str]:
         """See `Session.generate`."""
         from . import requests
+        from .arguments import check_arguments
 
         self._require_open()
+        check_arguments(n=n, max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
         generator, _ = self._endpoints
         writing = requests.generate(
             self.models,
@@ -383,10 +389,13 @@ class AsyncSession:
         functions: tuple[AnswerFunction | None, EqualFunction | None],
         parameters: dict[str, Any],
     ) -> Plan:
+        from .arguments import check_arguments
         from .functions import name_of
         from .plan import Grading, Plan, check_lengths
         from .strategy import choose
 
+        check_arguments(seed=seed, schedule=schedule, speculation=speculation, in_flight=in_flight)
+        check_arguments(answer_of=functions[0], equal=functions[1])
         if n is not None:
             parameters = {"n": n, **parameters}
         plan = Plan(

@@ -62,6 +62,9 @@ class Session:
 
         Raises a TtsError: ConfigError, BuildError, CheckpointError, ServerError.
         """
+        from .arguments import check_arguments
+
+        check_arguments(say=say)
         loop = LoopThread()
         inbox = Inbox()
         try:
@@ -140,6 +143,9 @@ class Session:
         not on what else runs. Raises a TtsError: ConfigError, DatasetError, FunctionError,
         DeadlineExceeded, EndpointError, ServerError, RunError.
         """
+        from .arguments import check_arguments
+
+        check_arguments(on_step=on_step)
         inbox = Inbox()
         solving = self._session.solve(
             question,
@@ -190,6 +196,9 @@ class Session:
         folder meanwhile. Leaving the loop early cancels what still runs. The first problem that
         fails ends the run with its error.
         """
+        from .arguments import check_arguments
+
+        check_arguments(on_step=on_step)
         inbox = Inbox()
         results = self._session.solve_many(
             problems,
