@@ -13,7 +13,6 @@ from rich.table import Column
 from rich.text import Text
 
 from tts.build.spec import Role
-from tts.compat import Self
 from tts.session.progress import RunProgress
 from tts.tuning.analysis import UNITS
 from tts.tuning.measure import ROUNDS
