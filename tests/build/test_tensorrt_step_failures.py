@@ -5,6 +5,7 @@ import signal
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -61,8 +62,17 @@ def test_killed_for_memory(deploy: Deploy, misbehave: Misbehave) -> None:
         build(deploy())
 
 
+@pytest.fixture(params=[signal.SIGINT, signal.SIGTERM])
+def raised(request: pytest.FixtureRequest) -> Iterator[signal.Signals]:
+    """A signal that is raised where the command is; background jobs inherit an ignored SIGINT."""
+    before = signal.signal(request.param, signal.default_int_handler)
+    yield request.param
+    signal.signal(request.param, before)
+
+
 @pytest.mark.parametrize("inside", [False, True])
 def test_ctrl_c_ends_the_step_and_leaves_nothing(
+    raised: signal.Signals,
     deploy: Deploy,
     misbehave: Misbehave,
     state: Path,
@@ -77,7 +87,7 @@ def test_ctrl_c_ends_the_step_and_leaves_nothing(
     def interrupt() -> None:
         for _ in range(500):
             if (state / "hanging").exists():
-                os.kill(os.getpid(), signal.SIGINT)
+                os.kill(os.getpid(), raised)
                 return
             time.sleep(0.02)
 

@@ -1,14 +1,16 @@
 """How a command ends, whatever happens in it."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tts.build.errors import ConfigError
-from tts.cli.ending import BUG, INTERRUPTED, NO_READER, ended
+from tts.cli.ending import BUG, INTERRUPTED, NO_READER, TERMINATED, ended
 
 
 def test_an_error_for_the_user_is_its_message_hint_and_exit_code(capsys):
@@ -112,3 +114,38 @@ def test_closed_outputs_are_no_traceback(tmp_path):
     )
     assert done.returncode == BUG
     assert [file.suffix for file in Path(tmp_path).iterdir()] == [".txt"]
+
+
+STEP = """
+import signal, subprocess, sys
+from tts.cli.ending import ended
+
+def command():
+    step = subprocess.Popen(["sleep", "600"])
+    try:
+        print(step.pid, flush=True)
+        step.wait()
+    finally:
+        step.terminate()
+        step.wait()
+
+sys.exit(ended(command))
+"""
+
+
+@pytest.mark.parametrize("sigint", [signal.SIG_DFL, signal.SIG_IGN])
+def test_sigterm_ends_a_command_in_order_even_where_ctrl_c_is_ignored(sigint):
+    with subprocess.Popen(
+        [sys.executable, "-c", STEP],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, sigint),
+    ) as process:
+        step = int(process.stdout.readline())
+        if sigint is signal.SIG_IGN:
+            process.send_signal(signal.SIGINT)
+        process.terminate()
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (TERMINATED, "Stopped by SIGTERM.\n")
+    assert not psutil.pid_exists(step)

@@ -24,7 +24,7 @@ class Tts:
     def __init__(self, home: Path) -> None:
         self.home = home
 
-    def start(self, *arguments):
+    def start(self, *arguments, **options):
         return subprocess.Popen(
             [sys.executable, "-c", CODE, *map(str, arguments)],
             stdout=subprocess.PIPE,
@@ -33,6 +33,7 @@ class Tts:
             cwd="/",
             env={**os.environ, "TTS_HOME": str(self.home)},
             start_new_session=True,
+            **options,
         )
 
     def run(self, *arguments):

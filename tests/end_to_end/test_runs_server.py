@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from dataclasses import replace
 from typing import get_args
@@ -26,6 +27,7 @@ from tts.build import paths
 from tts.build.errors import RequestRefused
 from tts.build.spec import load_deployment
 from tts.datasets.load import load_problems
+from tts.endpoints import retry, triton
 from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.triton import TritonConnection, TritonGenerator, TritonVerifier
 from tts.problem import Problem
@@ -278,6 +280,25 @@ def test_ctrl_c_stops_in_order_however_often_it_is_pressed(tts, tmp_path, presse
     assert len(whole_events(folder)) > 50
 
 
+def test_a_run_that_ignores_ctrl_c_is_stopped_in_order_by_sigterm(tts, tmp_path):
+    """Such as one under nohup, or in the background of a script."""
+    folder = tmp_path / "run"
+    process = tts.start(
+        *("bench", "demo", "--limit", 12, "--out", folder),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    )
+    wait_for_events(process, folder, "generated", 50)
+    process.terminate()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 143, err
+    assert "Stopped by SIGTERM." in err
+    assert tts.leftovers() == []
+    code, _, err = tts.run("bench", "--resume", folder)
+    assert code == 0, err
+    code, _, err = tts.run("bench", "demo", "--limit", 12, "--out", tmp_path / "whole")
+    assert summary(folder)["tree_digest"] == summary(tmp_path / "whole")["tree_digest"]
+
+
 def test_a_running_server_is_used_and_left_alone(tts, plain, tmp_path):
     server = tts.start("serve", "demo")
     try:
@@ -333,6 +354,38 @@ def test_a_run_goes_on_when_its_server_dies_and_is_started_again(tts, plain, tmp
     assert "It is started again in 1 s." in err
     assert serving.returncode == 0
     assert tts.leftovers() == []
+
+
+def test_a_run_waits_longer_than_its_patience_for_engines_that_load_again(
+    tts, plain, tmp_path, monkeypatch
+):
+    """A server is back after some three seconds, long after a request would have been given up."""
+    monkeypatch.setenv("TTS_HOME", str(tts.home))
+    monkeypatch.setattr(retry, "PATIENCE_S", 1.5)
+    for module in (retry, triton):  # between attempts, and between gRPC's own to connect
+        monkeypatch.setattr(module, "LONGEST_WAIT_S", 0.2)
+    wanted = Wanted("demo", "demo", 6, 0, "beam-search", "decoupled", {})
+    plan = plan_of(wanted, load_problems("demo", limit=6))
+    serving = tts.start("serve", "demo")
+    folder = tmp_path / "run"
+    try:
+        for line in serving.stderr:
+            if "Press Ctrl-C" in line:
+                break
+
+        def kill():
+            wait_for_events(serving, folder, "generated", 50)
+            servers(tts)[0].kill()
+
+        killing = threading.Thread(target=kill)
+        killing.start()
+        assert carry_out(plan, folder)["problems"] == 6
+        killing.join()
+    finally:
+        serving.send_signal(signal.SIGTERM)
+        _, err = serving.communicate(timeout=60)
+    assert "It is started again in 1 s." in err
+    assert serving.returncode == 0
 
 
 def test_a_comparison_of_all_strategies_is_stopped_continued_and_reported(tts, tmp_path):

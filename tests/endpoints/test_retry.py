@@ -10,7 +10,7 @@ from tts.endpoints.retry import LONGEST_WAIT_S, PATIENCE_S, retried
 from tts.simulation.virtual_time import run_virtual
 
 
-def attempts_of(failures, *, lasting=0.0):
+def attempts_of(failures, *, lasting=0.0, back_at=0.0):
     """When each attempt was made, and how it ended, if the first ones fail so."""
     times = []
     left = iter(failures)
@@ -24,7 +24,8 @@ def attempts_of(failures, *, lasting=0.0):
 
     async def go():
         try:
-            return await retried(attempt)
+            now = asyncio.get_running_loop().time
+            return await retried(attempt, lambda: now() < back_at)
         except EndpointError as error:
             return error
 
@@ -49,6 +50,14 @@ def test_a_server_that_is_back_within_a_minute_is_survived():
     times, end = attempts_of([EndpointUnavailable("gone")] * 15)
     assert end == "answer"
     assert 50 < times[-1] <= PATIENCE_S
+    waits = [later - sooner for sooner, later in itertools.pairwise(times)]
+    assert max(waits) == pytest.approx(LONGEST_WAIT_S)
+
+
+def test_a_server_that_is_being_started_again_is_waited_for_however_long_it_loads():
+    failures = [EndpointUnavailable("gone")] * 200
+    times, _ = attempts_of(failures, back_at=10 * PATIENCE_S)
+    assert 10.9 * PATIENCE_S < times[-1] <= 11 * PATIENCE_S
     waits = [later - sooner for sooner, later in itertools.pairwise(times)]
     assert max(waits) == pytest.approx(LONGEST_WAIT_S)
 

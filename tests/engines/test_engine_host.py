@@ -1,6 +1,7 @@
 """The engine host in process, on a tiny random engine: what it answers."""
 
 import json
+import queue
 import threading
 import time
 from dataclasses import replace
@@ -158,3 +159,33 @@ def test_the_iteration_log_adds_up(open_host, tmp_path):
     assert sum(line["generation_requests"] for line in lines) == 4 * 9
     assert lines[-1]["output_tokens_total"] == 40
     assert max(line["blocks_used"] for line in lines) == 4 * 2
+
+
+def test_a_reset_empties_the_prefix_cache_and_changes_no_output(open_host):
+    """A prompt of 200 tokens takes two steps of at most 128, or one if most of it is known."""
+    runner = open_host(kv_reuse=True)
+
+    def steps_and_output():
+        before = runner.host.statistics().iteration
+        (response,) = runner.run(sampled(n=4, length=200))
+        return runner.host.statistics().iteration - before, response.token_ids
+
+    def reset():
+        done = queue.SimpleQueue()
+        runner.host.call(lambda: done.put(runner.host.reset_prefix_cache()))
+        return done.get(timeout=10)
+
+    cold, output = steps_and_output()
+    assert steps_and_output() == (cold - 1, output)
+    assert runner.at_rest()
+    assert reset()
+    assert steps_and_output() == (cold, output)
+
+
+def test_an_engine_in_use_is_not_reset(open_host):
+    runner, answers = open_host(kv_reuse=True), queue.SimpleQueue()
+    final = queue.SimpleQueue()
+    runner.host.submit(sampled(n=200), final.put)
+    runner.host.call(lambda: answers.put(runner.host.reset_prefix_cache()))
+    assert answers.get(timeout=10) is False
+    assert final.get(timeout=30).finish_reason == "length"

@@ -170,3 +170,20 @@ def test_more_stop_words_than_a_request_may_keep_are_refused(client):
 def test_a_stop_request_without_a_running_one_is_refused(client):
     assert "no running request has the id 'x'" in client.generate(request_id="x", stop=True)[1]
     assert "needs the request id" in client.generate(stop=True)[1]
+
+
+def test_a_reset_of_the_prefix_cache_is_refused_while_requests_are_in_flight(client):
+    alone, _ = client.generate(**sampled(output=200))
+    running = client.open(infer("generator", **sampled(output=200, streaming=True)))
+    parts = [next(running)]
+    reset = infer("generator", output=1)
+    reset.parameters[wire.RESET_PREFIX_CACHE].bool_param = True
+    (answer,) = client.open(reset)
+    assert wire.IN_FLIGHT in answer.error_message
+    parts += running
+    streamed = [outputs(part.infer_response)["output_ids"].ravel().tolist() for part in parts]
+    assert list(itertools.chain(*streamed)) == alone
+    assert client.at_rest("generator")
+    (answer,) = client.open(reset)
+    assert answer.error_message == ""
+    assert client.generate(**sampled(output=200)) == (alone, "")

@@ -210,8 +210,8 @@ def test_not_ready_in_time_is_an_error_and_leaves_nothing(echo: Echo, templates:
     model.write_text(
         "import time\n" + model.read_text() + "\n    def initialize(self, args): time.sleep(30)\n"
     )
-    with pytest.raises(ServerError, match=r"not ready within 1 s"):
-        start_server(echo(), ready_timeout_s=1.0)
+    with pytest.raises(ServerError, match=r"not ready, and has done nothing for 1 s"):
+        start_server(echo(), stall_s=1.0)
     assert ours(str(paths.repository_dir("echo"))) == []
 
 

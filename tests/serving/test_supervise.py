@@ -17,7 +17,13 @@ from tts.serving.server import supervise
 from tts.serving.server.health import Health
 from tts.serving.server.lookup import find_server, stop_server
 from tts.serving.server.state import ServerState, identify
-from tts.serving.server.supervise import MOST_RESTARTS, WINDOW_S, wait_before_restart
+from tts.serving.server.supervise import (
+    MOST_RESTARTS,
+    WINDOW_S,
+    wait_before_restart,
+    wait_for_server,
+)
+from tts.serving.server.supervisor import comes_back, supervisor_of
 
 Echo = Callable[..., Deployment]
 
@@ -56,21 +62,29 @@ from conftest import *
 patch = pytest.MonkeyPatch()
 patch.setattr(paths, "templates_dir", lambda: __import__("pathlib").Path({templates!r}))
 patch.setattr(repository, "require_current", lambda d: ENGINES)
+from tts.serving.server import supervise as module
 from tts.serving.server.supervise import supervise
+module.FIRST_WAIT_S = {wait}
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 supervise(make_deployment(host="0.0.0.0"), say=lambda line: print(line, flush=True))
 """
+
+
+def supervisor(templates: Path, wait: float = 1) -> subprocess.Popen[str]:
+    """A process that serves the echo models, and waits so long before the first restart."""
+    here = str(Path(__file__).parent)
+    script = SUPERVISOR.format(here=here, templates=str(templates), wait=wait)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment
+    )
 
 
 @pytest.mark.server
 def test_a_killed_server_is_back_at_its_addresses_until_it_is_stopped(echo: Echo, templates: Path):
     """On all interfaces gRPC has a port chosen by the system, which must be the same one again."""
     deployment = echo(host="0.0.0.0")
-    script = SUPERVISOR.format(here=str(Path(__file__).parent), templates=str(templates))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment
-    ) as process:
+    with supervisor(templates) as process:
         try:
             said = iter(process.stdout.readline, "")
             assert any(line.startswith("Ready") for line in said)
@@ -88,6 +102,71 @@ def test_a_killed_server_is_back_at_its_addresses_until_it_is_stopped(echo: Echo
         finally:
             process.kill()
     assert find_server(deployment) is None
+
+
+@pytest.mark.server
+def test_a_server_is_stopped_for_good_in_the_pause_before_its_restart(echo: Echo, templates: Path):
+    deployment = echo(host="0.0.0.0")
+    with supervisor(templates, wait=600) as process:
+        try:
+            said = iter(process.stdout.readline, "")
+            assert any(line.startswith("Ready") for line in said)
+            os.kill(find_server(deployment).server.pid, signal.SIGKILL)
+            assert any("started again in 600 s" in line for line in said)
+            assert comes_back(deployment.name)
+            assert stop_server(deployment)
+            assert process.wait(30) == 0
+            assert list(said) == ["Stopping ...\n"]
+        finally:
+            process.kill()
+    assert supervisor_of(deployment.name) is None
+    assert not comes_back(deployment.name)
+    assert not stop_server(deployment)
+
+
+@pytest.mark.server
+def test_a_server_is_stopped_while_its_engines_load(echo: Echo, templates: Path):
+    deployment = echo(host="0.0.0.0")
+    model = templates / "common" / "prm" / "1" / "model.py"
+    sleeping = "\n    def initialize(self, args): time.sleep(600)\n"
+    model.write_text("import time\n" + model.read_text() + sleeping)
+    with supervisor(templates) as process:
+        try:
+            said = iter(process.stdout.readline, "")
+            assert any(line.startswith("Starting") for line in said)
+            assert stop_server(deployment)
+            assert process.wait(30) != 0, "it has served nothing"
+        finally:
+            process.kill()
+    assert not comes_back(deployment.name)
+
+
+@pytest.mark.server
+def test_a_server_that_another_process_starts_again_is_waited_for_and_used(
+    echo: Echo, templates: Path
+):
+    deployment, told, said_here = echo(host="0.0.0.0"), [], []
+    with supervisor(templates) as process:
+        try:
+            said = iter(process.stdout.readline, "")
+            assert any(line.startswith("Ready") for line in said)
+            first = find_server(deployment)
+            os.kill(first.server.pid, signal.SIGKILL)
+            assert any("started again" in line for line in said)
+            second = wait_for_server(
+                deployment, say=said_here.append, on_loading=told.append, check=lambda: None
+            )
+            assert second.server != first.server
+            assert find_server(deployment) == second
+            with pytest.raises(ServerError, match=rf"already served .* \(PID {process.pid}\)"):
+                supervise.supervise(deployment, say=lambda line: None)
+            assert stop_server(deployment)
+        finally:
+            process.kill()
+    assert said_here == ["Waiting for the server of echo, which another process is starting"]
+    assert set(told[0].engines) == {"generator", "verifier"}
+    nobody = wait_for_server(deployment, say=print, on_loading=print, check=lambda: None)
+    assert nobody is None
 
 
 def test_a_client_leaves_a_death_to_a_living_supervisor(echo: Echo):

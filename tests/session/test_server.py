@@ -80,7 +80,7 @@ def test_cancelling_ends_what_runs():
 def test_a_start_that_is_cancelled_is_given_up_and_waited_for(monkeypatch, tiny_deployment):
     starting, over = threading.Event(), []
 
-    def start(deployment, *, say, check):
+    def start(deployment, *, say, on_loading, check):
         say("Starting")
         starting.set()
         try:
@@ -89,7 +89,7 @@ def test_a_start_that_is_cancelled_is_given_up_and_waited_for(monkeypatch, tiny_
         finally:
             over.append(True)
 
-    monkeypatch.setattr(server, "find_server", lambda deployment: None)
+    monkeypatch.setattr(server, "wait_for_server", lambda deployment, **options: None)
     monkeypatch.setattr(server, "start_server", start)
     said = []
 
@@ -108,7 +108,7 @@ def test_a_start_that_is_cancelled_is_given_up_and_waited_for(monkeypatch, tiny_
 def test_a_server_that_is_ready_just_as_it_is_given_up_is_stopped(monkeypatch, tiny_deployment):
     ready, cancelled, stopped = threading.Event(), threading.Event(), []
 
-    def found(deployment, say, check):
+    def found(deployment, say, on_loading, check):
         ready.set()
         cancelled.wait()
         return server.Server("127.0.0.1:1", healthy, lambda: stopped.append(True))

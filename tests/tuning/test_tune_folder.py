@@ -23,6 +23,9 @@ class Silent:
     def say(self, line):
         pass
 
+    def loading(self, loading):
+        pass
+
 
 def test_a_folder_that_another_process_works_in_is_refused(tmp_path):
     for folder in (tmp_path, tmp_path / "run"):

@@ -19,6 +19,7 @@
     ├── FunctionError        a Python function given to a session failed or gave what it must not
     ├── GraderUnavailable    answers cannot be compared (tts.grading)
     └── Interrupted          the user pressed Ctrl-C (exit 130)
+        └── Terminated       another process asked to stop, by SIGTERM (exit 143)
 
 The message says what was wrong and where; `hint` says what to do. The command line prints both
 and exits with `exit_code`; anything that is not a TtsError is a bug (exit 70), whose traceback it
@@ -119,3 +120,9 @@ class Interrupted(TtsError):
     """The user asked to stop."""
 
     exit_code = 130
+
+
+class Terminated(Interrupted):
+    """Another process asked to stop."""
+
+    exit_code = 143

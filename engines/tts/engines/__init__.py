@@ -7,6 +7,7 @@
 | wire | names, types and layouts of the tensors, shared by client and server |
 | triton_model | the Python model that Triton runs |
 | generate_request | from tensors to a validated request |
+| loading | what an engine that loads is doing, as lines of the log |
 | engine_host | in-flight batching on one engine thread |
 | admission | which requests start, by KV blocks and slots; pure |
 | prefix_guard | which requests must wait for each other's prefixes; pure |

@@ -94,7 +94,7 @@ class EngineHost:
         self._admission = Admission(
             blocks=limits.blocks, block_size=limits.block_size, max_active=limits.max_active
         )
-        self._guard = PrefixGuard(blocks=limits.blocks, block_size=limits.block_size)
+        self._guard = self._new_guard()
         self._waiting: dict[int, _Job] = {}
         self._waiting_bytes = 0
         self._active: dict[int, _Job] = {}
@@ -137,6 +137,17 @@ class EngineHost:
         """Run a function in the engine thread, between two steps."""
         self._inbox.put(function)
 
+    def reset_prefix_cache(self) -> bool:
+        """Empty the prefix cache; False if requests are queued or active. Engine thread only.
+
+        The library cannot empty it, so the pipeline is dropped and the next request opens another.
+        """
+        if self._busy or self._waiting:
+            return False
+        self._pipeline = None
+        self._guard = self._new_guard()
+        return True
+
     def statistics(self) -> Statistics:
         """The last iteration."""
         return self._recorder.current
@@ -160,6 +171,9 @@ class EngineHost:
             self._fail(job, "the engine is shutting down")
         self._recorder.close()
         self._pipeline = None
+
+    def _new_guard(self) -> PrefixGuard:
+        return PrefixGuard(blocks=self.limits.blocks, block_size=self.limits.block_size)
 
     @property
     def _busy(self) -> bool:
@@ -300,7 +314,7 @@ class EngineHost:
         for ticket in self._leaving:
             self._admission.release(ticket)
         self._leaving.clear()
-        self._guard = PrefixGuard(blocks=self.limits.blocks, block_size=self.limits.block_size)
+        self._guard = self._new_guard()
         for job in list(self._active.values()):
             job.generation = None  # gone with its pipeline
             self._fail(job, f"the engine failed: {error}")

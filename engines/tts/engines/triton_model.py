@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,10 @@ import triton_python_backend_utils as pb_utils
 from tts.build.errors import RequestError
 from tts.build.manifest import read_engine_config
 
+from . import wire
 from .engine_host import EngineHost
 from .generate_request import GenerateRequest, Limits, Tensors, is_stop, parse_request
+from .loading import COMPILING, READING, Stage, read_weights, tell
 from .responses import Response, response_tensors
 from .statistics import Statistics
 from .triton_metrics import FAMILIES, Metric, TokenLengths, gauges
@@ -64,6 +66,11 @@ class TritonPythonModel:
         self._output_lengths = TokenLengths("nv_llm_output_token_len", "total_output_tokens")
         self._metrics = _Metrics({"model": args["model_name"], "version": args["model_version"]})
         log = settings["iteration_log"]
+        name = args["model_name"]
+        tell(Stage(name, READING, 0.0))
+        for weights in engine_dir.glob("*.bin"):
+            read_weights(weights, lambda fraction: tell(Stage(name, READING, fraction)))
+        tell(Stage(name, COMPILING))
         self._host = EngineHost(
             engine_dir,
             engine,
@@ -104,13 +111,21 @@ class TritonPythonModel:
             missing = " and ".join(sorted(MUST_BE_REQUESTED - outputs))
             raise RequestError(f"{missing} must be among the requested outputs")
         parsed = parse_request(tensors, self._limits)
-        self._host.call(partial(self._start, parsed, outputs, request_id, sender))
+        start = partial(self._start, parsed, outputs, request_id, sender)
+        cold = json.loads(request.parameters() or "{}").get(wire.RESET_PREFIX_CACHE) is True
+        self._host.call(partial(self._start_cold, start, sender) if cold else start)
 
     def _check_stop(self, request_id: str) -> None:
         if not self._decoupled:
             raise RequestError("stop needs a decoupled model: this one cannot answer with nothing")
         if not request_id:
             raise RequestError("stop needs the request id of the request to stop")
+
+    def _start_cold(self, start: Callable[[], None], sender: Any) -> None:
+        if self._host.reset_prefix_cache():
+            start()
+        else:
+            _send_error(sender, f"{wire.IN_FLIGHT} by other requests")
 
     def _start(
         self, request: GenerateRequest, outputs: set[str], request_id: str, sender: Any

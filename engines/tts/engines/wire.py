@@ -21,6 +21,11 @@ PRM_ENGINE = "prm_engine"
 PRM_SCORE = "prm_score"
 PRM = "prm"
 
+RESET_PREFIX_CACHE = "reset_prefix_cache"
+"""Parameter of a request to the engine host: the prefix cache is emptied before it is computed."""
+IN_FLIGHT = "the prefix cache is in use"
+"""What a request with that parameter is refused with while the engine holds other requests."""
+
 NO_END_ID = -1
 """The end_id that means none: only a stop word or the length ends the output."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tts.analysis.comparison import read_rows
-from tts.build.errors import TtsError
+from tts.build.errors import EndpointError, ServerError, TtsError
 from tts.runlog.config import read_whole_group
 from tts.runlog.folder import has_begun
 from tts.runlog.groups import Member, create_group, group_config, write_comparison
@@ -24,7 +24,7 @@ from tts.strategies.parameters import configure_all
 from .members import members_of
 from .observer import Observer
 from .request import Wanted, as_wanted, new_folder, plan_with, problems_of
-from .run import run_plan, with_way_on
+from .run import complete_if_solved, run_in, with_way_on
 
 
 def run_all(wanted: Wanted, out: Path | None, observer: Observer) -> Path:
@@ -120,13 +120,29 @@ def _carry_out(
 async def _run_members(
     runs: Sequence[tuple[Member, OpenRun]], observer: Observer, progress: _GroupProgress
 ) -> None:
-    """One run after the other, each in a session of its own: none has warmed another's caches."""
-    for place, (member, run) in enumerate(runs, start=1):
-        title = f"{place}/{len(runs)} {' and '.join(member.votes)}"
-        if run.left:
-            observer.say(title)
-        plan = run.plan
-        progress.current = RunProgress(len(plan.problems))
-        session = AsyncSession(plan.deployment, say=observer.say)
-        await run_plan(session, run, observer, progress.current, title=title)
-        progress.finished = place
+    """One run after the other on one server, whose caches none has warmed for the next."""
+    session: AsyncSession | None = None
+    async with AsyncExitStack() as opened:
+        for place, (member, run) in enumerate(runs, start=1):
+            title = f"{place}/{len(runs)} {' and '.join(member.votes)}"
+            progress.current = RunProgress(len(run.plan.problems))
+            if not complete_if_solved(run, observer, title):
+                observer.say(title)
+                if session is None or not await _cold(session):
+                    await opened.aclose()
+                    session = AsyncSession(
+                        run.plan.deployment, say=observer.say, on_loading=observer.loading
+                    )
+                    await opened.enter_async_context(session)
+                    if not (session.started_server or await _cold(session)):
+                        observer.say("Its caches hold what was computed before.")
+                await run_in(session, run, observer, progress.current, title=title)
+            progress.finished = place
+
+
+async def _cold(session: AsyncSession) -> bool:
+    """Whether the caches of a session's engines could be emptied; no if its server is gone."""
+    try:
+        return await session.reset_prefix_caches()
+    except (EndpointError, ServerError):
+        return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from tts.serving.server.loading import Loading
 from tts.session.progress import RunProgress
 
 
@@ -15,6 +16,9 @@ class Observer(Protocol):
 
     def say(self, line: str) -> None:
         """A stage begins: the server starts, the next run of a comparison, stopping."""
+
+    def loading(self, loading: Loading) -> None:
+        """What the engines of a starting server do; called twice a second."""
 
     def began(self, run: RunProgress, title: str) -> None:
         """A run begins; `run` is kept up to date until it has ended."""
@@ -30,6 +34,9 @@ class Silent:
     """An observer that shows nothing."""
 
     def say(self, line: str) -> None:
+        """See Observer."""
+
+    def loading(self, loading: Loading) -> None:
         """See Observer."""
 
     def began(self, run: RunProgress, title: str) -> None:

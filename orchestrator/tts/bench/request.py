@@ -93,7 +93,7 @@ def run_solve(
     progress = RunProgress(1)
     with open_run(plan, folder) as run:
         running = run_plan(
-            AsyncSession(plan.deployment, say=observer.say),
+            AsyncSession(plan.deployment, say=observer.say, on_loading=observer.loading),
             run,
             observer,
             progress,
@@ -202,7 +202,7 @@ def _bench(
     progress = RunProgress(len(plan.problems))
     with open_run(plan, folder, resume=resume, repair=repair, say=observer.say) as run:
         try:
-            session = AsyncSession(plan.deployment, say=observer.say)
+            session = AsyncSession(plan.deployment, say=observer.say, on_loading=observer.loading)
             interruptible(run_plan(session, run, observer, progress), observer.say)
         except TtsError as error:
             if progress.began:

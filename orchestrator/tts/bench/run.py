@@ -31,20 +31,43 @@ async def run_plan(
     Where every problem is solved already no session is opened. `progress` is kept up to date, so
     that the caller can say how far an interrupted run has come.
     """
-    if not run.left:
-        complete(run)
-        observer.say(f"{title}: every problem is solved already")
+    if complete_if_solved(run, observer, title):
         return
     async with session:
-        observer.began(progress, title)
-        showing = asyncio.ensure_future(_show(session, progress, observer))
-        try:
-            async for result in session.carry_out(run, progress=progress, on_step=on_step):
-                on_result(result)
-        finally:
-            showing.cancel()
-            observer.changed()
-            observer.ended()
+        await run_in(
+            session, run, observer, progress, title=title, on_step=on_step, on_result=on_result
+        )
+
+
+def complete_if_solved(run: OpenRun, observer: Observer, title: str) -> bool:
+    """Whether every problem of a run is solved already; then nothing of it is missing on disk."""
+    if run.left:
+        return False
+    complete(run)
+    observer.say(f"{title}: every problem is solved already")
+    return True
+
+
+async def run_in(
+    session: AsyncSession,
+    run: OpenRun,
+    observer: Observer,
+    progress: RunProgress,
+    *,
+    title: str,
+    on_step: Callable[[Step], None] | None = None,
+    on_result: Callable[[Result], None] = lambda result: None,
+) -> None:
+    """`run_plan` in a session that is open, and stays so."""
+    observer.began(progress, title)
+    showing = asyncio.ensure_future(_show(session, progress, observer))
+    try:
+        async for result in session.carry_out(run, progress=progress, on_step=on_step):
+            on_result(result)
+    finally:
+        showing.cancel()
+        observer.changed()
+        observer.ended()
 
 
 async def _show(session: AsyncSession, progress: RunProgress, observer: Observer) -> None:

@@ -7,6 +7,7 @@
 | 70 | a bug of ours; the traceback is in a file (EX_SOFTWARE of sysexits.h) |
 | 130 | Ctrl-C |
 | 141 | whoever read its output went away, as in `tts report RUN | head -1` |
+| 143 | SIGTERM, in order as by Ctrl-C: also where Ctrl-C is ignored (nohup, jobs of a script) |
 """
 
 from __future__ import annotations
@@ -15,14 +16,21 @@ import contextlib
 import io
 import os
 import shlex
+import signal
 import sys
 import tempfile
 import traceback
 from collections.abc import Callable
+from types import FrameType
 
 BUG = 70
 INTERRUPTED = 130
 NO_READER = 141
+TERMINATED = 143
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, raised wherever the command is: what cleans up after Ctrl-C cleans up after it."""
 
 
 def ended(command: Callable[[], object]) -> int:
@@ -33,6 +41,7 @@ def ended(command: Callable[[], object]) -> int:
     from tts.build.errors import TtsError
 
     _print_anything()
+    _let_sigterm_be_raised()
     try:
         sys.argv[1:] = map(_as_utf8, sys.argv[1:])
         try:
@@ -45,6 +54,9 @@ def ended(command: Callable[[], object]) -> int:
         if error.hint:
             _say(error.hint)
         return error.exit_code
+    except _Terminated:
+        _say("Stopped by SIGTERM.")
+        return TERMINATED
     except KeyboardInterrupt:
         _say("Interrupted.")
         return INTERRUPTED
@@ -55,6 +67,17 @@ def ended(command: Callable[[], object]) -> int:
         _report_bug(error)
         return BUG
     return 0
+
+
+def _let_sigterm_be_raised() -> None:
+    """Raise the first SIGTERM; further ones would cut short what cleans up after it."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise _Terminated
+
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, end)
 
 
 def _print_anything() -> None:

@@ -31,7 +31,8 @@ def build_engines(
     from tts.checks import BEFORE_BUILD
     from tts.checks.requirements import require_checkpoints
     from tts.reports.build import built_sentence
-    from tts.reports.console import consoles, say
+    from tts.reports.console import consoles
+    from tts.reports.waiting import BuildLines
 
     from .lint import stop_on_errors
 
@@ -43,7 +44,9 @@ def build_engines(
             out.print(line, markup=False, soft_wrap=True)
         return
     require_checkpoints(spec)
-    for report in build(spec, force=force, verify=verify, say=say):
+    with BuildLines() as lines:
+        reports = build(spec, force=force, verify=verify, say=lines.say)
+    for report in reports:
         out.print(built_sentence(report), markup=False, soft_wrap=True)
 
 

@@ -143,10 +143,10 @@ def bench(
         raise typer.BadParameter("a resumed run goes on as it began", param_hint="--replay")
     if repair and resume is None:
         raise typer.BadParameter("goes with --resume DIR", param_hint="--repair")
-    observer = BenchProgress()
     if resume is not None:
         carry_on = resume_group if is_group(resume) else resume_bench
-        folder = carry_on(resume, deployment, observer, repair=repair)
+        with BenchProgress() as observer:
+            folder = carry_on(resume, deployment, observer, repair=repair)
     elif deployment is None:
         raise typer.BadParameter("name one, or --resume a run", param_hint="DEPLOYMENT")
     else:
@@ -164,7 +164,8 @@ def bench(
         if replay is not None:
             wanted = as_recorded(wanted, replay, given_options(context))
         run = run_all if wanted.strategy == ALL else run_bench
-        folder = run(wanted, out, observer)
+        with BenchProgress() as observer:
+            folder = run(wanted, out, observer)
     if is_group(folder):
         report_comparison([folder])
     else:
@@ -205,8 +206,8 @@ def solve(
     source = deployment or (named[0] if named else default_deployment())
     chosen = _parameters(n, parameters)
     wanted = Wanted(source, "solve", None, seed, strategy, "decoupled", chosen, speculation.value)
-    tree = LiveTree(question)
-    result, folder = run_solve(question, wanted, out, tree, tree.step)
+    with LiveTree(question) as tree:
+        result, folder = run_solve(question, wanted, out, tree, tree.step)
     tree.print_answer(result)
     say(f"run folder: {folder}")
 

@@ -22,11 +22,9 @@ def serve(
     ] = False,
 ) -> None:
     """Serve a deployment with Triton until Ctrl-C; a server that dies is started again."""
-    import signal
-
     from tts.build.spec import load_deployment
     from tts.checks.requirements import require_gpu
-    from tts.reports.console import say
+    from tts.reports.waiting import StartLines
     from tts.serving.server.lookup import stop_server
     from tts.serving.server.start import planned_command
     from tts.serving.server.supervise import supervise
@@ -35,9 +33,10 @@ def serve(
     if dry_run:
         print(planned_command(spec))  # noqa: T201 - to be pasted, so without line breaks
         return
+    lines = StartLines()
     if stop:
-        say("Stopped." if stop_server(spec) else f"No server of {spec.name} is running.")
+        lines.say("Stopped." if stop_server(spec) else f"No server of {spec.name} is running.")
         return
     require_gpu(spec)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a plain kill stops it in order too
-    supervise(spec, iteration_log=iteration_log, say=say)
+    with lines:
+        supervise(spec, iteration_log=iteration_log, say=lines.say, on_loading=lines.loading)

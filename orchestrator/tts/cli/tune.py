@@ -52,7 +52,6 @@ def tune(
     interval in which throughput reaches 95% of its best (docs/tuning.md).
     """
     from tts.build.deployment_edit import require_writable, write_values
-    from tts.build.errors import Interrupted
     from tts.build.spec import deployment_file
     from tts.reports.console import consoles
     from tts.reports.progress import TuneProgress
@@ -69,7 +68,7 @@ def tune(
     stdout, _ = consoles()
     print_tuned(stdout, tuned)
     if tuned.interrupted:
-        raise Interrupted("Interrupted.")
+        raise tuned.interrupted
     if tuned.changes:
         print_change(stdout, file, tuned.changes)
     elif tuned.proposals:

@@ -2,10 +2,11 @@
 
 A request that is refused fails at once: it would be refused again. One that found no server, a
 server that went away under it, or no answer in time is sent again until it has failed for
-PATIENCE_S. That is long enough for a server to come back with small engines, or behind a load
-balancer to be replaced, and short enough for an engine lost for good to end a run while somebody
-looks on. Servers that this machine started are watched beside the run (tts.serving.server.health):
-their death ends it within a second or two, whatever the patience here.
+PATIENCE_S, not counting the time in which a process of this machine starts the server again. That
+is long enough for a server behind a load balancer to be replaced, and short enough for an engine
+lost for good to end a run while somebody looks on. Servers that this machine started are watched
+beside the run (tts.serving.server.health): their death ends it within a second or two, whatever the
+patience here.
 """
 
 from __future__ import annotations
@@ -25,11 +26,14 @@ LONGEST_WAIT_S = 5.0
 T = TypeVar("T")
 
 
-async def retried(attempt: Callable[[], Awaitable[T]]) -> T:
+async def retried(
+    attempt: Callable[[], Awaitable[T]], comes_back: Callable[[], bool] = lambda: False
+) -> T:
     """What `attempt()` gives, called again after a failure that may pass.
 
     Raises the last EndpointUnavailable or EndpointTimeout once patience has run out, and any other
-    error at once. Time is the event loop's, so it may be virtual.
+    error at once. While `comes_back()` says that the server is being started again, however long
+    its engines load, patience does not begin. Time is the event loop's, so it may be virtual.
     """
     now = asyncio.get_running_loop().time
     give_up: float | None = None
@@ -38,7 +42,7 @@ async def retried(attempt: Callable[[], Awaitable[T]]) -> T:
         try:
             return await attempt()
         except (EndpointUnavailable, EndpointTimeout):
-            if give_up is None:
+            if give_up is None or comes_back():
                 give_up = now() + PATIENCE_S
             if now() + wait > give_up:
                 raise

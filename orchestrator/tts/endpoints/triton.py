@@ -25,6 +25,8 @@ from .retry import LONGEST_WAIT_S, retried
 from .triton_stream import SharedStream
 
 REQUEST_TIMEOUT_S = 120.0
+RESET_TIMEOUT_S = 1800.0
+"""A reset opens the engine anew, which takes as long as when the server started."""
 
 T = TypeVar("T")
 
@@ -32,9 +34,13 @@ T = TypeVar("T")
 class TritonConnection:
     """One gRPC channel to a server, shared by both endpoints; an async context manager."""
 
-    def __init__(self, address: str) -> None:
-        """`address` is `host:port` or `unix:path` of the gRPC endpoint."""
+    def __init__(self, address: str, comes_back: Callable[[], bool] = lambda: False) -> None:
+        """`address` is `host:port` or `unix:path` of the gRPC endpoint.
+
+        `comes_back` says whether a server that is gone is being started again (see `retried`).
+        """
         self.address = address
+        self._comes_back = comes_back
         self._channel = grpc.aio.insecure_channel(
             address,
             options=[
@@ -62,24 +68,38 @@ class TritonConnection:
         for stream in self._streams:
             await stream.wait_closed()
 
-    async def infer(self, request: Any) -> Any:
+    async def infer(self, request: Any, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
         """One unary request; retried. Raises EndpointError."""
         return await self._retried(
             request.model_name,
-            lambda: self._stub.ModelInfer(request, timeout=REQUEST_TIMEOUT_S),
+            lambda: self._stub.ModelInfer(request, timeout=timeout_s),
         )
 
-    async def infer_decoupled(self, request: Any) -> Any:
+    async def infer_decoupled(self, request: Any, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
         """One request to a decoupled model that answers once; retried. Raises EndpointError."""
-        return await self._retried(request.model_name, lambda: self._stream_one(request))
+        return await self._retried(request.model_name, lambda: self._stream_one(request, timeout_s))
 
-    async def _stream_one(self, request: Any) -> Any:
+    async def reset_prefix_caches(self) -> bool:
+        """Leave both engines of target openvino as they were when the server was ready.
+
+        False if one of them holds requests. Raises EndpointError.
+        """
+        try:
+            await self.infer_decoupled(_reset_request(wire.GENERATOR), RESET_TIMEOUT_S)
+            await self.infer(_reset_request(wire.PRM_ENGINE), RESET_TIMEOUT_S)
+        except RequestRefused as error:
+            if wire.IN_FLIGHT in error.message:
+                return False
+            raise
+        return True
+
+    async def _stream_one(self, request: Any, timeout_s: float) -> Any:
         if self._stream is None or not self._stream.open:
             self._streams = {stream for stream in self._streams if not stream.ended}
             self._stream = SharedStream(self._stub.ModelStreamInfer())
             self._streams.add(self._stream)
         try:
-            async with timeout(REQUEST_TIMEOUT_S):
+            async with timeout(timeout_s):
                 answer = await self._stream.infer(request)
         except TimeoutError:
             raise _timed_out(request.model_name, self.address) from None
@@ -94,7 +114,7 @@ class TritonConnection:
             except grpc.aio.AioRpcError as error:
                 raise _translate(model, self.address, error) from error
 
-        return await retried(translated)
+        return await retried(translated, self._comes_back)
 
 
 class TritonGenerator:
@@ -194,6 +214,19 @@ def _generate_template(
     request.outputs.add(name="output_ids")
     request.outputs.add(name="sequence_length")
     return request, fixed
+
+
+def _reset_request(model: str) -> Any:
+    """A request for one token that finds an empty cache, as the first one of a server does."""
+    request = service_pb2.ModelInferRequest(model_name=model)
+    request.parameters[wire.RESET_PREFIX_CACHE].bool_param = True
+    inputs = {"input_ids": 0, "input_lengths": 1, "request_output_len": 1}
+    if model == wire.PRM_ENGINE:
+        inputs["return_generation_logits"] = 1
+    for name, value in inputs.items():
+        _add_input(request, name)
+        request.raw_input_contents.append(wire.scalar(name, value).tobytes())
+    return request
 
 
 def _add_input(request: Any, name: str, shape: Sequence[int] = (1, 1)) -> None:

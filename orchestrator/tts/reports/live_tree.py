@@ -18,9 +18,10 @@ from tts.search import Fate, Tree
 from tts.session import Result, RunProgress, Step
 
 from .comparison import comparison_tables
-from .console import consoles, redraw_after_resize, say
+from .console import consoles, redraw_after_resize
 from .folded_tree import Branch, folded, newest
 from .runs import print_report, replay_line
+from .waiting import StartLines
 
 _AROUND = 3  # lines of the screen for the question, the note and the cursor
 FATE_STYLE = {
@@ -57,7 +58,7 @@ def report_comparison(folders: Sequence[Path]) -> None:
             out.print(way_on, style="yellow", markup=False, soft_wrap=True)
 
 
-class LiveTree:
+class LiveTree(StartLines):
     """The tree of one problem while it grows, then its answer; see tts.bench.observer.Observer.
 
     Equal siblings are one line; where the screen is too low the newest branches are shown.
@@ -68,17 +69,13 @@ class LiveTree:
         self._question = question
         self._tree: Tree | None = None
         self._live: Live | None = None
-        self._out, self._console = consoles()
-        if console:
-            self._console = console
+        super().__init__(console)
+        self._out, _ = consoles()
         self._size = self._console.size
-
-    def say(self, line: str) -> None:
-        """See Observer."""
-        say(line, self._console)
 
     def began(self, run: RunProgress, title: str) -> None:
         """See Observer; draws if there is a terminal to draw on."""
+        self._waiting.end()
         if self._console.is_terminal:
             self._size = self._console.size
             self._live = Live(

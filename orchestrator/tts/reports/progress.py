@@ -13,15 +13,12 @@ from rich.table import Column
 from rich.text import Text
 
 from tts.build.spec import Role
-from tts.compat import Self
 from tts.session.progress import RunProgress
 from tts.tuning.analysis import UNITS
 from tts.tuning.measure import ROUNDS
 
-from .console import consoles, redraw_after_resize, say
-
-PLAIN_INTERVAL_S = 10.0
-"""How often a pipe is told how far a run is."""
+from .console import redraw_after_resize
+from .waiting import PLAIN_INTERVAL_S, StartLines
 
 
 class _TwoLines(Progress):
@@ -60,26 +57,23 @@ class _Bar:
         self._progress.stop()
 
 
-class BenchProgress:
+class BenchProgress(StartLines):
     """The terminal as an observer of a benchmark; see tts.bench.observer.Observer.
 
-    Shows problems solved, accuracy so far and both engines' load.
+    Shows how far the engines have loaded, then problems solved, accuracy so far and their load.
     """
 
     def __init__(self, console: Console | None = None) -> None:
         """Draw on stderr if no console is given."""
-        self._console = console or consoles()[1]
+        super().__init__(console)
         self._run = RunProgress(0)
         self._title = ""
         self._bar: _Bar | None = None
         self._said = 0.0
 
-    def say(self, line: str) -> None:
-        """See Observer."""
-        say(line, self._console)
-
     def began(self, run: RunProgress, title: str) -> None:
         """See Observer."""
+        self._waiting.end()
         self._run, self._title = run, title
         self._said = time.monotonic()
         if self._console.is_terminal:
@@ -104,18 +98,15 @@ class BenchProgress:
             self._bar = None
 
 
-class TuneProgress:
+class TuneProgress(StartLines):
     """The terminal as an observer of a tuning, within a `with` block; see tts.tuning.observer."""
 
     def __init__(self, console: Console | None = None) -> None:
         """Draw on stderr if no console is given."""
-        self._console = console or consoles()[1]
+        super().__init__(console)
         self._bar: _Bar | None = None
         self._done = 0
         self._unit = ""
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(
         self,
@@ -123,11 +114,8 @@ class TuneProgress:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        super().__exit__(kind, error, traceback)
         self._end()
-
-    def say(self, line: str) -> None:
-        """See Observer."""
-        say(line, self._console)
 
     def recording(self, problems: int) -> None:
         """See Observer."""
@@ -150,6 +138,7 @@ class TuneProgress:
         self._advance(f"{load:,} {self._unit} in flight, {turn}")
 
     def _begin(self, title: str, total: int) -> None:
+        self._waiting.end()
         self._end()
         self._done = 0
         if self._console.is_terminal:

@@ -8,6 +8,7 @@
 | result, progress | what a program gets back: `Result`, `Step`, `Usage`; how far a run is |
 | outbox | results that wait to be taken |
 | questions | texts and pairs as problems |
+| arguments | what else a call is given, checked |
 | strategy | a strategy's name, config object or function as what is searched |
 | plan | everything that decides a run, as frozen data |
 | server, endpoints | the server that is used or started, and the two endpoints |

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tts.problem import Problem
     from tts.prompting import Models
     from tts.scheduling import Policy, ScheduleName, SpeculationName
+    from tts.serving.server.loading import Loading
 
     from .functions import AnswerFunction, EqualFunction, RewardFunction
     from .plan import Plan
@@ -45,8 +46,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def _silent(line: str) -> None:
+_RESET_WAITS_S = (0.0, 0.1, 0.3, 1.0, 2.0)
+
+
+def silent(line: str) -> None:
     """Says nothing."""
+
+
+def _ignore(loading: Loading) -> None:
+    """Shows nothing."""
 
 
 class AsyncSession:
@@ -62,7 +70,8 @@ class AsyncSession:
         *,
         generator: Generator | None = None,
         verifier: Verifier | RewardFunction | None = None,
-        say: Callable[[str], None] = _silent,
+        say: Callable[[str], None] = silent,
+        on_loading: Callable[[Loading], None] = _ignore,
     ) -> None:
         """See `Session.open`. Nothing is started before the block; raises ConfigError."""
         from .plan import findable, load_checked
@@ -71,6 +80,7 @@ class AsyncSession:
         self.source = findable(deployment) if isinstance(deployment, str | Path) else ""
         self._given = generator, verifier
         self._say = say
+        self._on_loading = on_loading
         self._resources = AsyncExitStack()
         self._is_open = False
         self._endpoints: tuple[Generator, Verifier]
@@ -122,8 +132,10 @@ class AsyncSession:
         **parameters: Any,
     ) -> Result:
         """See `Session.solve`."""
+        from .arguments import check_arguments
         from .questions import as_problem
 
+        check_arguments(on_step=on_step, out=out, priority=priority, deadline_s=deadline_s)
         plan = self._plan(
             (as_problem(question, "solve"),),
             strategy,
@@ -163,8 +175,10 @@ class AsyncSession:
         **parameters: Any,
     ) -> AsyncGenerator[Result, None]:
         """See `Session.solve_many`."""
+        from .arguments import check_arguments
         from .questions import as_problems
 
+        check_arguments(on_step=on_step, out=out)
         plan = self._plan(
             as_problems(problems),
             strategy,
@@ -226,8 +240,10 @@ class AsyncSession:
     ) -> list[str]:
         """See `Session.generate`."""
         from . import requests
+        from .arguments import check_arguments
 
         self._require_open()
+        check_arguments(n=n, max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
         generator, _ = self._endpoints
         writing = requests.generate(
             self.models,
@@ -270,6 +286,26 @@ class AsyncSession:
         """Requests that searches have in flight now: generator, verifier."""
         loads = [solver.driver.in_flight for solver in self._solvers]
         return sum(load[0] for load in loads), sum(load[1] for load in loads)
+
+    @property
+    def started_server(self) -> bool:
+        """Whether the server that is used was started for this session."""
+        return self._server is not None and self._server.started
+
+    async def reset_prefix_caches(self) -> bool:
+        """Let what follows find engines as cold as those of a server that has just started.
+
+        False if they stay as they are: TensorRT-LLM's cannot be reset by a request, and none while
+        others use them. Raises ServerError or EndpointError if the server is gone.
+        """
+        self._require_open()
+        if self._connection is None or self.deployment.target != "openvino":
+            return False
+        for wait in _RESET_WAITS_S:  # requests that were cancelled may still be leaving
+            await asyncio.sleep(wait)
+            if await self.watched(self._connection.reset_prefix_caches()):
+                return True
+        return False
 
     async def watched(self, running: Coroutine[Any, Any, T]) -> T:
         """Run to the end while the server is well; ServerError says which part of it died.
@@ -334,10 +370,10 @@ class AsyncSession:
         require_gpu(self.deployment)
         require_current(self.deployment)
         models = self.models
-        self._server = await open_server(self.deployment, self._say)
+        self._server = await open_server(self.deployment, self._say, self._on_loading)
         self._resources.push_async_callback(asyncio.to_thread, self._server.stop)
         self._connection = await self._resources.enter_async_context(
-            TritonConnection(self._server.address)
+            TritonConnection(self._server.address, self._server.comes_back)
         )
         return triton_endpoints(models, self._connection)
 
@@ -353,10 +389,13 @@ class AsyncSession:
         functions: tuple[AnswerFunction | None, EqualFunction | None],
         parameters: dict[str, Any],
     ) -> Plan:
+        from .arguments import check_arguments
         from .functions import name_of
         from .plan import Grading, Plan, check_lengths
         from .strategy import choose
 
+        check_arguments(seed=seed, schedule=schedule, speculation=speculation, in_flight=in_flight)
+        check_arguments(answer_of=functions[0], equal=functions[1])
         if n is not None:
             parameters = {"n": n, **parameters}
         plan = Plan(

@@ -7,41 +7,49 @@ import signal
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from tts.build.errors import Interrupted
+from tts.build.errors import Interrupted, Terminated
+
+TERMINATED = "Stopped by SIGTERM."
 
 T = TypeVar("T")
 
 
 def interruptible(running: Coroutine[Any, Any, T], say: Callable[[str], None]) -> T:
-    """`asyncio.run` that turns the first Ctrl-C (or SIGTERM) into an orderly stop: Interrupted.
+    """`asyncio.run` that turns the first Ctrl-C or SIGTERM into an orderly stop.
+
+    It raises Interrupted or, after SIGTERM, Terminated.
 
     Further ones are ignored: what remains is bounded (cancel requests, close the log, stop the
     server), and a cut-short clean-up would leave a server behind.
     """
-    interrupted = False
+    received: signal.Signals | None = None
 
     async def run() -> T:
         loop = asyncio.get_running_loop()
         task = asyncio.ensure_future(running)
 
-        def interrupt() -> None:
-            nonlocal interrupted
-            if not interrupted:
-                interrupted = True
+        def interrupt(number: signal.Signals) -> None:
+            nonlocal received
+            if received is None:
+                received = number
                 say("stopping ...")
                 task.cancel()
 
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, interrupt)
+            loop.add_signal_handler(number, interrupt, number)
         return await task
 
     try:
         result = asyncio.run(run())
     except asyncio.CancelledError:
-        if not interrupted:
+        if received is None:
             raise
-    if interrupted:  # also where it ended by itself just then: what follows it is not wanted
+    if (
+        received is not None
+    ):  # also where it ended by itself just then: what follows it is not wanted
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
+        if received is signal.SIGTERM:
+            raise Terminated(TERMINATED)
         raise Interrupted("Interrupted.")
     return result

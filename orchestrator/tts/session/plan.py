@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tts.build.errors import RunError
+from tts.build.errors import ConfigError, RunError
 from tts.build.spec import Deployment, load_deployment
 from tts.driver.policy import policy_of
 from tts.problem import Problem
@@ -117,6 +117,11 @@ class Plan:
 
 def load_checked(deployment: str | Path | Deployment) -> Deployment:
     """A deployment whose strategies' parameters are valid too; raises ConfigError."""
+    if not isinstance(deployment, str | Path | Deployment):
+        raise ConfigError(
+            f"The deployment is {deployment!r:.200}.",
+            hint="Give a bundled name such as 'demo', the path of a file, or a Deployment.",
+        )
     loaded = deployment if isinstance(deployment, Deployment) else load_deployment(deployment)
     check_blocks(loaded)
     return loaded

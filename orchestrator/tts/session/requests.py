@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from tts.build.errors import DatasetError
@@ -13,6 +13,8 @@ from tts.problem import Problem
 from tts.prompting import Context, Models
 from tts.prompting.chat import chat_prompt, generator_prompt
 from tts.search import NodePath, Stop, Thought, node_seed, quantise
+
+from .questions import check_question
 
 T = TypeVar("T")
 
@@ -29,6 +31,13 @@ async def generate(
     seed: int,
 ) -> list[str]:
     """Texts of n samples; raises DatasetError for a prompt that leaves no room for output."""
+    if isinstance(prompt, str) or not isinstance(prompt, Sequence):
+        check_question(prompt, "The prompt")
+    elif not (prompt and all(_is_message(each) for each in prompt)):
+        raise DatasetError(
+            f"The prompt is {prompt!r:.200}, which is no chat.",
+            hint='Give a list of messages: [{"role": "user", "content": "..."}].',
+        )
     spec = models.deployment.generator
     ids = (
         generator_prompt(models.generator, spec, prompt)
@@ -56,10 +65,21 @@ async def generate(
     ]
 
 
+def _is_message(message: object) -> bool:
+    return isinstance(message, Mapping) and all(
+        isinstance(message.get(name), str) for name in ("role", "content")
+    )
+
+
 async def score(
     models: Models, verifier: Verifier, question: str, steps: Sequence[str]
 ) -> list[float]:
     """The score of each step after those before it; raises DatasetError if they are too long."""
+    check_question(question)
+    if isinstance(steps, str) or not isinstance(steps, Sequence):
+        raise DatasetError(f"The steps are {steps!r:.200}; they must be a list of texts.")
+    for place, step in enumerate(steps, start=1):
+        check_question(step, f"Step {place}")
     context = Context.of(models, Problem("score", question))
     calls = []
     node: NodePath = ()

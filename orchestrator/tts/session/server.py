@@ -7,13 +7,16 @@ import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from tts.build.errors import EndpointError, Interrupted
 from tts.build.spec import Deployment
 from tts.serving.server.health import observe, watch
-from tts.serving.server.lookup import find_server
+from tts.serving.server.loading import Loading
 from tts.serving.server.start import start_server
+from tts.serving.server.supervise import wait_for_server
+from tts.serving.server.supervisor import comes_back
 
 HEALTH_CHECK_S = 1.0
 
@@ -30,10 +33,20 @@ class Server:
     """Raises ServerError naming what died."""
     stop: Callable[[], None]
     """Stops it if it was started here."""
+    started: bool = False
+    """Whether it was started here."""
+    comes_back: Callable[[], bool] = lambda: False
+    """Whether it is gone, and another process is starting it again."""
 
 
-async def open_server(deployment: Deployment, say: Callable[[str], None]) -> Server:
+async def open_server(
+    deployment: Deployment,
+    say: Callable[[str], None],
+    on_loading: Callable[[Loading], None] = lambda loading: None,
+) -> Server:
     """The deployment's server; `say` gets a line per stage, in this loop's thread.
+
+    So does `on_loading`, again and again, what the engines of a starting server do.
 
     Raises ServerError or BuildError. A start that is cancelled leaves nothing behind.
     """
@@ -43,11 +56,15 @@ async def open_server(deployment: Deployment, say: Callable[[str], None]) -> Ser
     def say_there(line: str) -> None:
         loop.call_soon_threadsafe(say, line)
 
+    def tell_there(loading: Loading) -> None:
+        loop.call_soon_threadsafe(on_loading, loading)
+
     def wanted() -> None:
         if given_up.is_set():
             raise Interrupted("The start of the server was given up.")
 
-    opening = asyncio.ensure_future(asyncio.to_thread(_open, deployment, say_there, wanted))
+    in_thread = asyncio.to_thread(_open, deployment, say_there, tell_there, wanted)
+    opening = asyncio.ensure_future(in_thread)
     try:
         return await asyncio.shield(opening)
     except asyncio.CancelledError:
@@ -58,14 +75,21 @@ async def open_server(deployment: Deployment, say: Callable[[str], None]) -> Ser
         raise
 
 
-def _open(deployment: Deployment, say: Callable[[str], None], check: Callable[[], None]) -> Server:
-    if found := find_server(deployment):
+def _open(
+    deployment: Deployment,
+    say: Callable[[str], None],
+    on_loading: Callable[[Loading], None],
+    check: Callable[[], None],
+) -> Server:
+    found = wait_for_server(deployment, say=say, on_loading=on_loading, check=check)
+    if found:
         say(f"Using {found}")
         # of one that is not ours we see no process: the requests tell, and outlast its restart
         health = observe(found).check_from_outside if found.server else lambda: None
-        return Server(found.addresses.grpc, health, lambda: None)
-    server = start_server(deployment, say=say, check=check)
-    return Server(server.addresses.grpc, server.check, server.stop)
+        back = partial(comes_back, deployment.name)
+        return Server(found.addresses.grpc, health, lambda: None, comes_back=back)
+    server = start_server(deployment, say=say, on_loading=on_loading, check=check)
+    return Server(server.addresses.grpc, server.check, server.stop, started=True)
 
 
 async def while_healthy(running: Coroutine[Any, Any, T], check: Callable[[], None]) -> T:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tts.compat import Self
 
-from .async_session import AsyncSession
+from .async_session import AsyncSession, silent
 from .event_loop import Inbox, LoopThread
 
 if TYPE_CHECKING:
@@ -62,6 +62,9 @@ class Session:
 
         Raises a TtsError: ConfigError, BuildError, CheckpointError, ServerError.
         """
+        from .arguments import check_arguments
+
+        check_arguments(say=say)
         loop = LoopThread()
         inbox = Inbox()
         try:
@@ -69,7 +72,7 @@ class Session:
                 deployment,
                 generator=generator,
                 verifier=verifier,
-                **({"say": inbox.posting(say)} if say else {}),
+                say=inbox.posting(say) if say else silent,
             )
             loop.run(session.__aenter__(), inbox)
         except BaseException:
@@ -140,6 +143,9 @@ class Session:
         not on what else runs. Raises a TtsError: ConfigError, DatasetError, FunctionError,
         DeadlineExceeded, EndpointError, ServerError, RunError.
         """
+        from .arguments import check_arguments
+
+        check_arguments(on_step=on_step)
         inbox = Inbox()
         solving = self._session.solve(
             question,
@@ -190,6 +196,9 @@ class Session:
         folder meanwhile. Leaving the loop early cancels what still runs. The first problem that
         fails ends the run with its error.
         """
+        from .arguments import check_arguments
+
+        check_arguments(on_step=on_step)
         inbox = Inbox()
         results = self._session.solve_many(
             problems,

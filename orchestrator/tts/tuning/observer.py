@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from tts.build.spec import Role
+from tts.serving.server.loading import Loading
 
 
 class Observer(Protocol):
@@ -12,6 +13,9 @@ class Observer(Protocol):
 
     def say(self, line: str) -> None:
         """A stage begins, in words."""
+
+    def loading(self, loading: Loading) -> None:
+        """What the engines of a starting server do; called twice a second."""
 
     def recording(self, problems: int) -> None:
         """A run of so many problems begins, whose requests are measured afterwards."""

@@ -43,7 +43,7 @@ class Tuned:
 
     engines: tuple[EngineResult, ...]
     file: Path
-    interrupted: bool
+    interrupted: Interrupted | None
     """Whether the user stopped it before everything was measured."""
 
     @property
@@ -73,7 +73,7 @@ def tune(
     new one under runs/ if None. Ctrl-C ends the measurements early: what was measured until then is
     kept and returned. Raises a TtsError.
     """
-    session = AsyncSession(deployment, say=observer.say)
+    session = AsyncSession(deployment, say=observer.say, on_loading=observer.loading)
     spec = session.deployment
     require_gpu(spec)
     require_current(spec)
@@ -84,7 +84,7 @@ def tune(
     plan = _recording(session, dataset) if recorded is None else None
     source = run or folder / "run"
     measured: list[Measured] = []
-    interrupted = False
+    interrupted: Interrupted | None = None
 
     async def record_and_measure(run: OpenRun | None) -> None:
         nonlocal recorded
@@ -102,10 +102,10 @@ def tune(
     with locked(folder), open_run(plan, source) if plan else nullcontext() as recording:
         try:
             interruptible(record_and_measure(recording), observer.say)
-        except Interrupted:
+        except Interrupted as stopped:
             if recorded is None or not any(engine.samples for engine in measured):
                 raise
-            interrupted = True
+            interrupted = stopped
         assert recorded is not None  # it is there once something was measured
         engines = tuple(analyse(engine, spec) for engine in measured)
         try:

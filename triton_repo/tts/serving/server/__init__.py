@@ -3,11 +3,13 @@
 | module | job |
 |---|---|
 | start | `start_server`: render, launch, wait until both models answer |
+| loading | what the engines of a starting server do, and whether they get on |
 | launch | one tritonserver under its guard |
 | lookup | `find_server`, `stop_server`: the server that runs, whichever process started it |
 | state | what is known of a running server, shared through a file |
 | probe | over gRPC: whose models does it serve, and do they answer? |
 | supervise | keeps a server running: starts it again when it died |
+| supervisor | which process does that, if any |
 | health | notices when a server or one of its processes dies |
 | triton_log | the reason of a failure, from Triton's log |
 | start_failures | known reasons, with what to do |

@@ -18,6 +18,7 @@ from ..command.ports import Addresses, address
 from ..repository.digest import deployment_digest
 from . import probe
 from .state import STATE, ServerState, clean_up, read_state
+from .supervisor import supervisor_of
 
 _POLL_S = 0.05
 
@@ -63,29 +64,32 @@ def served_deployments() -> list[str]:
 
 
 def stop_server(deployment: Deployment) -> bool:
-    """Stop the server of a deployment that any process of this user started.
+    """Stop the server of a deployment that any process of this user started, or is starting again.
 
-    Returns False if none runs. Raises ServerError if it belongs to someone else.
+    Returns False if there is none. Raises ServerError if it belongs to someone else.
     """
     file = state_file(deployment)
-    state = read_state(file)
-    if state is None:
+    # the supervisor first: it would start the server again, and may be about to
+    supervisor, state = supervisor_of(deployment.name), read_state(file)
+    running = [role for role in (supervisor, state and state.guard) if role and role.process()]
+    if not (running or state):
         return False
     try:
-        # its supervisor would start it again
-        stops = (role.process() for role in (state.supervisor, state.guard) if role)
-        if process := next(filter(None, stops), None):
+        for process in filter(None, [role.process() for role in running[:1]]):
             with suppress(psutil.NoSuchProcess):
                 process.terminate()
         deadline = time.monotonic() + guard.LONGEST_STOP_S
         # not psutil's wait, which also waits for a zombie that its parent has not reaped yet
-        while state.guard and state.guard.process() and time.monotonic() < deadline:
+        while any(role.process() for role in running) and time.monotonic() < deadline:
             time.sleep(_POLL_S)
     except psutil.AccessDenied as error:
-        raise ServerError(f"PID {error.pid}, {state}, belongs to another user.") from error
-    clean_up(state)
-    remove_socket(state.addresses.socket)
-    file.unlink(missing_ok=True)
+        raise ServerError(
+            f"PID {error.pid}, {state or 'its supervisor'}, is another user's."
+        ) from error
+    if state:
+        clean_up(state)
+        remove_socket(state.addresses.socket)
+        file.unlink(missing_ok=True)
     return True
 
 

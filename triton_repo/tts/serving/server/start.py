@@ -32,13 +32,26 @@ from ..repository.render import (
 from . import probe
 from .health import observe, watch
 from .launch import Launched, PortTaken, launch
+from .loading import STALL_S, Loading, Watchdog, read_loading
 from .lookup import find_server, state_file, stop_server
-from .state import LOG, ServerState, clean_up, end_processes, identify, now, read_state, write_state
+from .state import (
+    LOG,
+    ServerState,
+    clean_up,
+    end_processes,
+    identify,
+    now,
+    read_state,
+    writable,
+    write_state,
+)
 
 __all__ = ["RunningServer", "find_server", "start_server", "stop_server"]
 
-READY_TIMEOUT_S = 600.0
-"""Default deadline of a start; loading a large engine takes minutes."""
+TELL_S = 0.5
+"""How often a start says how far it is."""
+_ANSWER_S = 600.0
+"""For the first request of a server that is ready; a slow engine may compute long."""
 _ATTEMPTS = 3
 _POLL_S = 0.05
 
@@ -101,19 +114,22 @@ def start_server(
     iteration_log: bool = False,
     say: Callable[[str], None] = lambda line: None,
     check: Callable[[], None] = lambda: None,
-    ready_timeout_s: float = READY_TIMEOUT_S,
+    on_loading: Callable[[Loading], None] = lambda loading: None,
+    stall_s: float = STALL_S,
     addresses: Addresses | None = None,
     supervised: bool = False,
 ) -> RunningServer:
     """Render the repository, launch tritonserver and return when both models have answered.
 
-    `say` gets one line per stage. `check` is called again and again while the server starts; what
-    it raises gives the start up. `addresses` are those of the server that this one replaces.
-    `supervised` tells others that this process starts it again if it dies.
+    `say` gets one line per stage, `on_loading` twice a second what the engines are doing. Loading
+    may take as long as it gets on; a server that does nothing for `stall_s` seconds is given up.
+    `check` is called again and again meanwhile; what it raises gives the start up. `addresses` are
+    those of the server that this one replaces. `supervised` tells others that this process starts
+    it again if it dies.
 
-    Raises ServerError (no tritonserver, port in use, a model that does not load, not ready in time,
-    already running), BuildError (an engine is missing or old) or ConfigError (this machine's memory
-    cannot hold the pair).
+    Raises ServerError (no tritonserver, port in use, a model that does not load, a server that
+    does nothing, already running), BuildError (an engine is missing or old) or ConfigError (this
+    machine's memory cannot hold the pair).
     """
     if iteration_log and deployment.target == "tensorrt":
         raise ConfigError(
@@ -126,7 +142,7 @@ def start_server(
                 say(short)
     runtime = find_runtime(deployment)
     grpc_socket = socket_path(deployment.name)
-    with _writable(deployment.name):
+    with writable(deployment.name):
         folder = private_folder(paths.server_dir(deployment.name))
     with _only_one_start(folder, deployment.name):
         if running := find_server(deployment):
@@ -136,7 +152,7 @@ def start_server(
             )
         if deployment.target == "tensorrt":  # without them the others cannot even be rendered
             require_engines(deployment)
-        with _writable(deployment.name):
+        with writable(deployment.name):
             render_repository(deployment, iteration_log=iteration_log)
             variables = dict(os.environ)
             if isinstance(runtime, TritonServer):
@@ -156,7 +172,13 @@ def start_server(
                 launched = launch(this, variables, folder / LOG)
                 try:
                     server = _when_ready(
-                        launched, where, deployment, check, ready_timeout_s, supervised=supervised
+                        launched,
+                        where,
+                        deployment,
+                        check=check,
+                        on_loading=on_loading,
+                        stall_s=stall_s,
+                        supervised=supervised,
                     )
                 except BaseException:
                     launched.stop()
@@ -187,19 +209,6 @@ def planned_command(deployment: Deployment) -> ServerCommand:
 
 
 @contextmanager
-def _writable(name: str) -> Iterator[None]:
-    """A disk that refuses a server's files is a ServerError that says which file and why."""
-    try:
-        yield
-    except OSError as error:
-        raise ServerError(
-            f"The files of the server of {name} cannot be written: "
-            f"{error.filename or paths.server_dir(name)}: {error.strerror or error}.",
-            hint="Free some space or fix the permissions, or let TTS_HOME name another folder.",
-        ) from error
-
-
-@contextmanager
 def _only_one_start(folder: Path, name: str) -> Iterator[None]:
     import fcntl  # not on Windows, where `find_tritonserver` has refused already
 
@@ -215,28 +224,30 @@ def _when_ready(
     launched: Launched,
     addresses: Addresses,
     deployment: Deployment,
-    check: Callable[[], None],
-    timeout_s: float,
     *,
+    check: Callable[[], None],
+    on_loading: Callable[[Loading], None],
+    stall_s: float,
     supervised: bool,
 ) -> RunningServer:
     """Wait until both models have answered a request, then write the state file."""
     digest = deployment_digest(deployment)
-    deadline = time.monotonic() + timeout_s
+    watchdog = Watchdog(launched, stall_s)
+    began, told = time.monotonic(), -TELL_S
     # the digest as well: if we lost the port in a race, another server may answer there
     while not (probe.is_ready(addresses.grpc) and probe.served_digest(addresses.grpc) == digest):
         check()
         launched.require_running()
-        if time.monotonic() > deadline:
-            raise ServerError(
-                f"The Triton server was not ready within {timeout_s:.0f} s.",
-                hint=f"Its log: {launched.log}",
-            )
+        watchdog.check()
+        seconds = time.monotonic() - began
+        if seconds >= told + TELL_S:
+            told = seconds
+            on_loading(read_loading(launched.log, seconds))
         time.sleep(_POLL_S)
     if not launched.command.container:  # where the guard could not have it made private
         close_shared_memory(launched.command.shm_prefix)
     try:
-        probe.probe(addresses.grpc, max(1.0, deadline - time.monotonic()))
+        probe.probe(addresses.grpc, _ANSWER_S)
     except ServerError:
         launched.require_running()  # if it died meanwhile, that message says more
         raise

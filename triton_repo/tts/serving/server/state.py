@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -17,6 +18,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
+from tts.build import paths
 from tts.build.errors import ServerError
 from tts.build.input_files import Unreadable, as_text, parse_json
 
@@ -105,19 +107,35 @@ def read_state(file: Path) -> ServerState | None:
 
     The file of a dead server is removed, together with whatever the server left behind.
     """
-    try:
-        state = parse_state(file.read_bytes())
-    except FileNotFoundError:
-        return None
-    except ServerError:  # damaged
-        file.unlink(missing_ok=True)
-        return None
-    if state.server and state.server.process():
-        return state
-    clean_up(state)
-    remove_socket(state.addresses.socket)
-    file.unlink(missing_ok=True)
+    state = peek_state(file)
+    if state:
+        if state.server and state.server.process():
+            return state
+        clean_up(state)
+        remove_socket(state.addresses.socket)
+    file.unlink(missing_ok=True)  # a damaged one too
     return None
+
+
+def peek_state(file: Path) -> ServerState | None:
+    """What a state file says, whether or not that server still runs; None if it says nothing."""
+    try:
+        return parse_state(file.read_bytes())
+    except (FileNotFoundError, ServerError):
+        return None
+
+
+@contextmanager
+def writable(name: str) -> Iterator[None]:
+    """A disk that refuses a server's files is a ServerError that says which file and why."""
+    try:
+        yield
+    except OSError as error:
+        raise ServerError(
+            f"The files of the server of {name} cannot be written: "
+            f"{error.filename or paths.server_dir(name)}: {error.strerror or error}.",
+            hint="Free some space or fix the permissions, or let TTS_HOME name another folder.",
+        ) from error
 
 
 def clean_up(state: ServerState) -> None:

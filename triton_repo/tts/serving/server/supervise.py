@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
+from tts.build import paths
 from tts.build.errors import ServerError
 from tts.build.spec import Deployment
 
 from ..command.ports import Addresses
-from .start import start_server
+from .loading import Loading, read_loading
+from .lookup import find_server
+from .start import TELL_S, RunningServer, start_server
+from .state import LOG, ServerState
+from .supervisor import comes_back, supervising
 
 CHECK_INTERVAL_S = 1.0
 MOST_RESTARTS = 5
@@ -20,40 +26,76 @@ FIRST_WAIT_S = 1.0
 
 
 def supervise(
-    deployment: Deployment, *, iteration_log: bool = False, say: Callable[[str], None]
+    deployment: Deployment,
+    *,
+    iteration_log: bool = False,
+    say: Callable[[str], None],
+    on_loading: Callable[[Loading], None] = lambda loading: None,
 ) -> None:
-    """Serve a deployment until Ctrl-C; `say` gets one line per stage.
+    """Serve a deployment until Ctrl-C; `say` and `on_loading` are those of `start_server`.
 
     Raises the last ServerError when it does not start in the first place or fails too often.
     """
     addresses: Addresses | None = None
     failures: list[float] = []
-    while True:
+    with supervising(deployment.name):
         try:
-            with start_server(
-                deployment,
-                iteration_log=iteration_log,
-                say=say,
-                addresses=addresses,
-                supervised=True,
-            ) as server:
-                if addresses is None:
-                    say("Press Ctrl-C to stop.")
-                addresses = server.addresses
+            while True:
                 try:
-                    while True:
-                        server.check()
-                        time.sleep(CHECK_INTERVAL_S)
-                except KeyboardInterrupt:
-                    say("Stopping ...")
-                    return
-        except ServerError as error:
-            failures.append(time.monotonic())
-            wait = wait_before_restart(failures)
-            if addresses is None or wait is None:
+                    with start_server(
+                        deployment,
+                        iteration_log=iteration_log,
+                        say=say,
+                        on_loading=on_loading,
+                        addresses=addresses,
+                        supervised=True,
+                    ) as server:
+                        if addresses is None:
+                            say("Press Ctrl-C to stop.")
+                        addresses = server.addresses
+                        _until_interrupted(server)
+                        say("Stopping ...")
+                        return
+                except ServerError as error:
+                    failures.append(time.monotonic())
+                    wait = wait_before_restart(failures)
+                    if addresses is None or wait is None:
+                        raise
+                    say(f"{error.message} It is started again in {wait:.0f} s.")
+                    time.sleep(wait)
+        except KeyboardInterrupt:
+            if addresses is None:  # it has not served anything yet
                 raise
-            say(f"{error.message} It is started again in {wait:.0f} s.")
-            time.sleep(wait)
+            say("Stopping ...")  # between two servers
+
+
+def _until_interrupted(server: RunningServer) -> None:
+    with suppress(KeyboardInterrupt):
+        while True:
+            server.check()
+            time.sleep(CHECK_INTERVAL_S)
+
+
+def wait_for_server(
+    deployment: Deployment,
+    *,
+    say: Callable[[str], None],
+    on_loading: Callable[[Loading], None],
+    check: Callable[[], None],
+) -> ServerState | None:
+    """The server of a deployment, once the process that is starting it has done so.
+
+    None if no process does, or if it gives up. `check` may raise to end the wait.
+    """
+    began = time.monotonic()
+    log = paths.server_dir(deployment.name) / LOG
+    if comes_back(deployment.name):
+        say(f"Waiting for the server of {deployment.name}, which another process is starting")
+    while comes_back(deployment.name):
+        check()
+        on_loading(read_loading(log, time.monotonic() - began))
+        time.sleep(TELL_S)
+    return find_server(deployment)
 
 
 def wait_before_restart(failures: Sequence[float]) -> float | None:

@@ -1,0 +1,61 @@
+"""What an engine that loads is doing, told by the engine host in lines of the server's log."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+READING, COMPILING = "reading weights", "compiling"
+_MARK = "tts loading: "
+_EVERY_S = 0.5
+_CHUNK_BYTES = 4 << 20
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What is done with one model now."""
+
+    model: str
+    doing: str
+    fraction: float | None = None
+    """How much of it is done, 0 to 1; None where nobody can know."""
+
+    def line(self) -> str:
+        """As it stands in the log."""
+        return _MARK + json.dumps(asdict(self))
+
+    @staticmethod
+    def parse(line: str) -> Stage | None:
+        """The stage in a line of the log, if it tells one."""
+        _, mark, text = line.partition(_MARK)
+        try:
+            return Stage(**json.loads(text)) if mark else None
+        except (ValueError, TypeError):  # cut off: it is being written
+            return None
+
+
+def tell(stage: Stage) -> None:
+    """Write a stage to the log, which is the stub's standard error."""
+    print(stage.line(), file=sys.stderr, flush=True)  # noqa: T201
+
+
+def read_weights(file: Path, say: Callable[[float], None]) -> None:
+    """Read a file of weights, so that opening the engine finds it in memory, and say how far.
+
+    `say` gets the fraction that is read, twice a second. A file that cannot be read is left to
+    whoever opens the engine.
+    """
+    done, said = 0, time.monotonic()
+    buffer = bytearray(_CHUNK_BYTES)
+    with suppress(OSError), file.open("rb", buffering=0) as weights:
+        size = file.stat().st_size
+        while count := weights.readinto(buffer):
+            done += count
+            if time.monotonic() - said >= _EVERY_S:
+                said = time.monotonic()
+                say(min(1.0, done / max(1, size)))

@@ -1,0 +1,168 @@
+"""A comparison of all strategies on a real server: one server, cold caches for each search."""
+
+import json
+import os
+import signal
+import time
+
+import pytest
+import yaml
+from tests.end_to_end.commands import Tts, summary
+
+from tts.bench import group_run
+from tts.bench.group_run import resume_group, run_all
+from tts.bench.members import members_of
+from tts.bench.observer import Silent
+from tts.bench.request import Wanted, run_bench
+from tts.build import paths
+from tts.build.errors import EndpointError, Interrupted
+from tts.build.spec import load_deployment
+from tts.endpoints.triton import TritonConnection
+from tts.serving.server.start import start_server
+from tts.session import server
+
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.skipif(
+        not (paths.deployments_dir().parent / "checkpoints" / "demo-verifier").is_dir(),
+        reason="the demo checkpoints are not here",
+    ),
+]
+
+
+class Following(Silent):
+    """An observer that keeps when each run began; `at_title` is called with each run's number."""
+
+    def __init__(self, at_title=lambda number: None):
+        self.began_at, self.said, self._at_title = [], [], at_title
+
+    def say(self, line):
+        self.said.append(line)
+        if (number := line.partition("/")[0]).isdigit() and "already" not in line:
+            self._at_title(int(number))
+
+    def began(self, run, title):
+        self.began_at.append(time.time())
+
+
+@pytest.fixture
+def small_steps(tts: Tts, tmp_path, monkeypatch):
+    """The demo pair, whose generator takes several steps for a prompt that it does not know."""
+    monkeypatch.setenv("TTS_HOME", str(tts.home))
+    data = yaml.safe_load((paths.deployments_dir() / "demo.yaml").read_text())
+    for role in ("generator", "verifier"):
+        checkpoint = paths.deployments_dir() / data[role]["checkpoint"]
+        data[role]["checkpoint"] = str(checkpoint.resolve())
+    data["generator"] |= {"max_num_tokens": 8, "max_batch_size": 8, "in_flight_requests": 8}
+    file = tmp_path / "small-steps.yaml"
+    file.write_text(yaml.safe_dump(data))
+    return str(file)
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """The servers that sessions start; they write iteration logs."""
+    servers = []
+
+    def start(*args, **options):
+        servers.append(start_server(*args, **options, iteration_log=True))
+        return servers[-1]
+
+    monkeypatch.setattr(server, "start_server", start)
+    return servers
+
+
+@pytest.fixture
+def three(monkeypatch):
+    """Only the first three searches are compared."""
+    monkeypatch.setattr(group_run, "members_of", lambda configs: members_of(configs)[:3])
+
+
+def wanted(deployment, strategy="all"):
+    parameters = {} if strategy == "cot" else {"n": 4}
+    return Wanted(deployment, "demo", 1, 0, strategy, "lockstep", parameters)
+
+
+def prompt_steps(log, began):
+    """How many steps the generator took for the first prompt after a moment."""
+    steps = [json.loads(line) for line in log.read_text().splitlines()]
+    after = [step for step in steps if step["timestamp"] >= began]
+    count = 0
+    while after[count]["generation_requests"] == 0:
+        count += 1
+    return count
+
+
+def test_one_server_serves_every_search_and_each_finds_it_cold(small_steps, started, tmp_path):
+    following = Following()
+    folder = run_all(wanted(small_steps), tmp_path / "all", following)
+    (only,) = started
+    members = [file.parent.name for file in folder.glob("*/summary.json")]
+    assert len(members) == len(following.began_at) > 4
+    log = only.log.with_name("generator-iterations.jsonl")
+    first, *others = [prompt_steps(log, began) for began in following.began_at]
+    assert first >= 2, "a prompt that is known takes one step"
+    assert others == [first] * len(others)
+    for name in ("beam-search", "dvts"):
+        alone = run_bench(wanted(small_steps, name), tmp_path / name, Silent())
+        assert summary(alone)["tree_digest"] == summary(folder / name)["tree_digest"]
+
+
+def test_a_server_that_dies_between_two_searches_is_replaced(small_steps, started, three, tmp_path):
+    def kill(number):
+        if number == 3:
+            os.kill(started[0].state.server.pid, signal.SIGKILL)
+
+    folder = run_all(wanted(small_steps), tmp_path / "all", Following(kill))
+    assert len(started) == 2
+    rows = json.loads((folder / "comparison.json").read_text())["rows"]
+    assert len({row["run"] for row in rows}) == 3
+
+
+def test_a_comparison_stopped_between_two_searches_goes_on_with_the_rest(
+    small_steps, started, three, tmp_path
+):
+    def stop(number):
+        if number == 3:
+            raise Interrupted("Enough.")
+
+    with pytest.raises(Interrupted) as stopped:
+        run_all(wanted(small_steps), tmp_path / "all", Following(stop))
+    assert "2 of 3 runs are finished" in stopped.value.hint
+    following = Following()
+    folder = resume_group(tmp_path / "all", None, following)
+    assert len(started) == 2, "one for each session"
+    assert len(following.began_at) == 1
+    assert (folder / "comparison.json").exists()
+
+
+def test_a_served_deployment_is_made_cold_for_each_search_as_well(
+    small_steps, started, three, tmp_path
+):
+    with start_server(load_deployment(small_steps), iteration_log=True) as running:
+        run_bench(wanted(small_steps, "cot"), tmp_path / "before", Silent())
+        following = Following()
+        run_all(wanted(small_steps), tmp_path / "all", following)
+        running.check()
+    log = running.log.with_name("generator-iterations.jsonl")
+    steps = [prompt_steps(log, began) for began in following.began_at]
+    assert started == []
+    assert min(steps) >= 2
+    assert not any("caches hold" in line for line in following.said)
+
+
+def test_a_server_whose_caches_cannot_be_emptied_is_started_anew_for_each_search(
+    small_steps, started, three, tmp_path, monkeypatch
+):
+    answers = iter([False, EndpointError("The answer was lost.")])
+
+    async def refuse(connection):
+        answer = next(answers, False)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(TritonConnection, "reset_prefix_caches", refuse)
+    monkeypatch.setattr("tts.session.async_session._RESET_WAITS_S", (0.0,))
+    run_all(wanted(small_steps), tmp_path / "all", Following())
+    assert len(started) == 3

@@ -1,0 +1,113 @@
+"""How far a start is, by the server's log; and when it is given up."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tts.build.errors import ServerError
+from tts.build.spec import Deployment
+from tts.engines.loading import COMPILING, READING, Stage
+from tts.serving.server import loading
+from tts.serving.server.loading import (
+    LOADING,
+    WAITING,
+    WARMING_UP,
+    Loading,
+    Watchdog,
+    read_loading,
+)
+from tts.serving.server.start import start_server
+from tts.serving.server.state import identify
+
+TRITON = 'I1122 02:47:31.192164 1239 model_lifecycle.cc:{line}] "{text}"\n'
+
+
+def begun(model: str) -> str:
+    return TRITON.format(line=472, text=f"loading: {model}:1")
+
+
+def loaded(model: str) -> str:
+    return TRITON.format(line=839, text=f"successfully loaded '{model}'")
+
+
+def test_each_engine_is_where_the_last_line_about_it_says(tmp_path: Path):
+    log = tmp_path / "triton.log"
+
+    def stages() -> dict[str, tuple[str, float | None]]:
+        found = read_loading(log, 3.0)
+        assert found.seconds == 3.0
+        return {role: (stage.doing, stage.fraction) for role, stage in found.engines.items()}
+
+    assert stages() == {"generator": (WAITING, None), "verifier": (WAITING, None)}
+    lines = [begun("generator"), begun("prm_engine"), begun("prm_score"), loaded("prm_score")]
+    log.write_text("".join(lines))
+    assert stages() == {"generator": (LOADING, None), "verifier": (LOADING, None)}
+    with log.open("a") as more:
+        print(Stage("generator", READING, 0.0).line(), file=more)
+        print(Stage("generator", READING, 0.4).line(), file=more)
+        print(Stage("prm_engine", COMPILING).line(), file=more)
+        print(Stage("prm_engine", READING).line()[:-5], file=more, end="")  # being written
+    assert stages() == {"generator": (READING, 0.4), "verifier": (COMPILING, None)}
+    with log.open("a") as more:
+        more.write("\n" + loaded("generator"))
+    assert stages() == {"generator": (WARMING_UP, None), "verifier": (COMPILING, None)}
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [0.0]
+    monkeypatch.setattr(loading.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_a_start_is_given_up_only_when_neither_log_nor_processes_get_on(
+    tmp_path: Path, clock: list[float], monkeypatch: pytest.MonkeyPatch
+):
+    log, computed = tmp_path / "triton.log", [0.0]
+    log.touch()
+    monkeypatch.setattr(
+        loading.psutil.Process,
+        "cpu_times",
+        lambda process: SimpleNamespace(user=computed[0], system=0.0),
+    )
+    monkeypatch.setattr(loading.psutil.Process, "children", lambda process, recursive: [])
+    launched = SimpleNamespace(log=log, server=identify(os.getpid()))
+    watchdog = Watchdog(launched, 60.0)
+    for _ in range(1000):  # it computes
+        clock[0] += 2.0
+        computed[0] += 1.0
+        watchdog.check()
+    for _ in range(100):  # it waits, and says something now and then
+        clock[0] += 50.0
+        computed[0] += 0.1
+        log.write_text(log.read_text() + "still there\n")
+        watchdog.check()
+    clock[0] += 50.0
+    watchdog.check()
+    clock[0] += 11.0
+    computed[0] += 1.0  # less than a tenth of a core
+    with pytest.raises(ServerError, match="has done nothing for 60 s") as error:
+        watchdog.check()
+    assert str(log) in error.value.hint
+
+
+@pytest.mark.server
+def test_a_real_start_tells_what_its_engines_do(echo: Callable[..., Deployment], templates: Path):
+    model = templates / "openvino" / "generator" / "1" / "model.py"
+    text = model.read_text()
+    head, initialize, rest = text.partition("    def initialize(self, args):\n")
+    telling = (
+        "        import time\n"
+        "        from tts.engines.loading import Stage, tell\n"
+        "        tell(Stage(args['model_name'], 'reading weights', 0.5))\n"
+        "        time.sleep(1)\n"  # as an engine takes its time
+    )
+    model.write_text(head + initialize + telling + rest)
+    told: list[Loading] = []
+    with start_server(echo(), on_loading=told.append):
+        pass
+    assert Stage("generator", READING, 0.5) in [each.engines["generator"] for each in told]
+    assert [each.seconds for each in told] == sorted(each.seconds for each in told)

@@ -1,0 +1,116 @@
+"""What is no question, or no argument, is refused in a sentence before anything is sent."""
+
+import pytest
+from tests.session.endpoints import Hanging
+
+from tts.build.errors import ConfigError, DatasetError
+from tts.endpoints.scripted import ScriptedVerifier
+from tts.problem import Problem
+from tts.session import Session
+
+
+@pytest.fixture(scope="module")
+def session(tiny_deployment):
+    """One whose engines must not be asked."""
+    hanging = Hanging()
+    with Session.open(tiny_deployment, generator=hanging, verifier=ScriptedVerifier()) as session:
+        yield session
+    assert not hanging.asked.is_set()
+
+
+NO_QUESTIONS = [
+    "",
+    "  ",
+    None,
+    5,
+    b"1 + 1",
+    ("", "2"),
+    ("1 + 1", None),
+    ["1 + 1"],
+    "half a pair: \ud800",
+    Problem("p", ""),
+    Problem("p", None),
+    Problem("", "1 + 1"),
+    Problem(5, "1 + 1"),
+    Problem("\ud800", "1 + 1"),
+    Problem("p", "1 + 1", 2),
+    Problem("p", "1 + 1", "2", level=[1]),
+]
+
+
+@pytest.mark.parametrize("question", NO_QUESTIONS, ids=repr)
+def test_what_is_no_question_is_refused(session, question):
+    with pytest.raises(DatasetError):
+        session.solve(question, n=4)
+    with pytest.raises(DatasetError):
+        list(session.solve_many([Problem("fine", "1 + 1"), question], n=4))
+
+
+@pytest.mark.parametrize(
+    "questions", [None, 5, [], "1 + 1", b"1 + 1", {"1 + 1": "2"}, {"1 + 1"}, iter(())], ids=repr
+)
+def test_what_is_no_list_of_questions_is_refused(session, questions):
+    with pytest.raises(DatasetError):
+        list(session.solve_many(questions, n=4))
+
+
+WRONG = [
+    ("seed", "7"),
+    ("seed", None),
+    ("seed", 1.5),
+    ("seed", True),
+    ("schedule", "fast"),
+    ("schedule", None),
+    ("speculation", "sometimes"),
+    ("priority", "high"),
+    ("deadline_s", "soon"),
+    ("deadline_s", -1),
+    ("deadline_s", float("nan")),
+    ("on_step", 5),
+    ("answer_of", 5),
+    ("equal", "strict"),
+    ("out", 5),
+    ("out", ""),
+    ("out", "a\0b"),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), WRONG)
+def test_an_argument_of_a_wrong_kind_is_named(session, name, value):
+    with pytest.raises(ConfigError, match=f"^{name} is .*; it must be "):
+        session.solve("1 + 1", n=4, **{name: value})
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, "x"])
+def test_a_number_of_problems_in_flight_is_above_zero(session, value):
+    with pytest.raises(ConfigError, match="in_flight is"):
+        list(session.solve_many(["1 + 1"], n=4, in_flight=value))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("n", 0), ("n", "x"), ("max_tokens", 0), ("temperature", -1), ("top_p", 2), ("seed", "x")],
+)
+def test_a_sampling_parameter_out_of_its_range_is_named(session, name, value):
+    with pytest.raises(ConfigError, match=f"^{name} is"):
+        session.generate("Hello", **{name: value})
+
+
+@pytest.mark.parametrize("prompt", ["", None, 5, [], [5], [{"role": "user"}]], ids=repr)
+def test_what_is_no_prompt_is_refused(session, prompt):
+    with pytest.raises(DatasetError):
+        session.generate(prompt)
+
+
+@pytest.mark.parametrize(
+    ("question", "steps"), [("", ["a"]), (None, ["a"]), ("q", None), ("q", "abc"), ("q", [None])]
+)
+def test_what_cannot_be_scored_is_refused(session, question, steps):
+    with pytest.raises(DatasetError):
+        session.score(question, steps)
+
+
+@pytest.mark.parametrize("deployment", [None, 5, b"demo", ["demo"]])
+def test_what_is_no_deployment_is_refused(deployment):
+    with pytest.raises(ConfigError, match="The deployment is"):
+        Session.open(deployment)
