@@ -144,11 +144,20 @@ def test_tensor_parallel_split(tp: int) -> None:
     assert len(set(ranks)) == 1
     assert ranks[0].kv_bytes_per_token == 131_072 // min(tp, 8)  # 8 KV heads, then copies
     if tp <= 8:
-        # embedding and norms are whole on every rank
+        # norms are whole on every rank
         split = whole.streamed / tp
         assert split <= ranks[0].streamed < 1.001 * split
-    assert ranks[0].weights - ranks[0].streamed == whole.weights - whole.streamed
+    embedding = whole.weights - whole.streamed
+    assert ranks[0].weights - ranks[0].streamed == near(embedding / tp, 0.001)
     assert ranks[0].activations <= whole.activations
+
+
+@pytest.mark.parametrize("precision", ["fp8", "int4_awq"])
+def test_the_quantiser_leaves_the_embedding_whole_on_every_rank(precision: str) -> None:
+    shape = shape_of(PRM)
+    spec = generator(checkpoint=PRM, precision=precision, tensorrt={"tensor_parallel": 2})
+    for rank in ranks_of(shape, spec):
+        assert rank.weights - rank.streamed == 2 * shape.vocab_size * shape.hidden_size
 
 
 def test_pipeline_split() -> None:

@@ -16,10 +16,11 @@ from tts.build.spec import (
     load_deployment,
 )
 from tts.build.tensorrt import contract
-from tts.build.tensorrt.engine_memory import ranks_of
+from tts.build.tensorrt.engine_memory import SERVER_CONTEXT, TRANSFER, ranks_of
 from tts.build.tensorrt.gpus import GIB, GPUS
-from tts.build.tensorrt.memory_plan import SAFETY, check_pools, plan_memory
+from tts.build.tensorrt.memory_plan import KV_FRACTION, SAFETY, check_pools, plan_memory
 from tts.build.tensorrt.model_shape import shape_of
+from tts.build.tensorrt.placement import gpus_of, is_orchestrated
 
 
 def test_a_pair_on_one_gpu() -> None:
@@ -95,6 +96,26 @@ def test_replicas_and_parallelism() -> None:
     ]
 
 
+def test_a_server_that_spawns_its_ranks_takes_memory_of_gpu_0() -> None:
+    alone = plan_memory(deployment("h100"))
+    assert [gpu.server for gpu in alone.gpus] == [0]
+    apart = plan_memory(deployment("h100", {}, {"tensorrt": {"gpus": [[1]]}}))
+    assert [gpu.server for gpu in apart.gpus] == [SERVER_CONTEXT, 0]
+    elsewhere = {"tensorrt": {"gpus": [[1]]}}
+    plan = plan_memory(deployment("h100", elsewhere, elsewhere))
+    assert [(gpu.device, gpu.server, len(gpu.ranks)) for gpu in plan.gpus] == [
+        (0, SERVER_CONTEXT, 0),
+        (1, 0, 2),
+    ]
+    assert plan.gpus[0].fixed == SERVER_CONTEXT
+
+
+def test_every_rank_has_its_transfer_buffers() -> None:
+    plan = plan_memory(deployment("h100", {"tensorrt": {"gpus": [[0], [0]]}}))
+    (gpu,) = plan.gpus
+    assert [place.memory.transfer for place in gpu.ranks] == [TRANSFER] * 3
+
+
 REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
     ("a100-80g", {"precision": "fp8"}, {}, ["generator.precision is 'fp8'", "a100-80g", "bf16"]),
     ("b200", {}, {"precision": "int4_awq"}, ["verifier.precision is 'int4_awq'", "b200"]),
@@ -150,6 +171,7 @@ def test_pools_of_the_file_that_do_not_fit() -> None:
     assert "tts plan pair --write" in str(caught.value.hint)
 
 
+ROOT = Path(__file__).resolve().parents[2]
 TENSORRT = [name for name in bundled_deployments() if load_deployment(name).target == "tensorrt"]
 
 
@@ -225,6 +247,10 @@ def test_any_plan_fits_or_is_truly_too_small(wanted: Deployment) -> None:
             plan_memory(wanted)
         return
     plan = plan_memory(wanted)
+    assert {gpu.device for gpu in plan.gpus if gpu.ranks} == set(gpus_of(wanted))
+    assert {gpu.device: gpu.server for gpu in plan.gpus if gpu.server} == (
+        {0: SERVER_CONTEXT} if is_orchestrated(wanted) else {}
+    )
     for place in plan.gpus:
         assert place.fixed + sum(place.kv.values()) + place.free == gpu.memory
         assert place.free >= SAFETY * gpu.memory
@@ -240,13 +266,21 @@ def test_any_plan_fits_or_is_truly_too_small(wanted: Deployment) -> None:
         ):
             assert plan.excess(more)
     assert plan.excess(pools) == {}
-    assert plan.least_fraction <= 0.95
+    # KV_FRACTION of what the last rank to load finds holds its pool, but for nothing more in use
+    spare = [
+        KV_FRACTION * (own + place.free - plan.headroom) - own
+        for place in plan.gpus
+        for rank in place.ranks
+        for own in (pools[rank.role] * rank.memory.kv_bytes_per_token + rank.memory.transfer,)
+    ]
+    assert 0 <= min(spare) < 2
+    assert plan.headroom > 0.8 * SAFETY * gpu.memory
     assert math.isfinite(plan.searched.seconds)
 
 
 def least(wanted: Deployment) -> dict[int, int]:
     """Bytes on each GPU with the smallest pools."""
-    used: dict[int, int] = {}
+    used = {0: SERVER_CONTEXT} if is_orchestrated(wanted) else {}
     for spec in wanted.engines().values():
         ranks = ranks_of(shape_of(spec.checkpoint), spec)
         block = spec.kv_cache.block_size
@@ -256,3 +290,39 @@ def least(wanted: Deployment) -> dict[int, int]:
                 share = rank.fixed + tokens * rank.kv_bytes_per_token
                 used[device] = used.get(device, 0) + share
     return used
+
+
+def plan_rows(name: str) -> list[str]:
+    """The rows of a deployment in docs/memory-plan.md: one for each of its GPUs."""
+    plan = plan_memory(load_deployment(name))
+    pools = [f"{engine.tokens:,}" for engine in plan.engines.values()]
+    rows = []
+    for gpu in plan.gpus:
+        memory = [place.memory for place in gpu.ranks]
+        sizes = (
+            sum(rank.weights for rank in memory),
+            sum(rank.activations + rank.logits for rank in memory),
+            sum(rank.workspaces + rank.transfer for rank in memory),
+            gpu.server,
+            *gpu.kv.values(),
+            gpu.free,
+            plan.headroom,
+        )
+        shown = [f"{size / GIB:.2f}" for size in sizes]
+        first = gpu.device == plan.gpus[0].device
+        cells = [f"`{name}`" if first else "", str(gpu.device), *shown, *(pools if first else "  ")]
+        rows.append(f"| {' | '.join(cell.strip() for cell in cells)} |")
+    return rows
+
+
+HEADER = [
+    "| deployment | GPU | weights | activations, logits | workspaces, transfer | server "
+    "| generator KV | verifier KV | free | room | generator pool, tokens | verifier pool, tokens |",
+    "|---|---|---|---|---|---|---|---|---|---|---|---|",
+]
+
+
+def test_the_page_shows_the_plans_of_all_ready_made_deployments() -> None:
+    page = (ROOT / "docs" / "memory-plan.md").read_text(encoding="utf-8")
+    table = "\n".join([*HEADER, *(row for name in TENSORRT for row in plan_rows(name))])
+    assert f"with the plans -->\n{table}\n<!-- end" in page, f"docs/memory-plan.md needs:\n{table}"

@@ -18,6 +18,7 @@ from tts.build.tensorrt.commands import (
     expected_engine,
     steps,
 )
+from tts.build.tensorrt.engine_memory import ranks_of
 from tts.build.tensorrt.model_shape import read_model
 
 
@@ -41,6 +42,19 @@ def _mounted(step: Step) -> None:
         if word.startswith("/"):
             allowed = step.writes if before.startswith("--output") else step.reads + step.writes
             assert any(Path(word).is_relative_to(path) for path in allowed), (step.name, word)
+
+
+@given(deployments(), st.sampled_from(["generator", "verifier"]))
+def test_the_plan_counts_the_embedding_as_the_conversion_lays_it(
+    deployment: Deployment, role: Any
+) -> None:
+    spec = deployment.engines()[role]
+    _, conversion, _ = steps(deployment, role, model(), WORK)
+    shares = spec.placement.tensor_parallel if "--split-embedding" in conversion.command else 1
+    whole = 2 * model().vocab_size * model().hidden_size
+    for number, rank in enumerate(ranks_of(model(), spec)):
+        first = number < spec.placement.tensor_parallel
+        assert rank.weights - rank.streamed == (whole // shares if first else 0)
 
 
 CORRUPTIONS = ("misspelt", "no value", "two values", "not a choice", "dropped", "repeated", "stray")

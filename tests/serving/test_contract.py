@@ -17,6 +17,7 @@ from tritonclient.grpc import model_config_pb2 as triton
 from tts.build import paths
 from tts.build.errors import BuildError, CheckpointError
 from tts.build.spec import Deployment
+from tts.build.tensorrt.memory_plan import KV_FRACTION
 from tts.serving.contract import check_repository
 from tts.serving.contract.facts import contract
 from tts.serving.repository import render as repository
@@ -45,6 +46,7 @@ def test_a_pair_on_one_gpu(tensorrt: Make):
         "generation_logits"
     ] == "TYPE_FP32"
     values = parameters(engine)
+    assert values["kv_cache_free_gpu_mem_fraction"] == str(KV_FRACTION)  # as the plan has it
     assert values["gpt_model_path"] == str(paths.engine_dir("pair", "verifier"))
     assert values["batch_scheduler_policy"] == "guaranteed_no_evict"
     assert values["gpu_device_ids"] == "0"

@@ -79,6 +79,7 @@ def test_compose_serves_what_lies_on_this_machine(tensorrt: Make, tmp_path: Path
     assert all(v["source"] == v["target"] and v["read_only"] for v in folders)
     assert service["shm_size"] == "2g"
     assert service["command"][0] == "mpirun"
+    assert service["environment"]["TRTLLM_KVCACHE_TRANSFER_BUFFER_SIZE"] == "1MB"
     assert service["environment"]["TRTLLM_ORCHESTRATOR"] == "1"
 
 
@@ -89,6 +90,8 @@ def test_a_pod_serves_one_replica_on_gpus_of_its_own(tensorrt: Make, tmp_path: P
     pod = pods["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert container["resources"]["limits"] == {"nvidia.com/gpu": 2}
+    variables = {variable["name"]: variable["value"] for variable in container["env"]}
+    assert variables["TRTLLM_KVCACHE_TRANSFER_BUFFER_SIZE"] == "1MB"
     assert pod["securityContext"]["runAsNonRoot"]
     assert container["readinessProbe"]["exec"]["command"] == ["python3", PROBE, "8000"]
     assert service["spec"]["type"] == "ClusterIP"

@@ -19,8 +19,10 @@ from typer.testing import CliRunner
 from tts.build import paths
 from tts.build.errors import BuildError, ConfigError, ServerError
 from tts.build.spec import Deployment
+from tts.build.tensorrt.engine_memory import TRANSFER_SIZE, TRANSFER_VARIABLE
 from tts.cli import app
 from tts.serving.command import guard
+from tts.serving.contract.facts import launch_rules
 from tts.serving.repository import render as repository
 from tts.serving.server.lookup import find_server, stop_server
 from tts.serving.server.start import planned_command, start_server
@@ -216,6 +218,21 @@ def test_the_guard_ends_ranks_of_their_own_groups_and_then_runs_the_last_command
     assert done.returncode == 0
     assert last.exists()
     assert not Path(f"/proc/{(tmp_path / 'rank').read_text().strip()}").exists()
+
+
+@pytest.mark.parametrize("engine", [{}, TWO_GPUS], ids=["one GPU", "two GPUs"])
+def test_every_launch_keeps_the_kv_transfer_buffers_small(
+    stand_ins: StandIns, tensorrt: Make, engine: dict[str, object]
+):
+    deployment = tensorrt(generator=engine)
+    stand_ins.install("docker")
+    rule = launch_rules()["environment"]["variables"]
+    assert rule == {TRANSFER_VARIABLE: TRANSFER_SIZE}
+    assert f"--env={TRANSFER_VARIABLE}={TRANSFER_SIZE}" in planned_command(deployment).words
+    for backend in ("python", "tensorrtllm"):
+        (stand_ins.bin.parent / "backends" / backend).mkdir(parents=True)
+    stand_ins.install("tritonserver")
+    assert rule.items() <= planned_command(deployment).variables.items()
 
 
 def test_replicas_and_other_gpus_are_placed_by_an_orchestrator(tensorrt: Make):

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tts.build.spec import Role
-from tts.build.tensorrt.memory_plan import GpuPlan, MemoryPlan
+from tts.build.tensorrt.memory_plan import KV_FRACTION, GpuPlan, MemoryPlan
 
 from .sheet import Sheet
 
@@ -22,6 +22,7 @@ _PARTS = {  # in the order in which the bar shows them
     "verifier KV": "cyan",
     "free": "bright_black",
 }
+_COLUMNS = ("weights", "activations", "logits", "workspaces", "transfer")
 _MARKS = dict(zip(_PARTS, "WAXGV.", strict=True))  # a pipe shows no colours
 
 
@@ -40,8 +41,9 @@ def print_memory_plan(out: Console, planned: MemoryPlan) -> None:
     out.print(engine_table(planned))
     out.print(_cost(planned), markup=False, soft_wrap=True)
     out.print(
-        "kv_cache_free_gpu_mem_fraction must not bind: at least "
-        f"{planned.least_fraction:.2f} for every engine.",
+        f"The pools are as planned while every GPU has less than {_gib(planned.headroom)} GiB more "
+        f"in use than this plan\nknows of; beyond that kv_cache_free_gpu_mem_fraction "
+        f"({KV_FRACTION:g}) cuts them short, which only the server's log tells.",
         soft_wrap=True,
     )
 
@@ -65,31 +67,42 @@ def print_pools(
 def _gpu_table(gpu: GpuPlan) -> Sheet:
     table = Table(title=f"GPU {gpu.device}: {_gib(gpu.total)} GiB", title_justify="left")
     table.add_column("GiB")
-    for column in ("weights", "activations", "logits", "workspaces", "KV cache", "sum"):
+    for column in (*_COLUMNS, "KV cache", "sum"):
         table.add_column(column, justify="right", no_wrap=True)
     several = len({place.replica for place in gpu.ranks}) > 1
     for place in gpu.ranks:
         memory = place.memory
+        sizes = (
+            memory.weights,
+            memory.activations,
+            memory.logits,
+            memory.workspaces,
+            memory.transfer,
+        )
         same = [other for other in gpu.ranks if other.role == place.role]
         kv = gpu.kv[place.role] // len(same)
         name = f"{place.role}, rank {place.rank}"
         table.add_row(
             name + (f" of replica {place.replica}" if several else ""),
-            *map(_gib, (memory.weights, memory.activations, memory.logits, memory.workspaces)),
+            *map(_gib, sizes),
             _gib(kv),
             _gib(memory.fixed + kv),
         )
-    table.add_row("free", *[""] * 5, _gib(gpu.free), style="dim")
+    if gpu.server:
+        blank = [""] * len(_COLUMNS)
+        blank[_COLUMNS.index("workspaces")] = _gib(gpu.server)
+        table.add_row("the server itself", *blank, "", _gib(gpu.server))
+    table.add_row("free", *[""] * len(_COLUMNS), "", _gib(gpu.free), style="dim")
     return Sheet(table)
 
 
 def _bar(gpu: GpuPlan, colours: bool) -> Text:
     """The GPU's memory as a line: every part as long as it is large, and at least one mark."""
-    sizes = dict.fromkeys(_PARTS, 0)
+    sizes = dict.fromkeys(_PARTS, 0) | {"workspaces": gpu.server}
     for place in gpu.ranks:
         sizes["weights"] += place.memory.weights
         sizes["activations"] += place.memory.activations + place.memory.logits
-        sizes["workspaces"] += place.memory.workspaces
+        sizes["workspaces"] += place.memory.workspaces + place.memory.transfer
     sizes["generator KV"], sizes["verifier KV"] = gpu.kv["generator"], gpu.kv["verifier"]
     sizes["free"] = gpu.free
     shown = {part: size for part, size in sizes.items() if size}

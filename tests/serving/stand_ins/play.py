@@ -129,6 +129,8 @@ def serve(
         refuse(f"there is no {binary} in the container")
     if orchestrated != (rules["environment"].items() <= variables.items()):
         refuse("mpirun and TRTLLM_ORCHESTRATOR go together")
+    if not RULES["environment"]["variables"].items() <= variables.items():
+        refuse("KV transfer buffers of their default size shrink the pools")
     if orchestrated and not set(rules["arguments"]) <= set(rest):
         refuse(f"an orchestrator needs {rules['arguments']}")
     repository = Path(flags["--model-repository"][0])

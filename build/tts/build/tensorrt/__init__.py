@@ -7,6 +7,7 @@ Memory plan; pure:
 | known_models, model_shape | shapes of published models; the shape of a checkpoint |
 | gpus | memory and speed of the GPUs that a deployment may name |
 | feasibility | does the GPU run the precision, does the model divide as asked? |
+| placement | on which GPUs the ranks run, and whether the server spawns them |
 | engine_memory | bytes of weights, activations, logits and KV cache, rank by rank |
 | roofline | seconds of a decode or prefill step |
 | kv_split | how the two engines share what is left for KV caches |

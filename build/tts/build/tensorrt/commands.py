@@ -100,6 +100,14 @@ def is_calibrated(spec: EngineSpec) -> bool:
     return spec.precision in ("fp8", "int4_awq")
 
 
+def splits_embedding(spec: EngineSpec) -> bool:
+    """Whether each tensor-parallel rank keeps its share of the embedding, rather than all of it.
+
+    As the output matrix is split, which may share its rows. The quantiser has no such choice.
+    """
+    return spec.placement.tensor_parallel > 1 and not is_calibrated(spec)
+
+
 def calibration_folder(spec: EngineSpec) -> Path | None:
     """The local calibration folder, or None when the set is one that is downloaded by name."""
     dataset = spec.placement.calibration.dataset
@@ -236,6 +244,8 @@ def _conversion(spec: EngineSpec, model: ModelConfig, work: Workspace) -> Step:
         *("--pipeline-parallel", str(place.pipeline_parallel)),
         *("--expert-parallel", str(place.expert_parallel)),
     ]
+    if splits_embedding(spec):
+        command.append("--split-embedding")
     if quant_algo:
         command += ["--quant-algo", quant_algo]
     if kv_quant_algo:

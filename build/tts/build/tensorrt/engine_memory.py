@@ -5,8 +5,8 @@ What is exact and what is estimated:
 - *weights*: exact but for padding and alignment; the tensors are those of the unified checkpoint
   (docs/source/architecture/checkpoint.md of TensorRT-LLM). Embedding and lm_head stay in 16 bits in
   every precision. A tied lm_head is a tensor of its own: conversion fills it with a copy, and
-  nothing promises that the builder keeps one of the two. The embedding lies whole on every rank of
-  the first pipeline stage (use_parallel_embedding off, the converter's default).
+  nothing promises that the builder keeps one of the two. The embedding is split over the ranks of
+  the first pipeline stage where the conversion splits it (`splits_embedding`), else whole on each.
 - *KV cache*: exact. 2 x layers x max(1, kv_heads / tp) x head_size x bytes of one value per token.
 - *activations*: estimated. TensorRT fixes them at build time for max_num_tokens tokens and reuses
   one layer's memory for the next (docs/source/reference/memory.md), so they are taken as the
@@ -17,6 +17,8 @@ What is exact and what is estimated:
   with gather_generation_logits keeps 8 more (kCACHE_LENGTH in TensorRT-LLM's runtimeBuffers.h).
 - *workspaces*: a constant per rank. In the log of memory.md, 0.77 GiB of the GPU are in use beside
   what the lines account for: CUDA context, cuBLAS and the attention's workspace of one process.
+- *transfer*: buffers that move KV blocks to other servers. Not used here, but allocated at every
+  start: see `TRANSFER_VARIABLE`.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from dataclasses import dataclass
 
 from ..model_config import ModelConfig
 from ..spec import EngineSpec, Precision, TensorRTEngine, VerifierSpec
+from .commands import splits_embedding
 from .gpus import GIB
 
 CONTEXT = int(0.60 * GIB)
@@ -38,6 +41,19 @@ DECODER_ROWS = 7.5
 """Float32 rows [vocabulary] per request of the decoder (6) and the runtime buffers (1.5)."""
 GENERATION_LOGITS_ROWS = 8
 """Float32 rows per request that an engine with gather_generation_logits keeps."""
+SERVER_CONTEXT = int(0.50 * GIB)
+"""CUDA context of the server itself in orchestrator mode: Triton's backend makes a stream per
+request on the server's own GPU (readInputsTensors in model_instance_state.cc)."""
+TRANSFER_VARIABLE = "TRTLLM_KVCACHE_TRANSFER_BUFFER_SIZE"
+"""Size of each KV transfer buffer, 512MB unless set (envUtils.cpp). Triton's backend configures a
+cache transceiver for every model, whose CacheTransBufferManager allocates its buffers at once.
+calculateMaxNumBlocks takes them off the memory for the KV pool before max_tokens is looked at, so
+on a full GPU they would shrink the pool without a word."""
+TRANSFER_SIZE = "1MB"
+"""What every launch sets it to: as good as nothing, as no KV block ever leaves a server."""
+TRANSFER = 3 * 2 * 2**20
+"""Transfer buffers of one rank: one to receive, up to two to send (1.0 to 1.2 line), each rounded
+up to the 2 MiB that device memory is handed out in."""
 AWQ_GROUP = 128
 """Input features that share one scale (int4_awq)."""
 
@@ -72,12 +88,14 @@ class RankMemory:
     logits: int
     """Decoder and runtime buffers, mostly logits."""
     workspaces: int
+    transfer: int
+    """KV transfer buffers."""
     kv_bytes_per_token: int
 
     @property
     def fixed(self) -> int:
         """Everything but the KV cache."""
-        return self.weights + self.activations + self.logits + self.workspaces
+        return self.weights + self.activations + self.logits + self.workspaces + self.transfer
 
 
 @dataclass(frozen=True)
@@ -141,9 +159,10 @@ def _stage(shape: ModelConfig, spec: EngineSpec, stage: int) -> RankMemory:
     padded_vocabulary = _share(shape.vocab_size, tp) * tp
     head = 2 * padded_vocabulary // tp * shape.hidden_size + 2 * shape.hidden_size
     streamed = layers_of(shape, placement, stage) * layer + (head if last else 0)
-    embedding = 2 * shape.vocab_size * shape.hidden_size
-    rows = DECODER_ROWS + (GENERATION_LOGITS_ROWS if isinstance(spec, VerifierSpec) else 0)
-    logits = int(rows * 4 * spec.max_batch_size * padded_vocabulary)
+    rows = padded_vocabulary // tp if splits_embedding(spec) else shape.vocab_size
+    embedding = 2 * rows * shape.hidden_size
+    kept = DECODER_ROWS + (GENERATION_LOGITS_ROWS if isinstance(spec, VerifierSpec) else 0)
+    logits = int(kept * 4 * spec.max_batch_size * padded_vocabulary)
     activations = 2 * spec.max_num_tokens * _width(shape, placement)
     if last:
         activations += 2 * spec.max_batch_size * padded_vocabulary
@@ -153,6 +172,7 @@ def _stage(shape: ModelConfig, spec: EngineSpec, stage: int) -> RankMemory:
         activations=activations,
         logits=logits if last else 0,
         workspaces=CONTEXT + WORKSPACE + (COMMUNICATION if placement.ranks > 1 else 0),
+        transfer=TRANSFER,
         kv_bytes_per_token=kv_bytes_per_token(shape, spec, stage),
     )
 

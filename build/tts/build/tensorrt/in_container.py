@@ -34,6 +34,7 @@ def main() -> None:
     converting.add_argument("--tensor-parallel", type=int, required=True)
     converting.add_argument("--pipeline-parallel", type=int, required=True)
     converting.add_argument("--expert-parallel", type=int, required=True)
+    converting.add_argument("--split-embedding", action="store_true")
     converting.add_argument("--quant-algo")
     converting.add_argument("--kv-cache-quant-algo")
     converting.add_argument("--calibration-set", help="measure scales on it; without: weights only")
@@ -118,7 +119,7 @@ def convert(arguments: argparse.Namespace) -> None:
             ),
             quant_config=quantisation,
             trust_remote_code=False,
-            use_parallel_embedding=tensor > 1,  # split with the output layer, which may share it
+            use_parallel_embedding=arguments.split_embedding,
             embedding_sharding_dim=0,
         )
         model.save_checkpoint(str(arguments.output), save_config=rank == 0)

@@ -14,15 +14,19 @@ from dataclasses import dataclass
 from ..errors import ConfigError
 from ..model_config import ModelConfig
 from ..spec import Deployment, EngineSpec, GeneratorSpec, Role, TensorRTSpec
-from .engine_memory import Parameters, RankMemory, parameters, ranks_of
+from .engine_memory import SERVER_CONTEXT, Parameters, RankMemory, parameters, ranks_of
 from .feasibility import check_parallelism, check_precision
 from .gpus import GIB, GPUS, GpuFacts
 from .kv_split import Limit, Pools, Side, plain_split, search_split
 from .model_shape import shape_of
+from .placement import SERVER_GPU, is_orchestrated
 from .roofline import roofline
 
 SAFETY = 0.05
 """Share of every GPU that is left free for fragmentation and errors of the estimates."""
+KV_FRACTION = 0.99
+"""kv_cache_free_gpu_mem_fraction of both engines, beside which a pool has its absolute limit. The
+smaller of the two decides; `MemoryPlan.headroom` says how far the fraction is from doing so."""
 PLAIN_FRACTION = 0.5
 """The generator's share in the fixed division that the search is compared with."""
 
@@ -54,11 +58,13 @@ class GpuPlan:
     ranks: tuple[RankPlace, ...]
     kv: Mapping[Role, int]
     """KV caches of all ranks of an engine."""
+    server: int
+    """The server's own CUDA context, where it is a process beside the ranks."""
 
     @property
     def fixed(self) -> int:
         """Everything but KV caches."""
-        return sum(place.memory.fixed for place in self.ranks)
+        return self.server + sum(place.memory.fixed for place in self.ranks)
 
     @property
     def free(self) -> int:
@@ -107,12 +113,19 @@ class MemoryPlan:
     """Whether any GPU has a part of both engines."""
 
     @property
-    def least_fraction(self) -> float:
-        """The smallest kv_cache_free_gpu_mem_fraction that never binds, whichever loads last."""
-        needed = [
-            kv / (kv + gpu.free) for gpu in self.gpus for kv in gpu.kv.values() if kv
-        ]  # the last engine to load finds the memory of its own cache and what is left free
-        return math.ceil(max(needed) * 100) / 100
+    def headroom(self) -> int:
+        """Bytes that a GPU may have in use beyond this plan before a pool is smaller than planned.
+
+        TensorRT-LLM gives a pool the smaller of its absolute limit and KV_FRACTION of what is free
+        when it is allocated, less the transfer buffers; a pool cut short is only seen in the log.
+        """
+        # the last rank to load finds its own cache, its transfer buffers and what is left free
+        return min(
+            gpu.free - math.ceil((pool + place.memory.transfer) * (1 / KV_FRACTION - 1))
+            for gpu in self.gpus
+            for place in gpu.ranks
+            for pool in (self.engines[place.role].tokens * place.memory.kv_bytes_per_token,)
+        )
 
     def excess(self, tokens: Mapping[Role, int]) -> dict[int, int]:
         """Bytes by which pools of other sizes would overrun GPUs, the safety margin kept free."""
@@ -140,15 +153,15 @@ def plan_memory(deployment: Deployment) -> MemoryPlan:
         check_precision(deployment, role, target.gpu)
         check_parallelism(deployment, role, shapes[role])
     ranks = {role: ranks_of(shapes[role], spec) for role, spec in specs.items()}
-    places = _places(specs, ranks)
-    for device, here in places.items():
-        _check_fixed(deployment, gpu, device, here)
-    limits = [_limit(gpu, here) for here in places.values()]
+    placed = _placed(deployment, ranks)
+    for here in placed:
+        _check_fixed(deployment, gpu, here)
+    limits = [_limit(gpu, here) for here in placed if here.ranks]
     generator, verifier = (_side(deployment, role, shapes[role], gpu) for role in specs)
     sides = (generator, verifier)
     pools = search_split(sides, limits)
     if pools is None:
-        raise _too_small(deployment, gpu, places)
+        raise _too_small(deployment, gpu, placed)
     tokens: dict[Role, int] = {"generator": pools.generator, "verifier": pools.verifier}
     return MemoryPlan(
         deployment=deployment.name,
@@ -165,8 +178,8 @@ def plan_memory(deployment: Deployment) -> MemoryPlan:
             for (role, spec), side in zip(specs.items(), sides, strict=True)
         },
         gpus=tuple(
-            GpuPlan(device, gpu.memory, tuple(here), _kv(here, tokens))
-            for device, here in sorted(places.items())
+            GpuPlan(here.device, gpu.memory, here.ranks, _kv(here, tokens), here.server)
+            for here in placed
         ),
         beams=deployment.generator.in_flight_requests,
         searched=pools,
@@ -202,63 +215,88 @@ def _require_tensorrt(deployment: Deployment) -> TensorRTSpec:
     return deployment.tensorrt
 
 
-def _places(
-    specs: Mapping[Role, EngineSpec], ranks: Mapping[Role, tuple[RankMemory, ...]]
-) -> dict[int, list[RankPlace]]:
-    places: dict[int, list[RankPlace]] = {}
-    for role, spec in specs.items():
+@dataclass(frozen=True)
+class _Placed:
+    """What lies on one GPU before any KV cache."""
+
+    device: int
+    ranks: tuple[RankPlace, ...]
+    server: int
+
+    @property
+    def fixed(self) -> int:
+        return self.server + sum(place.memory.fixed for place in self.ranks)
+
+    @property
+    def per_token(self) -> dict[Role, int]:
+        """Bytes that one more token of each pool takes here: replicas have equal pools."""
+        each: dict[Role, int] = {"generator": 0, "verifier": 0}
+        for place in self.ranks:
+            each[place.role] += place.memory.kv_bytes_per_token
+        return each
+
+
+def _placed(deployment: Deployment, ranks: Mapping[Role, tuple[RankMemory, ...]]) -> list[_Placed]:
+    servers = {SERVER_GPU: SERVER_CONTEXT} if is_orchestrated(deployment) else {}
+    places: dict[int, list[RankPlace]] = {device: [] for device in servers}
+    for role, spec in deployment.engines().items():
         for replica, devices in enumerate(spec.placement.replicas):
             for rank, device in enumerate(devices):
                 place = RankPlace(role, replica, rank, ranks[role][rank])
                 places.setdefault(device, []).append(place)
-    return places
+    return [
+        _Placed(device, tuple(here), servers.get(device, 0))
+        for device, here in sorted(places.items())
+    ]
 
 
-def _check_fixed(deployment: Deployment, gpu: GpuFacts, device: int, here: list[RankPlace]) -> None:
-    if sum(place.memory.fixed for place in here) < _usable(gpu):
+def _check_fixed(deployment: Deployment, gpu: GpuFacts, here: _Placed) -> None:
+    if here.fixed < _usable(gpu):
         return
-    parts = "; ".join(
+    parts = [
         f"{place.role}: weights {_gib(place.memory.weights)}, activations "
         f"{_gib(place.memory.activations)}, logits {_gib(place.memory.logits)}, workspaces "
-        f"{_gib(place.memory.workspaces)}"
-        for place in here
-    )
-    roles = " and ".join(sorted({place.role for place in here}))
+        f"{_gib(place.memory.workspaces)}, KV transfer {_gib(place.memory.transfer)}"
+        for place in here.ranks
+    ]
+    if here.server:
+        parts.append(f"the server itself: {_gib(here.server)}")
+    roles = " and ".join(sorted({place.role for place in here.ranks}))
     raise ConfigError(
-        f"Deployment {deployment.name!r}: {roles} do not fit GPU {device} ({gpu.name}, "
-        f"{_gib(_usable(gpu))} usable) even without a KV cache: {parts}.",
+        f"Deployment {deployment.name!r}: {roles} do not fit GPU {here.device} ({gpu.name}, "
+        f"{_gib(_usable(gpu))} usable) even without a KV cache: {'; '.join(parts)}.",
         hint=_remedies(here),
     )
 
 
-def _too_small(
-    deployment: Deployment, gpu: GpuFacts, places: Mapping[int, list[RankPlace]]
-) -> ConfigError:
+def _too_small(deployment: Deployment, gpu: GpuFacts, placed: list[_Placed]) -> ConfigError:
     """The refusal of a plan whose pools would not hold one sequence each."""
     specs = deployment.engines()
 
-    def lacking(item: tuple[int, list[RankPlace]]) -> int:
+    def lacking(here: _Placed) -> int:
         least = sum(
-            _whole_blocks(specs[place.role]) * place.memory.kv_bytes_per_token for place in item[1]
+            _whole_blocks(specs[place.role]) * place.memory.kv_bytes_per_token
+            for place in here.ranks
         )
-        return least - _limit(gpu, item[1]).capacity
+        return least - _limit(gpu, here).capacity
 
-    device, here = max(places.items(), key=lacking)
+    here = max(placed, key=lacking)
     wanted = " and ".join(
         f"{_gib(_whole_blocks(specs[role]) * each)} for {role}.max_seq_len = "
         f"{specs[role].max_seq_len}"
-        for role, each in _per_token(here).items()
+        for role, each in here.per_token.items()
         if each
     )
     return ConfigError(
         f"Deployment {deployment.name!r}: {_gib(_limit(gpu, here).capacity)} are left for KV "
-        f"caches on GPU {device} ({gpu.name}), but one sequence of full length takes {wanted}.",
+        f"caches on GPU {here.device} ({gpu.name}), but one sequence of full length takes "
+        f"{wanted}.",
         hint=_remedies(here) + " Or lower max_seq_len.",
     )
 
 
-def _remedies(here: list[RankPlace]) -> str:
-    roles = sorted({place.role for place in here})
+def _remedies(here: _Placed) -> str:
+    roles = sorted({place.role for place in here.ranks})
     apart = "Put the engines on different GPUs (tensorrt.gpus), " if len(roles) > 1 else ""
     more = "set" if apart else "Set"
     return (
@@ -271,22 +309,13 @@ def _usable(gpu: GpuFacts) -> int:
     return int(gpu.memory * (1 - SAFETY))
 
 
-def _limit(gpu: GpuFacts, here: list[RankPlace]) -> Limit:
-    each = _per_token(here)
-    fixed = sum(place.memory.fixed for place in here)
-    return Limit(_usable(gpu) - fixed, (each["generator"], each["verifier"]))
+def _limit(gpu: GpuFacts, here: _Placed) -> Limit:
+    each = here.per_token
+    return Limit(_usable(gpu) - here.fixed, (each["generator"], each["verifier"]))
 
 
-def _per_token(here: list[RankPlace]) -> dict[Role, int]:
-    """Bytes that one more token of each pool takes on a GPU: replicas have equal pools."""
-    each: dict[Role, int] = {"generator": 0, "verifier": 0}
-    for place in here:
-        each[place.role] += place.memory.kv_bytes_per_token
-    return each
-
-
-def _kv(here: list[RankPlace], tokens: Mapping[Role, int]) -> dict[Role, int]:
-    return {role: tokens[role] * each for role, each in _per_token(here).items()}
+def _kv(here: _Placed, tokens: Mapping[Role, int]) -> dict[Role, int]:
+    return {role: tokens[role] * each for role, each in here.per_token.items()}
 
 
 def _side(deployment: Deployment, role: Role, shape: ModelConfig, gpu: GpuFacts) -> Side:

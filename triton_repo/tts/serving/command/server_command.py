@@ -9,6 +9,8 @@ from pathlib import Path
 
 from tts.build import paths
 from tts.build.spec import Deployment
+from tts.build.tensorrt.engine_memory import TRANSFER_SIZE, TRANSFER_VARIABLE
+from tts.build.tensorrt.placement import gpus_of, is_orchestrated
 
 from . import container, environment
 from .container import Docker
@@ -106,19 +108,14 @@ def tensorrt_command(
     With everything on GPU 0 the server is the only rank of every engine (leader mode). Otherwise it
     is the orchestrator: it spawns the ranks of each replica on the GPUs that gpu_device_ids names.
     """
-    devices = gpus(deployment)
-    if devices == [0]:
-        return [binary, *arguments], {}
+    variables = {TRANSFER_VARIABLE: TRANSFER_SIZE}
+    if not is_orchestrated(deployment):
+        return [binary, *arguments], variables
     # what launch_triton_server.py --multi-model does, but waiting for the server
-    pools = [f"--cuda-memory-pool-byte-size={gpu}:0" for gpu in range(devices[-1] + 1)]
+    pools = [f"--cuda-memory-pool-byte-size={gpu}:0" for gpu in range(gpus_of(deployment)[-1] + 1)]
     words = ["mpirun", "--allow-run-as-root", "-n", "1", binary, *arguments]
     return [*words, "--enable-peer-access=false", *pools], {
+        **variables,
         "TRTLLM_ORCHESTRATOR": "1",
         "TRTLLM_ORCHESTRATOR_SPAWN_PROCESSES": "1",
     }
-
-
-def gpus(deployment: Deployment) -> list[int]:
-    """Every GPU that a deployment uses, in order."""
-    engines = deployment.engines().values()
-    return sorted({gpu for spec in engines for gpus in spec.placement.replicas for gpu in gpus})

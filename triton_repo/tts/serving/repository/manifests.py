@@ -12,10 +12,11 @@ from typing import Any
 from tts.build import paths
 from tts.build.errors import ConfigError
 from tts.build.spec import Deployment, HttpPort
+from tts.build.tensorrt.placement import gpus_of
 
 from ..command import container
 from ..command.ports import Addresses
-from ..command.server_command import arguments, gpus, tensorrt_command
+from ..command.server_command import arguments, tensorrt_command
 from .digest import DIGEST, deployment_digest
 from .render import render_models, template_values
 from .templates import render_template
@@ -94,7 +95,7 @@ def _compose(deployment: Deployment) -> dict[str, Any]:
         "words": words,
         "variables": container.HOME | variables,
         "folders": container.folders(deployment),
-        "gpus": gpus(deployment),
+        "gpus": gpus_of(deployment),
         "user": f"{os.getuid()}:{os.getgid()}",
         "shm_size": container.SHARED_MEMORY,
         "stack": container.STACK_BYTES,
@@ -122,7 +123,7 @@ def _kubernetes(deployment: Deployment) -> dict[str, Any]:
     return {
         "words": words,
         "variables": container.HOME | variables,
-        "gpus": gpus(pod),
+        "gpus": gpus_of(pod),
         "files": files,
         "places": places,
         "built": paths.built_dir(deployment.name),
