@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from tts.build import paths
 from tts.build.errors import ConfigError
-from tts.build.spec import Deployment
+from tts.build.spec import Deployment, ServerSpec
 from tts.serving.contract import check_repository
-from tts.serving.repository.manifests import PROBE, one_replica, render_manifests
+from tts.serving.repository.manifests import PROBE, manifest_ports, one_replica, render_manifests
 from tts.serving.repository.render import render_repository
 
 Make = Callable[..., Deployment]
@@ -137,6 +139,46 @@ def test_the_autoscaler_watches_both_queues(tensorrt: Make, tmp_path: Path):
 def test_rendering_twice_gives_the_same(deployment: Deployment, tmp_path: Path):
     one, two = (render_manifests(deployment, tmp_path / name) for name in "ab")
     assert [file.read_text() for file in one] == [file.read_text() for file in two]
+
+
+@pytest.mark.parametrize(
+    ("given", "ports"),
+    [
+        ({}, (8001, 8000, 8002)),
+        ({"grpc_port": 8000}, (8000, 8001, 8002)),
+        ({"metrics_port": 8001}, (8002, 8000, 8001)),
+        ({"grpc_port": 8002, "http_port": 8001}, (8002, 8001, 8003)),
+        ({"http_port": "off", "metrics_port": 9000}, (8001, 8000, 9000)),
+    ],
+)
+def test_a_port_of_the_deployment_moves_a_default_out_of_its_way(
+    tensorrt: Make, given: dict[str, Any], ports: tuple[int, ...], tmp_path: Path
+):
+    deployment = tensorrt(**given)
+    assert tuple(manifest_ports(deployment.server).values()) == ports
+    manifests = rendered(deployment, tmp_path)
+    service = manifests["compose.yaml"][0]["services"]["triton"]
+    assert service["ports"] == [f"127.0.0.1:{port}:{port}" for port in ports]
+    assert service["healthcheck"]["test"][-1] == str(ports[1])
+    *_, pods, _ = manifests["kubernetes.yaml"]
+    (container,) = pods["spec"]["template"]["spec"]["containers"]
+    assert [port["containerPort"] for port in container["ports"]] == list(ports)
+    assert f"--http-port={ports[1]}" in container["args"]
+
+
+ports = st.one_of(st.just("auto"), st.integers(7998, 8006), st.integers(1, 65535))
+
+
+@given(ports, st.one_of(st.just("off"), ports), ports)
+def test_no_manifest_binds_a_port_twice(grpc: Any, http: Any, metrics: Any):
+    given_ports = [port for port in (grpc, http, metrics) if isinstance(port, int)]
+    assume(len(set(given_ports)) == len(given_ports))
+    spec = ServerSpec(grpc_port=grpc, http_port=http, metrics_port=metrics)
+    chosen = manifest_ports(spec)
+    assert len(set(chosen.values())) == 3
+    assert all(1 <= port <= 65535 for port in chosen.values())
+    for name, port in (("grpc", grpc), ("http", http), ("metrics", metrics)):
+        assert chosen[name] == port or not isinstance(port, int)
 
 
 def test_only_target_tensorrt_has_manifests(make: Make, tmp_path: Path):

@@ -6,12 +6,13 @@ import os
 import re
 import shutil
 import tempfile
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from tts.build import paths
 from tts.build.errors import ConfigError
-from tts.build.spec import Deployment, HttpPort
+from tts.build.spec import Deployment, HttpPort, ServerSpec
 from tts.build.tensorrt.placement import gpus_of
 
 from ..command import container
@@ -53,6 +54,25 @@ def render_manifests(deployment: Deployment, folder: Path) -> list[Path]:
     return [folder / name for name in (*rendered, "probe.py")]
 
 
+def manifest_ports(spec: ServerSpec) -> dict[str, int]:
+    """The ports of a server elsewhere by protocol: three different ones.
+
+    Each is the deployment's, else Triton's own, else the next that no other has taken. HTTP is
+    open even if the deployment says "off": the probes of the manifests use it.
+    """
+    wanted: dict[str, tuple[HttpPort, int]] = {
+        "grpc": (spec.grpc_port, 8001),
+        "http": (spec.http_port, 8000),
+        "metrics": (spec.metrics_port, 8002),
+    }
+    ports = {name: port for name, (port, _) in wanted.items() if isinstance(port, int)}
+    own = {name: default for name, (_, default) in wanted.items() if name not in ports}
+    for name, default in own.items():
+        taken = {*ports.values(), *(port for other, port in own.items() if other != name)}
+        ports[name] = next(port for port in count(default) if port not in taken)
+    return {name: ports[name] for name in wanted}
+
+
 def one_replica(deployment: Deployment) -> Deployment:
     """The deployment as one pod serves it: one replica, on GPUs that count from 0."""
     engines = deployment.engines()
@@ -72,16 +92,11 @@ def one_replica(deployment: Deployment) -> Deployment:
 
 
 def _common(deployment: Deployment) -> dict[str, Any]:
-    spec = deployment.server
     return {
         "deployment": deployment,
         "name": _name(deployment),
         "image": container.image(deployment),
-        "ports": {
-            "grpc": _port(spec.grpc_port, 8001),
-            "http": _port(spec.http_port, 8000),
-            "metrics": _port(spec.metrics_port, 8002),
-        },
+        "ports": manifest_ports(deployment.server),
         "probe": PROBE,
         "replicas": max(len(e.placement.replicas) for e in deployment.engines().values()),
         "waiting": max(1, deployment.generator.max_batch_size // 4),
@@ -138,10 +153,6 @@ def _command(deployment: Deployment) -> tuple[list[str], dict[str, str]]:
     repository = paths.repository_dir(deployment.name)
     served = arguments(repository, everywhere, _SHM_PREFIX)
     return tensorrt_command(deployment, container.TRITONSERVER, served)
-
-
-def _port(port: HttpPort, default: int) -> int:
-    return port if isinstance(port, int) else default
 
 
 def _name(deployment: Deployment) -> str:
