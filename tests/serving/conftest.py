@@ -43,6 +43,7 @@ def make_tensorrt(
     checkpoint: Path = Path("/models/Llama3.1-8B-PRM-Deepseek-Data"),
     generator: dict[str, object] | None = None,
     verifier: dict[str, object] | None = None,
+    launcher: str = "auto",
     **server: object,
 ) -> Deployment:
     """A deployment of target tensorrt: two engines on GPU 0 unless told otherwise."""
@@ -61,7 +62,7 @@ def make_tensorrt(
             "generator": {**engine, "in_flight_requests": 64, **(generator or {})},
             "verifier": {**engine, "in_flight_tokens": 8192, **(verifier or {})},
             "server": server,
-            "tensorrt": {"gpu": "h100"},
+            "tensorrt": {"gpu": "h100", "launcher": launcher},
         }
     )
 

@@ -168,6 +168,26 @@ def test_a_port_that_docker_cannot_publish_is_tried_again_then_told(
     assert [call[1] for call in stand_ins.calls()].count("run") == 3
 
 
+def test_a_server_of_one_gpu_is_started_under_mpirun_when_the_deployment_says_so(
+    stand_ins: StandIns, built: Make
+):
+    stand_ins.install("docker")
+    deployment = built(launcher="mpirun")
+    with start_server(deployment):
+        pass
+    words = stand_ins.calls()[0]
+    launcher = launch_rules()["mpirun"]["launcher"]
+    assert words[words.index("mpirun") :][: len(launcher)] == launcher
+    assert not any("ORCHESTRATOR" in word for word in words)
+    assert "mpirun" not in planned_command(built()).words
+
+
+def test_mpirun_binds_no_process_to_a_core(tensorrt: Make):
+    words = planned_command(tensorrt(launcher="mpirun")).words
+    assert words[words.index("--bind-to") + 1] == "none"
+    assert "--oversubscribe" in words
+
+
 @pytest.mark.parametrize("engine", [{}, TWO_GPUS], ids=["one GPU", "two GPUs"])
 def test_inside_the_container_tritonserver_is_run_itself(
     stand_ins: StandIns, built: Make, engine: dict[str, object]
@@ -242,7 +262,8 @@ def test_replicas_and_other_gpus_are_placed_by_an_orchestrator(tensorrt: Make):
     assert "mpirun" not in words()
     for placed in ({"gpus": [[1]]}, {"gpus": [[0], [1]]}, {"pipeline_parallel": 2}):
         run = words(verifier={"tensorrt": placed})
-        assert run[run.index("mpirun") :][:4] == ["mpirun", "--allow-run-as-root", "-n", "1"]
+        launcher = launch_rules()["mpirun"]["launcher"]
+        assert run[run.index("mpirun") :][: len(launcher)] == launcher
         assert run[-2:] == ["--cuda-memory-pool-byte-size=0:0", "--cuda-memory-pool-byte-size=1:0"]
 
 

@@ -325,6 +325,9 @@ class TensorRTSpec(_Model):
     """The kind of GPU; engines are built on the kind that serves them."""
     container: Literal["26.04", "26.05", "26.06", "26.07"] = "26.07"
     """Tag of nvcr.io/nvidia/tritonserver:TAG-trtllm-python-py3; these hold TensorRT-LLM 1.2.1."""
+    launcher: Literal["auto", "mpirun"] = "auto"
+    """auto: start the server of engines on GPU 0 alone directly, any other under mpirun. mpirun:
+    start both under it, in case that is faster (docs/tensorrt.md says how to find out)."""
 
 
 class ServerSpec(_Model):

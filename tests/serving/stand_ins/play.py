@@ -117,9 +117,10 @@ def serve(
     mounts: list[Path] | None = None,
     published: set[str] | None = None,
 ) -> None:
-    rules, launcher = RULES["orchestrator"], RULES["orchestrator"]["launcher"]
-    orchestrated = words[: len(launcher)] == launcher
-    binary, *rest = words[len(launcher) :] if orchestrated else words
+    rules, launcher = RULES["orchestrator"], RULES["mpirun"]["launcher"]
+    launched = words[: len(launcher)] == launcher
+    orchestrated = rules["environment"].items() <= variables.items()
+    binary, *rest = words[len(launcher) :] if launched else words
     flags, more = split(rest)
     if Path(binary).name != "tritonserver" or more:
         refuse(f"{binary} {more}")
@@ -127,8 +128,10 @@ def serve(
         refuse(f"tritonserver has no {sorted(unknown)}")
     if mounts is not None and binary != CONTAINER_SERVER:
         refuse(f"there is no {binary} in the container")
-    if orchestrated != (rules["environment"].items() <= variables.items()):
-        refuse("mpirun and TRTLLM_ORCHESTRATOR go together")
+    if orchestrated and not launched:
+        refuse("an orchestrator is started by mpirun")
+    if not orchestrated and rules["environment"].keys() & variables.keys():
+        refuse("half an orchestrator")
     if not RULES["environment"]["variables"].items() <= variables.items():
         refuse("KV transfer buffers of their default size shrink the pools")
     if orchestrated and not set(rules["arguments"]) <= set(rest):

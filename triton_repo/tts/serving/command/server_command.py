@@ -25,6 +25,12 @@ EXIT_TIMEOUT_S = 2
 SHM_PREFIX = r"tts-[0-9a-f]{12}-"
 """The form of ServerCommand.shm_prefix, a regular expression."""
 _CLOSED_APIS = "shared-memory,model-repository,trace,logging"
+MPIRUN = (
+    *("mpirun", "--allow-run-as-root"),
+    "--oversubscribe",  # ranks may outnumber the cores that the container was given
+    *("--bind-to", "none"),  # else the server and everything it starts share a core
+    *("-n", "1"),
+)
 # Triton can only ask for a header, and its command line is no place for a secret: all users can
 # read it. So the header is one that neither HTTP nor HTTP/2 can carry, as its name holds a colon.
 _NO_HEADER = "closed:to-all=nobody"
@@ -108,12 +114,14 @@ def tensorrt_command(
     With everything on GPU 0 the server is the only rank of every engine (leader mode). Otherwise it
     is the orchestrator: it spawns the ranks of each replica on the GPUs that gpu_device_ids names.
     """
+    assert deployment.tensorrt is not None  # the spec requires it
     variables = {TRANSFER_VARIABLE: TRANSFER_SIZE}
     if not is_orchestrated(deployment):
-        return [binary, *arguments], variables
+        launcher = MPIRUN if deployment.tensorrt.launcher == "mpirun" else ()
+        return [*launcher, binary, *arguments], variables
     # what launch_triton_server.py --multi-model does, but waiting for the server
     pools = [f"--cuda-memory-pool-byte-size={gpu}:0" for gpu in range(gpus_of(deployment)[-1] + 1)]
-    words = ["mpirun", "--allow-run-as-root", "-n", "1", binary, *arguments]
+    words = [*MPIRUN, binary, *arguments]
     return [*words, "--enable-peer-access=false", *pools], {
         **variables,
         "TRTLLM_ORCHESTRATOR": "1",

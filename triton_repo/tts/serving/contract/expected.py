@@ -22,6 +22,7 @@ LOGITS = "TYPE_FP32"
 """The verifier's engine is built with float32 logits; another type fails at the first answer."""
 KV_FRACTION = "0.99"
 CANCELLATION_CHECK_MS = 5
+RECEIVE_POLL_MS = 1
 _ENSEMBLE_INPUTS = ("input_ids", "input_lengths", "request_output_len", "return_generation_logits")
 _PASSED_ON = ("output_ids", "sequence_length", "generation_logits")
 
@@ -69,6 +70,7 @@ def _engine(deployment: Deployment, name: str, spec: EngineSpec) -> Any:
         "max_beam_width": 1,
         "decoding_mode": "top_k_top_p",
         "cancellation_check_period_ms": CANCELLATION_CHECK_MS,
+        "recv_poll_period_ms": RECEIVE_POLL_MS,
         "stats_check_period_ms": 100,
         "exclude_input_in_output": True,
         "normalize_log_probs": True,
