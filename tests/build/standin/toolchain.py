@@ -6,8 +6,12 @@ TTS_STANDIN_STATE is a folder for what it notes; misbehaviour.json there tells i
     {"override": {PATH: VALUE}}              config.json says something else (null removes it)
     {"without": FILE}                        a file is not written
     {"capability": "8.0"}, {"smi": TEXT}     the GPUs; what nvidia-smi fails with
+    {"isolated": TEXT}                       fail any step that has no network
+    {"help_without": FLAG}, {"help": TEXT}   another help of trtllm-build
+    {"api": {CALL: {"without": [NAME], "needs": [NAME]}}}   other signatures
 """
 
+import argparse
 import csv
 import json
 import os
@@ -88,6 +92,12 @@ def docker(arguments):
         ):
             refuse(f"{name} is not writable")
     (STATE / f"{options['--name']}.pid").write_text(str(os.getpid()))
+    if (text := wrong().get("isolated")) and options.get("--network") == "none":
+        print(text, flush=True)
+        sys.exit(1)
+    offline = options.get("--network") == "none" or environment.get("HF_HUB_OFFLINE") == "1"
+    if not offline and "--calibration-set" not in command:
+        refuse("a step that downloads nothing is offline")
     os.execvpe(BIN / command[0], command, os.environ | environment)
 
 
@@ -123,6 +133,9 @@ def trtllm_build(arguments):
     sys.path.insert(0, str(SOURCE))
     from tts.build.tensorrt.contract import build_flags, check_build_arguments
 
+    if arguments == ["--help"]:
+        print(wrong().get("help") or help_text(build_flags()))
+        return
     misbehave("compile")
     if problems := check_build_arguments(arguments):
         refuse(f"trtllm-build: {'; '.join(problems)}")
@@ -162,6 +175,20 @@ def trtllm_build(arguments):
         if name != wrong().get("without"):
             (output / name).write_text(text)
     print("[TRT-LLM] [I] Total time of building all engines: 00:00:01")
+
+
+def help_text(flags):
+    """As argparse writes it, for flags as trtllm-build declares them."""
+    parser = argparse.ArgumentParser("trtllm-build")
+    for name, flag in flags.items():
+        if name == wrong().get("help_without"):
+            continue
+        if flag.type == "switch":
+            parser.add_argument(name, *flag.aliases, action="store_true", help=f"see also {name}")
+        else:
+            kind = {"nargs": "+"} if flag.type == "texts" else {}
+            parser.add_argument(name, *flag.aliases, choices=flag.choices, help="text", **kind)
+    return parser.format_help()
 
 
 def build_config(values, quantization):

@@ -23,6 +23,7 @@ Build:
 | in_container | the script that the first two run inside NVIDIA's container |
 | docker | a step as `docker run`, or directly inside the container |
 | toolchain | running steps: machine, log, progress, interruption |
+| interface | what the container's tools take, compared with what a build gives them |
 | step_failures | what a failed step's log means |
 | engine_files | reading a built engine back |
 """

@@ -36,6 +36,9 @@ class Step:
     reads: tuple[Path, ...] = ()
     writes: tuple[Path, ...] = ()
     network: bool = False
+    """Whether it downloads something."""
+    isolated: bool = True
+    """Whether a step that downloads nothing is denied a network as well."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,11 @@ class Workspace:
         return self.root / "timing.cache"
 
     @property
+    def interface(self) -> Path:
+        """What the check writes of the container: the tools and functions that a build calls."""
+        return self.root / "interface.json"
+
+    @property
     def home(self) -> Path:
         """Home folder inside the container, where a downloaded calibration set is kept."""
         return self.root / "home"
@@ -72,7 +80,7 @@ def steps(deployment: Deployment, role: Role, model: ModelConfig, work: Workspac
     spec = deployment.engines()[role]
     check_engine(deployment, role, model)
     return [
-        _check(deployment, spec),
+        _check(deployment, spec, model, work),
         _conversion(spec, model, work),
         _compilation(role, spec, model, work),
     ]
@@ -106,6 +114,18 @@ def splits_embedding(spec: EngineSpec) -> bool:
     As the output matrix is split, which may share its rows. The quantiser has no such choice.
     """
     return spec.placement.tensor_parallel > 1 and not is_calibrated(spec)
+
+
+def calls(spec: EngineSpec, model: ModelConfig) -> dict[str, contract.CallMade]:
+    """What the conversion calls of TensorRT-LLM's Python API, by full name, and with what."""
+    model_class = contract.model_classes()[model.architecture]
+    made = contract.calls_made("quantise" if is_calibrated(spec) else "convert")
+    if spec.placement.expert_parallel > 1:
+        made = {
+            name: call.model_copy(update={"keywords": call.keywords + call.with_experts})
+            for name, call in made.items()
+        }
+    return {name.format(model_class=model_class): call for name, call in made.items()}
 
 
 def calibration_folder(spec: EngineSpec) -> Path | None:
@@ -214,7 +234,7 @@ def check_engine(deployment: Deployment, role: Role, model: ModelConfig) -> None
         )
 
 
-def _check(deployment: Deployment, spec: EngineSpec) -> Step:
+def _check(deployment: Deployment, spec: EngineSpec, model: ModelConfig, work: Workspace) -> Step:
     devices = spec.placement.replicas[0]
     return Step(
         "check",
@@ -224,9 +244,12 @@ def _check(deployment: Deployment, spec: EngineSpec) -> Step:
             *("--tensorrt-llm", contract.TENSORRT_LLM),
             *("--compute-capability", contract.compute_capability(_gpu(deployment))),
             *("--gpus", str(len(devices))),
+            *("--output", str(work.interface)),
+            *(word for call in calls(spec, model) for word in ("--call", call)),
         ),
         devices=devices,
         reads=(SCRIPT,),
+        writes=(work.root,),
     )
 
 

@@ -55,6 +55,16 @@ class Call(_Facts):
     required: tuple[str, ...]
 
 
+class CallMade(_Facts):
+    """The arguments that a conversion gives one function of TensorRT-LLM's Python API."""
+
+    positional: int
+    """How many are given by position."""
+    keywords: tuple[str, ...]
+    with_experts: tuple[str, ...] = ()
+    """Further keywords, given when experts are divided over ranks."""
+
+
 class Container(_Facts):
     """What one tag of the container holds."""
 
@@ -82,6 +92,19 @@ def engine_fields() -> Mapping[str, EngineField]:
 def python_calls() -> Mapping[str, Call]:
     """The calls of the Python API that a conversion makes."""
     return {n: Call.model_validate(call) for n, call in _read("python_api")["calls"].items()}
+
+
+@cache
+def calls_made(step: Literal["convert", "quantise"]) -> Mapping[str, CallMade]:
+    """What a step calls and how; {model_class} in a name stands for the model's class."""
+    made = _read("python_api")["made"][step]
+    return {name: CallMade.model_validate(call) for name, call in made.items()}
+
+
+def quant_algos() -> Sequence[str]:
+    """The members of TensorRT-LLM's QuantAlgo."""
+    names: list[str] = _read("python_api")["quant_algos"]
+    return names
 
 
 @cache

@@ -27,7 +27,7 @@ def docker_command(step: Step, work: Workspace, tag: str, name: str) -> tuple[st
         *("--gpus", gpus),
         *("--user", f"{os.getuid()}:{os.getgid()}"),
         *contract.container_options(),
-        *(() if step.network else ("--network", "none")),
+        *(("--network", "none") if step.isolated and not step.network else ()),
         *(option for path in reads for option in ("--mount", _mount(path, read_only=True))),
         *(option for path in writes for option in ("--mount", _mount(path, read_only=False))),
         *("--env", f"HOME={work.home}"),

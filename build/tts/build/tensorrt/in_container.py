@@ -8,8 +8,12 @@ only what contract/python_api.json lists. Its output begins with "tts: ", errors
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.metadata
+import inspect
+import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any, NoReturn
@@ -24,6 +28,8 @@ def main() -> None:
     checking.add_argument("--tensorrt-llm", required=True)
     checking.add_argument("--compute-capability", required=True)
     checking.add_argument("--gpus", type=int, required=True)
+    checking.add_argument("--output", type=Path, required=True, help="what the container offers")
+    checking.add_argument("--call", action="append", default=[], help="a function to look up")
     checking.set_defaults(run=check)
 
     converting = commands.add_parser("convert", help="make a TensorRT-LLM checkpoint")
@@ -47,7 +53,10 @@ def main() -> None:
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """Refuse another TensorRT-LLM, too few GPUs, or GPUs of another compute capability."""
+    """Refuse another TensorRT-LLM, too few GPUs, or GPUs of another compute capability.
+
+    What a build would call here is printed, and written to a file to be compared with the facts.
+    """
     try:
         version = importlib.metadata.version("tensorrt_llm").partition("+")[0]
     except importlib.metadata.PackageNotFoundError:
@@ -67,6 +76,64 @@ def check(arguments: argparse.Namespace) -> None:
                 f"{found}, not {arguments.compute_capability}"
             )
     say(f"TensorRT-LLM {version}, {count} GPUs of {arguments.compute_capability}")
+    help_text, signatures = build_help(), {name: signature(name) for name in arguments.call}
+    for name, seen in signatures.items():
+        print(name, seen["text"], flush=True)  # noqa: T201
+    offered = {
+        "build_help": help_text,
+        "quant_algos": quant_algos(),
+        "signatures": signatures,
+    }
+    arguments.output.write_text(json.dumps(offered, indent=1) + "\n", encoding="utf-8")
+
+
+def build_help() -> str:
+    """What trtllm-build says of its flags."""
+    wide = {**os.environ, "COLUMNS": "200"}
+    command = ["trtllm-build", "--help"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, env=wide, check=False)
+    except FileNotFoundError:
+        fail("there is no trtllm-build in this container")
+    print("$", *command, done.stdout, done.stderr, sep="\n", flush=True)  # noqa: T201
+    if done.returncode:
+        fail(f"trtllm-build --help ended with status {done.returncode}")
+    return done.stdout
+
+
+def quant_algos() -> list[str]:
+    """The quantisation algorithms that TensorRT-LLM knows."""
+    from tensorrt_llm.llmapi import QuantAlgo
+
+    return list(QuantAlgo.__members__)
+
+
+def signature(name: str) -> dict[str, Any]:
+    """The parameters of a function or class by its full name; `text` alone if it is not there."""
+    parts = name.split(".")
+    found: Any = None
+    try:
+        for count, part in enumerate(parts, 1):
+            if hasattr(found, part):
+                found = getattr(found, part)
+            else:
+                found = importlib.import_module(".".join(parts[:count]))
+        parameters = inspect.signature(found).parameters.values()
+    except (ImportError, TypeError, ValueError) as error:
+        return {"text": f"{type(error).__name__}: {error}"}
+    return {
+        "text": str(inspect.signature(found)),
+        "parameters": [
+            {
+                "name": parameter.name,
+                "kind": parameter.kind.name,
+                "required": parameter.default is parameter.empty
+                and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD),
+            }
+            for parameter in parameters
+            if parameter.name not in ("self", "cls")
+        ],
+    }
 
 
 def convert(arguments: argparse.Namespace) -> None:

@@ -15,6 +15,12 @@ class Cause(NamedTuple):
     hint: str | None = None
 
 
+# Open MPI's own words for a process that could not start MPI, as public reports have them
+_NO_MPI = re.compile(
+    r"No network interfaces were found|unable to find network interfaces"
+    r"|(opal|orte|prte|ompi_mpi|MPI)_(init|INIT)\w* failed|error occurred in MPI_Init"
+    r"|(opal|orte|prte|mpi)_init:startup|PML add procs failed|PMIX ERROR: \S*UNREACH"
+)
 _OURS = "tts: error: "
 _KNOWN: tuple[tuple[str, str, str | None], ...] = (
     (
@@ -73,6 +79,11 @@ _KNOWN: tuple[tuple[str, str, str | None], ...] = (
         "Set tensorrt.calibration.dataset to a local folder whose split train has a column text.",
     ),
     (
+        _NO_MPI.pattern,
+        "MPI does not start in the container.",
+        "The log says what it misses; it may be a network interface that docker does not give.",
+    ),
+    (
         r"unrecognized arguments|invalid choice|got an unexpected keyword argument",
         "TensorRT-LLM does not know an argument that it was given.",
         "Please report this with the log: the arguments were checked for TensorRT-LLM 1.2.1.",
@@ -80,6 +91,11 @@ _KNOWN: tuple[tuple[str, str, str | None], ...] = (
 )
 _ERROR_LINE = re.compile(r"error|\[E\]|exception|assert|fail", re.IGNORECASE)
 _KILLED = 137
+
+
+def mpi_did_not_start(lines: Sequence[str]) -> bool:
+    """Whether a failed step could not initialise MPI, which may want a network interface."""
+    return any(_NO_MPI.search(line) for line in lines)
 
 
 def find_cause(lines: Sequence[str], status: int) -> Cause:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from .. import paths
@@ -32,6 +33,7 @@ from .commands import (
     activation_dtype,
     build_values,
     calibration_folder,
+    calls,
     check_engine,
     expected_engine,
     is_calibrated,
@@ -41,9 +43,10 @@ from .commands import (
 from .docker import shell_text
 from .engine_files import require_as_asked
 from .engine_memory import parameters
+from .interface import require_interface
 from .known_models import known_model
 from .model_shape import read_model
-from .toolchain import Say, find_toolchain, require_machine, run_step
+from .toolchain import Say, find_toolchain, note_in, require_machine, run_step
 
 _RECORD = "checkpoint.json"
 _STORED_BYTES = {"fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int4_awq": 0.5}
@@ -141,14 +144,29 @@ def make_engine(
     log.unlink(missing_ok=True)
     converted = _record(work) == made_from
 
+    isolated = True
+
     def run(step: Step) -> None:
+        nonlocal isolated
         say(f"{plan.role}: {_DOING[step.name]} (log: {log})")
-        run_step(toolchain, step, work, log=log, say=say, what=f"{plan.role}: building the engine")
+        what = f"{plan.role}: building the engine"
+        ran = run_step(
+            toolchain, replace(step, isolated=isolated), work, log=log, say=say, what=what
+        )
+        isolated = ran.isolated
 
     try:
         for made in (work.home, work.timing_cache.parent):
             made.mkdir(parents=True, exist_ok=True)
         run(check)
+        differences = require_interface(
+            work.interface,
+            compilation.command[1:],
+            calls(plan.spec, model),
+            [algorithm for algorithm in quantisation(plan.spec) if algorithm],
+        )
+        for difference in differences:
+            note_in(log, f"other than known of TensorRT-LLM {contract.TENSORRT_LLM}: {difference}")
         if converted:
             say(f"{plan.role}: the checkpoint was converted by an earlier try")
         else:
@@ -195,7 +213,7 @@ def preview(deployment: Deployment, role: Role) -> list[str]:
 
 
 _EXPLAINED = {
-    "check": "the versions in the container and the GPU's compute capability",
+    "check": "versions and tools in the container, and the GPU's compute capability",
     "convert": "from the Hugging Face checkpoint to TensorRT-LLM's",
     "quantise": "calibrate, quantise and convert the Hugging Face checkpoint",
     "compile": "compile the engine",

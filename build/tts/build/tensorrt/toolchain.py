@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -15,7 +15,7 @@ from ..errors import BuildError
 from . import contract
 from .commands import Step, Workspace
 from .docker import direct_command, docker_command
-from .step_failures import find_cause
+from .step_failures import find_cause, mpi_did_not_start
 
 Say = Callable[[str], None]
 
@@ -78,21 +78,25 @@ def require_machine(toolchain: Toolchain, gpu: str, devices: Iterable[int]) -> N
 
 def run_step(
     toolchain: Toolchain, step: Step, work: Workspace, *, log: Path, say: Say, what: str
-) -> None:
-    """Run one step to its end, appending its output to the log.
+) -> Step:
+    """Run one step to its end, appending its output to the log; returns it as it went well.
 
+    A step in a container without a network is run once more with docker's own if MPI did not start.
     Raises BuildError with the cause when it fails. When interrupted, it stops the step first.
     """
-    command = toolchain.command(step, work)
-    with log.open("a", encoding="utf-8") as file:
-        start = file.tell()
-        print("$", *command, file=file, flush=True)
-        status = _run(command, file, say, lambda: _stop_container(toolchain, step, work))
+    status, lines = _attempt(toolchain, step, work, log, say)
+    shut_off = not toolchain.inside and step.isolated and not step.network
+    if status and shut_off and mpi_did_not_start(lines):
+        note = (
+            "MPI did not start in a container without a network: once more with docker's default "
+            "network, and HF_HUB_OFFLINE=1"
+        )
+        note_in(log, note)
+        say(note)
+        step = replace(step, isolated=False)
+        status, lines = _attempt(toolchain, step, work, log, say)
     if status == 0:
-        return
-    with log.open("rb") as raw:
-        raw.seek(start)
-        lines = raw.read().decode("utf-8", errors="replace").splitlines()[1:]
+        return step
     cause = find_cause(lines, status)
     raise BuildError(
         f"{what} failed ({step.name}). {cause.sentence}\n  {cause.line}\nThe whole log: {log}",
@@ -100,11 +104,31 @@ def run_step(
     )
 
 
+def note_in(log: Path, text: str) -> None:
+    """Add a line of ours to a build log."""
+    with log.open("a", encoding="utf-8") as file:
+        print("# tts:", text, file=file)
+
+
 def container_name(step: Step, work: Workspace) -> str:
     """The same for every run of a step, so that docker refuses to run it twice at a time."""
     return "-".join(
         ("tts", work.root.parent.name, work.root.name.strip(".").split(".")[0], step.name)
     )
+
+
+def _attempt(
+    toolchain: Toolchain, step: Step, work: Workspace, log: Path, say: Say
+) -> tuple[int, list[str]]:
+    """Run a step; its exit status, and what it has written to the log."""
+    command = toolchain.command(step, work)
+    with log.open("a", encoding="utf-8") as file:
+        start = file.tell()
+        print("$", *command, file=file, flush=True)
+        status = _run(command, file, say, lambda: _stop_container(toolchain, step, work))
+    with log.open("rb") as raw:
+        raw.seek(start)
+        return status, raw.read().decode("utf-8", errors="replace").splitlines()[1:]
 
 
 def _run(command: Iterable[str], log: IO[str], say: Say, stop: Callable[[], None]) -> int:
