@@ -38,6 +38,7 @@ LAYERS = (
     "replay",
     "simulation",
     "checks",
+    "first_run",
     # programs: of the user's own, and the project's
     "session",
     "tuning",

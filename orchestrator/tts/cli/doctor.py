@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 
-def doctor() -> None:
+def doctor(
+    deployment: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[DEPLOYMENT]", help="With --first-run: a deployment file or a bundled name."
+        ),
+    ] = None,
+    first_run: Annotated[
+        bool,
+        typer.Option(
+            "--first-run",
+            help="Check, build and start DEPLOYMENT on this machine's GPU, compare the start with "
+            "the memory plan, and write a report. Exit code 1: something is wrong, 3: not all of "
+            "it can be done here.",
+        ),
+    ] = False,
+) -> None:
     """Say what this machine can run and what is missing, in plain words."""
+    if first_run:
+        _first_run(deployment)
+        return
+    if deployment is not None:
+        raise typer.BadParameter("a deployment is looked at with --first-run", param_hint="doctor")
     from tts.checks.machine import diagnose
     from tts.reports.console import consoles
     from tts.reports.findings import print_observations
@@ -16,3 +39,35 @@ def doctor() -> None:
     print_observations(out, observations)
     if any(seen.state == "missing" for seen in observations):
         raise typer.Exit(1)
+
+
+def _first_run(name: str | None) -> None:
+    from tts.build import paths
+    from tts.build.errors import ConfigError
+    from tts.build.spec import load_deployment
+    from tts.first_run.outcome import exit_code
+    from tts.first_run.steps import FirstRun, require_first_run, take_steps
+    from tts.reports.console import consoles, say
+    from tts.reports.first_run import (
+        closing_sentence,
+        first_run_report,
+        print_outcome,
+        write_report,
+    )
+
+    if name is None:
+        raise ConfigError(
+            "--first-run needs a deployment.",
+            hint="On a new machine begin with the bundled pair: tts doctor demo-gpu --first-run",
+        )
+    spec = load_deployment(name)
+    require_first_run(spec)
+    out, _ = consoles()
+    run = FirstRun(spec)
+    file = paths.runs_dir() / f"first-run-{spec.name}.md"
+    try:
+        take_steps(run, lambda outcome: print_outcome(out, outcome), say)
+    finally:  # an interrupted one is worth a report as well
+        write_report(file, first_run_report(run))
+    out.print(f"\n{closing_sentence(run)}\n{file}", markup=False, soft_wrap=True)
+    raise typer.Exit(exit_code(run.outcomes))

@@ -1,6 +1,7 @@
 """Stands in for docker, mpirun and tritonserver: refuses arguments they would not take, then plays.
 
-The scenario is a file beside it, and so is the record of every call. It knows the launch contract,
+The scenario is a file beside it, and so are the log that a server writes, if any, and the record of
+every call. It knows the launch contract,
 not the code that writes the commands.
 """
 
@@ -152,6 +153,8 @@ def serve(
     scenario = (HERE / "scenario").read_text()
     if scenario != "serve":
         fail(scenario, image)
+    if (log := HERE / "log").exists():
+        print(log.read_text(), flush=True)
     host = flags["--grpc-address"][0]
     port = flags["--grpc-port"][0]
     if host.startswith("unix:"):

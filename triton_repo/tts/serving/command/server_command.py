@@ -115,7 +115,8 @@ def tensorrt_command(
     is the orchestrator: it spawns the ranks of each replica on the GPUs that gpu_device_ids names.
     """
     assert deployment.tensorrt is not None  # the spec requires it
-    variables = {TRANSFER_VARIABLE: TRANSFER_SIZE}
+    # what the pools came to be is only to be read in the log, at this level
+    variables = {TRANSFER_VARIABLE: TRANSFER_SIZE, "TLLM_LOG_LEVEL": "INFO"}
     if not is_orchestrated(deployment):
         launcher = MPIRUN if deployment.tensorrt.launcher == "mpirun" else ()
         return [*launcher, binary, *arguments], variables

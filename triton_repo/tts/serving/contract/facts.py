@@ -42,6 +42,17 @@ class Parameter(_Fact):
     why: str
 
 
+class LineForm(_Fact):
+    """One kind of line in the log of a start."""
+
+    form: str
+    """As the source prints it, with C's conversions."""
+    pattern: str
+    """The regular expression that recognises it."""
+    example: str
+    source: str
+
+
 class Contract(_Fact):
     """Everything that contract/tensorrt_llm.json holds."""
 
@@ -92,6 +103,13 @@ def launch_rules() -> dict[str, Any]:
     """Facts on launching a server with TensorRT-LLM engines."""
     rules: dict[str, Any] = json.loads(_read("launch.json"))
     return rules
+
+
+@cache
+def start_log_forms() -> dict[str, LineForm]:
+    """The lines of a start's log that tell of memory, by what they tell of."""
+    forms: dict[str, Any] = json.loads(_read("start_log.json"))["forms"]
+    return {name: LineForm.model_validate(form) for name, form in forms.items()}
 
 
 def _read(name: str) -> str:

@@ -12,5 +12,6 @@
 | supervisor | which process does that, if any |
 | health | notices when a server or one of its processes dies |
 | triton_log | the reason of a failure, from Triton's log |
+| start_log | what TensorRT-LLM's log of a start says of memory |
 | start_failures | known reasons, with what to do |
 """

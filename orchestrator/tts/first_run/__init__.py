@@ -1,0 +1,13 @@
+"""The first run of a deployment on a new GPU: every step with what was expected and what was found.
+
+Nothing of target tensorrt has been executed by the authors, so the first run is a comparison: of
+the machine with what the deployment needs, of the start's log with the memory plan.
+
+| module | job |
+|---|---|
+| outcome | one step: expected, found, what to do |
+| machine | GPUs, docker and versions of this machine |
+| compare | the log of a start, and the memory in use, against the memory plan; pure |
+| steps | the steps in order, as far as this machine can go |
+| excerpts | lines of the logs for a report, without secrets and prompts |
+"""

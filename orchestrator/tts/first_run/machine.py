@@ -1,0 +1,81 @@
+"""What a first run needs to know of this machine, each asked of the program that knows it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import shutil
+import subprocess
+from dataclasses import dataclass
+
+_PATIENCE_S = 30.0
+_QUERY = "index,name,memory.total,memory.used,driver_version,compute_cap"
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU as nvidia-smi lists it; memory in bytes."""
+
+    index: int
+    name: str
+    total: int
+    used: int
+    driver: str
+    capability: str
+
+
+def gpus() -> list[Gpu]:
+    """The GPUs of this machine; none where there is no driver."""
+    text = _answer("nvidia-smi", f"--query-gpu={_QUERY}", "--format=csv,noheader,nounits") or ""
+    found = []
+    for line in text.splitlines():
+        fields = [field.strip() for field in line.split(",")]
+        try:
+            index, name, total, used, driver, capability = fields
+            sizes = (int(total) * 2**20, int(used) * 2**20)
+            found.append(Gpu(int(index), name, *sizes, driver, capability))
+        except ValueError:
+            continue
+    return found
+
+
+def docker() -> str | None:
+    """The version of docker's daemon; None if it is not installed or does not answer."""
+    return _answer("docker", "version", "--format", "{{.Server.Version}}")
+
+
+def has_image(image: str) -> bool:
+    """Whether docker has downloaded an image."""
+    return _answer("docker", "image", "inspect", "--format", "{{.Id}}", image) is not None
+
+
+def versions() -> dict[str, str]:
+    """What runs the toolkit here."""
+    try:
+        toolkit = importlib.metadata.version("tts-toolkit")
+    except importlib.metadata.PackageNotFoundError:
+        toolkit = "not installed"
+    return {
+        "tts-toolkit": toolkit,
+        "Python": platform.python_version(),
+        "system": platform.platform(),
+        "docker": docker() or "none that answers",
+    }
+
+
+def _answer(program: str, *arguments: str) -> str | None:
+    """What a program prints; None if it is not there, fails or takes too long."""
+    if (found := shutil.which(program)) is None:
+        return None
+    try:
+        done = subprocess.run(
+            [found, *arguments],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_PATIENCE_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
