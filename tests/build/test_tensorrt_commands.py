@@ -13,8 +13,10 @@ from tts.build.errors import ConfigError
 from tts.build.spec import Deployment
 from tts.build.tensorrt import contract
 from tts.build.tensorrt.commands import (
+    SCRIPT,
     Step,
     build_values,
+    calls,
     expected_engine,
     steps,
 )
@@ -55,6 +57,16 @@ def test_the_plan_counts_the_embedding_as_the_conversion_lays_it(
     for number, rank in enumerate(ranks_of(model(), spec)):
         first = number < spec.placement.tensor_parallel
         assert rank.weights - rank.streamed == (whole // shares if first else 0)
+
+
+def test_experts_divided_over_ranks_are_part_of_what_is_called() -> None:
+    def mapping(**placement: int) -> tuple[str, ...]:
+        spec = make(tensorrt={"tensor_parallel": 2, **placement}).generator
+        return calls(spec, model())["tensorrt_llm.Mapping"].keywords
+
+    more = set(mapping(expert_parallel=2)) - set(mapping())
+    assert more == {"moe_ep_size", "moe_tp_size"}
+    assert all(f'"{name}"' in SCRIPT.read_text() for name in more)
 
 
 CORRUPTIONS = ("misspelt", "no value", "two values", "not a choice", "dropped", "repeated", "stray")

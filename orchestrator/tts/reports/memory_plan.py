@@ -41,9 +41,9 @@ def print_memory_plan(out: Console, planned: MemoryPlan) -> None:
     out.print(engine_table(planned))
     out.print(_cost(planned), markup=False, soft_wrap=True)
     out.print(
-        f"The pools are as planned while every GPU has less than {_gib(planned.headroom)} GiB more "
-        f"in use than this plan\nknows of; beyond that kv_cache_free_gpu_mem_fraction "
-        f"({KV_FRACTION:g}) cuts them short, which only the server's log tells.",
+        f"Room on every GPU for what this plan does not know of: {_gib(planned.headroom)} GiB. "
+        f"Beyond it kv_cache_free_gpu_mem_fraction ({KV_FRACTION:g}) cuts a pool short, and only "
+        "the server's log tells.",
         soft_wrap=True,
     )
 
