@@ -1,6 +1,7 @@
 """A first run from the machine to the report, on stand-ins of docker, nvidia-smi and the server."""
 
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from importlib.resources import files
@@ -153,6 +154,23 @@ def test_a_server_that_does_not_start_is_a_step_that_went_wrong(
     assert "wrong     server: " in output
     assert "triton.log" in output
     assert "## Of triton.log" in report
+
+
+def test_what_a_failed_start_logged_of_memory_is_compared_all_the_same(machine: Machine) -> None:
+    machine.has_gpu()
+    machine.has_docker()
+    lines = planned_log(demo(), plan_memory(demo()), transfer=2**29)
+    machine.play("dies", lines)
+    code, output, _ = doctor("demo-gpu", "--first-run")
+    assert code == 1
+    assert "wrong     server: " in output
+    assert "wrong     KV transfer buffers: 1536 MiB" in output
+    machine.play("no daemon")
+    (machine.stand_ins / "log").unlink()
+    shutil.rmtree(paths.built_dir("demo-gpu"))
+    _, output, report = doctor("demo-gpu", "--first-run")
+    assert "KV transfer buffers" not in output
+    assert "mPreAllocBufferSize" not in report
 
 
 def test_a_build_that_fails_keeps_the_server_from_being_started(

@@ -224,19 +224,22 @@ def _server(run: FirstRun, say: Say) -> Iterator[Outcome]:
         return
     log = paths.server_dir(run.deployment.name) / LOG
     before = {gpu.index: gpu.used for gpu in machine.gpus()}
+    earlier = _identity(log)
     try:
         with start_server(run.deployment, say=say):
             seen = read_start_log(_lines(log))
             used = {gpu.index: gpu.used for gpu in machine.gpus()}
     except TtsError as error:
         yield Outcome("server", "wrong", expected, error.message, error.hint or "")
-        yield from compare_log(run.deployment, run.plan, read_start_log(_lines(log)))
+        if _identity(log) != earlier and (seen := read_start_log(_lines(log))):
+            yield from compare_log(run.deployment, run.plan, seen)
     else:
         yield Outcome("server", "ok", expected, "both models answer")
         yield from compare_log(run.deployment, run.plan, seen)
         yield from compare_memory(run.deployment, run.plan, before, used)
     finally:
-        run.excerpts[log.name] = telling_lines(_lines(log))
+        if _identity(log) != earlier:  # else it is of an earlier start
+            run.excerpts[log.name] = telling_lines(_lines(log))
 
 
 def _not_tried(what: str, expected: str, run: FirstRun) -> Outcome:
@@ -249,6 +252,15 @@ def _lines(log: Path) -> Iterable[str]:
             return file.read(LOG_BYTES).decode("utf-8", errors="replace").splitlines()
     except OSError:
         return []
+
+
+def _identity(log: Path) -> tuple[int, int] | None:
+    """What tells the log of this start from that of an earlier one."""
+    try:
+        found = log.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 def _major(version: str) -> int:

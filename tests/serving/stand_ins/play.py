@@ -61,6 +61,7 @@ ERRORS = {
         'model paths are empty"',
     ),
     "out of memory": (1, "[TensorRT-LLM][ERROR] CUDA runtime error in cudaMalloc: out of memory"),
+    "dies": (1, "[TensorRT-LLM][ERROR] CUDA runtime error: an illegal memory access"),
     "unknown": (1, 'E0101 00:00:00.000000 1 server.cc:1] "something that nobody has seen"'),
 }
 
@@ -150,11 +151,11 @@ def serve(
         seen = mounts is None or any(engine.is_relative_to(mount) for mount in mounts)
         if not seen or not engine.is_dir():
             fail("no engine", image)
+    if (log := HERE / "log").exists():
+        print(log.read_text(), flush=True)
     scenario = (HERE / "scenario").read_text()
     if scenario != "serve":
         fail(scenario, image)
-    if (log := HERE / "log").exists():
-        print(log.read_text(), flush=True)
     host = flags["--grpc-address"][0]
     port = flags["--grpc-port"][0]
     if host.startswith("unix:"):
