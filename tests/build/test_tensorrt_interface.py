@@ -14,7 +14,7 @@ from tests.build.tensorrt_deployments import WORK, deployments, model
 
 from tts.build.errors import BuildError
 from tts.build.spec import Deployment
-from tts.build.tensorrt import contract
+from tts.build.tensorrt import contract, in_container
 from tts.build.tensorrt.commands import calls as calls_of
 from tts.build.tensorrt.commands import steps
 from tts.build.tensorrt.interface import (
@@ -95,7 +95,7 @@ def test_a_flag_of_another_kind_stops_the_build() -> None:
     given_ = ["--gather_generation_logits", "--max_batch_size", "8"]
     found = [d.what for d in help_differences(help_of(flags), given_) if d.stops]
     assert found == [
-        "--gather_generation_logits of trtllm-build takes a value, and none is given",
+        "--gather_generation_logits of trtllm-build takes a value; none is given",
         "--max_batch_size of trtllm-build takes no value; one is given",
     ]
 
@@ -112,9 +112,12 @@ def test_help_of_several_names_and_folded_lines_is_read() -> None:
     options = parse_help(
         "options:\n  -h, --help            show this\n"
         "  --workers WORKERS, -w WORKERS\n                        how many; see --other\n"
-        "  --kind {a,b c}        one of\n  --dirs DIRS [DIRS ...]\n"
+        "  --kind {a,b c}        one of\n  --dirs DIRS [DIRS ...]\n  --maybe [MAYBE]  or not\n"
     )
-    assert set(options) == {"-h", "--help", "--workers", "-w", "--kind", "--dirs"}
+    assert set(options) == {"-h", "--help", "--workers", "-w", "--kind", "--dirs", "--maybe"}
+    assert options["--maybe"].takes_value
+    assert not options["--maybe"].needs_value
+    assert options["--dirs"].needs_value
     assert options["-w"].takes_value
     assert options["--kind"].choices == ("a", "b c")
     assert not options["--help"].takes_value
@@ -122,7 +125,7 @@ def test_help_of_several_names_and_folded_lines_is_read() -> None:
 
 def signature(names: list[str], *, kind: str = "POSITIONAL_OR_KEYWORD") -> dict[str, Any]:
     parameters = [{"name": name, "kind": kind, "required": False} for name in names]
-    return {"text": f"({', '.join(names)})", "parameters": parameters}
+    return {"there": True, "text": f"({', '.join(names)})", "parameters": parameters}
 
 
 made_calls = st.builds(
@@ -171,10 +174,34 @@ def test_a_call_stops_a_build_exactly_when_the_function_would_not_take_it(
 
 def test_a_function_that_is_not_there_stops_the_build() -> None:
     made = {"tensorrt_llm.Mapping": contract.CallMade(positional=0, keywords=())}
-    (difference,) = call_differences({"tensorrt_llm.Mapping": {"text": "ImportError: no"}}, made)
+    seen: dict[str, Any] = {"there": False, "text": "ImportError: no"}
+    (difference,) = call_differences({"tensorrt_llm.Mapping": seen}, made)
     assert difference == Difference(
         "TensorRT-LLM has no tensorrt_llm.Mapping (ImportError: no)", stops=True
     )
+    (difference,) = call_differences({"tensorrt_llm.Mapping": seen | {"there": True}}, made)
+    assert not difference.stops
+
+
+@pytest.mark.parametrize(
+    ("name", "there", "parameters"),
+    [
+        ("json.dumps", True, ["obj", "skipkeys"]),
+        ("collections.abc.Mapping.get", True, ["key", "default"]),
+        ("json.nothing", False, None),
+        ("no_such_package.thing", False, None),
+        ("builtins.dict.fromkeys", True, ["iterable", "value"]),
+        ("builtins.dict.update", True, None),  # which C does not tell
+    ],
+)
+def test_the_script_looks_functions_up_by_their_full_name(
+    name: str, there: bool, parameters: list[str] | None
+) -> None:
+    found = in_container.signature(name)
+    assert found["there"] == there
+    names = [item["name"] for item in found.get("parameters", [])][:2]
+    assert names == (parameters or [])
+    assert ("parameters" in found) == (parameters is not None)
 
 
 def test_algorithms_matter_where_they_are_asked_for() -> None:

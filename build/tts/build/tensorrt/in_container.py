@@ -109,7 +109,10 @@ def quant_algos() -> list[str]:
 
 
 def signature(name: str) -> dict[str, Any]:
-    """The parameters of a function or class by its full name; `text` alone if it is not there."""
+    """The parameters of a function or class by its full name, as far as they can be known.
+
+    `there` says whether there is one of this name at all.
+    """
     parts = name.split(".")
     found: Any = None
     try:
@@ -118,11 +121,15 @@ def signature(name: str) -> dict[str, Any]:
                 found = getattr(found, part)
             else:
                 found = importlib.import_module(".".join(parts[:count]))
-        parameters = inspect.signature(found).parameters.values()
-    except (ImportError, TypeError, ValueError) as error:
-        return {"text": f"{type(error).__name__}: {error}"}
+    except ImportError as error:
+        return {"there": False, "text": f"{type(error).__name__}: {error}"}
+    try:
+        known = inspect.signature(found)
+    except (TypeError, ValueError) as error:  # as of a function written in C
+        return {"there": True, "text": f"{type(error).__name__}: {error}"}
     return {
-        "text": str(inspect.signature(found)),
+        "there": True,
+        "text": str(known),
         "parameters": [
             {
                 "name": parameter.name,
@@ -130,7 +137,7 @@ def signature(name: str) -> dict[str, Any]:
                 "required": parameter.default is parameter.empty
                 and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD),
             }
-            for parameter in parameters
+            for parameter in known.parameters.values()
             if parameter.name not in ("self", "cls")
         ],
     }

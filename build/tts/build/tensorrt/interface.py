@@ -39,6 +39,7 @@ class Option:
     """A flag of trtllm-build, as its help describes it."""
 
     takes_value: bool
+    needs_value: bool
     choices: tuple[str, ...] | None
 
 
@@ -87,6 +88,7 @@ def parse_help(text: str) -> dict[str, Option]:
         choices = _CHOICES.search(value) if value else None
         option = Option(
             takes_value=value is not None,
+            needs_value=value is not None and not value.startswith("["),
             choices=tuple(choices["choices"].split(",")) if choices else None,
         )
         options.update({name["name"]: option for name in names if name})
@@ -103,9 +105,10 @@ def help_differences(text: str, arguments: Sequence[str]) -> Iterator[Difference
     for name, values in given.items():
         if (option := options.get(name)) is None:
             yield Difference(f"trtllm-build has no {name}", stops=True)
-        elif bool(values) != option.takes_value:
-            takes = "takes a value, and none is" if option.takes_value else "takes no value; one is"
-            yield Difference(f"{name} of trtllm-build {takes} given", stops=True)
+        elif values and not option.takes_value:
+            yield Difference(f"{name} of trtllm-build takes no value; one is given", stops=True)
+        elif option.needs_value and not values:
+            yield Difference(f"{name} of trtllm-build takes a value; none is given", stops=True)
         elif option.choices is not None:
             for value in values:
                 if value not in option.choices:
@@ -130,8 +133,11 @@ def call_differences(
     """Which calls the functions of a container would not take, and what they take beside."""
     for name, made in calls.items():
         found = signatures[name]
-        if "parameters" not in found:
+        if not found["there"]:
             yield Difference(f"TensorRT-LLM has no {name} ({found['text']})", stops=True)
+            continue
+        if "parameters" not in found:
+            yield Difference(f"{name} does not tell its parameters ({found['text']})", stops=False)
             continue
         kinds: dict[str, str] = {item["name"]: item["kind"] for item in found["parameters"]}
         by_position = [parameter for parameter, kind in kinds.items() if kind in _BY_POSITION]
