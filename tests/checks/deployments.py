@@ -1,11 +1,18 @@
 """Deployments to check: bundled ones with something changed, and checkpoints that may be broken."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tts.build import paths
+from tts.build.checkpoint import stamp_files
+from tts.build.manifest import MANIFEST_FILE, new_manifest, write_record
 from tts.build.spec import Deployment, load_deployment
+from tts.build.targets import target_module
+from tts.build.tensorrt import contract
+from tts.build.tensorrt.commands import expected_engine
+from tts.build.tensorrt.model_shape import read_model
 from tts.checks import lint
 from tts.serving.contract import Finding
 
@@ -28,6 +35,27 @@ def changed(base: str, changes: Mapping[str, Any]) -> Deployment:
 
 def serious(deployment: Deployment) -> list[Finding]:
     return [finding for finding in lint(deployment) if finding.severity != "note"]
+
+
+def leave_engines(deployment: Deployment) -> None:
+    """Engines as TensorRT-LLM would have left them, as far as they are read back."""
+    target = target_module(deployment.target)
+    for role, spec in deployment.engines().items():
+        folder = paths.engine_dir(deployment.name, role)
+        folder.mkdir(parents=True)
+        config: dict[str, Any] = {"version": contract.TENSORRT_LLM}
+        for name, value in expected_engine(role, spec, read_model(spec.checkpoint)).items():
+            place = config
+            *parents, last = contract.engine_fields()[name].path.split(".")
+            for parent in parents:
+                place = place.setdefault(parent, {})
+            place[last] = value
+        (folder / "config.json").write_text(json.dumps(config))
+        (folder / "rank0.engine").write_text("engine")
+        stamps = stamp_files(spec.checkpoint)
+        made = target.settings_for(deployment, role)
+        manifest = new_manifest(folder, spec.checkpoint, stamps, made, None, "a test")
+        write_record(folder, MANIFEST_FILE, manifest)
 
 
 def checkpoint(tmp_path: Path, name: str = "demo-generator") -> Path:

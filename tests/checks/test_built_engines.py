@@ -49,7 +49,7 @@ def test_engines_for_another_gpu_or_of_another_checkpoint(build: Build, tmp_path
     found = serious(other)
     assert [f.what for f in found] == ["gpu was rtx4090 and is now h100"] * 2
     file = folder / "generation_config.json"
-    file.write_text('{"eos_token_id": 1}')
+    file.write_text('{"eos_token_id": [5, 1]}')
     (finding,) = serious(deployment)
     assert "its checkpoint has changed since (generation_config.json)" in finding.what
     (folder / "model.safetensors").unlink()

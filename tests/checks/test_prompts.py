@@ -7,9 +7,10 @@ from tts.build.spec import load_deployment
 from tts.checks import lint, prompts
 
 
-def test_labels_of_an_unknown_verifier_are_noted():
+def test_labels_of_an_unknown_verifier_are_doubted_and_noted():
     deployment = changed(LLAMA, {"verifier.labels": {"positive": "good", "negative": "bad"}})
-    assert serious(deployment) == []
+    (finding,) = serious(deployment)
+    assert (finding.severity, finding.where) == ("warning", "verifier.labels")
     assert any("'good' and 'bad' are not known" in f.what for f in lint(deployment))
 
 

@@ -18,14 +18,14 @@ EMBEDDING = "model.embed_tokens.weight"
 FINAL_NORM = "model.norm.weight"
 LM_HEAD = "lm_head.weight"
 _CHUNK_BYTES = 1 << 20
-# Files beside the weights that an engine depends on: its shape, end tokens and label ids.
-_SMALL_FILES = (
+CHECKPOINT_FILES = (
     "config.json",
     "generation_config.json",
     "tokenizer.json",
     "tokenizer_config.json",
     INDEX,
 )
+"""Files beside the weights that an engine depends on: its shape, end tokens and label ids."""
 
 
 @dataclass(frozen=True)
@@ -109,9 +109,18 @@ def stamp_files(checkpoint: Path, known: Iterable[FileStamp] = ()) -> list[FileS
     sha256 is taken, so that a large checkpoint is hashed once. Raises CheckpointError.
     """
     recorded = {stamp.name: stamp for stamp in known}
-    present = [file for name in _SMALL_FILES if (file := checkpoint / name).is_file()]
+    present = [file for name in CHECKPOINT_FILES if (file := checkpoint / name).is_file()]
     files = [*present, *weight_files(checkpoint)]
     return [_stamp(file, recorded.get(file.name)) for file in files]
+
+
+def file_sha256(file: Path) -> str:
+    """The sha256 of a file's bytes, in hexadecimal; raises OSError."""
+    digest = hashlib.sha256()
+    with file.open("rb") as stream:
+        while chunk := stream.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 def content_hash(stamps: Iterable[FileStamp]) -> str:
@@ -126,13 +135,8 @@ def _stamp(file: Path, known: FileStamp | None) -> FileStamp:
         seen = (status.st_size, status.st_mtime_ns, status.st_ctime_ns)
         if known is not None and (known.size, known.mtime_ns, known.ctime_ns) == seen:
             return known
-        with file.open("rb") as stream:
-            digest = hashlib.sha256()
-            while chunk := stream.read(_CHUNK_BYTES):
-                digest.update(chunk)
+        sha256 = file_sha256(file)
     except OSError as error:
         raise CheckpointError(f"{file} cannot be read: {error}") from error
     size, mtime_ns, ctime_ns = seen
-    return FileStamp(
-        name=file.name, size=size, mtime_ns=mtime_ns, ctime_ns=ctime_ns, sha256=digest.hexdigest()
-    )
+    return FileStamp(name=file.name, size=size, mtime_ns=mtime_ns, ctime_ns=ctime_ns, sha256=sha256)

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
-from .checkpoint import FileStamp, content_hash, stamp_files
+from .checkpoint import FileStamp, content_hash, file_sha256, stamp_files
 from .errors import BuildError
 from .input_files import is_file
 from .spec import Precision, Role, Target
@@ -75,6 +75,8 @@ class Manifest(_Record):
     settings: Settings
     engine_files: dict[str, int]
     """Sizes in bytes of the files that make up the engine."""
+    engine_sha256: dict[str, str] = {}
+    """Hashes of the same files; empty in an engine that was built before they were kept."""
     verification: Verification | None
     not_verified: str | None
     """Why there is no verification; null when there is one."""
@@ -97,14 +99,16 @@ def new_manifest(
     verification: Verification | None,
     not_verified: str | None,
 ) -> Manifest:
-    """The manifest of the engine that has just been written to `folder`."""
+    """The manifest of the engine that has just been written to `folder`; raises OSError."""
+    files = sorted(folder.iterdir())
     return Manifest(
         created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         checkpoint=str(checkpoint),
         checkpoint_sha256=content_hash(stamps),
         checkpoint_files=tuple(stamps),
         settings=settings,
-        engine_files={file.name: file.stat().st_size for file in sorted(folder.iterdir())},
+        engine_files={file.name: file.stat().st_size for file in files},
+        engine_sha256={file.name: file_sha256(file) for file in files if file.is_file()},
         verification=verification,
         not_verified=not_verified,
     )
@@ -143,6 +147,18 @@ def _stale_reasons(
         changed = sorted(name for name in old | new if old.get(name) != new.get(name))
         reasons.append(f"its checkpoint has changed since ({', '.join(changed)})")
     return reasons
+
+
+def changed_content(folder: Path, manifest: Manifest) -> list[str]:
+    """Files of an engine whose bytes are not those that were built; reads all of them.
+
+    Only files that are there: what is missing is a reason for `inspect_engine`. Raises OSError.
+    """
+    return [
+        name
+        for name, sha256 in manifest.engine_sha256.items()
+        if (folder / name).is_file() and file_sha256(folder / name) != sha256
+    ]
 
 
 def write_record(folder: Path, name: str, record: EngineConfig | Manifest) -> None:

@@ -24,6 +24,8 @@ from .tokenizer_bounds import require_bounded
 
 Message = Mapping[str, str]
 Ids = npt.NDArray[np.int32]
+EOS_FILES = ("generation_config.json", "config.json")
+"""Files of a checkpoint that may name the ids which end a sequence; the first that does counts."""
 
 
 class Tokenizer:
@@ -88,22 +90,33 @@ class Tokenizer:
         return [self.decode([token]) for token in range(self.vocab_size)]
 
     @cached_property
+    def added_ids(self) -> frozenset[int]:
+        """Ids added to the vocabulary beside what its text was cut into, special tokens above all.
+
+        Ordinary text is none of them.
+        """
+        return frozenset(self._tokenizer.get_added_tokens_decoder())
+
+    @cached_property
     def eos_ids(self) -> tuple[int, ...]:
         """Ids that end a sequence, from generation_config.json, config.json or the tokenizer."""
-        for name in ("generation_config.json", "config.json"):
-            value = _read_json(self.checkpoint / name).get("eos_token_id")
-            ids = value if isinstance(value, list) else [value]
-            if value is None or not ids:
-                continue
-            if not all(type(item) is int and 0 <= item < 2**31 for item in ids):
-                raise CheckpointError(
-                    f"{self.checkpoint / name}: eos_token_id is {value!r:.200}; it must be a "
-                    "token's id or a list of them."
-                )
-            return tuple(ids)
+        for name in EOS_FILES:
+            if ids := self.eos_ids_in(name):
+                return ids
         if not (eos := self.special_ids("eos_token")):
             raise CheckpointError(f"{self.checkpoint} names no end-of-sequence token.")
         return eos
+
+    def eos_ids_in(self, name: str) -> tuple[int, ...]:
+        """The eos_token_id of one of the EOS_FILES; empty if it names none."""
+        value = _read_json(self.checkpoint / name).get("eos_token_id")
+        ids = value if isinstance(value, list) else [] if value is None else [value]
+        if not all(type(item) is int and 0 <= item < 2**31 for item in ids):
+            raise CheckpointError(
+                f"{self.checkpoint / name}: eos_token_id is {value!r:.200}; it must be a "
+                "token's id or a list of them."
+            )
+        return tuple(ids)
 
     def special_ids(self, name: str) -> tuple[int, ...]:
         """The one id of a named special token such as "bos_token"; empty if there is none."""

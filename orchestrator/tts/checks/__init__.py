@@ -6,10 +6,16 @@ check reports. To add one, write it and name it in a list below.
 | module | checks |
 |---|---|
 | checkpoints | that both checkpoints are there, whole, and long enough for max_seq_len |
+| file_kinds | that files are files and folders are folders |
+| model_pair | that the two models belong together, and the verifier's format to its labels |
 | build_settings, build_flags | what is built and how, and the flags of the compiler |
-| memory | memory of GPUs and of the machine, requests in flight |
-| prompts | tokenizers, prompts, the verifier's dialogue, stop words |
-| repository | the Triton model repository, as rendered and on disk |
+| placement, memory | GPUs, their memory, and the machine's |
+| in_flight | how much is sent to the engines at a time |
+| prompts | tokenizers, prompts, the verifier's dialogue, stop words, end tokens |
+| addresses | where a server would listen |
+| strategies | what the deployment says about searches |
+| repository, python_caches | the Triton model repository, as rendered and on disk |
+| manifests | docker compose and Kubernetes, as they lie on disk |
 | built_engines | the engines on disk |
 | findings | how a check says what it found |
 | machine | not a deployment but this machine: what `tts doctor` looks at |
@@ -23,28 +29,64 @@ from collections.abc import Callable, Iterable, Sequence
 from tts.build.spec import Deployment
 from tts.serving.contract import Finding
 
-from . import build_settings, built_engines, checkpoints, memory, prompts, repository
+from . import (
+    addresses,
+    build_settings,
+    built_engines,
+    checkpoints,
+    file_kinds,
+    in_flight,
+    memory,
+    model_pair,
+    placement,
+    prompts,
+    python_caches,
+    repository,
+    strategies,
+)
+from .manifests import manifests
+
+__all__ = ["ALL", "BEFORE_BUILD", "BEFORE_DEPLOY", "DEEP", "has_errors", "lint", "manifests"]
 
 Check = Callable[[Deployment], Iterable[Finding]]
 
 BEFORE_BUILD: Sequence[Check] = (
     checkpoints.checkpoints,
+    file_kinds.checkpoint_files,
     checkpoints.lengths,
+    model_pair.exchanged,
+    model_pair.verifier_length,
+    model_pair.labels,
     build_settings.buildable,
     build_settings.calibration,
     build_settings.flags,
+    placement.gpu_numbers,
+    placement.replicas,
+    placement.host_cache,
     memory.memory,
     memory.machine_memory,
-    memory.host_memory,
-    memory.requests,
+    in_flight.requests,
+    in_flight.verifier_tokens,
+    in_flight.verifier_batches,
     prompts.tokenizers,
+    prompts.end_tokens,
     prompts.prompt,
     prompts.dialogue,
     prompts.stop_words,
     repository.rendering,
 )
 BEFORE_DEPLOY: Sequence[Check] = (*BEFORE_BUILD, built_engines.read_back)
-ALL: Sequence[Check] = (*BEFORE_DEPLOY, built_engines.current, repository.on_disk)
+ALL: Sequence[Check] = (
+    *BEFORE_DEPLOY,
+    addresses.host,
+    strategies.strategies,
+    file_kinds.engine_files,
+    built_engines.current,
+    repository.on_disk,
+    python_caches.python_caches,
+)
+DEEP: Sequence[Check] = (*ALL, built_engines.contents)
+"""With the content of the engines, which takes as long as reading them."""
 
 
 def lint(deployment: Deployment, checks: Sequence[Check] = ALL) -> list[Finding]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tts.build import paths
 from tts.build.errors import BuildError, CheckpointError, ConfigError
-from tts.build.manifest import inspect_engine
+from tts.build.manifest import changed_content, inspect_engine, read_manifest
 from tts.build.spec import Deployment
 from tts.build.targets import target_module
 from tts.build.tensorrt.commands import expected_engine
@@ -66,4 +66,26 @@ def current(deployment: Deployment) -> Iterator[Finding]:
                 str(folder),
                 "what is served would not be what the deployment says",
                 f"Run: tts build-engines {deployment.named}",
+            )
+
+
+def contents(deployment: Deployment) -> Iterator[Finding]:
+    """Every byte of the built engines, by the hashes in their manifests: it reads all of them."""
+    for role in deployment.engines():
+        folder = paths.engine_dir(deployment.name, role)
+        if (manifest := read_manifest(folder)) is None:
+            continue  # `read_back` or `current` has reported it
+        if not manifest.engine_sha256:
+            yield not_checked(
+                "the engine was built before hashes of its files were kept",
+                str(folder),
+                "a damaged file may have the size that it should have",
+                f"Run: tts build-engines {deployment.named} --force",
+            )
+        for name in changed_content(folder, manifest):
+            yield Finding(
+                f"{name} is not the file that was built, by its hash",
+                str(folder),
+                "a damaged engine may load, and answer something else",
+                f"Run: tts build-engines {deployment.named} --force",
             )

@@ -1,4 +1,4 @@
-"""Checks of sizes: memory of the GPUs and of the host, and requests in flight."""
+"""The checks of memory: that of each GPU, and of the machine."""
 
 from __future__ import annotations
 
@@ -35,32 +35,3 @@ def machine_memory(deployment: Deployment) -> Iterator[Finding]:
             require_memory(deployment)
         except ConfigError as error:
             yield refused(error, deployment, "memory plan", why)
-
-
-def host_memory(deployment: Deployment) -> Iterator[Finding]:
-    """KV blocks kept in host memory are of use to later requests only."""
-    for role, spec in deployment.engines().items():
-        size = spec.placement.kv_host_gib
-        if size and not spec.kv_cache.reuse:
-            yield Finding(
-                f"tensorrt.kv_host_gib is {size:g}, but kv_cache.reuse is false",
-                role,
-                "host memory is pinned at the start, and no block in it is ever used again",
-                f"Set {role}.kv_cache.reuse to true, or leave kv_host_gib out.",
-                "warning",
-            )
-
-
-def requests(deployment: Deployment) -> Iterator[Finding]:
-    """No more requests on the wire than the generator runs at a time."""
-    spec = deployment.generator
-    most = spec.max_batch_size * len(spec.placement.replicas)
-    if spec.in_flight_requests > most:
-        replicas = " x replicas" if most != spec.max_batch_size else ""
-        yield Finding(
-            f"is {spec.in_flight_requests}, but max_batch_size{replicas} is {most}",
-            "generator.in_flight_requests",
-            "the rest waits in the engine's queue, where the orchestrator's priorities end",
-            f"Set generator.in_flight_requests to {most}, or raise generator.max_batch_size.",
-            "warning",
-        )

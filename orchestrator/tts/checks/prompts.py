@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from tts.build.build_plan import check_tokenizer
 from tts.build.errors import CheckpointError, RequestError
-from tts.build.spec import Deployment, EngineSpec, Role
+from tts.build.spec import Deployment, EngineSpec, GeneratorSpec, Role
 from tts.build.tensorrt.memory_plan import QUESTION, STEP
 from tts.build.tensorrt.model_shape import shape_of
-from tts.build.tokenizer import Tokenizer
+from tts.build.tokenizer import EOS_FILES, Tokenizer
 from tts.build.verifier_format import verifier_format
 from tts.engines import wire
 from tts.prompting.chat import generator_prompt
@@ -20,6 +20,10 @@ from tts.serving.contract import Finding
 from .findings import not_checked, refused
 
 MOST_STOP_WORDS = 50_000
+PROBE = (
+    "Let $f(x) = \\frac{1}{2}x$ <for all> x & y.\n\n  What is {{ f(4) }}? \u00e9\u4e2d" + " x" * 500
+)
+"""A question in which any change by a chat template shows: cut short, escaped, reflowed."""
 
 
 def tokenizers(deployment: Deployment) -> Iterator[Finding]:
@@ -47,27 +51,77 @@ def tokenizers(deployment: Deployment) -> Iterator[Finding]:
 
 
 def prompt(deployment: Deployment) -> Iterator[Finding]:
-    """What surrounds every question leaves room for it and for an answer."""
+    """The chat template carries system prompt and question, and leaves room for an answer."""
     spec = deployment.generator
-    if tokenizer := _tokenizer(spec):
-        try:
-            used = len(generator_prompt(tokenizer, spec, ""))
-        except CheckpointError as error:
-            where = "generator.system_prompt" if spec.system_prompt else "generator.checkpoint"
-            fix = "Take a checkpoint whose chat template can."
-            if spec.system_prompt:
-                fix = "Leave it out, or take a checkpoint whose chat template takes one."
-            yield refused(error, deployment, where, "no prompt can be made", fix)
-            return
-        what = "system prompt and template" if spec.system_prompt else "the chat template"
-        fix = "Raise generator.max_seq_len, or shorten generator.system_prompt."
-        yield from _room("generator", used, what, spec.max_seq_len, fix)
+    if not (tokenizer := tokenizer_of(spec)):
+        return
+    alone = spec.model_copy(update={"system_prompt": None})
+    try:
+        generator_prompt(tokenizer, spec, PROBE)
+    except CheckpointError as error:
+        if spec.system_prompt and _works(tokenizer, alone):
+            where = "generator.system_prompt"
+            fix = "Leave it out, or take a checkpoint whose chat template takes one."
+        else:
+            where, fix = "generator.checkpoint", "Take a checkpoint whose chat template can."
+        yield refused(error, deployment, where, "no prompt can be made", fix)
+        return
+    used = len(generator_prompt(tokenizer, spec, ""))
+    if (said := spec.system_prompt) and said.strip() not in _chat(tokenizer, said):
+        yield Finding(
+            f"does not reach the model: the chat template of {spec.checkpoint} leaves it out",
+            "generator.system_prompt",
+            "problems are solved as if there were none",
+            "Leave it out, or take a checkpoint whose chat template takes one.",
+        )
+    what = "system prompt and template" if spec.system_prompt else "the chat template"
+    fix = "Raise generator.max_seq_len, or shorten generator.system_prompt."
+    yield from _room("generator", used, what, spec.max_seq_len, fix)
+
+
+def end_tokens(deployment: Deployment) -> Iterator[Finding]:
+    """The ids that end an answer are those that the tokenizer has for it, in every file."""
+    for role, spec in deployment.engines().items():
+        if tokenizer := tokenizer_of(spec):
+            with suppress(CheckpointError):  # `tokenizers` reports it
+                yield from _end_tokens(role, tokenizer)
+
+
+def _end_tokens(role: Role, tokenizer: Tokenizer) -> Iterator[Finding]:
+    why = (
+        "an answer ends at these tokens only: it would run on to its length limit, or stop early"
+        if role == "generator"
+        else "its files are of different models, and so may be the labels' ids"
+    )
+    fix = "Take the file from the checkpoint's publisher again, or set eos_token_id to"
+    named = tokenizer.special_ids("eos_token")
+    for file in EOS_FILES:
+        ids = tokenizer.eos_ids_in(file)
+        where = f"{tokenizer.checkpoint / file}: eos_token_id"
+        if ids and not set(named) <= set(ids):
+            yield Finding(
+                f"is {_list(ids)}, without {named[0]}, the tokenizer's eos_token "
+                f"{tokenizer.special('eos_token')!r}",
+                where,
+                why,
+                f"{fix} {named[0]}.",
+                "warning",
+            )
+        for token in ids:
+            if token not in tokenizer.added_ids:
+                yield Finding(
+                    f"has {token}, which is the ordinary text {tokenizer.decode([token])!r}",
+                    where,
+                    why,
+                    f"{fix} the ids of special tokens.",
+                    "warning",
+                )
 
 
 def dialogue(deployment: Deployment) -> Iterator[Finding]:
     """What surrounds question and step leaves room for them in the verifier."""
     spec = deployment.verifier
-    if tokenizer := _tokenizer(spec):
+    if tokenizer := tokenizer_of(spec):
         with suppress(CheckpointError):  # `tokenizers` reports it
             used = len(verifier_format(tokenizer, spec).first("", ""))
             fix = "Raise verifier.max_seq_len."
@@ -77,7 +131,7 @@ def dialogue(deployment: Deployment) -> Iterator[Finding]:
 def stop_words(deployment: Deployment) -> Iterator[Finding]:
     """The step delimiter gives stop words, and their tensor has the layout of the wire."""
     spec = deployment.generator
-    if not (tokenizer := _tokenizer(spec)):
+    if not (tokenizer := tokenizer_of(spec)):
         return
     where = "generator.step_delimiter"
     count = count_stop_words(tokenizer.token_texts, spec.step_delimiter)
@@ -130,7 +184,25 @@ def _room(role: Role, used: int, what: str, limit: int, fix: str) -> Iterator[Fi
         )
 
 
-def _tokenizer(spec: EngineSpec) -> Tokenizer | None:
+def _works(tokenizer: Tokenizer, spec: GeneratorSpec) -> bool:
+    try:
+        generator_prompt(tokenizer, spec, PROBE)
+    except CheckpointError:
+        return False
+    return True
+
+
+def _chat(tokenizer: Tokenizer, system_prompt: str) -> str:
+    said = {"system": system_prompt, "user": PROBE}
+    messages = [{"role": role, "content": text} for role, text in said.items()]
+    return tokenizer.chat(messages, generation_prompt=True)
+
+
+def _list(ids: Sequence[int]) -> str:
+    return " and ".join(map(str, ids))
+
+
+def tokenizer_of(spec: EngineSpec) -> Tokenizer | None:
     """The tokenizer, or None; then `tokenizers` reports why."""
     if (spec.checkpoint / "tokenizer.json").is_file():
         with suppress(CheckpointError):

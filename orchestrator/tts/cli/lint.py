@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .options import DeploymentArgument
+from .options import DeploymentArgument, usable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,16 +16,36 @@ if TYPE_CHECKING:
     from tts.checks import Check
 
 
-def lint(deployment: DeploymentArgument) -> None:
+def lint(
+    deployment: DeploymentArgument,
+    deep: Annotated[
+        bool,
+        typer.Option("--deep", help="Also read every byte of the built engines (their hashes)."),
+    ] = False,
+    manifests: Annotated[
+        Path | None,
+        typer.Option(
+            callback=usable,
+            metavar="DIR",
+            help="Also check the manifests that `tts deploy` has written there (target tensorrt).",
+        ),
+    ] = None,
+) -> None:
     """Check everything about a deployment that needs no GPU; fails if there are errors."""
     from tts.build.spec import load_deployment
-    from tts.checks import has_errors
+    from tts.checks import ALL, DEEP, has_errors
     from tts.checks import lint as check
+    from tts.checks import manifests as check_manifests
     from tts.reports.console import consoles
     from tts.reports.findings import count_findings, print_findings
+    from tts.serving.repository.manifests import require_manifests
 
+    spec = load_deployment(deployment)
+    findings = check(spec, DEEP if deep else ALL)
+    if manifests:
+        require_manifests(spec)
+        findings += check_manifests(spec, manifests)
     out, _ = consoles()
-    findings = check(load_deployment(deployment))
     print_findings(out, findings)
     out.print(count_findings(findings))
     if has_errors(findings):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import ValidationError
@@ -52,28 +53,31 @@ def check_blocks(deployment: Deployment) -> None:
 
     Every block must be valid by itself, whichever strategy is about to run.
     """
-    wrong: list[str] = []
+    if wrong := [f"  {where}: {what}" for where, what in block_problems(deployment)]:
+        raise ConfigError(f"Deployment {deployment.name} is not valid:\n" + "\n".join(wrong))
+
+
+def block_problems(deployment: Deployment) -> Iterator[tuple[str, str]]:
+    """Every mistake in a deployment's `strategies`: where it is, with its value, and what it is."""
     for name, block in deployment.strategies.items():
         path = f"strategies.{name}"
         if name not in (names := strategy_names()):
-            wrong.append(f"  {path}: unknown strategy; allowed here: {', '.join(names)}")
+            yield path, f"unknown strategy; allowed here: {', '.join(names)}"
             continue
         try:
             strategy = find_strategy(name)
         except ConfigError as error:  # of a plug-in
-            wrong.append(f"  {path}: {error.message}")
+            yield path, error.message
             continue
         allowed = _settable(strategy)
         unknown = [parameter for parameter in block if parameter not in allowed]
-        wrong += [
-            f"  {path}.{parameter} = {block[parameter]!r}: not a parameter that can be set; "
-            f"allowed here: {', '.join(allowed)}"
-            for parameter in unknown
-        ]
+        for parameter in unknown:
+            yield (
+                f"{path}.{parameter} = {block[parameter]!r}",
+                f"not a parameter that can be set; allowed here: {', '.join(allowed)}",
+            )
         if not unknown:
-            wrong += _refusals(strategy, deployment, path)
-    if wrong:
-        raise ConfigError(f"Deployment {deployment.name} is not valid:\n" + "\n".join(wrong))
+            yield from _refusals(strategy, deployment, path)
 
 
 def default_parameters(strategy: Strategy, context: int) -> dict[str, Any]:
@@ -85,11 +89,13 @@ def _settable(strategy: Strategy) -> list[str]:
     return [name for name in strategy.config.model_fields if name not in strategy.fixed]
 
 
-def _refusals(strategy: Strategy, deployment: Deployment, path: str) -> list[str]:
+def _refusals(strategy: Strategy, deployment: Deployment, path: str) -> Iterator[tuple[str, str]]:
     try:
         configure(strategy, deployment, {})
     except ConfigError as error:
-        if isinstance(error.__cause__, ValidationError):
-            return [explain(error.__cause__, path)]
-        return [f"  {path}: {error.message}"]
-    return []
+        if not isinstance(error.__cause__, ValidationError):
+            yield path, error.message
+            return
+        for line in explain(error.__cause__, path).splitlines():
+            where, _, what = line.strip().partition(": ")
+            yield where, what

@@ -71,7 +71,11 @@ def _rank_problems(folder: Path, expected: Mapping[str, object]) -> list[str]:
     assert isinstance(ranks, int)
     names = [f"rank{rank}.engine" for rank in range(ranks)]
     missing = [n for n in names if not (folder / n).is_file() or not (folder / n).stat().st_size]
-    return [f"{name} is missing or empty" for name in missing]
+    extra = sorted(file.name for file in folder.glob("rank*.engine") if file.name not in names)
+    return [
+        *(f"{name} is missing or empty" for name in missing),
+        *(f"{name} is of a rank that there is not: there are {ranks}" for name in extra),
+    ]
 
 
 def _difference(config: Mapping[str, Any], name: str, wanted: object) -> str | None:

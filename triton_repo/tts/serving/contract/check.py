@@ -23,6 +23,7 @@ from .facts import contract
 
 _PLACEHOLDER = re.compile(r"\$\{\w*\}?|\{\{|\{%")
 _SCORE_MODEL = Path(wire.PRM_SCORE, "1", "model.py")
+_PYTHON_CACHE = _SCORE_MODEL.parent / "__pycache__"  # Python writes it beside what it has run
 _WHY = {
     "name": "Triton refuses a model whose name is not its folder's, and clients ask for it by name",
     "backend": "the backend decides what runs the model",
@@ -83,15 +84,19 @@ Found = tuple[str, str, str]  # where, what, why
 
 def _files(folder: Path, models: set[str]) -> Iterator[Found]:
     there = {path.relative_to(folder) for path in folder.rglob("*")} if folder.is_dir() else set()
-    there = {path for path in there if "__pycache__" not in path.parts}
+    there = {path for path in there if _PYTHON_CACHE not in (path, *path.parents)}
     files = {Path(model, CONFIG) for model in models} | {_SCORE_MODEL}
     folders = {Path(model) for model in models} | {Path(model, "1") for model in models}
     for path in sorted((files | folders) - there):
         yield str(path), "is missing", "Triton does not load a model without it"
     for path in sorted(there - files - folders):
         yield str(path), "does not belong there", "Triton serves every model and version it finds"
-    ours = paths.templates_dir() / "common" / _SCORE_MODEL
-    if _SCORE_MODEL in there and not filecmp.cmp(ours, folder / _SCORE_MODEL, shallow=False):
+    for path in sorted(there & (files | folders)):
+        if (folder / path).is_dir() != (path in folders):
+            what = "is a file, not a folder" if path in folders else "is a folder, not a file"
+            yield str(path), what, "Triton does not load the model"
+    ours, theirs = paths.templates_dir() / "common" / _SCORE_MODEL, folder / _SCORE_MODEL
+    if theirs.is_file() and not filecmp.cmp(ours, theirs, shallow=False):
         yield str(_SCORE_MODEL), "is not the one that comes with the toolkit", "it makes the scores"
 
 

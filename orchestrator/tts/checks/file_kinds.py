@@ -1,0 +1,64 @@
+"""Checks that what should be a file is one, and what should be a folder."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from tts.build import paths
+from tts.build.checkpoint import CHECKPOINT_FILES
+from tts.build.manifest import read_manifest
+from tts.build.spec import Deployment
+from tts.serving.contract import Finding
+
+_WEIGHTS = "*.safetensors"
+
+
+def checkpoint_files(deployment: Deployment) -> Iterator[Finding]:
+    """Of each checkpoint."""
+    for role, spec in deployment.engines().items():
+        folder = spec.checkpoint
+        why = "it would be taken for missing"
+        fix = "Download or save the checkpoint again."
+        if (kind := kind_of(folder)) not in (None, "a folder"):
+            yield Finding(
+                f"{folder} is {kind}, where a folder is expected",
+                f"{role}.checkpoint",
+                "a checkpoint is a folder of files",
+                f"Set {role}.checkpoint to the folder that holds its config.json.",
+            )
+            continue
+        for file in (*(folder / name for name in CHECKPOINT_FILES), *folder.glob(_WEIGHTS)):
+            yield from _no_file(file, why, fix)
+
+
+def engine_files(deployment: Deployment) -> Iterator[Finding]:
+    """Of each built engine."""
+    why = "the engine cannot be loaded"
+    fix = f"Remove it, then run: tts build-engines {deployment.named}"
+    for role in deployment.engines():
+        folder = paths.engine_dir(deployment.name, role)
+        if (kind := kind_of(folder)) not in (None, "a folder"):
+            yield Finding(f"is {kind}, where a folder is expected", str(folder), why, fix)
+            continue
+        manifest = read_manifest(folder)
+        names = {"config.json", "manifest.json", *(manifest.engine_files if manifest else ())}
+        for name in sorted(names):
+            yield from _no_file(folder / name, why, fix)
+
+
+def kind_of(path: Path) -> str | None:
+    """What a path is, with its article; None if nothing is there."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):
+        return None
+    if stat.S_ISREG(mode):
+        return "a file"
+    return "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
+
+
+def _no_file(path: Path, why: str, fix: str) -> Iterator[Finding]:
+    if (kind := kind_of(path)) not in (None, "a file"):
+        yield Finding(f"is {kind}, where a file is expected", str(path), why, fix)

@@ -1,0 +1,94 @@
+"""Checks of how much is sent at a time: enough to fill an engine's steps, no more than it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from tts.build.errors import CheckpointError
+from tts.build.spec import Deployment
+from tts.build.verifier_format import verifier_format
+from tts.serving.contract import Finding
+
+from .prompts import tokenizer_of
+
+_QUEUE = "the rest waits in the engine's queue, where the orchestrator's priorities end"
+
+
+def requests(deployment: Deployment) -> Iterator[Finding]:
+    """No more requests on the wire than the generator runs at a time."""
+    spec = deployment.generator
+    replicas = len(spec.placement.replicas)
+    most = spec.max_batch_size * replicas
+    if spec.in_flight_requests > most:
+        yield Finding(
+            f"is {spec.in_flight_requests}, but max_batch_size{_times(replicas)} is {most}",
+            "generator.in_flight_requests",
+            _QUEUE,
+            f"Set generator.in_flight_requests to {most}, or raise generator.max_batch_size.",
+            "warning",
+        )
+
+
+def verifier_tokens(deployment: Deployment) -> Iterator[Finding]:
+    """Verifier tokens on the wire: at least an engine step, at most what the engine runs."""
+    spec = deployment.verifier
+    where, replicas = "verifier.in_flight_tokens", len(spec.placement.replicas)
+    least = spec.max_num_tokens * replicas
+    # max_batch_size requests of full length are the most that an engine has active
+    most = spec.max_batch_size * spec.max_seq_len * replicas
+    if spec.in_flight_tokens < min(least, most):
+        yield Finding(
+            f"is {spec.in_flight_tokens}, but max_num_tokens{_times(replicas)} is {least}",
+            where,
+            "no step of the verifier can be full, and memory is reserved for full ones",
+            f"Raise verifier.in_flight_tokens to at least {least}, or lower "
+            "verifier.max_num_tokens; `tts tune` measures how much is needed.",
+            "warning",
+        )
+    elif spec.in_flight_tokens > most:
+        yield Finding(
+            f"is {spec.in_flight_tokens}, but max_batch_size x max_seq_len{_times(replicas)} is "
+            f"{most}",
+            where,
+            _QUEUE,
+            f"Set verifier.in_flight_tokens to at most {most}; `tts tune` measures how much is "
+            "needed.",
+            "warning",
+        )
+
+
+def verifier_batches(deployment: Deployment) -> Iterator[Finding]:
+    """A batch of scores is more than any single request, and fits into the budget."""
+    spec = deployment.verifier
+    if (tokens := spec.group_tokens) is None:
+        return
+    where = "verifier.group_tokens"
+    if tokens > spec.in_flight_tokens:
+        yield Finding(
+            f"is {tokens}, but in_flight_tokens is {spec.in_flight_tokens}",
+            where,
+            "a batch that has been waited for is then sent in parts, as no more may be in flight",
+            f"Set verifier.group_tokens to at most {spec.in_flight_tokens}.",
+            "warning",
+        )
+    elif tokens <= (smallest := _smallest_request(deployment)):
+        yield Finding(
+            f"is {tokens}, but every request has more than {smallest} tokens by itself",
+            where,
+            "no request is ever held back, so scores are not batched",
+            "Raise verifier.group_tokens to the tokens of several requests, or leave it out.",
+            "warning",
+        )
+
+
+def _smallest_request(deployment: Deployment) -> int:
+    """Tokens that every request to the verifier exceeds: those of a dialogue without any text."""
+    if tokenizer := tokenizer_of(deployment.verifier):
+        with suppress(CheckpointError):  # the check of the tokenizers reports it
+            return len(verifier_format(tokenizer, deployment.verifier).first("", ""))
+    return 1
+
+
+def _times(replicas: int) -> str:
+    return " x replicas" if replicas > 1 else ""

@@ -1,0 +1,154 @@
+"""Checks that the two models are each other's counterpart, and the verifier's format is its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from tts.build.errors import CheckpointError
+from tts.build.spec import Deployment, VerifierSpec
+from tts.build.tensorrt.known_models import known_model
+from tts.build.tensorrt.model_shape import shape_of
+from tts.build.verifier_format import DEFAULT_STEP_TAG, label_ids
+from tts.serving.contract import Finding
+
+from .prompts import tokenizer_of
+
+# words of a folder's name by which verifiers are published
+_VERIFIER = re.compile(r"(?<![a-z])(prm|orm|rm|reward|verifier|shepherd)(?![a-z])", re.IGNORECASE)
+_GENERATOR = re.compile(r"(?<![a-z])(generator|instruct|chat)(?![a-z])", re.IGNORECASE)
+_TRAINED_LABELS = ("+", "-")
+"""The labels of both formats that are named after their verifiers (docs/verifiers.md)."""
+_OPPOSITES = (
+    ("+", "-"),
+    ("yes", "no"),
+    ("true", "false"),
+    ("correct", "incorrect"),
+    ("right", "wrong"),
+    ("good", "bad"),
+    ("1", "0"),
+)
+
+
+def exchanged(deployment: Deployment) -> Iterator[Finding]:
+    """The generator's checkpoint is no verifier, and the verifier's no generator, by their names.
+
+    Both are causal language models, so nothing but what is published about them tells.
+    """
+    generator, verifier = deployment.generator.checkpoint, deployment.verifier.checkpoint
+    fix = "Exchange generator.checkpoint and verifier.checkpoint, if they are the other way round."
+    if _is_verifier(generator):
+        yield Finding(
+            f"{generator} is a verifier by its name",
+            "generator.checkpoint",
+            "a verifier writes labels, not steps",
+            fix,
+            "warning",
+        )
+    elif _is_generator(verifier) and deployment.verifier.format != "custom":  # or it is a judge
+        yield Finding(
+            f"{verifier} is a generator by its name",
+            "verifier.checkpoint",
+            "a model that was not trained to judge gives its labels chance probabilities",
+            fix,
+            "warning",
+        )
+
+
+def verifier_length(deployment: Deployment) -> Iterator[Finding]:
+    """The verifier can read whatever the generator can write."""
+    written, read = deployment.generator.max_seq_len, deployment.verifier.max_seq_len
+    with suppress(CheckpointError):  # more than its positions is reported by `lengths`
+        written = min(written, shape_of(deployment.generator.checkpoint).max_position_embeddings)
+    if read < written:
+        yield Finding(
+            f"is {read}, but the generator writes sequences of up to {written} tokens",
+            "verifier.max_seq_len",
+            "the last steps of long solutions are not scored, and their beams end there",
+            f"Set verifier.max_seq_len to at least {written}, or lower generator.max_seq_len.",
+            "warning",
+        )
+
+
+def labels(deployment: Deployment) -> Iterator[Finding]:
+    """Labels, step tag and format as the verifier was trained with them."""
+    spec = deployment.verifier
+    given = (spec.labels.positive, spec.labels.negative)
+    where = "verifier.labels"
+    if not _are_tokens(spec):
+        pass  # the check of the tokenizers reports it
+    elif tuple(label.strip().lower() for label in reversed(given)) in _OPPOSITES:
+        yield Finding(
+            f"has {given[0]!r} as the positive label and {given[1]!r} as the negative one",
+            where,
+            "every score would be turned round, and the worst beams kept",
+            f"Set verifier.labels to {{positive: {given[1]!r}, negative: {given[0]!r}}}.",
+            "warning",
+        )
+    elif spec.format != "custom" and given != _TRAINED_LABELS:
+        yield Finding(
+            f"are {given[0]!r} and {given[1]!r}, but verifiers of format {spec.format} are trained "
+            "with '+' and '-'",
+            where,
+            "the logits of other tokens are no judgement, however the scores look",
+            'Leave verifier.labels out, or describe the dialogue with verifier.format "custom".',
+            "warning",
+        )
+    yield from _step_tag(spec)
+    if (trained := _trained_format(spec.checkpoint)) and spec.format not in (trained, "custom"):
+        yield Finding(
+            f"is {spec.format}, but {spec.checkpoint.name} was trained with {trained}",
+            "verifier.format",
+            "a dialogue that it was not trained on gives scores that mean nothing",
+            f"Set verifier.format to {trained}.",
+            "warning",
+        )
+
+
+def _are_tokens(spec: VerifierSpec) -> bool:
+    """Whether both labels are tokens of the verifier, as far as that is known."""
+    if tokenizer := tokenizer_of(spec):
+        try:
+            label_ids(tokenizer, spec.labels)
+        except CheckpointError:
+            return False
+    return True
+
+
+def _step_tag(spec: VerifierSpec) -> Iterator[Finding]:
+    tag = spec.step_tag or DEFAULT_STEP_TAG
+    if spec.format == "math-shepherd" and tag.strip() in {
+        label.strip() for _, label in spec.labels
+    }:
+        yield Finding(
+            f"is {tag!r}, which is one of the labels, too",
+            "verifier.step_tag",
+            "every step would end with a judgement already given",
+            f"Leave verifier.step_tag out: verifiers of this format know {DEFAULT_STEP_TAG!r}.",
+            "warning",
+        )
+
+
+def _is_verifier(checkpoint: Path) -> bool:
+    known = known_model(checkpoint)
+    return known.label_token_ids is not None if known else bool(_VERIFIER.search(checkpoint.name))
+
+
+def _is_generator(checkpoint: Path) -> bool:
+    known = known_model(checkpoint)
+    if known:
+        return known.label_token_ids is None
+    name = checkpoint.name
+    return bool(_GENERATOR.search(name)) and not _VERIFIER.search(name)
+
+
+def _trained_format(checkpoint: Path) -> str | None:
+    """The format that a published verifier was trained with, by the name of its publisher."""
+    known = known_model(checkpoint)
+    name = f"{known.source if known else ''} {checkpoint.name}".lower()
+    return next((fmt for word, fmt in _PUBLISHED_FORMATS.items() if word in name), None)
+
+
+_PUBLISHED_FORMATS = {"rlhflow": "rlhflow", "math-shepherd": "math-shepherd"}
