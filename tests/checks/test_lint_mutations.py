@@ -1,24 +1,39 @@
-"""The mutation score of `tts lint`: single changes to what would be built and served."""
+"""The mutation score of `tts lint`: single faults in a deployment and in all that is made of it.
 
+A short form is part of every test run; the long one is `LINT_MUTATIONS=400 scripts/test
+tests/checks/test_lint_mutations.py`, with `LINT_SEED` for other faults than the usual ones.
+"""
+
+import os
 import random
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.serving.mutations import KINDS
+import yaml
+from tests.checks import faults
+from tests.checks.deployments import CHECKPOINTS, leave_engines
+from tests.checks.faults import Kind, NotHere, Site
+from tests.serving import mutations
 
 from tts.build import paths
+from tts.build.builder import build_engines
+from tts.build.errors import ConfigError
 from tts.build.spec import bundled_deployments, load_deployment
 from tts.build.tensorrt import contract
 from tts.build.tensorrt.commands import Step, steps
-from tts.checks import build_settings, lint
+from tts.checks import DEEP, build_settings, lint, manifests
+from tts.serving.contract import Finding
+from tts.serving.repository.manifests import render_manifests
 from tts.serving.repository.render import render_repository
 
-MUTATIONS = 200
-GPU = [n for n in bundled_deployments() if load_deployment(n).target == "tensorrt"]
+MUTATIONS = int(os.environ.get("LINT_MUTATIONS", "120"))
+SEED = os.environ.get("LINT_SEED", "0")
 
 
 def value(words: list[str], at: int, rng: random.Random) -> None:
@@ -88,44 +103,112 @@ def corrupted(made: list[Step], kind: Callable[..., None], rng: random.Random) -
     return [*made[:-1], replace(made[-1], command=tuple(words))]
 
 
+@contextmanager
+def command_mutation(kind: Callable[..., None], site: Site, rng: random.Random) -> Iterator[str]:
+    """While it lasts, the compiler of one engine would be called with another command."""
+    faults.need_gpus(site)
+    hit = rng.choice(faults.ROLES)
+
+    def planned(*given: Any) -> list[Step]:
+        made = steps(*given)
+        return corrupted(made, kind, rng) if given[1] == hit else made
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(build_settings, "steps", planned)
+        yield f"{kind.__name__} in the command of the {hit}"
+
+
+@contextmanager
+def file_mutation(kind: Kind, site: Site, rng: random.Random) -> Iterator[str]:
+    """While it lasts, one file of the site is another."""
+    yield kind(site, rng)
+
+
+def repository_mutation(
+    kind: Callable[[Path, random.Random], str], site: Site, rng: random.Random
+) -> str:
+    faults.need_gpus(site)
+    return kind(site.built / "model_repository", rng)
+
+
+MUTATION_KINDS = [
+    *(partial(file_mutation, kind) for kind in faults.KINDS),
+    *(partial(file_mutation, partial(repository_mutation, kind)) for kind in mutations.KINDS),
+    *(partial(command_mutation, kind) for kind in COMMAND_KINDS),
+]
+
+
+def made(name: str, root: Path) -> Site:
+    """All that there can be of a ready-made deployment; only demo checkpoints are at hand."""
+    file = paths.deployments_dir() / f"{name}.yaml"
+    data = yaml.safe_load(file.read_text())
+    root.mkdir(parents=True)
+    site = Site(root)
+    for role in faults.ROLES:
+        checkpoint = Path(data[role]["checkpoint"]).name
+        data[role]["checkpoint"] = checkpoint
+        if (CHECKPOINTS / checkpoint).is_dir():
+            shutil.copytree(CHECKPOINTS / checkpoint, root / checkpoint)
+    site.file.write_text(yaml.safe_dump(data))
+    deployment = load_deployment(site.file)
+    if deployment.target == "openvino":
+        build_engines(deployment, verify=False, say=lambda _: None)
+    elif (root / checkpoint).is_dir():
+        leave_engines(deployment)
+    render_repository(deployment)
+    if deployment.target == "tensorrt":
+        render_manifests(deployment, site.manifests)
+    return site
+
+
+def findings(site: Site) -> list[Finding]:
+    """Errors and warnings of everything that lint looks at."""
+    deployment = load_deployment(site.file)
+    found = lint(deployment, DEEP)
+    if deployment.target == "tensorrt":
+        found += manifests(deployment, site.manifests)
+    return [finding for finding in found if finding.severity != "note"]
+
+
+def told(site: Site) -> bool:
+    """Whether lint has anything to say; a deployment that cannot be read is refused by name."""
+    try:
+        return bool(findings(site))
+    except ConfigError:
+        return True
+
+
 @pytest.mark.slow
 def test_every_single_mutation_is_found(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     record_property: Callable[[str, object], None],
 ):
-    monkeypatch.setenv("TTS_HOME", str(tmp_path))
-    clean = {}
-    for name in GPU:
-        folder = render_repository(load_deployment(name))
-        clean[name] = Path(shutil.copytree(folder, tmp_path / "clean" / name))
-        assert not any(finding.severity == "error" for finding in lint(load_deployment(name)))
+    sites = []
+    for name in bundled_deployments():
+        monkeypatch.setenv("TTS_HOME", str(tmp_path / name / "home"))
+        sites.append(made(name, tmp_path / name))
+        assert findings(sites[-1]) == []
+        shutil.copytree(tmp_path / name, tmp_path / "clean" / name)
+    draw = random.Random(SEED)
+    kinds = draw.sample(MUTATION_KINDS, len(MUTATION_KINDS))
     missed = []
-    counts = {"repository": 0, "command": 0}
-    for seed in range(MUTATIONS):
-        rng = random.Random(seed)
-        deployment = load_deployment(GPU[seed % len(GPU)])
-        folder = paths.repository_dir(deployment.name)
-        kind: Any = rng.choice([*KINDS, *COMMAND_KINDS])
-        with monkeypatch.context() as patch:
-            if kind in COMMAND_KINDS:
-                counts["command"] += 1
-                hit = rng.choice(["generator", "verifier"])
-                what = f"{kind.__name__} in the command of the {hit}"
-
-                def planned(*given: Any, kind=kind, rng=rng, hit=hit) -> list[Step]:
-                    made = steps(*given)
-                    return corrupted(made, kind, rng) if given[1] == hit else made
-
-                patch.setattr(build_settings, "steps", planned)
-            else:
-                counts["repository"] += 1
-                what = kind(folder, rng)
-            if not any(finding.severity == "error" for finding in lint(deployment)):
-                missed.append(f"{seed}, {deployment.name}: {what}")
-        shutil.rmtree(folder)
-        shutil.copytree(clean[deployment.name], folder)
+    for number in range(MUTATIONS):
+        rng = random.Random(f"{SEED} {number}")
+        kind = kinds[number % len(kinds)]  # all of them, and equally often
+        for site in rng.sample(sites, len(sites)):
+            name = site.root.name
+            monkeypatch.setenv("TTS_HOME", str(site.root / "home"))
+            try:
+                with kind(site, rng) as what:
+                    if not told(site):
+                        missed.append(f"{number}, {name}: {what}")
+            except NotHere:
+                continue
+            shutil.rmtree(site.root)
+            shutil.copytree(tmp_path / "clean" / name, site.root)
+            break
     score = f"{MUTATIONS - len(missed)} of {MUTATIONS} mutations found"
     record_property("mutation score", score)
-    print(f"{score} ({counts['repository']} of repositories, {counts['command']} of commands)")
+    print(f"{score}, of {len(kinds)} kinds")
     assert missed == []
