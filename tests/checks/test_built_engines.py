@@ -1,5 +1,7 @@
 """Checks of engines on disk against the deployment."""
 
+import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +10,7 @@ from tests.checks.deployments import changed, checkpoint, serious
 from tts.build import paths
 from tts.build.builder import build_engines
 from tts.build.spec import Deployment, load_deployment
-from tts.checks import BEFORE_BUILD, lint
+from tts.checks import BEFORE_BUILD, DEEP, lint
 from tts.serving.repository.render import render_repository
 
 Build = Callable[[Deployment], None]
@@ -60,3 +62,41 @@ def test_a_new_build_is_not_refused_for_the_old_engine(build: Build):
     build(load_deployment("demo-gpu"))
     for finding in lint(changed("demo-gpu", {"tensorrt.gpu": "h100"}), BEFORE_BUILD):
         assert finding.severity == "note"
+
+
+def test_the_engine_of_a_rank_that_there_is_not(build: Build):
+    deployment = load_deployment("demo-gpu")
+    build(deployment)
+    file = paths.engine_dir("demo-gpu", "generator") / "rank1.engine"
+    shutil.copyfile(file.with_name("rank0.engine"), file)
+    (finding,) = serious(deployment)
+    assert finding.what == "rank1.engine is of a rank that there is not: there are 1"
+    assert "tts build-engines demo-gpu" in finding.fix
+
+
+def test_a_changed_byte_is_found_on_request(build: Build):
+    deployment = load_deployment("demo-gpu")
+    build(deployment)
+    assert lint(deployment, DEEP) == lint(deployment)
+    folder = paths.engine_dir("demo-gpu", "verifier")
+    (folder / "rank0.engine").write_text("Engine")  # of the same size
+    assert serious(deployment) == []
+    (finding,) = (f for f in lint(deployment, DEEP) if f.severity == "error")
+    assert finding.where == str(folder)
+    assert finding.what == "rank0.engine is not the file that was built, by its hash"
+    assert finding.fix == "Run: tts build-engines demo-gpu --force"
+
+
+def test_an_engine_without_hashes_is_current_and_noted(build: Build):
+    deployment = load_deployment("demo-gpu")
+    build(deployment)
+    file = paths.engine_dir("demo-gpu", "verifier") / "manifest.json"
+    manifest = json.loads(file.read_text())
+    assert manifest["engine_sha256"].keys() == manifest["engine_files"].keys()
+    del manifest["engine_sha256"]  # as builds before hashes wrote it
+    file.write_text(json.dumps(manifest))
+    assert serious(deployment) == []
+    more = [finding for finding in lint(deployment, DEEP) if finding not in lint(deployment)]
+    (finding,) = more
+    assert finding.severity == "note"
+    assert "before hashes of its files were kept" in finding.what

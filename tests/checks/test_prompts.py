@@ -1,7 +1,11 @@
-"""Checks of labels and stop words."""
+"""Checks of prompts, end tokens, labels and stop words."""
+
+import json
+from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.checks.deployments import LLAMA, changed, serious
+from tests.checks.deployments import LLAMA, changed, checkpoint, serious
 
 from tts.build.spec import load_deployment
 from tts.checks import lint, prompts
@@ -18,3 +22,66 @@ def test_stop_words_that_do_not_fit_the_wire(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(prompts, "delimiter_stop_words", lambda *_: [(1,), ()])
     (finding,) = serious(load_deployment("demo"))
     assert "a stop word has no tokens" in finding.what
+
+
+def set_json(file: Path, **fields: Any) -> None:
+    file.write_text(json.dumps(json.loads(file.read_text()) | fields))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "''",
+        "'What is 1 + 1?'",
+        "message['content'][:100]",
+        "(message['content'] | upper)",
+        "(message['content'] | escape)",
+        "(message['content'] | replace('\\n', ' '))",
+    ],
+)
+def test_a_chat_template_that_drops_or_changes_the_question(tmp_path: Path, content: str):
+    folder = checkpoint(tmp_path)
+    deployment = changed("demo", {"generator.checkpoint": str(folder)})
+    template = "{% for message in messages %}<|user|>{{ " + content + " }}{% endfor %}<|assistant|>"
+    set_json(folder / "tokenizer_config.json", chat_template=template)
+    (finding,) = serious(deployment)
+    assert finding.where == "generator.checkpoint"
+    assert "drops or changes the last message" in finding.what
+    assert "chat template that the checkpoint was published with" in finding.fix
+
+
+def test_a_chat_template_that_leaves_the_system_prompt_out(tmp_path: Path):
+    folder = checkpoint(tmp_path)
+    given = {"generator.checkpoint": str(folder), "generator.system_prompt": "Think aloud."}
+    template = "<|user|>{{ messages[-1]['content'] }}<|assistant|>"
+    set_json(folder / "tokenizer_config.json", chat_template=template)
+    (finding,) = serious(changed("demo", given))
+    assert finding.where == "generator.system_prompt"
+    assert "does not reach the model" in finding.what
+    template = "{{ messages[0]['content'] }} " + template
+    set_json(folder / "tokenizer_config.json", chat_template=template)
+    assert serious(changed("demo", given)) == []
+
+
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json"])
+@pytest.mark.parametrize("role", ["generator", "verifier"])
+@pytest.mark.parametrize(
+    ("value", "what"),
+    [
+        (1, "is 1, without 5, the tokenizer's eos_token '<|eot_id|>'"),
+        ([1, 0], "is 1 and 0, without 5"),
+        ([5, 17], "has 17, which is the ordinary text '+'"),
+        ([1, 5], ""),
+        (None, ""),
+    ],
+)
+def test_an_end_token_that_is_not_the_tokenizers(
+    tmp_path: Path, role: str, name: str, value: Any, what: str
+):
+    folder = checkpoint(tmp_path, f"demo-{role}")
+    set_json(folder / name, eos_token_id=value)
+    found = serious(changed("demo", {f"{role}.checkpoint": str(folder)}))
+    assert [finding.where for finding in found] == [f"{folder / name}: eos_token_id"] * bool(what)
+    for finding in found:
+        assert what in finding.what
+        assert "or set eos_token_id to" in finding.fix

@@ -37,3 +37,20 @@ def test_a_template_at_fault_is_told_as_such(monkeypatch: pytest.MonkeyPatch):
         "as rendered: prm/config.pbtxt: output.label_logits.data_type",
     }
     assert all("templates" in finding.fix for finding in found)
+
+
+def test_files_that_are_folders_and_caches_that_triton_would_take_for_models():
+    deployment = load_deployment(LLAMA)
+    folder = render_repository(deployment)
+    (folder / "prm_score" / "1" / "__pycache__").mkdir()  # as Python leaves it
+    assert serious(deployment) == []
+    (folder / "__pycache__").mkdir()
+    (folder / "generator" / "1").rmdir()
+    (folder / "generator" / "1").write_text("")
+    (folder / "prm" / "config.pbtxt").unlink()
+    (folder / "prm" / "config.pbtxt").mkdir()
+    assert {f.where: f.what for f in serious(deployment)} == {
+        "model_repository/__pycache__": "does not belong there",
+        "model_repository/generator/1": "is a file, not a folder",
+        "model_repository/prm/config.pbtxt": "is a folder, not a file",
+    }

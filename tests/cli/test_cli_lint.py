@@ -54,3 +54,18 @@ def test_a_warning_does_not_stop_anything(tmp_path: Path):
     code, out, err = tts("build-engines", file, "--dry-run", home=tmp_path / "home")
     assert (code, err) == (0, "1 warning; tts lint explains.\n")
     assert "trtllm-build" in out
+
+
+def test_manifests_are_checked_where_they_were_written(tmp_path: Path):
+    home, folder = tmp_path / "home", tmp_path / "manifests"
+    assert tts("deploy", "demo-gpu", "--manifests", folder, home=home)[0] == 0
+    code, out, _ = tts("lint", "demo-gpu", "--deep", "--manifests", folder, home=home)
+    assert (code, out.splitlines()[-1]) == (0, "0 errors, 0 warnings, 2 not checked")
+    file = folder / "compose.yaml"
+    file.write_text(file.read_text().replace("shm_size: 2g", "shm_size: 64m"))
+    code, out, err = tts("lint", "demo-gpu", "--manifests", folder, home=home)
+    assert (code, err) == (1, "")
+    assert out.startswith(f"error  {file}: services.triton.shm_size: is '64m'; must be '2g'\n")
+    code, out, err = tts("lint", "demo", "--manifests", folder, home=home)
+    assert (code, out) == (2, "")
+    assert "manifests are for target tensorrt" in err

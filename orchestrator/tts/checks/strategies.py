@@ -13,7 +13,7 @@ def strategies(deployment: Deployment) -> Iterator[Finding]:
     """Every block of `strategies` names a strategy, with parameters that it has and can have."""
     for where, what in block_problems(deployment):
         yield Finding(
-            what,
+            what.removesuffix("."),
             where,
             "every benchmark and every solve on this deployment would be refused",
             "Correct it, or leave it out: then the strategy's own default holds.",

@@ -1,0 +1,56 @@
+"""Checks that files are files and folders are folders."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.checks.deployments import changed, checkpoint, serious
+
+from tts.build import paths
+from tts.build.spec import Deployment, load_deployment
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "config.json",
+        "generation_config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "model.safetensors",
+    ],
+)
+@pytest.mark.parametrize("base", ["demo", "demo-gpu"])
+def test_a_file_of_a_checkpoint_that_is_a_folder(tmp_path: Path, base: str, name: str):
+    folder = checkpoint(tmp_path)
+    (folder / name).unlink()
+    (folder / name).mkdir()
+    found = serious(changed(base, {"generator.checkpoint": str(folder)}))
+    (finding,) = (finding for finding in found if finding.where == str(folder / name))
+    assert finding.what == "is a folder, where a file is expected"
+
+
+def test_a_checkpoint_that_is_a_file(tmp_path: Path):
+    file = tmp_path / "checkpoint"
+    file.write_text("")
+    (finding,) = serious(changed("demo", {"verifier.checkpoint": str(file)}))
+    assert finding.where == "verifier.checkpoint"
+    assert finding.what == f"{file} is a file, where a folder is expected"
+
+
+@pytest.mark.parametrize("name", ["", "config.json", "rank0.engine", "manifest.json"])
+def test_a_part_of_an_engine_that_is_of_the_other_kind(
+    build: Callable[[Deployment], None], name: str
+):
+    deployment = load_deployment("demo-gpu")
+    build(deployment)
+    path = paths.engine_dir("demo-gpu", "verifier") / name
+    if name:
+        path.unlink()
+        path.mkdir()
+    else:
+        path.rename(path.with_name("elsewhere"))
+        path.write_text("")
+    whole = [f for f in serious(deployment) if f.where == str(path) and " is expected" in f.what]
+    (finding,) = whole
+    assert "tts build-engines demo-gpu" in finding.fix

@@ -1,0 +1,118 @@
+"""Checks that generator and verifier belong together, and the verifier's format to its labels."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.checks.deployments import CHECKPOINTS, LLAMA, changed, checkpoint, serious
+
+from tts.build.spec import load_deployment
+from tts.checks import model_pair
+
+PAIR = {role: CHECKPOINTS / f"demo-{role}" for role in ("generator", "verifier")}
+
+
+@pytest.mark.parametrize("base", ["demo", "demo-gpu", LLAMA])
+def test_exchanged_checkpoints_are_told_by_their_names(base: str):
+    specs = load_deployment(base).engines()
+    deployment = changed(
+        base,
+        {
+            "generator.checkpoint": str(specs["verifier"].checkpoint),
+            "verifier.checkpoint": str(specs["generator"].checkpoint),
+        },
+    )
+    (finding,) = model_pair.exchanged(deployment)
+    assert finding.where == "generator.checkpoint"
+    assert "is a verifier by its name" in finding.what
+    assert "Exchange generator.checkpoint and verifier.checkpoint" in finding.fix
+
+
+def test_a_generator_in_the_verifiers_place_is_doubted_unless_it_is_a_judge():
+    judge = {"verifier.checkpoint": str(PAIR["generator"])}
+    (finding,) = model_pair.exchanged(changed("demo", judge))
+    assert finding.where == "verifier.checkpoint"
+    template = {"head": "{question} ", "answer": "? ", "turn": "\n"}
+    custom = judge | {"verifier.format": "custom", "verifier.template": template}
+    assert list(model_pair.exchanged(changed("demo", custom))) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [
+        ("Qwen2.5-Math-PRM-7B", "verifier"),
+        ("math-shepherd-mistral-7b-prm", "verifier"),
+        ("Skywork-Reward-Llama-3.1-8B", "verifier"),
+        ("Llama-3.2-3B-Instruct", "generator"),
+        ("Mistral-7B-Instruct-v0.3", "generator"),
+        ("Llama-3.1-8B-PRM-Instruct", "verifier"),
+        ("charm-normal-storm", None),
+        ("my-model", None),
+    ],
+)
+def test_a_name_tells_what_a_checkpoint_is_for_or_nothing(tmp_path, name: str, role: str | None):
+    folder = tmp_path / name
+    assert model_pair._is_verifier(folder) == (role == "verifier")
+    assert model_pair._is_generator(folder) == (role == "generator")
+
+
+@given(written=st.integers(32, 512), read=st.integers(32, 512))
+def test_a_verifier_that_reads_less_than_is_written_is_doubted(written: int, read: int):
+    found = list(
+        model_pair.verifier_length(
+            changed("demo", {"generator.max_seq_len": written, "verifier.max_seq_len": read})
+        )
+    )
+    assert bool(found) == (read < written)
+    for finding in found:
+        assert finding.where == "verifier.max_seq_len"
+        assert finding.what.startswith(f"is {read}, but the generator writes")
+        assert f"at least {written}" in finding.fix
+
+
+@pytest.mark.parametrize(
+    ("changes", "where", "what"),
+    [
+        (
+            {"labels": {"positive": "-", "negative": "+"}},
+            "verifier.labels",
+            "has '-' as the positive label",
+        ),
+        (
+            {"labels": {"positive": "no", "negative": "YES"}},
+            "verifier.labels",
+            "has 'no' as the positive label",
+        ),
+        (
+            {"labels": {"positive": "1", "negative": "0"}},
+            "verifier.labels",
+            "are '1' and '0', but verifiers of format rlhflow",
+        ),
+        (
+            {"format": "math-shepherd"},
+            "verifier.format",
+            "was trained with rlhflow",
+        ),
+    ],
+)
+def test_labels_and_format_that_the_verifier_was_not_trained_with(
+    changes: dict[str, Any], where: str, what: str
+):
+    (finding,) = serious(changed(LLAMA, {f"verifier.{key}": v for key, v in changes.items()}))
+    assert (finding.severity, finding.where) == ("warning", where)
+    assert what in finding.what
+
+
+def test_a_step_tag_that_is_a_label():
+    changes = {"verifier.format": "math-shepherd", "verifier.step_tag": "+"}
+    (finding,) = model_pair.labels(changed("demo", changes))
+    assert finding.where == "verifier.step_tag"
+    assert "'ки'" in finding.fix
+
+
+def test_labels_that_are_no_tokens_have_one_finding(tmp_path):
+    folder = checkpoint(tmp_path, "demo-verifier")
+    given = {"verifier.checkpoint": str(folder), "verifier.labels.positive": "good"}
+    (finding,) = serious(changed("demo", given))
+    assert "'good' is" in finding.what
