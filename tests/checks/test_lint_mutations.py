@@ -27,7 +27,8 @@ from tts.build.errors import ConfigError
 from tts.build.spec import bundled_deployments, load_deployment
 from tts.build.tensorrt import contract
 from tts.build.tensorrt.commands import Step, steps
-from tts.checks import DEEP, build_settings, lint, manifests
+from tts.checks import DEEP, build_settings, container_command, lint, manifests
+from tts.serving.command.server_command import ServerCommand, server_command
 from tts.serving.contract import Finding
 from tts.serving.repository.manifests import render_manifests
 from tts.serving.repository.render import render_repository
@@ -124,6 +125,63 @@ def file_mutation(kind: Kind, site: Site, rng: random.Random) -> Iterator[str]:
     yield kind(site, rng)
 
 
+# the docker command that runs a server
+
+
+def word_dropped(words: list[str], rng: random.Random) -> None:
+    words.pop(rng.choice(looked_at(words)))
+
+
+def word_altered(words: list[str], rng: random.Random) -> None:
+    words[rng.choice(looked_at(words))] += rng.choice(["x", "0", ",readonly"])
+
+
+def word_twice(words: list[str], rng: random.Random) -> None:
+    words.insert(1, words[rng.choice(looked_at(words))])
+
+
+def mounts_crossed(words: list[str], rng: random.Random) -> None:
+    one, other = rng.sample([i for i, word in enumerate(words) if word.startswith("--mount=")], 2)
+    (left, right), (other_left, other_right) = (words[i].split(",dst=") for i in (one, other))
+    words[one], words[other] = f"{left},dst={other_right}", f"{other_left},dst={right}"
+
+
+def option_added(words: list[str], rng: random.Random) -> None:
+    added = ["--privileged", "--network=host", "--env=LD_PRELOAD=/tmp/x.so", "--cap-add=ALL"]
+    words.insert(2, rng.choice(added))
+
+
+CONTAINER_KINDS = [word_dropped, word_altered, word_twice, mounts_crossed, option_added]
+
+
+def looked_at(words: Sequence[str]) -> list[int]:
+    """Places in a docker command that mean the same for every server but its name."""
+    image = next(i for i, word in enumerate(words) if word.startswith("nvcr.io/"))
+    flags = ("--model-repository", "--model-control-mode", *container_command.CLOSED_BY)
+    return [
+        i
+        for i, word in enumerate(words)
+        if (i <= image and not word.startswith("--name="))
+        or word.partition("=")[0] in flags
+        or word.partition("=")[0].endswith(("-port", "-address"))
+    ]
+
+
+@contextmanager
+def container_mutation(kind: Callable[..., None], site: Site, rng: random.Random) -> Iterator[str]:
+    """While it lasts, a server would be run by another docker command."""
+    faults.need_gpus(site)
+
+    def planned(*given: Any) -> ServerCommand:
+        made = server_command(*given)
+        kind(made.words, rng)
+        return made
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(container_command, "server_command", planned)
+        yield f"{kind.__name__} in the docker command"
+
+
 def repository_mutation(
     kind: Callable[[Path, random.Random], str], site: Site, rng: random.Random
 ) -> str:
@@ -135,6 +193,7 @@ MUTATION_KINDS = [
     *(partial(file_mutation, kind) for kind in faults.KINDS),
     *(partial(file_mutation, partial(repository_mutation, kind)) for kind in mutations.KINDS),
     *(partial(command_mutation, kind) for kind in COMMAND_KINDS),
+    *(partial(container_mutation, kind) for kind in CONTAINER_KINDS),
 ]
 
 

@@ -15,6 +15,7 @@ check reports. To add one, write it and name it in a list below.
 | addresses | where a server would listen |
 | strategies | what the deployment says about searches |
 | repository, python_caches | the Triton model repository, as rendered and on disk |
+| container_command | the docker command that runs a server |
 | manifests | docker compose and Kubernetes, as they lie on disk |
 | built_engines | the engines on disk |
 | findings | how a check says what it found |
@@ -34,6 +35,7 @@ from . import (
     build_settings,
     built_engines,
     checkpoints,
+    container_command,
     file_kinds,
     in_flight,
     memory,
@@ -79,6 +81,7 @@ BEFORE_DEPLOY: Sequence[Check] = (*BEFORE_BUILD, built_engines.read_back)
 ALL: Sequence[Check] = (
     *BEFORE_DEPLOY,
     addresses.host,
+    container_command.container_command,
     strategies.strategies,
     file_kinds.engine_files,
     built_engines.current,
