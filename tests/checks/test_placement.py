@@ -1,12 +1,13 @@
 """Checks of GPUs, replicas and host memory."""
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.checks.deployments import LLAMA, changed, serious
 
+from tts.build.spec import Gpu
 from tts.checks import placement
 
 TWO = "llama-8b-prm-8b-2xh100-bf16"
@@ -50,3 +51,7 @@ def test_a_host_cache_is_counted_for_every_rank():
     both = {"generator.tensorrt.kv_host_gib": 1000, "verifier.tensorrt.kv_host_gib": 1500}
     (finding,) = found(both)
     assert finding.startswith("verifier.tensorrt.kv_host_gib: takes 5,000 GiB")
+
+
+def test_every_kind_of_gpu_has_a_largest_machine():
+    assert set(placement.MOST_GPUS) == set(get_args(Gpu))
