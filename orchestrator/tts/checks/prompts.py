@@ -58,6 +58,7 @@ def prompt(deployment: Deployment) -> Iterator[Finding]:
     alone = spec.model_copy(update={"system_prompt": None})
     try:
         generator_prompt(tokenizer, spec, PROBE)
+        used = len(generator_prompt(tokenizer, spec, ""))
     except CheckpointError as error:
         if spec.system_prompt and _works(tokenizer, alone):
             where = "generator.system_prompt"
@@ -66,7 +67,6 @@ def prompt(deployment: Deployment) -> Iterator[Finding]:
             where, fix = "generator.checkpoint", "Take a checkpoint whose chat template can."
         yield refused(error, deployment, where, "no prompt can be made", fix)
         return
-    used = len(generator_prompt(tokenizer, spec, ""))
     if (said := spec.system_prompt) and said.strip() not in _chat(tokenizer, said):
         yield Finding(
             f"does not reach the model: the chat template of {spec.checkpoint} leaves it out",
@@ -108,7 +108,7 @@ def _end_tokens(role: Role, tokenizer: Tokenizer) -> Iterator[Finding]:
                 "warning",
             )
         for token in ids:
-            if token not in tokenizer.added_ids:
+            if token < tokenizer.vocab_size and token not in tokenizer.added_ids:
                 yield Finding(
                     f"has {token}, which is the ordinary text {tokenizer.decode([token])!r}",
                     where,
