@@ -26,7 +26,13 @@ def test_the_command_of_every_ready_made_deployment_is_as_it_should_be(name: str
         (TWO, "--env=TRTLLM_ORCHESTRATOR=1", "", "lacks --env=TRTLLM_ORCHESTRATOR=1", "reads its"),
         (TWO, "mpirun", "env", "lacks mpirun", "otherwise"),
         (TWO, "--metrics-port", "--metric-port", "tritonserver does not know", "otherwise"),
-        (TWO, "-restricted-api=shared-memory,", "-restricted-api=", "leaves one of", "any client"),
+        (
+            TWO,
+            "-restricted-api=shared-memory,",
+            "-restricted-api=",
+            "lacks --http-restricted-api=",
+            "any client",
+        ),
     ],
 )
 def test_what_is_wrong_with_it_is_told(

@@ -38,8 +38,9 @@ _WHY = {
     "--http-restricted-api": "any client could change the server, or read its memory",
 }
 CLOSED_BY = ("--grpc-restricted-protocol", "--http-restricted-api")
-_CLOSED = ("shared-memory", "model-repository", "trace", "logging")
-"""APIs of Triton that could change the server or read its memory (docs/security.md)."""
+_CLOSED_APIS = "shared-memory,model-repository,trace,logging"
+_NO_HEADER = "closed:to-all=nobody"
+"""What a client would have to send to use these APIs, and cannot (docs/security.md)."""
 _OTHERWISE = "the server would run otherwise than the deployment says"
 
 
@@ -112,15 +113,12 @@ def _served_problems(deployment: Deployment, served: Sequence[str]) -> Iterator[
         *(f"--{name}-port={port}" for name, port in _ports().items()),
         *(f"--{name}-address=0.0.0.0" for name in _ports()),
         "--model-control-mode=none",
+        *(f"{flag}={_CLOSED_APIS}:{_NO_HEADER}" for flag in CLOSED_BY),
         *(launch_rules()["orchestrator"]["arguments"] if _has_ranks(deployment) else ()),
     ]
     for word in wanted:
         if word not in served:
             yield f"lacks {word}", word
-    for flag in CLOSED_BY:
-        given = [word for word in served if word.partition("=")[0] == flag]
-        if len(given) != 1 or not given[0].startswith(f"{flag}={','.join(_CLOSED)}:"):
-            yield f"leaves one of {', '.join(_CLOSED)} open: {flag} closes them", flag
     if _has_ranks(deployment) and "mpirun" not in served:
         yield "lacks mpirun, which spawns the ranks", "mpirun"
     binary = [at for at, word in enumerate(served) if word.endswith("/tritonserver")]
