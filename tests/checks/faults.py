@@ -339,7 +339,8 @@ def repository(site: Site, rng: random.Random) -> str:
 
 def repository_file_kind(site: Site, rng: random.Random) -> str:
     need_gpus(site)
-    return other_kind(rng.choice(sorted((site.built / "model_repository").rglob("*"))))
+    folder = site.built / "model_repository"
+    return other_kind(rng.choice([folder, *sorted(folder.rglob("*"))]))
 
 
 def compiled_code(site: Site, rng: random.Random) -> str:

@@ -17,13 +17,14 @@ from tts.build.spec import Deployment, load_deployment
         "generation_config.json",
         "tokenizer.json",
         "tokenizer_config.json",
+        "chat_template.jinja",
         "model.safetensors",
     ],
 )
 @pytest.mark.parametrize("base", ["demo", "demo-gpu"])
 def test_a_file_of_a_checkpoint_that_is_a_folder(tmp_path: Path, base: str, name: str):
     folder = checkpoint(tmp_path)
-    (folder / name).unlink()
+    (folder / name).unlink(missing_ok=True)
     (folder / name).mkdir()
     found = serious(changed(base, {"generator.checkpoint": str(folder)}))
     (finding,) = (finding for finding in found if finding.where == str(folder / name))
@@ -36,6 +37,23 @@ def test_a_checkpoint_that_is_a_file(tmp_path: Path):
     (finding,) = serious(changed("demo", {"verifier.checkpoint": str(file)}))
     assert finding.where == "verifier.checkpoint"
     assert finding.what == f"{file} is a file, where a folder is expected"
+
+
+def test_calibration_samples_and_a_model_repository_that_are_files(tmp_path: Path):
+    base = "llama-1b-prm-8b-h100-fp8"
+    samples = tmp_path / "samples"
+    samples.write_text("")
+    given = {"kv_precision": "fp8", "calibration": {"dataset": str(samples)}}
+    (finding,) = serious(changed(base, {"generator.tensorrt": given}))
+    assert finding.where == "generator.tensorrt.calibration.dataset"
+    assert finding.what == f"{samples} is a file, where a folder is expected"
+    folder = paths.repository_dir(base)
+    folder.parent.mkdir(parents=True)
+    folder.write_text("")
+    (finding,) = serious(load_deployment(base))
+    assert finding.where == str(folder)
+    assert finding.what == "is a file, where a folder is expected"
+    assert finding.fix.endswith(f"tts deploy {base}")
 
 
 @pytest.mark.parametrize("name", ["", "config.json", "rank0.engine", "manifest.json"])

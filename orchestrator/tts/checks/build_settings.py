@@ -14,6 +14,7 @@ from tts.serving.contract import Finding
 
 from .build_flags import flag_problems
 from .checkpoints import models_of
+from .file_kinds import no_folder
 from .findings import not_checked, refused
 
 
@@ -34,6 +35,14 @@ def calibration(deployment: Deployment) -> Iterator[Finding]:
         if not is_calibrated(spec) or (folder := calibration_folder(spec)) is None:
             continue
         where = f"{role}.tensorrt.calibration.dataset"
+        if what := no_folder(folder):
+            yield Finding(
+                f"{folder} {what}",
+                where,
+                "the quantiser reads a folder of data files",
+                "Name the folder that holds the samples.",
+            )
+            continue
         if not folder.is_dir():
             yield not_checked(
                 f"there is no folder {folder} here",

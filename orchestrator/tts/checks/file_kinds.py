@@ -12,6 +12,7 @@ from tts.build.manifest import read_manifest
 from tts.build.spec import Deployment
 from tts.serving.contract import Finding
 
+_NAMES = (*CHECKPOINT_FILES, "chat_template.jinja")
 _WEIGHTS = "*.safetensors"
 
 
@@ -21,15 +22,15 @@ def checkpoint_files(deployment: Deployment) -> Iterator[Finding]:
         folder = spec.checkpoint
         why = "it would be taken for missing"
         fix = "Download or save the checkpoint again."
-        if (kind := kind_of(folder)) not in (None, "a folder"):
+        if what := no_folder(folder):
             yield Finding(
-                f"{folder} is {kind}, where a folder is expected",
+                f"{folder} {what}",
                 f"{role}.checkpoint",
                 "a checkpoint is a folder of files",
                 f"Set {role}.checkpoint to the folder that holds its config.json.",
             )
             continue
-        for file in (*(folder / name for name in CHECKPOINT_FILES), *folder.glob(_WEIGHTS)):
+        for file in (*(folder / name for name in _NAMES), *folder.glob(_WEIGHTS)):
             yield from _no_file(file, why, fix)
 
 
@@ -39,8 +40,8 @@ def engine_files(deployment: Deployment) -> Iterator[Finding]:
     fix = f"Remove it, then run: tts build-engines {deployment.named}"
     for role in deployment.engines():
         folder = paths.engine_dir(deployment.name, role)
-        if (kind := kind_of(folder)) not in (None, "a folder"):
-            yield Finding(f"is {kind}, where a folder is expected", str(folder), why, fix)
+        if what := no_folder(folder):
+            yield Finding(what, str(folder), why, fix)
             continue
         manifest = read_manifest(folder)
         names = {"config.json", "manifest.json", *(manifest.engine_files if manifest else ())}
@@ -48,7 +49,18 @@ def engine_files(deployment: Deployment) -> Iterator[Finding]:
             yield from _no_file(folder / name, why, fix)
 
 
-def kind_of(path: Path) -> str | None:
+def no_folder(path: Path) -> str | None:
+    """What is wrong with a path at which there is something else than a folder."""
+    kind = _kind_of(path)
+    return None if kind in (None, "a folder") else f"is {kind}, where a folder is expected"
+
+
+def _no_file(path: Path, why: str, fix: str) -> Iterator[Finding]:
+    if (kind := _kind_of(path)) not in (None, "a file"):
+        yield Finding(f"is {kind}, where a file is expected", str(path), why, fix)
+
+
+def _kind_of(path: Path) -> str | None:
     """What a path is, with its article; None if nothing is there."""
     try:
         mode = path.stat().st_mode
@@ -57,8 +69,3 @@ def kind_of(path: Path) -> str | None:
     if stat.S_ISREG(mode):
         return "a file"
     return "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
-
-
-def _no_file(path: Path, why: str, fix: str) -> Iterator[Finding]:
-    if (kind := kind_of(path)) not in (None, "a file"):
-        yield Finding(f"is {kind}, where a file is expected", str(path), why, fix)

@@ -14,6 +14,7 @@ from tts.build.spec import Deployment
 from tts.serving.contract import Finding, check_repository
 from tts.serving.repository.render import render_models, template_values
 
+from .file_kinds import no_folder
 from .findings import not_checked, refused
 
 
@@ -46,6 +47,10 @@ def on_disk(deployment: Deployment) -> Iterator[Finding]:
     if deployment.target != "tensorrt":
         return
     folder = paths.repository_dir(deployment.name)
+    if what := no_folder(folder):
+        fix = f"Remove it, then run: tts deploy {deployment.named}"
+        yield Finding(what, str(folder), "it is what a server loads", fix)
+        return
     if not folder.is_dir():
         yield not_checked(
             "there is no model repository yet",
