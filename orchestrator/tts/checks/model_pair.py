@@ -16,11 +16,13 @@ from tts.serving.contract import Finding
 
 from .prompts import tokenizer_of
 
-# words of a folder's name by which verifiers are published
+# words in the names of folders by which either is published
 _VERIFIER = re.compile(r"(?<![a-z])(prm|orm|rm|reward|verifier|shepherd)(?![a-z])", re.IGNORECASE)
 _GENERATOR = re.compile(r"(?<![a-z])(generator|instruct|chat)(?![a-z])", re.IGNORECASE)
 _TRAINED_LABELS = ("+", "-")
 """The labels of both formats that are named after their verifiers (docs/verifiers.md)."""
+_PUBLISHED_FORMATS = {"rlhflow": "rlhflow", "math-shepherd": "math-shepherd"}
+"""The formats of verifiers whose publisher's or own name holds such a word."""
 _OPPOSITES = (
     ("+", "-"),
     ("yes", "no"),
@@ -30,6 +32,7 @@ _OPPOSITES = (
     ("good", "bad"),
     ("1", "0"),
 )
+"""Words for right and wrong, in this order."""
 
 
 def exchanged(deployment: Deployment) -> Iterator[Finding]:
@@ -75,27 +78,8 @@ def verifier_length(deployment: Deployment) -> Iterator[Finding]:
 def labels(deployment: Deployment) -> Iterator[Finding]:
     """Labels, step tag and format as the verifier was trained with them."""
     spec = deployment.verifier
-    given = (spec.labels.positive, spec.labels.negative)
-    where = "verifier.labels"
-    if not _are_tokens(spec):
-        pass  # the check of the tokenizers reports it
-    elif tuple(label.strip().lower() for label in reversed(given)) in _OPPOSITES:
-        yield Finding(
-            f"has {given[0]!r} as the positive label and {given[1]!r} as the negative one",
-            where,
-            "every score would be turned round, and the worst beams kept",
-            f"Set verifier.labels to {{positive: {given[1]!r}, negative: {given[0]!r}}}.",
-            "warning",
-        )
-    elif spec.format != "custom" and given != _TRAINED_LABELS:
-        yield Finding(
-            f"are {given[0]!r} and {given[1]!r}, but verifiers of format {spec.format} are trained "
-            "with '+' and '-'",
-            where,
-            "the logits of other tokens are no judgement, however the scores look",
-            'Leave verifier.labels out, or describe the dialogue with verifier.format "custom".',
-            "warning",
-        )
+    if _are_tokens(spec):  # else the check of the tokenizers reports them
+        yield from _labels(spec)
     yield from _step_tag(spec)
     if (trained := _trained_format(spec.checkpoint)) and spec.format not in (trained, "custom"):
         yield Finding(
@@ -103,6 +87,27 @@ def labels(deployment: Deployment) -> Iterator[Finding]:
             "verifier.format",
             "a dialogue that it was not trained on gives scores that mean nothing",
             f"Set verifier.format to {trained}.",
+            "warning",
+        )
+
+
+def _labels(spec: VerifierSpec) -> Iterator[Finding]:
+    positive, negative = spec.labels.positive, spec.labels.negative
+    if (negative.strip().lower(), positive.strip().lower()) in _OPPOSITES:
+        yield Finding(
+            f"has {positive!r} as the positive label and {negative!r} as the negative one",
+            "verifier.labels",
+            "every score would be turned round, and the worst beams kept",
+            f"Set verifier.labels to {{positive: {negative!r}, negative: {positive!r}}}.",
+            "warning",
+        )
+    elif spec.format != "custom" and (positive, negative) != _TRAINED_LABELS:
+        yield Finding(
+            f"are {positive!r} and {negative!r}, but verifiers of format {spec.format} are trained "
+            "with '+' and '-'",
+            "verifier.labels",
+            "the logits of other tokens are no judgement, however the scores look",
+            "Leave verifier.labels out, or describe the dialogue with verifier.format custom.",
             "warning",
         )
 
@@ -149,6 +154,3 @@ def _trained_format(checkpoint: Path) -> str | None:
     known = known_model(checkpoint)
     name = f"{known.source if known else ''} {checkpoint.name}".lower()
     return next((fmt for word, fmt in _PUBLISHED_FORMATS.items() if word in name), None)
-
-
-_PUBLISHED_FORMATS = {"rlhflow": "rlhflow", "math-shepherd": "math-shepherd"}
