@@ -27,7 +27,7 @@ from tts.build.errors import ConfigError
 from tts.build.spec import bundled_deployments, load_deployment
 from tts.build.tensorrt import contract
 from tts.build.tensorrt.commands import Step, steps
-from tts.checks import DEEP, build_settings, container_command, lint, manifests
+from tts.checks import DEEP, build_settings, check_manifests, container_command, lint
 from tts.serving.command.server_command import ServerCommand, server_command
 from tts.serving.contract import Finding
 from tts.serving.repository.manifests import render_manifests
@@ -225,7 +225,7 @@ def findings(site: Site) -> list[Finding]:
     deployment = load_deployment(site.file)
     found = lint(deployment, DEEP)
     if deployment.target == "tensorrt":
-        found += manifests(deployment, site.manifests)
+        found += check_manifests(deployment, site.manifests)
     return [finding for finding in found if finding.severity != "note"]
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts.build.spec import bundled_deployments, load_deployment
-from tts.checks import manifests
+from tts.checks import check_manifests
 from tts.checks.manifests import _differences
 from tts.serving.contract import Finding
 from tts.serving.repository.manifests import render_manifests
@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def found(folder: Path) -> list[Finding]:
-    return list(manifests(load_deployment(TWO), folder))
+    return list(check_manifests(load_deployment(TWO), folder))
 
 
 def edited(folder: Path, name: str, old: str, new: str) -> Finding:
@@ -45,7 +45,7 @@ def edited(folder: Path, name: str, old: str, new: str) -> Finding:
 def test_what_was_rendered_has_nothing_wrong(name: str, tmp_path: Path):
     deployment = load_deployment(name)
     render_manifests(deployment, tmp_path)
-    assert list(manifests(deployment, tmp_path)) == []
+    assert list(check_manifests(deployment, tmp_path)) == []
 
 
 @pytest.mark.parametrize(

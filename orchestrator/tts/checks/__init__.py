@@ -46,9 +46,9 @@ from . import (
     repository,
     strategies,
 )
-from .manifests import manifests
+from .manifests import check_manifests
 
-__all__ = ["ALL", "BEFORE_BUILD", "BEFORE_DEPLOY", "DEEP", "has_errors", "lint", "manifests"]
+__all__ = ["ALL", "BEFORE_BUILD", "BEFORE_DEPLOY", "DEEP", "check_manifests", "has_errors", "lint"]
 
 Check = Callable[[Deployment], Iterable[Finding]]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -77,9 +78,9 @@ _NAMES = ("name", "kind", "target", "mountPath", "containerPort", "key", "driver
 """Fields by which items of a list are told apart."""
 
 
-def manifests(deployment: Deployment, folder: Path) -> Iterator[Finding]:
+def check_manifests(deployment: Deployment, folder: Path) -> Iterator[Finding]:
     """The manifests in a folder against those that `tts deploy --manifests` would render."""
-    fix = f"Render them again: tts deploy {deployment.named} --manifests {folder}"
+    fix = f"Render them again: tts deploy {deployment.named} --manifests {shlex.quote(str(folder))}"
     with tempfile.TemporaryDirectory(prefix="tts-") as temporary, suppress(CheckpointError):
         # the check of the rendering reports a CheckpointError
         for expected in render_manifests(deployment, Path(temporary)):

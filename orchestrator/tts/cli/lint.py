@@ -33,9 +33,8 @@ def lint(
 ) -> None:
     """Check everything about a deployment that needs no GPU; fails if there are errors."""
     from tts.build.spec import load_deployment
-    from tts.checks import ALL, DEEP, has_errors
+    from tts.checks import ALL, DEEP, check_manifests, has_errors
     from tts.checks import lint as check
-    from tts.checks import manifests as check_manifests
     from tts.reports.console import consoles
     from tts.reports.findings import count_findings, print_findings
     from tts.serving.repository.manifests import require_manifests
