@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from tests.checks.deployments import changed, checkpoint, serious
 
 from tts.build import paths
@@ -100,3 +101,16 @@ def test_an_engine_without_hashes_is_current_and_noted(build: Build):
     (finding,) = more
     assert finding.severity == "note"
     assert "before hashes of its files were kept" in finding.what
+
+
+def test_an_engine_that_cannot_be_read_is_told(build: Build, monkeypatch: pytest.MonkeyPatch):
+    deployment = load_deployment("demo-gpu")
+    build(deployment)
+
+    def refuse(file: Path) -> str:
+        raise PermissionError(13, "Permission denied", str(file))
+
+    monkeypatch.setattr("tts.build.manifest.file_sha256", refuse)
+    found = [finding for finding in lint(deployment, DEEP) if finding.severity == "error"]
+    assert len(found) == 2
+    assert all("cannot be read" in f.what and "Permission denied" in f.what for f in found)

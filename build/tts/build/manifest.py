@@ -157,7 +157,7 @@ def changed_content(folder: Path, manifest: Manifest) -> list[str]:
     return [
         name
         for name, sha256 in manifest.engine_sha256.items()
-        if (folder / name).is_file() and file_sha256(folder / name) != sha256
+        if is_file(folder / name) and file_sha256(folder / name) != sha256
     ]
 
 

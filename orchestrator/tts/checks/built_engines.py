@@ -82,7 +82,17 @@ def contents(deployment: Deployment) -> Iterator[Finding]:
                 "a damaged file may have the size that it should have",
                 f"Run: tts build-engines {deployment.named} --force",
             )
-        for name in changed_content(folder, manifest):
+        try:
+            changed = changed_content(folder, manifest)
+        except OSError as error:
+            yield Finding(
+                f"cannot be read: {error}",
+                str(folder),
+                "a server that may not read it does not load it",
+                "Give this user the right to read it, or check the disk.",
+            )
+            continue
+        for name in changed:
             yield Finding(
                 f"{name} is not the file that was built, by its hash",
                 str(folder),
