@@ -17,10 +17,10 @@ _BY_HASH = 1  # a bit of the flags
 
 
 def python_caches(deployment: Deployment) -> Iterator[Finding]:
-    """Every __pycache__ of the model repository is beside a model's code, and compiled from it."""
+    """Every __pycache__ of the model repository is beside code, and compiled from it."""
     repository = paths.repository_dir(deployment.name)
     for folder in sorted(repository.rglob("__pycache__")):
-        if len(folder.relative_to(repository).parts) == 3:  # model, version, __pycache__
+        if any(folder.parent.glob("*.py")):
             for file in sorted(folder.glob("*.pyc")):
                 yield from _compiled(file)
         elif deployment.target != "tensorrt":  # whose repository has a check of all its files
