@@ -59,7 +59,7 @@ def draw(number: int, seed: int, faults: Sequence[str]) -> Case:
 
 
 def attempt(case: Case, around: Surroundings) -> Verdict:
-    """Carry a case out. What it left is in the home's folder of cases if it went wrong."""
+    """Carry a case out; its files are in `around.cases`."""
     fault, rng, known = FAULTS[case.fault], case.rng, orphans()
     clean = around.undisturbed(case.strategy)
     temporary = around.cases / f"{case.number}-tmp"

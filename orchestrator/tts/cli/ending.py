@@ -3,7 +3,7 @@
 | exit code | when |
 |---|---|
 | 0 | it did what it was asked |
-| 1, 2 | an error meant for the user (tts.build.errors), or a wrong option |
+| 1, 2 | an error meant for the user (tts.build.errors), a wrong option, no memory left |
 | 3 | `tts doctor --first-run`: nothing is wrong, but this machine cannot do all of it |
 | 70 | a bug of ours; the traceback is in a file (EX_SOFTWARE of sysexits.h) |
 | 130 | Ctrl-C |
@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import shlex
@@ -65,6 +66,11 @@ def ended(command: Callable[[], object]) -> int:
         _drop_output()
         return NO_READER
     except Exception as error:
+        if _lacks_resources(error):
+            _say(f"error: The machine has no memory or no processes left for tts: {_words(error)}.")
+            _say("Free some, or raise the limit (ulimit -v, ulimit -u). A run keeps what it has")
+            _say("done: tts bench --resume RUN continues it.")
+            return 1
         _report_bug(error)
         return BUG
     return 0
@@ -79,6 +85,18 @@ def _let_sigterm_be_raised() -> None:
 
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, end)
+
+
+def _lacks_resources(error: Exception) -> bool:
+    """Whether it is the machine, or a limit that the user set, that refused memory or a process."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOMEM, errno.EAGAIN)  # of mmap, of fork
+    no_thread = isinstance(error, RuntimeError) and "can't start new thread" in str(error)
+    return no_thread or isinstance(error, MemoryError)
+
+
+def _words(error: Exception) -> str:
+    return f"{str(error) or type(error).__name__:.300}"
 
 
 def _print_anything() -> None:
