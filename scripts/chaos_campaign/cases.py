@@ -6,8 +6,11 @@ import random
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 from tts.strategies.names import STRATEGY_NAMES
 
@@ -88,7 +91,8 @@ def attempt(case: Case, around: Surroundings) -> Verdict:
         wait_until(run, rng.choice(moments), clean.log.stat().st_size, rng)
         hit = run.process.poll() is None
         if hit:
-            fault.happen(scene, rng)
+            with suppress(psutil.NoSuchProcess):  # it ended just then
+                fault.happen(scene, rng)
         wrong, resumes = see_through([run, *scene.others])
     finally:
         if scene.proxy:

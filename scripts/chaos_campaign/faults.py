@@ -122,7 +122,7 @@ def limit_memory(scene: Scene, rng: random.Random) -> None:
     bench = [psutil.Process(run.process.pid)]
     victims = rng.choice([bench, run.server, run.stub(rng.choice(STUBS))])
     for process in victims:
-        limit = process.memory_info().vms + rng.randrange(2**25)
+        limit = process.memory_info().vms + rng.choice([0, rng.randrange(2**23)])
         process.rlimit(psutil.RLIMIT_AS, (limit, limit))
 
 

@@ -14,7 +14,7 @@ import yaml
 from tts.build import paths
 
 from .clock import build_clock
-from .runs import Outcome, Run, tts
+from .runs import Run, leftovers, processes, send, tts
 
 DEPLOYMENT = "demo"
 START_S = 120.0
@@ -45,6 +45,9 @@ class Surroundings:
         return self
 
     def __exit__(self, *_: object) -> None:
+        for process in processes(self.home):  # of a case that was interrupted
+            send([process], signal.SIGTERM)
+        leftovers(self.home)
         if self._server:
             self._server.terminate()
             self._server.wait(STOP_S)
@@ -69,10 +72,6 @@ class Surroundings:
                 raise RuntimeError(f"an undisturbed run failed: {run.last_words()}")
             self._undisturbed[strategy] = run
         return self._undisturbed[strategy]
-
-    def expected(self, strategy: str) -> Outcome:
-        """What every run of a strategy must come to."""
-        return self.undisturbed(strategy).outcome()
 
     def served_socket(self) -> Path:
         """The gRPC socket of a server of the same engines that no case started."""

@@ -49,6 +49,7 @@ def test_a_bug_is_a_sentence_and_a_file_with_its_traceback(tmp_path, monkeypatch
         (RuntimeError("can't start new thread"), "can't start new thread"),
         (OSError(errno.ENOMEM, "Cannot allocate memory"), "Cannot allocate memory"),
         (OSError(errno.EAGAIN, "Resource temporarily unavailable"), "temporarily unavailable"),
+        (ImportError("libm.so.6: failed to map segment from shared object"), "map segment"),
     ],
 )
 def test_a_machine_without_memory_is_no_bug(tmp_path, monkeypatch, capsys, error, said):
@@ -63,6 +64,19 @@ def test_a_machine_without_memory_is_no_bug(tmp_path, monkeypatch, capsys, error
     assert said in first
     assert "tts bench --resume RUN" in " ".join(hint)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_memory_that_was_lacking_is_seen_behind_a_library_s_own_error(capsys):
+    def command():
+        try:
+            raise ImportError("libstdc++.so.6: failed to map segment from shared object")
+        except ImportError as error:
+            raise ImportError("Error importing numpy") from error
+
+    assert ended(command) == 1
+    first = capsys.readouterr().err.splitlines()[0]
+    assert first.startswith("error: The machine has no memory")
+    assert first.endswith("libstdc++.so.6: failed to map segment from shared object.")
 
 
 def test_a_bug_that_no_file_can_hold_keeps_its_traceback(monkeypatch, capsys):

@@ -66,8 +66,9 @@ def ended(command: Callable[[], object]) -> int:
         _drop_output()
         return NO_READER
     except Exception as error:
-        if _lacks_resources(error):
-            _say(f"error: The machine has no memory or no processes left for tts: {_words(error)}.")
+        if refusal := _refused(error):
+            why = str(refusal) or type(refusal).__name__
+            _say(f"error: The machine has no memory or no processes left for tts: {why:.300}.")
             _say("Free some, or raise the limit (ulimit -v, ulimit -u). A run keeps what it has")
             _say("done: tts bench --resume RUN continues it.")
             return 1
@@ -87,16 +88,16 @@ def _let_sigterm_be_raised() -> None:
         signal.signal(signal.SIGTERM, end)
 
 
-def _lacks_resources(error: Exception) -> bool:
-    """Whether it is the machine, or a limit that the user set, that refused memory or a process."""
-    if isinstance(error, OSError):
-        return error.errno in (errno.ENOMEM, errno.EAGAIN)  # of mmap, of fork
-    no_thread = isinstance(error, RuntimeError) and "can't start new thread" in str(error)
-    return no_thread or isinstance(error, MemoryError)
-
-
-def _words(error: Exception) -> str:
-    return f"{str(error) or type(error).__name__:.300}"
+def _refused(error: BaseException | None) -> BaseException | None:
+    """The refusal of memory or a process behind an error, by the machine or a limit of the user."""
+    if error is None or (
+        isinstance(error, MemoryError)
+        or (isinstance(error, OSError) and error.errno in (errno.ENOMEM, errno.EAGAIN))
+        or (isinstance(error, RuntimeError) and "can't start new thread" in str(error))
+        or (isinstance(error, ImportError) and "failed to map segment" in str(error))
+    ):
+        return error
+    return _refused(error.__cause__ or error.__context__)  # libraries wrap what they catch
 
 
 def _print_anything() -> None:
