@@ -50,7 +50,8 @@ class Verdict:
     """What became of a case."""
 
     wrong: str | None
-    resumes: int
+    resumes: tuple[str, ...]
+    """Why the run had to be resumed, each time: what it said last."""
     hit: bool
     """Whether the fault came before the run was over."""
 
@@ -103,23 +104,22 @@ def attempt(case: Case, around: Surroundings) -> Verdict:
     return Verdict(wrong, resumes, hit)
 
 
-def see_through(runs: list[Run]) -> tuple[str | None, int]:
+def see_through(runs: list[Run]) -> tuple[str | None, tuple[str, ...]]:
     """Wait for the end of some runs and resume them until all are complete.
 
-    Returns what went wrong meanwhile, if anything did, and the number of resumes.
+    Returns what went wrong meanwhile, if anything did, and why they had to be resumed.
     """
-    home, resumes = runs[0].home, 0
+    home, resumes = runs[0].home, []
     while True:
         wrong = ended(runs)
         if left := leftovers(home):
             wrong = wrong or f"processes are left: {left}"
         incomplete = [run for run in runs if not run.complete]
         if wrong or not incomplete:
-            return wrong, resumes
-        if resumes >= MOST_RESUMES:
-            words = incomplete[0].last_words()
-            return f"not complete after {MOST_RESUMES} resumes: {words}", resumes
-        resumes += 1
+            return wrong, tuple(resumes)
+        if len(resumes) == MOST_RESUMES:
+            return f"not complete after {MOST_RESUMES} resumes", tuple(resumes)
+        resumes.append("; ".join(run.last_words() for run in incomplete))
         for run in incomplete:
             run.start()
 

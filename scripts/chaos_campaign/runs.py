@@ -86,8 +86,10 @@ class Run:
         return None
 
     def last_words(self) -> str:
-        """The end of what its last process said."""
-        return self._said(len(self.started) - 1).read_text(errors="replace")[-300:]
+        """How its last process ended: its error, if it gave one, or what ended it."""
+        said = self._said(len(self.started) - 1).read_text(errors="replace")
+        errors = [line for line in said.splitlines() if line.startswith("error: ")]
+        return errors[-1][:200] if errors else f"exit {self.process.returncode}"
 
     def outcome(self) -> Outcome:
         """What it came to; of a complete run."""
