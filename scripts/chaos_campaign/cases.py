@@ -17,7 +17,7 @@ from tts.strategies.names import STRATEGY_NAMES
 from .clock import Clock
 from .faults import FAULTS, Scene
 from .proxy import Proxy
-from .runs import Run, leftovers, orphans
+from .runs import Run, left_memory, leftovers, orphans
 from .surroundings import Surroundings
 
 SCHEDULES = ("lockstep", "batched", "alternating", "decoupled")
@@ -150,7 +150,7 @@ def what_is_wrong(
         return f"temporary files are left: {left}"
     if left := sorted(str(file) for file in sockets.rglob("*") if not file.is_dir()):
         return f"sockets are left: {left}"
-    if left := sorted(orphans() - known):
+    if left := left_memory(known):
         return f"shared memory is left: {left}"
     return None
 

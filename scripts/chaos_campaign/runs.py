@@ -173,6 +173,16 @@ def leftovers(home: Path) -> list[str]:
     return []
 
 
+def left_memory(known: set[str]) -> list[str]:
+    """Shared memory of no process that is still there after GRACE_S, besides what is known."""
+    deadline = time.monotonic() + GRACE_S  # others may be stopping servers on this machine
+    while left := orphans() - known:
+        if time.monotonic() > deadline:
+            return sorted(left)
+        time.sleep(0.1)
+    return []
+
+
 def orphans() -> set[str]:
     """Shared memory of servers that are gone: of no process that names it."""
     words = [

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import yaml
 
@@ -41,7 +41,7 @@ class Surroundings:
         if built.wait():
             raise RuntimeError(said.read_text())
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Surroundings:
         return self
 
     def __exit__(self, *_: object) -> None:
