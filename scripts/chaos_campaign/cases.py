@@ -53,7 +53,7 @@ class Verdict:
     resumes: tuple[str, ...]
     """Why the run had to be resumed, each time: what it said last."""
     hit: bool
-    """Whether the fault came before the run was over."""
+    """Whether the fault found what it is about: not if the run was over or had no server yet."""
 
 
 def draw(number: int, seed: int, faults: Sequence[str]) -> Case:
@@ -90,10 +90,10 @@ def attempt(case: Case, around: Surroundings) -> Verdict:
     try:
         run.start()
         wait_until(run, rng.choice(moments), clean.log.stat().st_size, rng)
-        hit = run.process.poll() is None
-        if hit:
+        hit = False
+        if run.process.poll() is None:
             with suppress(psutil.NoSuchProcess):  # it ended just then
-                fault.happen(scene, rng)
+                hit = fault.happen(scene, rng) is not False
         wrong, resumes = see_through([run, *scene.others])
     finally:
         if scene.proxy:

@@ -50,29 +50,29 @@ def terminate(scene: Scene, rng: random.Random) -> None:
     scene.run.process.terminate()
 
 
-def kill_server(scene: Scene, rng: random.Random) -> None:
+def kill_server(scene: Scene, rng: random.Random) -> bool:
     """SIGKILL tritonserver."""
-    send(scene.run.server, signal.SIGKILL)
+    return send(scene.run.server, signal.SIGKILL) is not None
 
 
-def kill_stub(scene: Scene, rng: random.Random) -> None:
+def kill_stub(scene: Scene, rng: random.Random) -> bool:
     """SIGKILL the process of one model."""
-    send(scene.run.stub(rng.choice(STUBS)), signal.SIGKILL)
+    return send(scene.run.stub(rng.choice(STUBS)), signal.SIGKILL) is not None
 
 
-def kill_guard(scene: Scene, rng: random.Random) -> None:
+def kill_guard(scene: Scene, rng: random.Random) -> bool:
     """SIGKILL the process that stops the server when its parent is gone."""
-    send(scene.run.guard, signal.SIGKILL)
+    return send(scene.run.guard, signal.SIGKILL) is not None
 
 
-def freeze_server(scene: Scene, rng: random.Random) -> None:
+def freeze_server(scene: Scene, rng: random.Random) -> bool:
     """SIGSTOP tritonserver for a while."""
-    _freeze(scene.run.server, rng)
+    return _freeze(scene.run.server, rng)
 
 
-def freeze_stub(scene: Scene, rng: random.Random) -> None:
+def freeze_stub(scene: Scene, rng: random.Random) -> bool:
     """SIGSTOP the process of one model for a while."""
-    _freeze(scene.run.stub(rng.choice(STUBS)), rng)
+    return _freeze(scene.run.stub(rng.choice(STUBS)), rng)
 
 
 def freeze_bench(scene: Scene, rng: random.Random) -> None:
@@ -80,10 +80,11 @@ def freeze_bench(scene: Scene, rng: random.Random) -> None:
     _freeze([psutil.Process(scene.run.process.pid)], rng)
 
 
-def _freeze(candidates: list[psutil.Process], rng: random.Random) -> None:
+def _freeze(candidates: list[psutil.Process], rng: random.Random) -> bool:
     if stopped := send(candidates, signal.SIGSTOP):
         time.sleep(rng.uniform(0.5, 8))
         send([stopped], signal.SIGCONT)
+    return stopped is not None
 
 
 def second_run(scene: Scene, rng: random.Random) -> None:
@@ -116,7 +117,7 @@ def limit_file_size(scene: Scene, rng: random.Random) -> None:
     bench.rlimit(psutil.RLIMIT_FSIZE, (size + 2000, size + 2000))
 
 
-def limit_memory(scene: Scene, rng: random.Random) -> None:
+def limit_memory(scene: Scene, rng: random.Random) -> bool:
     """Nothing is left of the memory for the command, the server or the process of one model."""
     run = scene.run
     bench = [psutil.Process(run.process.pid)]
@@ -124,6 +125,7 @@ def limit_memory(scene: Scene, rng: random.Random) -> None:
     for process in victims:
         limit = process.memory_info().vms + rng.choice([0, rng.randrange(2**23)])
         process.rlimit(psutil.RLIMIT_AS, (limit, limit))
+    return bool(victims)
 
 
 def cut_log(scene: Scene, rng: random.Random) -> None:
@@ -174,7 +176,8 @@ def delay_connection(scene: Scene, rng: random.Random) -> None:
 class Fault:
     """A kind of fault."""
 
-    happen: Callable[[Scene, random.Random], None]
+    happen: Callable[[Scene, random.Random], bool | None]
+    """Makes it happen; False if the process that it is about was not there, or not yet."""
     needs: Literal["proxy", "clock"] | None = None
     survived: bool = False
     """Whether the run must end right by itself, without a resume."""
