@@ -16,6 +16,7 @@ import psutil
 
 CODE = "import sys; sys.argv[0] = 'tts'; from tts.cli import main; main()"
 SHARED_MEMORY = Path("/dev/shm")
+ORDERLY = ("Interrupted.", "Stopped by SIGTERM.")
 GRACE_S = 10.0
 """How long what a run has started may take to be gone after it."""
 
@@ -81,7 +82,7 @@ class Run:
         if "Traceback" in said or "This is a bug" in said:
             return f"a bug: {said[-1500:]}"
         code = self.started[number].returncode
-        if code > 0 and "error: " not in said and "Interrupted." not in said:
+        if code > 0 and "error: " not in said and not any(w in said for w in ORDERLY):
             return f"exit {code} without a sentence: {said[-500:]!r}"
         return None
 
