@@ -1,6 +1,9 @@
 """Chat templates are programs from strangers: they end in time, and in little memory."""
 
 import json
+import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -40,6 +43,19 @@ def test_a_template_that_is_not_valid_is_told_from_one_that_fails():
         with pytest.raises(TemplateFailed) as error:
             render(source, {})
         assert error.value.kind == kind
+
+
+def test_a_template_renders_under_a_limit_of_the_user_s_own():
+    """Lower than the one that is set here, and one that no process can raise again."""
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**28, 2**28))\n"
+        "from tts.build.chat_template import render; print(render('{{ 1 + 1 }}', {}))"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.stdout == "2\n", done.stderr
 
 
 def test_threads_get_their_own_texts():

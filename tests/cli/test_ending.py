@@ -1,5 +1,6 @@
 """How a command ends, whatever happens in it."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -21,7 +22,7 @@ def test_an_error_for_the_user_is_its_message_hint_and_exit_code(capsys):
     assert capsys.readouterr() == ("", "error: This is wrong.\nDo that.\n")
 
 
-@pytest.mark.parametrize("error", [KeyError("x"), RecursionError("deep"), MemoryError()])
+@pytest.mark.parametrize("error", [KeyError("x"), RecursionError("deep"), RuntimeError("x")])
 def test_a_bug_is_a_sentence_and_a_file_with_its_traceback(tmp_path, monkeypatch, capsys, error):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr("sys.argv", ["tts", "report", "a b"])
@@ -39,6 +40,43 @@ def test_a_bug_is_a_sentence_and_a_file_with_its_traceback(tmp_path, monkeypatch
     assert "$ tts report 'a b'" in text
     assert "Traceback" in text
     assert file.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (MemoryError(), "MemoryError"),
+        (RuntimeError("can't start new thread"), "can't start new thread"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "Cannot allocate memory"),
+        (OSError(errno.EAGAIN, "Resource temporarily unavailable"), "temporarily unavailable"),
+        (ImportError("libm.so.6: failed to map segment from shared object"), "map segment"),
+    ],
+)
+def test_a_machine_without_memory_is_no_bug(tmp_path, monkeypatch, capsys, error, said):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def command():
+        raise error
+
+    assert ended(command) == 1
+    first, *hint = capsys.readouterr().err.splitlines()
+    assert first.startswith("error: The machine has no memory or no processes left for tts")
+    assert said in first
+    assert "tts bench --resume RUN" in " ".join(hint)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_memory_that_was_lacking_is_seen_behind_a_library_s_own_error(capsys):
+    def command():
+        try:
+            raise ImportError("libstdc++.so.6: failed to map segment from shared object")
+        except ImportError as error:
+            raise ImportError("Error importing numpy") from error
+
+    assert ended(command) == 1
+    first = capsys.readouterr().err.splitlines()[0]
+    assert first.startswith("error: The machine has no memory")
+    assert first.endswith("libstdc++.so.6: failed to map segment from shared object.")
 
 
 def test_a_bug_that_no_file_can_hold_keeps_its_traceback(monkeypatch, capsys):

@@ -339,6 +339,17 @@ def test_the_worker_speaks_json_lines():
     assert cpu_s > 0
 
 
+def test_a_worker_starts_under_a_limit_of_the_user_s_own():
+    """Lower than the one that it is told, and one that no process can raise again."""
+    limit = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({2**30}, {2**30}))"
+    worker = f"{limit}; from tts.grading.worker import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", worker, "4096", "1"], input="", capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert json.loads(done.stdout) == [0, "ready", None], done.stderr
+
+
 def test_a_worker_out_of_memory_says_so_and_leaves():
     script = """
 from tts.grading import equivalence, worker

@@ -107,6 +107,24 @@ def test_a_started_server_answers_is_found_and_leaves_nothing_behind(echo: Echo)
     assert not stop_server(deployment)
 
 
+def test_temporary_files_of_a_killed_server_lie_in_its_folder_and_go_with_the_next_start(
+    echo: Echo,
+):
+    deployment = echo()
+    temporary = paths.server_dir(deployment.name) / "runtime" / "tmp"
+    with start_server(deployment) as running:
+        (made,) = temporary.iterdir()
+        environment = psutil.Process(running.state.server.pid).environ()
+        assert environment["TMPDIR"] == str(temporary)
+        psutil.Process(running.state.server.pid).kill()
+        psutil.Process(running.state.guard.pid).kill()
+    assert made.exists()
+    with start_server(deployment):
+        (made_next,) = temporary.iterdir()
+        assert made_next != made
+    assert list(temporary.iterdir()) == []
+
+
 def test_a_given_port_tells_whose_server_answers_there(echo: Echo):
     port = free_port()
     with start_server(echo(grpc_port=port)) as running:

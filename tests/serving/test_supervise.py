@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from tts.build.errors import ServerError
 from tts.build.spec import Deployment
 from tts.serving.server import supervise
-from tts.serving.server.health import Health
+from tts.serving.server.health import Health, observe
 from tts.serving.server.lookup import find_server, stop_server
+from tts.serving.server.start import start_server
 from tts.serving.server.state import ServerState, identify
 from tts.serving.server.supervise import (
     MOST_RESTARTS,
@@ -178,3 +179,13 @@ def test_a_client_leaves_a_death_to_a_living_supervisor(echo: Echo):
         left = ServerState("echo", "", None, server=gone, supervisor=supervisor)
         with pytest.raises(ServerError, match="died"):
             Health(left, {}).check_from_outside()
+
+
+def test_a_server_that_another_process_stopped_is_said_to_have_been_its(echo):
+    with start_server(echo()) as running:
+        borrowed = observe(running.state)
+        borrowed.check_from_outside()
+    with pytest.raises(ServerError, match="died") as error:
+        borrowed.check_from_outside()
+    assert "It belonged to another process" in error.value.hint
+    assert "tts serve echo\nIts log:" in error.value.hint

@@ -143,7 +143,7 @@ class Tokenizer:
         except TemplateFailed as error:
             what = "is not valid" if error.kind == "invalid" else "failed"
             raise CheckpointError(
-                f"The chat template of {self.checkpoint} {what}: {error}"
+                f"The chat template of {self.checkpoint} {what}: {error}."
             ) from error
 
     def _failure(self, what: str, error: BaseException) -> CheckpointError:

@@ -3,7 +3,7 @@
 | exit code | when |
 |---|---|
 | 0 | it did what it was asked |
-| 1, 2 | an error meant for the user (tts.build.errors), or a wrong option |
+| 1, 2 | an error meant for the user (tts.build.errors), a wrong option, no memory left |
 | 3 | `tts doctor --first-run`: nothing is wrong, but this machine cannot do all of it |
 | 70 | a bug of ours; the traceback is in a file (EX_SOFTWARE of sysexits.h) |
 | 130 | Ctrl-C |
@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import shlex
@@ -65,6 +66,12 @@ def ended(command: Callable[[], object]) -> int:
         _drop_output()
         return NO_READER
     except Exception as error:
+        if refusal := _refused(error):
+            why = str(refusal) or type(refusal).__name__
+            _say(f"error: The machine has no memory or no processes left for tts: {why:.300}.")
+            _say("Free some, or raise the limit (ulimit -v, ulimit -u). A run keeps what it has")
+            _say("done: tts bench --resume RUN continues it.")
+            return 1
         _report_bug(error)
         return BUG
     return 0
@@ -79,6 +86,18 @@ def _let_sigterm_be_raised() -> None:
 
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, end)
+
+
+def _refused(error: BaseException | None) -> BaseException | None:
+    """The refusal of memory or a process behind an error, by the machine or a limit of the user."""
+    if error is None or (
+        isinstance(error, MemoryError)
+        or (isinstance(error, OSError) and error.errno in (errno.ENOMEM, errno.EAGAIN))
+        or (isinstance(error, RuntimeError) and "can't start new thread" in str(error))
+        or (isinstance(error, ImportError) and "failed to map segment" in str(error))
+    ):
+        return error
+    return _refused(error.__cause__ or error.__context__)  # libraries wrap what they catch
 
 
 def _print_anything() -> None:

@@ -25,6 +25,9 @@ def main() -> None:
     # The default action ends the process even inside one long C call, and when its parent is gone.
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     memory_bytes = int(sys.argv[1]) << 20
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]  # the user's, which cannot be raised
+    if hard != resource.RLIM_INFINITY:
+        memory_bytes = min(memory_bytes, hard)
     cpu_s = float(sys.argv[2])
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -4,6 +4,9 @@ The Python backend runs an *isolated* embedded interpreter: PYTHONPATH is ignore
 found from the `python3` that comes first on PATH. So each server gets a tiny virtual environment
 of links whose .pth file names every folder of this process's sys.path: what is importable here is
 importable in the models, installed or not. It is cheap, and made for each start.
+
+What the server and its models keep in temporary files lies in this environment too, so that the
+next start removes what a killed server has left.
 """
 
 from __future__ import annotations
@@ -19,6 +22,15 @@ from tts.build.spec import Deployment
 
 from .tritonserver import PYTHON, STUB, TritonServer
 
+_RUNTIME = "runtime"
+_TEMPORARY = "tmp"
+# The Python backend makes a folder by mkdtemp under this prefix when it is loaded, used or not, and
+# removes it only when it is stopped in order. The prefix is a constant of its library, so it can
+# be replaced by one of the same length, relative to the server's folder, in which it runs.
+_BACKEND_LIBRARY = "libtriton_python.so"
+_BUILT_IN_PREFIX = b"/tmp/python_env_"
+_OWN_PREFIX = f"{_RUNTIME}/{_TEMPORARY}/env_".encode()
+
 
 @dataclass(frozen=True)
 class ServerEnvironment:
@@ -32,7 +44,7 @@ class ServerEnvironment:
 
 def folder(deployment: Deployment) -> Path:
     """Folder in which the environment of a deployment's server is made."""
-    return paths.server_dir(deployment.name) / "runtime"
+    return paths.server_dir(deployment.name) / _RUNTIME
 
 
 def backends(server: TritonServer, folder: Path) -> Path:
@@ -46,7 +58,9 @@ def prepare(server: TritonServer, folder: Path) -> ServerEnvironment:
     folder.mkdir(parents=True)
     if server.stub is not None:
         _link_backend(server, backends(server, folder) / "python")
-    variables = dict(os.environ)
+    temporary = folder / _TEMPORARY
+    temporary.mkdir(mode=0o700)
+    variables = os.environ | {"TMPDIR": str(temporary)}
     if server.shares_python:  # another version would not find its standard library
         variables.pop("PYTHONHOME", None)
         variables["PATH"] = _prepend([_link_interpreter(folder / "python")], variables.get("PATH"))
@@ -58,7 +72,10 @@ def prepare(server: TritonServer, folder: Path) -> ServerEnvironment:
 def _link_backend(server: TritonServer, folder: Path) -> None:
     folder.mkdir(parents=True)
     for file in (server.backends / "python").iterdir():
-        if file.is_file():
+        if file.name == _BACKEND_LIBRARY and not os.statvfs(folder).f_flag & os.ST_NOEXEC:
+            library = file.read_bytes().replace(_BUILT_IN_PREFIX, _OWN_PREFIX)
+            (folder / file.name).write_bytes(library)
+        elif file.is_file():
             (folder / file.name).symlink_to(file)
     assert server.stub is not None
     (folder / STUB).symlink_to(server.stub)

@@ -59,8 +59,21 @@ class Health:
         sent again until then.
         """
         supervisor = self.state.supervisor
-        if supervisor is None or supervisor.process() is None:
+        if supervisor is None:
+            self._check_borrowed()
+        elif supervisor.process() is None:
             self.check()
+
+    def _check_borrowed(self) -> None:
+        """`check` of a server that another process has started for itself."""
+        try:
+            self.check()
+        except ServerError as error:
+            raise ServerError(
+                error.message,
+                hint="It belonged to another process, which stops it when it ends. One that stays "
+                f"for all: tts serve {self.state.deployment}\n{error.hint}",
+            ) from error
 
     async def watch(self, interval_s: float = 1.0) -> None:
         """Check for ever, every `interval_s` seconds; ends only by raising ServerError."""

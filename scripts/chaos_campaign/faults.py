@@ -1,0 +1,209 @@
+"""What happens to a run, one function for each kind of fault."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import psutil
+
+from .clock import Clock
+from .proxy import Proxy
+from .runs import Run, send
+
+STUBS = ("generator", "prm_engine", "prm_score")
+HOUR_S = 3600
+
+
+@dataclass
+class Scene:
+    """A run and what surrounds it, while a fault happens."""
+
+    run: Run
+    others: list[Run] = field(default_factory=list)
+    """Runs that the fault starts; they must come to the same as `run`."""
+    proxy: Proxy | None = None
+    """In front of the server that `run` uses, where its fault needs one."""
+    clock: Clock | None = None
+    """The clock of the run's processes, where its fault needs one."""
+
+
+def kill_bench(scene: Scene, rng: random.Random) -> None:
+    """SIGKILL the command itself."""
+    scene.run.process.kill()
+
+
+def interrupt(scene: Scene, rng: random.Random) -> None:
+    """Ctrl-C, once or several times."""
+    for _ in range(rng.randint(1, 4)):
+        scene.run.process.send_signal(signal.SIGINT)
+        time.sleep(rng.random() / 10)
+
+
+def terminate(scene: Scene, rng: random.Random) -> None:
+    """SIGTERM."""
+    scene.run.process.terminate()
+
+
+def kill_server(scene: Scene, rng: random.Random) -> bool:
+    """SIGKILL tritonserver."""
+    return send(scene.run.server, signal.SIGKILL) is not None
+
+
+def kill_stub(scene: Scene, rng: random.Random) -> bool:
+    """SIGKILL the process of one model."""
+    return send(scene.run.stub(rng.choice(STUBS)), signal.SIGKILL) is not None
+
+
+def kill_guard(scene: Scene, rng: random.Random) -> bool:
+    """SIGKILL the process that stops the server when its parent is gone."""
+    return send(scene.run.guard, signal.SIGKILL) is not None
+
+
+def freeze_server(scene: Scene, rng: random.Random) -> bool:
+    """SIGSTOP tritonserver for a while."""
+    return _freeze(scene.run.server, rng)
+
+
+def freeze_stub(scene: Scene, rng: random.Random) -> bool:
+    """SIGSTOP the process of one model for a while."""
+    return _freeze(scene.run.stub(rng.choice(STUBS)), rng)
+
+
+def freeze_bench(scene: Scene, rng: random.Random) -> None:
+    """SIGSTOP the command itself for a while."""
+    _freeze([psutil.Process(scene.run.process.pid)], rng)
+
+
+def _freeze(candidates: list[psutil.Process], rng: random.Random) -> bool:
+    if stopped := send(candidates, signal.SIGSTOP):
+        time.sleep(rng.uniform(0.5, 8))
+        send([stopped], signal.SIGCONT)
+    return stopped is not None
+
+
+def second_run(scene: Scene, rng: random.Random) -> None:
+    """Resume the very same run while it is going on."""
+    scene.run.start()
+
+
+def two_resumes(scene: Scene, rng: random.Random) -> None:
+    """SIGKILL the command, then resume its run twice at once."""
+    scene.run.process.kill()
+    scene.run.process.wait()
+    scene.run.start()
+    time.sleep(rng.choice([0, rng.random()]))
+    scene.run.start()
+
+
+def two_runs(scene: Scene, rng: random.Random) -> None:
+    """Begin another run in the same home; whichever started the server stops it in the end."""
+    run = scene.run
+    other = replace(run, folder=run.folder.with_name(f"{run.folder.name}-beside"), started=[])
+    other.start()
+    scene.others.append(other)
+
+
+def limit_file_size(scene: Scene, rng: random.Random) -> None:
+    """The log cannot grow any more, as on a full disk."""
+    log = scene.run.log
+    size = log.stat().st_size if log.exists() else 0
+    bench = psutil.Process(scene.run.process.pid)
+    bench.rlimit(psutil.RLIMIT_FSIZE, (size + 2000, size + 2000))
+
+
+def limit_memory(scene: Scene, rng: random.Random) -> bool:
+    """Nothing is left of the memory for the command, the server or the process of one model."""
+    run = scene.run
+    bench = [psutil.Process(run.process.pid)]
+    victims = rng.choice([bench, run.server, run.stub(rng.choice(STUBS))])
+    for process in victims:
+        limit = process.memory_info().vms + rng.choice([0, rng.randrange(2**23)])
+        process.rlimit(psutil.RLIMIT_AS, (limit, limit))
+    return bool(victims)
+
+
+def cut_log(scene: Scene, rng: random.Random) -> None:
+    """SIGKILL, and the end of the log was not on the disk yet."""
+    scene.run.process.kill()
+    scene.run.process.wait()
+    log = scene.run.log
+    if log.exists():
+        os.truncate(log, max(0, log.stat().st_size - rng.randint(1, 5000)))
+
+
+def jump_clock(scene: Scene, rng: random.Random) -> None:
+    """The wall clock jumps by an hour, forward or back, once or several times."""
+    assert scene.clock
+    for _ in range(rng.randint(1, 3)):
+        scene.clock.jump(rng.choice([-HOUR_S, HOUR_S]))
+        time.sleep(rng.uniform(0, 2))
+
+
+def cut_connection(scene: Scene, rng: random.Random) -> None:
+    """The connection ends in the middle of a message; a new one cannot be made for a while."""
+    _cut(scene, rng, reset=False)
+
+
+def reset_connection(scene: Scene, rng: random.Random) -> None:
+    """The same, by a reset."""
+    _cut(scene, rng, reset=True)
+
+
+def _cut(scene: Scene, rng: random.Random, *, reset: bool) -> None:
+    assert scene.proxy
+    for _ in range(rng.randint(1, 3)):
+        away_s = rng.choice([0, rng.uniform(0, 10)])
+        scene.proxy.cut(rng.random(), reset=reset, away_s=away_s)
+        time.sleep(rng.uniform(0, 2))
+
+
+def delay_connection(scene: Scene, rng: random.Random) -> None:
+    """Nothing passes for a while, or everything does later."""
+    assert scene.proxy
+    if rng.random() < 0.5:
+        scene.proxy.hold(rng.uniform(0.5, 20))
+    else:
+        scene.proxy.delay(rng.uniform(0.02, 0.5), rng.uniform(1, 10))
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A kind of fault."""
+
+    happen: Callable[[Scene, random.Random], bool | None]
+    """Makes it happen; False if the process that it is about was not there, or not yet."""
+    needs: Literal["proxy", "clock"] | None = None
+    survived: bool = False
+    """Whether the run must end right by itself, without a resume."""
+
+
+FAULTS: dict[str, Fault] = {
+    fault.happen.__name__.replace("_", "-"): fault
+    for fault in (
+        Fault(kill_bench),
+        Fault(interrupt),
+        Fault(terminate),
+        Fault(kill_server),
+        Fault(kill_stub),
+        Fault(kill_guard),
+        Fault(freeze_server),
+        Fault(freeze_stub),
+        Fault(freeze_bench, survived=True),
+        Fault(second_run),
+        Fault(two_resumes),
+        Fault(two_runs),
+        Fault(limit_file_size),
+        Fault(limit_memory),
+        Fault(cut_log),
+        Fault(jump_clock, needs="clock", survived=True),
+        Fault(cut_connection, needs="proxy", survived=True),
+        Fault(reset_connection, needs="proxy", survived=True),
+        Fault(delay_connection, needs="proxy", survived=True),
+    )
+}

@@ -1,0 +1,196 @@
+"""Runs in processes of their own: started, looked into, and what they leave."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+CODE = "import sys; sys.argv[0] = 'tts'; from tts.cli import main; main()"
+SHARED_MEMORY = Path("/dev/shm")
+ORDERLY = ("Interrupted.", "Stopped by SIGTERM.")
+GRACE_S = 10.0
+"""How long what a run has started may take to be gone after it."""
+
+
+@dataclass
+class Run:
+    """A `tts bench` and its resumes, each in a process of its own."""
+
+    home: Path
+    folder: Path
+    strategy: str
+    schedule: str = "decoupled"
+    problems: int = 30
+    deployment: str = "demo"
+    variables: dict[str, str] = field(default_factory=dict)
+    """Environment variables besides this process's."""
+    started: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    """Its processes so far; the first begins the run, as long as there is no run.json."""
+
+    def start(self) -> None:
+        """Start the run, or resume it if it has begun."""
+        arguments = ["bench", "--resume", str(self.folder)]
+        if not (self.folder / "run.json").exists():
+            arguments = ["bench", self.deployment, "--out", str(self.folder), "--seed", "3"]
+            arguments += ["--limit", str(self.problems)]
+            arguments += ["--strategy", self.strategy, "--schedule", self.schedule]
+            arguments += [] if self.strategy == "cot" else ["--n", "8"]
+        with self._said(len(self.started)).open("wb") as said:
+            self.started.append(tts(self.home, *arguments, variables=self.variables, err=said))
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The one that was started last."""
+        return self.started[-1]
+
+    @property
+    def server(self) -> list[psutil.Process]:
+        """The tritonserver process; the guard has its path among its arguments."""
+        return processes(self.home, "bin/tritonserver", place=0)
+
+    @property
+    def guard(self) -> list[psutil.Process]:
+        """The process that stops the server when its parent is gone."""
+        return processes(self.home, "guard.py")
+
+    def stub(self, model: str) -> list[psutil.Process]:
+        """The process of one model."""
+        return processes(self.home, f"/{model}/1/model.py", place=1)
+
+    @property
+    def log(self) -> Path:
+        """Its event log, which may not be there yet."""
+        return self.folder / "events.jsonl"
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing of it is left to be done."""
+        return (self.folder / "summary.json").exists()
+
+    def how_it_ended(self, number: int) -> str | None:
+        """What was wrong with the end of its process `number`: None if it was a sentence."""
+        said = self._said(number).read_text(encoding="utf-8", errors="replace")
+        if "Traceback" in said or "This is a bug" in said:
+            return f"a bug: {said[-1500:]}"
+        code = self.started[number].returncode
+        if code > 0 and "error: " not in said and not any(w in said for w in ORDERLY):
+            return f"exit {code} without a sentence: {said[-500:]!r}"
+        return None
+
+    def last_words(self) -> str:
+        """How its last process ended: its error, if it gave one, or what ended it."""
+        said = self._said(len(self.started) - 1).read_text(errors="replace")
+        errors = [line for line in said.splitlines() if line.startswith("error: ")]
+        return errors[-1][:200] if errors else f"exit {self.process.returncode}"
+
+    def outcome(self) -> Outcome:
+        """What it came to; of a complete run."""
+        summary = json.loads((self.folder / "summary.json").read_text())
+        events = map(json.loads, self.log.read_text().splitlines())
+        solved = [event for event in events if event["event"] == "problem_solved"]
+        answers = {event["problem"]: (event["answers"], event["correct"]) for event in solved}
+        return Outcome(summary["tree_digest"], len(solved), answers)
+
+    def _said(self, number: int) -> Path:
+        return self.folder.with_name(f"{self.folder.name}.{number}.err")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What must not depend on faults."""
+
+    digest: str
+    solutions: int
+    """How many the log holds; more than problems if one was solved twice."""
+    answers: dict[str, Any]
+    """By problem: the answer of each rule, and which of them are right."""
+
+    def differs(self, other: Outcome) -> str | None:
+        """What this one has wrong, `other` being right."""
+        wrong = [p for p in other.answers if self.answers.get(p) != other.answers[p]]
+        if wrong:
+            return f"wrong answers to {len(wrong)} problems, such as {wrong[0]}"
+        if self.solutions != other.solutions:
+            return f"{self.solutions} solutions in the log, not {other.solutions}"
+        if self.digest != other.digest:
+            return f"its digest is {self.digest}, not {other.digest}"
+        return None
+
+
+def tts(
+    home: Path, *arguments: str, variables: dict[str, str] | None = None, err: Any = None
+) -> subprocess.Popen[bytes]:
+    """Start the command in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-c", CODE, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=err,
+        env={**os.environ, "TTS_HOME": str(home), **(variables or {})},
+        start_new_session=True,
+    )
+
+
+def processes(home: Path, name: str = "", *, place: int | None = None) -> list[psutil.Process]:
+    """Processes of a home with a word in their command line, or at one place of it."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        words = process.info["cmdline"] or []
+        looked_at = words if place is None else words[place : place + 1]
+        if any(str(home) in word for word in words) and any(name in w for w in looked_at):
+            found.append(process)
+    return found
+
+
+def send(candidates: list[psutil.Process], number: int) -> psutil.Process | None:
+    """Send a signal to the first of these that is still there, and return it."""
+    for process in candidates:
+        try:
+            process.send_signal(number)
+        except psutil.NoSuchProcess:
+            continue
+        return process
+    return None
+
+
+def leftovers(home: Path) -> list[str]:
+    """Processes of a home that are still there after GRACE_S; they are killed."""
+    deadline = time.monotonic() + GRACE_S
+    while left := processes(home):
+        if time.monotonic() > deadline:
+            for process in left:
+                send([process], signal.SIGKILL)
+            return [" ".join(process.info["cmdline"])[:80] for process in left]
+        time.sleep(0.1)
+    return []
+
+
+def left_memory(known: set[str]) -> list[str]:
+    """Shared memory of no process that is still there after GRACE_S, besides what is known."""
+    deadline = time.monotonic() + GRACE_S  # others may be stopping servers on this machine
+    while left := orphans() - known:
+        if time.monotonic() > deadline:
+            return sorted(left)
+        time.sleep(0.1)
+    return []
+
+
+def orphans() -> set[str]:
+    """Shared memory of servers that are gone: of no process that names it."""
+    words = [
+        word
+        for process in psutil.process_iter(["cmdline"])
+        for word in process.info["cmdline"] or ()
+        if "tts-" in word
+    ]
+    files = [file.name for file in SHARED_MEMORY.glob("tts-*")]
+    return {name for name in files if not any("-".join(name.split("-")[:2]) in w for w in words)}

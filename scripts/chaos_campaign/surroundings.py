@@ -1,0 +1,109 @@
+"""What the cases of a campaign share: engines, undisturbed runs, a server beside them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tts.build import paths
+
+from .clock import build_clock
+from .runs import Run, leftovers, processes, send, tts
+
+DEPLOYMENT = "demo"
+START_S = 120.0
+STOP_S = 60.0
+
+
+class Surroundings:
+    """A folder for everything of a campaign; a context manager."""
+
+    def __init__(self, folder: Path, problems: int) -> None:
+        self.home = folder / "home"
+        self.problems = problems
+        self.clock = build_clock(folder)
+        """The library of a clock of one's own; None where it cannot be compiled."""
+        self._folder = folder
+        self._undisturbed: dict[str, Run] = {}
+        self._socket: Path | None = None
+        self._server: subprocess.Popen[bytes] | None = None
+        for name in (self.home, self.sockets, self.cases):
+            name.mkdir(mode=0o700)
+        said = folder / "build.err"
+        with said.open("wb") as err:
+            built = tts(self.home, "build-engines", DEPLOYMENT, "--no-verify", err=err)
+        if built.wait():
+            raise RuntimeError(said.read_text())
+
+    def __enter__(self) -> Surroundings:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in processes(self.home):  # of a case that was interrupted
+            send([process], signal.SIGTERM)
+        leftovers(self.home)
+        if self._server:
+            self._server.terminate()
+            self._server.wait(STOP_S)
+
+    @property
+    def cases(self) -> Path:
+        """Folder for what belongs to single cases."""
+        return self._folder / "cases"
+
+    @property
+    def sockets(self) -> Path:
+        """The XDG_RUNTIME_DIR of all cases."""
+        return self._folder / "rt"
+
+    def undisturbed(self, strategy: str) -> Run:
+        """A complete run of a strategy that nothing happened to."""
+        if strategy not in self._undisturbed:
+            run = Run(self.home, self.cases / f"clean-{strategy}", strategy, problems=self.problems)
+            run.start()
+            run.process.wait()
+            if not run.complete:
+                raise RuntimeError(f"an undisturbed run failed: {run.last_words()}")
+            self._undisturbed[strategy] = run
+        return self._undisturbed[strategy]
+
+    def served_socket(self) -> Path:
+        """The gRPC socket of a server of the same engines that no case started."""
+        if self._socket is None:
+            self._socket = self._serve()
+        return self._socket
+
+    def far_deployment(self, file: Path, port: int) -> str:
+        """Write the deployment with its server at a TCP port, which somebody else runs."""
+        bundled = paths.deployments_dir() / f"{DEPLOYMENT}.yaml"
+        spec: dict[str, Any] = yaml.safe_load(bundled.read_text())
+        for role in ("generator", "verifier"):
+            spec[role]["checkpoint"] = str((bundled.parent / spec[role]["checkpoint"]).resolve())
+        spec["server"]["grpc_port"] = port
+        file.write_text(yaml.safe_dump(spec))
+        return str(file)
+
+    def _serve(self) -> Path:
+        home = self._folder / "far"
+        built = home / "built" / DEPLOYMENT
+        built.mkdir(parents=True)
+        for role in ("generator", "verifier"):
+            (built / role).symlink_to(self.home / "built" / DEPLOYMENT / role)
+        said = self._folder / "serve.err"
+        with said.open("wb") as err:
+            variables = {"XDG_RUNTIME_DIR": str(self._folder)}
+            self._server = tts(home, "serve", DEPLOYMENT, variables=variables, err=err)
+        state = built / "server" / "server.json"
+        deadline = time.monotonic() + START_S
+        while not state.exists():
+            if self._server.poll() is not None or time.monotonic() > deadline:
+                self._server.send_signal(signal.SIGTERM)
+                raise RuntimeError(f"the server beside the cases failed: {said.read_text()}")
+            time.sleep(0.1)
+        return Path(json.loads(state.read_text())["addresses"]["socket"])
