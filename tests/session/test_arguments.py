@@ -47,11 +47,16 @@ def test_what_is_no_question_is_refused(session, question):
 
 
 @pytest.mark.parametrize(
-    "questions", [None, 5, [], "1 + 1", b"1 + 1", {"1 + 1": "2"}, {"1 + 1"}, iter(())], ids=repr
+    "questions", [None, 5, [], "1 + 1", b"1 + 1", {"1 + 1": "2"}, {"1 + 1"}, range(0)], ids=repr
 )
 def test_what_is_no_list_of_questions_is_refused(session, questions):
     with pytest.raises(DatasetError):
         list(session.solve_many(questions, n=4))
+
+
+def test_an_iterator_without_questions_is_refused(session):
+    with pytest.raises(DatasetError):
+        list(session.solve_many(iter(()), n=4))
 
 
 WRONG = [
