@@ -1,0 +1,108 @@
+"""Which tests reach which lines, as recorded once for a state of the code and its tests."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from coverage import CoverageData
+
+from .runs import outcome
+from .sources import SOURCE_ROOTS, copied, environment
+
+FAST = ("-m", "not server and not slow")
+"""What pytest is told to leave out: the tests that take long."""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """A recording: the seconds of each test that passed, and coverage.py's data of its lines."""
+
+    seconds: dict[str, float]
+    data: CoverageData
+
+    def tests_of(self, module: str, lines: Collection[int]) -> list[str]:
+        """The tests that execute one of a module's lines: of its package first, then fastest first.
+
+        Of lines that are executed as the module is imported: those that execute any other of it.
+        """
+        tests_by_line: dict[int, list[str]] = {}
+        for file in self.data.measured_files():
+            if file.endswith("/" + module):
+                tests_by_line = self.data.contexts_by_lineno(file)
+        tests = {test for line in lines for test in tests_by_line.get(line, [])}
+        if "" in tests:
+            tests = {test for reached in tests_by_line.values() for test in reached}
+        folder = tests_folder(module)
+        known = tests & self.seconds.keys()
+        return sorted(known, key=lambda test: (not test.startswith(folder), self.seconds[test]))
+
+    def tests_beside(self, module: str) -> list[str]:
+        """The tests of the module's package, fastest first."""
+        folder = tests_folder(module)
+        known = [test for test in self.seconds if test.startswith(folder)]
+        return sorted(known, key=self.seconds.__getitem__)
+
+    def limits(self, tests: Sequence[str]) -> dict[str, float]:
+        """The seconds after which each of the tests hangs, on a machine that does other work."""
+        return {test: 10 + 20 * self.seconds[test] for test in tests}
+
+
+def tests_folder(module: str) -> str:
+    """Where the tests of the module's package are: tests/ mirrors the packages.
+
+    >>> tests_folder("orchestrator/tts/search/tree.py")
+    'tests/search/'
+    """
+    return f"tests/{module.split('/tts/')[-1].split('/')[0]}/"
+
+
+def reach(root: Path) -> Reach:
+    """What the fast tests of `root` reach. It is recorded if the code or a test has changed.
+
+    Raises RuntimeError if a test fails, in which case its failure is on standard output.
+    """
+    folder = Path(tempfile.gettempdir()) / f"mutants-{os.getuid()}-{_digest(root)}"
+    if not folder.exists():
+        with copied(root) as copy, tempfile.TemporaryDirectory(dir=folder.parent) as half:
+            _record(root, copy, Path(half))
+            shutil.copytree(half, folder)
+    return _recording(folder)
+
+
+def _recording(folder: Path) -> Reach:
+    data = CoverageData(str(folder / "lines"))
+    data.read()
+    return Reach(json.loads((folder / "seconds.json").read_text(encoding="utf-8")), data)
+
+
+def _record(root: Path, copy: Path, folder: Path) -> None:
+    variables = {"RECORDED": str(folder), "RECORDED_SOURCES": f"{copy}/*"}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    command += ["-p", "mutation.recording", *FAST]
+    done = subprocess.run(command, cwd=root, env=environment(copy) | variables, check=False)
+    if done.returncode:
+        raise RuntimeError(f"Without a mutant pytest ends with status {done.returncode}.")
+    recorded = _recording(folder)
+    fastest_first = sorted(recorded.seconds, key=recorded.seconds.__getitem__)
+    if (said := outcome(root, copy, recorded.limits(fastest_first))) != "survived":
+        raise RuntimeError(f"Without a mutant the tests, fastest first, are {said}, not passed.")
+
+
+def _digest(root: Path) -> str:
+    """A hash of the code, of the tests and of how they are run."""
+    files = [root / "pyproject.toml"]
+    for name in (*(f"{source}/tts" for source in SOURCE_ROOTS), "tests", "scripts/mutation"):
+        files += sorted((root / name).rglob("*.py"))
+    content = hashlib.sha256(str(root).encode())
+    for file in files:
+        content.update(str(file.relative_to(root)).encode() + b"\0" + file.read_bytes() + b"\0")
+    return content.hexdigest()[:16]
