@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripts.mutation import reach, runs, trials
-from scripts.mutation.edits import edits, lines_run_with
+from scripts.mutation.edits import edits, function_around, lines_run_with
 from scripts.mutation.sources import copied, replaced
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -162,11 +162,11 @@ def test_tests_that_fail_without_a_mutant_are_refused(sums):
 def test_what_no_test_notices_survives(sums):
     reached = reach.reach(sums)
     outcomes = {}
-    with copied(sums) as copy:
+    with copied(sums) as copy, runs.Forks(sums, copy, reached.seconds) as forks:
         for mutant in trials.draw(sums, [SUMS], 20, seed=0):
             if mutant.edit.new in ("a - b", "8", "6", "4"):
                 outcomes[mutant.edit.old, mutant.edit.new] = trials.trial(
-                    sums, copy, reached, mutant
+                    sums, copy, forks, reached, mutant
                 )
     assert outcomes == {
         ("a + b", "a - b"): "killed",
@@ -180,8 +180,38 @@ def test_what_no_test_notices_survives(sums):
 def test_a_mutant_that_hangs_is_noticed_and_leaves_the_copy_as_it_was(sums):
     source = (sums / SUMS).read_text()
     hangs = next(edit for edit in edits(source) if edit.new == "pass")
+    function = function_around(source, hangs)
     limits = {f"{TEST_SUMS}::test_to_one[3]": 1.0}
-    with copied(sums) as copy:
+    with copied(sums) as copy, runs.Forks(sums, copy, limits) as forks:
+        change = runs.Change(str(copy / SUMS), hangs.applied(source), function)
+        assert forks.outcome(limits, change) == "timed out"
+        assert forks.outcome(limits) == "survived"
         with replaced(copy / SUMS, hangs.applied(source)):
             assert runs.outcome(sums, copy, limits) == "timed out"
         assert runs.outcome(sums, copy, limits) == "survived"
+
+
+@pytest.mark.parametrize(
+    ("old", "function"),
+    [
+        ("1", None),  # a default, executed at import
+        ("2", ("A.f", 2)),
+        ("3", ("A.f", 2)),  # of a function inside of it
+        ("4", None),
+        ("5", ("g", 8)),
+    ],
+)
+def test_an_edit_is_in_the_body_of_a_function_or_in_none(old, function):
+    source = """class A:
+    @staticmethod
+    def f(a=1):
+        b = 2
+        return lambda: 3
+    c = 4
+
+@cached
+async def g():
+    return 5
+"""
+    found = {function_around(source, edit) for edit in edits(source) if edit.old == old}
+    assert found == {function}

@@ -86,6 +86,23 @@ def lines_run_with(source: str, edit: Edit) -> frozenset[int]:
     return frozenset(_lines(statement)).difference(*inside) | {line}
 
 
+def function_around(source: str, edit: Edit) -> tuple[str, int] | None:
+    """The outermost function whose body an edit is in: its qualified name and first line."""
+    line = 1 + source.encode().count(b"\n", 0, edit.start)
+    names: list[str] = []
+    body = ast.parse(source).body
+    while around := [node for node in body if line in _lines(node)]:
+        node = around[0]
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            inside = line >= node.body[0].lineno
+            return (".".join([*names, node.name]), _lines(node)[0]) if inside else None
+        if not isinstance(node, ast.ClassDef):
+            return None
+        names.append(node.name)
+        body = node.body
+    return None
+
+
 def _lines(statement: ast.stmt) -> range:
     decorators = getattr(statement, "decorator_list", [])
     assert statement.end_lineno is not None

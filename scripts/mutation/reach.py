@@ -11,15 +11,19 @@ import sys
 import tempfile
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 from coverage import CoverageData
 
-from .runs import outcome
+from .runs import Forks
 from .sources import SOURCE_ROOTS, copied, environment
 
 FAST = ("-m", "not server and not slow")
 """What pytest is told to leave out: the tests that take long."""
+
+BUDGET_S = 60.0
+"""Seconds of tests of other packages that a mutant meets at most, the fastest tests."""
 
 
 @dataclass(frozen=True)
@@ -30,20 +34,30 @@ class Reach:
     data: CoverageData
 
     def tests_of(self, module: str, lines: Collection[int]) -> list[str]:
-        """The tests that execute one of a module's lines: of its package first, then fastest first.
+        """The tests that execute one of a module's lines, in the order in which to run them.
 
-        Of lines that are executed as the module is imported: those that execute any other of it.
+        Those of its package are first; of the others it is those that take BUDGET_S together.
+        Of lines that are executed at import it is the tests that execute any other of the module.
         """
-        tests_by_line: dict[int, list[str]] = {}
+        tests_by_line = self._tests_by_line(module)
+        if self.at_import(module, lines):
+            lines = tests_by_line
+        tests = {test for line in lines for test in tests_by_line.get(line, [])}
+        near = [test for test in self.tests_beside(module) if test in tests]
+        far = sorted(tests & self.seconds.keys() - set(near), key=self.seconds.__getitem__)
+        until = accumulate(self.seconds[test] for test in far)
+        return near + [test for test, s in zip(far, until, strict=True) if s <= BUDGET_S]
+
+    def at_import(self, module: str, lines: Collection[int]) -> bool:
+        """Whether one of a module's lines is executed outside of tests."""
+        tests_by_line = self._tests_by_line(module)
+        return any("" in tests_by_line.get(line, []) for line in lines)
+
+    def _tests_by_line(self, module: str) -> dict[int, list[str]]:
         for file in self.data.measured_files():
             if file.endswith("/" + module):
-                tests_by_line = self.data.contexts_by_lineno(file)
-        tests = {test for line in lines for test in tests_by_line.get(line, [])}
-        if "" in tests:
-            tests = {test for reached in tests_by_line.values() for test in reached}
-        folder = tests_folder(module)
-        known = tests & self.seconds.keys()
-        return sorted(known, key=lambda test: (not test.startswith(folder), self.seconds[test]))
+                return self.data.contexts_by_lineno(file)
+        return {}
 
     def tests_beside(self, module: str) -> list[str]:
         """The tests of the module's package, fastest first."""
@@ -93,8 +107,9 @@ def _record(root: Path, copy: Path, folder: Path) -> None:
         raise RuntimeError(f"Without a mutant pytest ends with status {done.returncode}.")
     recorded = _recording(folder)
     fastest_first = sorted(recorded.seconds, key=recorded.seconds.__getitem__)
-    if (said := outcome(root, copy, recorded.limits(fastest_first))) != "survived":
-        raise RuntimeError(f"Without a mutant the tests, fastest first, are {said}, not passed.")
+    with Forks(root, copy, fastest_first) as forks:
+        if (said := forks.outcome(recorded.limits(fastest_first))) != "survived":
+            raise RuntimeError(f"Without a mutant the tests, fastest first, are {said}.")
 
 
 def _digest(root: Path) -> str:

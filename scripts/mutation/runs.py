@@ -10,10 +10,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Collection
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
+from typing import Literal, Self
 
+from .forks import NOT_REPLACED
 from .sources import environment
 
 MEMORY = 16 << 30
@@ -41,7 +43,75 @@ def outcome(root: Path, copy: Path, limits: dict[str, float]) -> Outcome:
         status = _status(command, root, variables, limits.values())
     if status in (4, 5):  # arguments that pytest refuses, no tests
         raise RuntimeError(f"pytest ended with status {status} for {' '.join(files)}")
-    if status is None or status == -signal.SIGALRM:
+    return "timed out" if status is None else _meaning(status)
+
+
+@dataclass(frozen=True)
+class Change:
+    """Another source of a file, in which one function differs."""
+
+    file: str
+    source: str
+    function: tuple[str, int]
+    """Its qualified name and its first line."""
+
+
+class Forks:
+    """A process that has collected tests of `root`, and tries mutants of functions in its forks.
+
+    Ten times faster than `outcome`, but what has been executed at import stays as it was.
+    """
+
+    def __init__(self, root: Path, copy: Path, tests: Collection[str]) -> None:
+        """Raises RuntimeError if the tests cannot be collected."""
+        files = sorted({test.partition("::")[0] for test in tests})
+        self._folder = TemporaryDirectory(prefix="mutants-")
+        trials, self._trials = os.pipe()
+        self._replies, replies = os.pipe()
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        command += ["-p", "mutation.forks", f"--basetemp={self._folder.name}/tests", *files]
+        self._process = subprocess.Popen(
+            command,
+            cwd=root,
+            env=environment(copy) | {"FORKS": f"{trials} {replies}"},
+            pass_fds=(trials, replies),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        os.close(trials)
+        os.close(replies)
+        resource.prlimit(self._process.pid, resource.RLIMIT_AS, (MEMORY, MEMORY))
+        self._answers = os.fdopen(self._replies, encoding="ascii")
+        self._next_answer()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._trials)
+        self._answers.close()
+        self._process.kill()
+        self._process.wait()
+        self._folder.cleanup()
+
+    def outcome(self, limits: dict[str, float], change: Change | None = None) -> Outcome | None:
+        """What tests say of the code of the copy after a change; None: it needs a new process."""
+        line = json.dumps({"limits": limits, "change": change and asdict(change)}).encode() + b"\n"
+        while line:
+            line = line[os.write(self._trials, line) :]
+        status = int(self._next_answer())
+        return None if status == NOT_REPLACED else _meaning(status)
+
+    def _next_answer(self) -> str:
+        answer = self._answers.readline()
+        if not answer:
+            raise RuntimeError("pytest ended while it collected the tests.")
+        return answer
+
+
+def _meaning(status: int) -> Outcome:
+    if status == -signal.SIGALRM:
         return "timed out"
     return "survived" if status == 0 else "killed"
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .edits import Edit, edits, lines_run_with
-from .reach import Reach, tests_folder
-from .runs import Outcome, outcome
+from .edits import Edit, edits, function_around, lines_run_with
+from .reach import Reach
+from .runs import Change, Forks, Outcome, outcome
 from .sources import replaced
 
 MUTATED = (
@@ -66,20 +66,21 @@ def diff(root: Path, mutant: Mutant) -> str:
     return "\n".join(lines)
 
 
-def trial(root: Path, copy: Path, reached: Reach, mutant: Mutant) -> Outcome:
+def trial(root: Path, copy: Path, forks: Forks, reached: Reach, mutant: Mutant) -> Outcome:
     """What the tests of `root` that reach the mutant's line say of it, put into a copy.
 
     What runs only in a process of its own is traced by nobody: the tests of its package are run.
     """
+    file = copy / mutant.module
     source = (root / mutant.module).read_text(encoding="utf-8")
-    tests = reached.tests_of(mutant.module, lines_run_with(source, mutant.edit))
-    chosen = tests or reached.tests_beside(mutant.module)
-    folder = tests_folder(mutant.module)
-    near = [test for test in chosen if test.startswith(folder)]
-    far = [test for test in chosen if not test.startswith(folder)]
-    with replaced(copy / mutant.module, mutant.edit.applied(source)):
-        for part in filter(None, (near, far)):  # most are killed by the near: collect no others
-            said = outcome(root, copy, reached.limits(part))
-            if said != "survived":
-                return said
-    return "survived" if tests else "not reached"
+    changed = mutant.edit.applied(source)
+    lines = lines_run_with(source, mutant.edit)
+    tests = reached.tests_of(mutant.module, lines)
+    limits = reached.limits(tests or reached.tests_beside(mutant.module))
+    function = function_around(source, mutant.edit)
+    said = None
+    with replaced(file, changed):
+        if function and tests and not reached.at_import(mutant.module, lines):
+            said = forks.outcome(limits, Change(str(file), changed, function))
+        said = said or outcome(root, copy, limits)
+    return "not reached" if said == "survived" and not tests else said
