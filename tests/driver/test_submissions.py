@@ -92,6 +92,20 @@ def test_a_more_urgent_problem_starts_before_older_ones(tiny_deployment, words):
     assert started == ["p2", "p5", "p1", "p4", "p0", "p3"]
 
 
+def test_a_problem_without_a_priority_has_that_of_the_others(tiny_deployment, words):
+    run = Run(tiny_deployment, words, CONFIG, "decoupled", jitter=1, problems=1)
+
+    async def solve():
+        async with run.new_driver() as driver:
+            for number, problem in enumerate(MANY[:4]):
+                run.submit(problem, **({"priority": 0} if number % 2 else {}))
+            await driver.drain()
+
+    asyncio.run(solve())
+    started = [event.problem for event in run.events_of(events.ProblemStarted)]
+    assert started == ["p0", "p1", "p2", "p3"]
+
+
 def test_a_failing_problem_leaves_the_others_alone(tiny_deployment, words):
     run = Run(tiny_deployment, words, CONFIG, "decoupled", jitter=3)
     whole = Run(tiny_deployment, words, CONFIG, "decoupled").go()

@@ -50,6 +50,25 @@ def test_times_are_seconds_since_the_session_began(tmp_path, monkeypatch):
         assert log.clock() == 2.500001, "whole microseconds"
 
 
+def test_a_process_that_is_killed_loses_no_more_than_the_last_fifth_of_a_second(
+    tmp_path, monkeypatch
+):
+    now = [7000.0]
+    monkeypatch.setattr("tts.runlog.log.time.monotonic", lambda: now[0])
+    create_run(tmp_path, {})
+
+    def on_disk():
+        return [event.problem for event in read_events(tmp_path) if event.t]
+
+    with RunLog(tmp_path) as log:
+        log.flush()
+        for now[0], problem in ((7000.1, "a"), (7000.3, "b"), (7000.4, "c"), (7000.6, "d")):
+            log.write(ProblemStarted(t=log.clock(), problem=problem))
+            if problem == "c":
+                assert on_disk() == ["a", "b"]
+        assert on_disk() == ["a", "b", "c", "d"]
+
+
 @pytest.mark.parametrize("cut", range(1, 30, 4))
 def test_a_line_cut_short_by_a_kill_is_dropped_and_the_log_goes_on(tmp_path, cut):
     create_run(tmp_path, {})
