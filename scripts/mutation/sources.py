@@ -18,19 +18,28 @@ _UNCHECKED = py_compile.PycInvalidationMode.UNCHECKED_HASH
 
 @contextlib.contextmanager
 def copied(root: Path) -> Iterator[Path]:
-    """A copy of the source roots in a temporary folder; what is no code there is linked."""
+    """A copy of the source roots in a temporary folder; what is large there is linked."""
     with TemporaryDirectory(prefix="mutants-") as folder:
         copy = Path(folder)
         (copy / "pyproject.toml").symlink_to(root / "pyproject.toml")  # by which a checkout is told
         for source in (root / name for name in SOURCE_ROOTS if (root / name).exists()):
             (copy / source.name).mkdir()
-            for entry in source.iterdir():
-                if entry.name != "tts":
-                    (copy / source.name / entry.name).symlink_to(entry)
+            for folder_beside in (entry for entry in source.iterdir() if entry.name != "tts"):
+                _link(folder_beside, copy / source.name / folder_beside.name)
             ignore = shutil.ignore_patterns("__pycache__")
             code = shutil.copytree(source / "tts", copy / source.name / "tts", ignore=ignore)
             compileall.compile_dir(code, quiet=1, invalidation_mode=_UNCHECKED)
         yield copy
+
+
+def _link(folder: Path, new: Path) -> None:
+    """Files are copied, because deployments name checkpoints from where they are themselves."""
+    new.mkdir()
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            (new / entry.name).symlink_to(entry)
+        else:
+            shutil.copy2(entry, new / entry.name)
 
 
 @contextlib.contextmanager
