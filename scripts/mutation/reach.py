@@ -37,13 +37,16 @@ class Reach:
         """The tests that execute one of a module's lines, in the order in which to run them.
 
         Those of its package are first; of the others it is those that take BUDGET_S together.
-        Of lines that are executed at import it is the tests that execute any other of the module.
+        Lines that are executed at import concern all tests of the package, and any test that
+        executes another line of the module.
         """
         tests_by_line = self._tests_by_line(module)
+        near = self.tests_beside(module)
         if self.at_import(module, lines):
-            lines = tests_by_line
-        tests = {test for line in lines for test in tests_by_line.get(line, [])}
-        near = [test for test in self.tests_beside(module) if test in tests]
+            tests = {test for reached in tests_by_line.values() for test in reached}
+        else:
+            tests = {test for line in lines for test in tests_by_line.get(line, [])}
+            near = [test for test in near if test in tests]
         far = sorted(tests & self.seconds.keys() - set(near), key=self.seconds.__getitem__)
         until = accumulate(self.seconds[test] for test in far)
         return near + [test for test, s in zip(far, until, strict=True) if s <= BUDGET_S]
