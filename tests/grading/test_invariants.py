@@ -137,8 +137,8 @@ def test_what_differs_for_certain_is_separated(one, other):
         ("0.0000001", "0.0000002"),
         ("f(x)", "g(x)"),
         (r"1000000\sqrt{3}", r"\frac{3000000}{\sqrt{3}}"),
-        ("x^{65}", "x^{66}"),  # a rounding error grows with the power
-        (r"(\sqrt{2}-\frac{2}{5})^{2001}", r"(\sqrt{2}-\frac{2}{5})^{2002}"),
+        ("x^{65}", "x^{63}"),  # a rounding error grows with the power
+        (r"(\sqrt{2}-\frac{2}{5})^{2001}", r"(\sqrt{2}-\frac{2}{5})^{1999}"),
     ],
 )
 def test_what_may_be_equal_is_left_to_math_verify(one, other):
