@@ -13,7 +13,7 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal, Self
+from typing import Literal
 
 from .forks import NOT_REPLACED
 from .sources import environment
@@ -85,7 +85,7 @@ class Forks:
         self._answers = os.fdopen(self._replies, encoding="ascii")
         self._next_answer()
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Forks:
         return self
 
     def __exit__(self, *_: object) -> None:

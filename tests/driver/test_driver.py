@@ -300,3 +300,14 @@ def test_the_scheduler_learns_how_many_requests_shared_the_engine_on_average(
 
     asyncio.run(solve())
     assert learned == [(pytest.approx(2.0), 1.0), (pytest.approx(4 / 3), 3.0)]
+
+
+@pytest.mark.parametrize("config", CONFIGS[:2])
+def test_scores_that_are_held_back_go_when_their_siblings_are_complete(
+    tiny_deployment, words, config
+):
+    held = {"group_tokens": 10**6, "group_wait_s": 0.05}
+    run = Run(tiny_deployment, words, config, "decoupled", jitter=1, **held).go()
+    triggers = Counter(event.trigger for event in run.events_of(events.Scored) if not event.cached)
+    assert triggers["group"] > 0
+    assert triggers["tokens"] == 0
