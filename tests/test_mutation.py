@@ -1,6 +1,7 @@
 """scripts/mutants: the mutants that it draws, and what it says of them."""
 
 import ast
+import shutil
 from pathlib import Path
 
 import pytest
@@ -93,12 +94,10 @@ SUMS = "orchestrator/tts/sums/sums.py"
 TEST_SUMS = "tests/sums/test_sums.py"
 
 
-@pytest.fixture
-def sums(tmp_path, monkeypatch):
-    """A small repository: a module and a file of tests. Its recordings are kept for this test."""
-    root, kept = tmp_path / "root", tmp_path / "kept"
-    kept.mkdir()
-    monkeypatch.setattr(reach.tempfile, "tempdir", str(kept))
+@pytest.fixture(scope="module")
+def sums(tmp_path_factory):
+    """A small repository: a module and a file of tests. Its recordings are kept for these tests."""
+    root, kept = tmp_path_factory.mktemp("root"), tmp_path_factory.mktemp("kept")
     files = {
         "pyproject.toml": "[tool.pytest.ini_options]\nmarkers = ['server', 'slow']\n",
         SUMS: """LIMIT = 5
@@ -131,7 +130,15 @@ def test_never():
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
-    return root
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reach.tempfile, "tempdir", str(kept))
+        yield root
+
+
+@pytest.fixture
+def changing(sums, tmp_path):
+    """A copy of it, to be changed."""
+    return shutil.copytree(sums, tmp_path / "root")
 
 
 def test_a_recording_says_which_fast_tests_reach_a_line(sums):
@@ -145,18 +152,18 @@ def test_a_recording_says_which_fast_tests_reach_a_line(sums):
     assert set(reached.tests_beside(SUMS)) == {total, zero, three}
 
 
-def test_a_recording_is_made_again_when_a_test_has_changed(sums):
+def test_a_recording_is_made_again_when_a_test_has_changed(sums, changing):
     assert len(reach.reach(sums).seconds) == 3
-    with (sums / TEST_SUMS).open("a") as file:
+    with (changing / TEST_SUMS).open("a") as file:
         file.write("\ndef test_more():\n    assert total(2, 2) == 4\n")
-    assert len(reach.reach(sums).seconds) == 4
+    assert len(reach.reach(changing).seconds) == 4
 
 
-def test_tests_that_fail_without_a_mutant_are_refused(sums):
-    with (sums / TEST_SUMS).open("a") as file:
+def test_tests_that_fail_without_a_mutant_are_refused(changing):
+    with (changing / TEST_SUMS).open("a") as file:
         file.write("\ndef test_wrong():\n    assert total(2, 2) == 5\n")
     with pytest.raises(RuntimeError, match="Without a mutant"):
-        reach.reach(sums)
+        reach.reach(changing)
 
 
 def test_what_no_test_notices_survives(sums):

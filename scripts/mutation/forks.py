@@ -77,9 +77,8 @@ def _replace(memory: list[Any], file: str, source: str, function: Sequence[str |
     """
     if not any(getattr(module, "__file__", None) == file for module in [*sys.modules.values()]):
         return True
-    new = [
-        code for code in _codes(compile(source, file, "exec")) if _place(code) == tuple(function)
-    ]
+    compiled = compile(source, file, "exec", dont_inherit=True)
+    new = [code for code in _codes(compiled) if _place(code) == tuple(function)]
     found = False
     for thing in memory:
         if not isinstance(thing, FunctionType):

@@ -89,9 +89,13 @@ def reach(root: Path) -> Reach:
     """
     folder = Path(tempfile.gettempdir()) / f"mutants-{os.getuid()}-{_digest(root)}"
     if not folder.exists():
-        with copied(root) as copy, tempfile.TemporaryDirectory(dir=folder.parent) as half:
-            _record(root, copy, Path(half))
-            shutil.copytree(half, folder)
+        half = Path(tempfile.mkdtemp(prefix="mutants-"))
+        try:
+            with copied(root) as copy:
+                _record(root, copy, half)
+            half.rename(folder)
+        finally:
+            shutil.rmtree(half, ignore_errors=True)
     return _recording(folder)
 
 
@@ -120,7 +124,7 @@ def _digest(root: Path) -> str:
     files = [root / "pyproject.toml"]
     for name in (*(f"{source}/tts" for source in SOURCE_ROOTS), "tests", "scripts/mutation"):
         files += sorted((root / name).rglob("*.py"))
-    content = hashlib.sha256(str(root).encode())
+    content = hashlib.sha256()
     for file in files:
         content.update(str(file.relative_to(root)).encode() + b"\0" + file.read_bytes() + b"\0")
     return content.hexdigest()[:16]
