@@ -112,6 +112,7 @@ def to_one(n):
     while n > 1:
         n -= 1
 """,
+        "tests/sums/conftest.py": "import tts.sums.sums\n",
         TEST_SUMS: """import pytest
 from tts.sums.sums import never, to_one, total
 
@@ -196,6 +197,13 @@ def test_a_mutant_that_hangs_is_noticed_and_leaves_the_copy_as_it_was(sums):
         with replaced(copy / SUMS, hangs.applied(source)):
             assert runs.outcome(sums, copy, limits) == "timed out"
         assert runs.outcome(sums, copy, limits) == "survived"
+
+
+def test_a_mutant_that_cannot_be_imported_is_killed(sums):
+    """Not even by what prepares the tests."""
+    limits = {f"{TEST_SUMS}::test_total": 60.0}
+    with copied(sums) as copy, replaced(copy / SUMS, "raise ValueError"):
+        assert runs.outcome(sums, copy, limits) == "killed"
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
+import pytest
+
 from .forks import NOT_REPLACED
 from .sources import environment
 
@@ -31,7 +33,7 @@ A mutant that hangs is noticed too; but on a loaded machine any test may run out
 def outcome(root: Path, copy: Path, limits: dict[str, float]) -> Outcome:
     """What tests of `root` say of the code of `copy`, in this order, each in so many seconds.
 
-    Raises RuntimeError if pytest found none of the tests, or did not understand its arguments.
+    A mutant that cannot be imported is killed. Raises RuntimeError if pytest found no test.
     """
     files = sorted({test.partition("::")[0] for test in limits})
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
@@ -41,8 +43,8 @@ def outcome(root: Path, copy: Path, limits: dict[str, float]) -> Outcome:
         chosen.write_text(json.dumps(limits), encoding="utf-8")
         variables = environment(copy) | {"CHOSEN": str(chosen)}
         status = _status(command, root, variables)
-    if status in (4, 5):  # arguments that pytest refuses, no tests
-        raise RuntimeError(f"pytest ended with status {status} for {' '.join(files)}")
+    if status == pytest.ExitCode.NO_TESTS_COLLECTED:
+        raise RuntimeError(f"There is none of the recorded tests in {' '.join(files)}.")
     return _meaning(status)
 
 
