@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import HealthCheck, Phase, settings
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from tts.build.spec import Deployment
@@ -17,6 +17,8 @@ settings.register_profile(  # a failure is enough, its smallest example is not w
     derandomize=True,
     database=None,
     phases=[Phase.explicit, Phase.generate],
+    deadline=None,  # nor does a slow machine make a failure
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 

@@ -66,6 +66,49 @@ def edits(source: str) -> list[Edit]:
     return sorted(found, key=lambda edit: (edit.start, edit.old, edit.new))
 
 
+def lines_run_with(source: str, edit: Edit) -> frozenset[int]:
+    """The lines of the innermost statement around an edit, without the statements inside of it.
+
+    A tracer reports a statement by some of its lines, and seldom by that of the expression.
+    """
+    line = 1 + source.encode().count(b"\n", 0, edit.start)
+    around = [
+        node
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.stmt) and line in _lines(node)
+    ]
+    statement = min(around, key=lambda node: len(_lines(node)))
+    inside = (
+        _lines(node)
+        for node in ast.walk(statement)
+        if isinstance(node, ast.stmt) and node is not statement
+    )
+    return frozenset(_lines(statement)).difference(*inside) | {line}
+
+
+def function_around(source: str, edit: Edit) -> tuple[str, int] | None:
+    """The outermost function whose body an edit is in: its qualified name and first line."""
+    line = 1 + source.encode().count(b"\n", 0, edit.start)
+    names: list[str] = []
+    body = ast.parse(source).body
+    while around := [node for node in body if line in _lines(node)]:
+        node = around[0]
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            inside = line >= node.body[0].lineno
+            return (".".join([*names, node.name]), _lines(node)[0]) if inside else None
+        if not isinstance(node, ast.ClassDef):
+            return None
+        names.append(node.name)
+        body = node.body
+    return None
+
+
+def _lines(statement: ast.stmt) -> range:
+    decorators = getattr(statement, "decorator_list", [])
+    assert statement.end_lineno is not None
+    return range(min(n.lineno for n in (statement, *decorators)), statement.end_lineno + 1)
+
+
 def _changes(node: ast.AST, *, in_function: bool) -> Iterator[tuple[ast.expr | ast.stmt, ast.AST]]:
     """Nodes of the tree below `node`, each with what may stand in its place."""
     in_function = in_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
@@ -105,7 +148,7 @@ def _other_expressions(node: ast.expr) -> Iterator[ast.expr]:
             yield ast.Constant(value - 1)
         case ast.Call(function, [first, second, *rest], keywords) if not any(
             isinstance(argument, ast.Starred) for argument in (first, second)
-        ):
+        ) and ast.dump(first) != ast.dump(second):
             yield ast.Call(function, [second, first, *rest], keywords)
 
 

@@ -1,43 +1,36 @@
-"""Trials of mutants: whether the tests that concern a module notice a change of it."""
+"""Trials of mutants: whether the tests that reach a changed line notice the change."""
 
 from __future__ import annotations
 
-import contextlib
 import difflib
-import os
 import random
-import resource
-import shutil
-import signal
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Literal
 
-from .edits import Edit, edits
+from .edits import Edit, edits, function_around, lines_run_with
+from .reach import Reach
+from .runs import Change, Forks, Outcome, outcome
+from .sources import replaced
 
-SOURCE_ROOTS = ("build", "engines", "triton_repo", "orchestrator")
-MEMORY = 16 << 30
-"""Bytes of address space that a trial may take: a mutant may grow a list for ever."""
-
-TESTS: dict[str, tuple[str, ...]] = {
-    "orchestrator/tts/search/": ("tests/search", "tests/driver"),
-    "orchestrator/tts/scheduling/": ("tests/scheduling", "tests/driver"),
-    "orchestrator/tts/driver/": ("tests/driver", "tests/search/test_known_bugs.py"),
-    "orchestrator/tts/runlog/": ("tests/runlog", "tests/driver"),
-    "build/tts/build/tensorrt/engine_memory.py": (
-        "tests/build/test_engine_memory.py",
-        "tests/build/test_memory_plan.py",
-    ),
-}
-"""What is mutated, and the tests that concern it; of several that fit, the first."""
-
-
-Outcome = Literal["killed", "timed out", "survived"]
-"""A mutant that hangs is noticed too; but on a loaded machine any trial may run out of time."""
+MUTATED = (
+    "orchestrator/tts/search/",
+    "orchestrator/tts/scheduling/",
+    "orchestrator/tts/driver/",
+    "orchestrator/tts/runlog/",
+    "orchestrator/tts/analysis/",
+    "orchestrator/tts/grading/",
+    "engines/tts/engines/admission.py",
+    "engines/tts/engines/generate_request.py",
+    "engines/tts/engines/prefix_guard.py",
+    "engines/tts/engines/statistics.py",
+    "engines/tts/engines/wire.py",
+    "engines/tts/engines/simulated/",
+    "build/tts/build/tensorrt/engine_memory.py",
+    "build/tts/build/tensorrt/kv_split.py",
+    "build/tts/build/tensorrt/memory_plan.py",
+)
+"""What is mutated unless another path is given: what decides trees, answers and plans."""
 
 
 @dataclass(frozen=True)
@@ -65,22 +58,6 @@ def modules_below(root: Path, prefix: str) -> list[str]:
     return sorted(str(file.relative_to(root)) for file in files)
 
 
-def tests_of(module: str) -> tuple[str, ...]:
-    """The tests that concern a module; KeyError if the table names none."""
-    for prefix, tests in TESTS.items():
-        if module.startswith(prefix):
-            return tests
-    raise KeyError(module)
-
-
-def nearest_first(root: Path, module: str) -> tuple[str, ...]:
-    """The tests that concern a module, those of its own name before the others."""
-    tests = tests_of(module)
-    name = f"test_{Path(module).stem}.py"
-    own = [f"{folder}/{name}" for folder in tests if (root / folder / name).is_file()]
-    return (*own, *tests)
-
-
 def diff(root: Path, mutant: Mutant) -> str:
     """What the mutant changes, as a unified diff without context."""
     source = (root / mutant.module).read_text(encoding="utf-8")
@@ -89,61 +66,21 @@ def diff(root: Path, mutant: Mutant) -> str:
     return "\n".join(lines)
 
 
-@contextlib.contextmanager
-def copied(root: Path) -> Iterator[Path]:
-    """A copy of the source roots in a temporary folder; what is no code there is linked."""
-    with TemporaryDirectory(prefix="mutants-") as folder:
-        copy = Path(folder)
-        (copy / "pyproject.toml").symlink_to(root / "pyproject.toml")  # by which a checkout is told
-        for source in (root / name for name in SOURCE_ROOTS if (root / name).exists()):
-            (copy / source.name).mkdir()
-            for entry in source.iterdir():
-                if entry.name != "tts":
-                    (copy / source.name / entry.name).symlink_to(entry)
-            ignore = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(source / "tts", copy / source.name / "tts", ignore=ignore)
-        yield copy
+def trial(root: Path, copy: Path, forks: Forks, reached: Reach, mutant: Mutant) -> Outcome:
+    """What the tests of `root` that reach the mutant's line say of it, put into a copy.
 
-
-@contextlib.contextmanager
-def applied(copy: Path, mutant: Mutant) -> Iterator[None]:
-    """The mutant in place of its module, in a copy."""
-    file = copy / mutant.module
-    source = file.read_text(encoding="utf-8")
-    file.write_text(mutant.edit.applied(source), encoding="utf-8")
-    try:
-        yield
-    finally:
-        file.write_text(source, encoding="utf-8")
-
-
-def outcome(root: Path, copy: Path, tests: Sequence[str], limit_s: float) -> Outcome:
-    """What the tests of `root` say of the code of `copy`.
-
-    Raises RuntimeError if pytest found no tests, or did not understand its arguments.
+    What runs only in a process of its own is traced by nobody: the tests of its package are run.
     """
-    path = os.pathsep.join(str(copy / name) for name in SOURCE_ROOTS)
-    environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
-    environment["HYPOTHESIS_PROFILE"] = "unshrunk"
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
-    with subprocess.Popen(
-        command,
-        cwd=root,
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    ) as process:
-        resource.prlimit(process.pid, resource.RLIMIT_AS, (MEMORY, MEMORY))
-        try:
-            status = process.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            status = None
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-    if status in (4, 5):  # arguments that pytest refuses, no tests
-        raise RuntimeError(f"pytest ended with status {status} for {' '.join(tests)}")
-    if status is None:
-        return "timed out"
-    return "survived" if status == 0 else "killed"
+    file = copy / mutant.module
+    source = (root / mutant.module).read_text(encoding="utf-8")
+    changed = mutant.edit.applied(source)
+    lines = lines_run_with(source, mutant.edit)
+    tests = reached.tests_of(mutant.module, lines)
+    limits = reached.limits(tests or reached.tests_beside(mutant.module))
+    function = function_around(source, mutant.edit)
+    said = None
+    with replaced(file, changed):
+        if function and tests and not reached.at_import(mutant.module, lines):
+            said = forks.outcome(limits, Change(str(file), changed, function))
+        said = said or outcome(root, copy, limits)
+    return "not reached" if said == "survived" and not tests else said

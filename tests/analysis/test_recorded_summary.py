@@ -47,6 +47,7 @@ def test_a_summary_of_an_older_version_is_read_as_it_is(changed):
         ({"verifier_batches": ...}, "is missing"),
         ({"speculation": {"sent": 1, "used": 0, "cancelled": {}, "hit_rate": None}}, "hit_rate"),
         ({"idle_s": {}}, "`idle_s` lacks an engine"),
+        ({"idle_s": {"verifier": {}}}, "`idle_s` lacks an engine"),
         ({"problems": 10**400}, "`$.problems`"),
     ],
 )

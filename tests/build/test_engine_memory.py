@@ -51,6 +51,25 @@ def test_parameters_are_counted_exactly(checkpoint: Path, published: int) -> Non
     assert parameters(shape_of(checkpoint)).total == published
 
 
+@pytest.mark.parametrize("precision", ["bf16", "fp8"])
+@pytest.mark.parametrize(
+    ("has", "values"),
+    [
+        ("qk_norm", 2 * 64),
+        ("qkv_bias", (32 + 2 * 8) * 64),
+        ("output_bias", 2048),
+        ("mlp_bias", 2 * 8192 + 2048),
+    ],
+)
+def test_norms_and_biases_are_kept_in_16_bits(has: str, values: int, precision: str) -> None:
+    """In each of the 16 layers of Llama-3.2-1B, if it had them."""
+    plain = dataclasses.replace(shape_of(ONE_B), **{has: False})
+    shaped = dataclasses.replace(plain, **{has: True})
+    spec = generator(precision=precision)
+    (without,), (with_them,) = ranks_of(plain, spec), ranks_of(shaped, spec)
+    assert with_them.weights - without.weights == 16 * 2 * values
+
+
 def test_estimates_bound_what_public_logs_show() -> None:
     # DeepSeek-R1-Distill-Qwen-1.5B, int4 weight-only, defaults of trtllm-build 0.17:
     # "Allocated 921.51 MiB for execution context memory."

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.build.planned_pair import ONE_B, PRM, generator
@@ -10,7 +11,7 @@ from tts.build.model_config import ModelConfig
 from tts.build.tensorrt.gpus import GIB, GPUS
 from tts.build.tensorrt.kv_split import Limit, Pools, Side, search_split
 from tts.build.tensorrt.model_shape import shape_of
-from tts.build.tensorrt.roofline import roofline
+from tts.build.tensorrt.roofline import OVERHEAD_S, roofline
 
 
 def side(shape: ModelConfig, **fields: Any) -> Side:
@@ -44,6 +45,16 @@ def test_a_pool_holds_what_it_was_sized_for(tokens: int, shared: int, block: int
     some = side(shape_of(ONE_B), shared=shared, block=block)
     held = some.holds(tokens)
     assert (some.pool(held) if held else 0) <= tokens < some.pool(held + 1)
+
+
+def test_a_step_that_writes_takes_a_decode_longer_for_each_token() -> None:
+    """At the mean context of its tokens; one that writes nothing is a prefill alone."""
+    writes, scores = side(shape_of(ONE_B), decoded=60), side(shape_of(ONE_B), decoded=0)
+    plenty = writes.pool(256)
+    decode = writes.roofline.decode_s(256, 150 + 300 + 60 / 2) + OVERHEAD_S
+    assert writes.step_s(plenty) - scores.step_s(plenty) == pytest.approx(60 * decode)
+    prefill = scores.step_s(plenty)
+    assert 0 < prefill < 60 * decode
 
 
 @given(

@@ -1,6 +1,7 @@
 """The memory plan of a deployment: what it does, what it refuses, and properties of any plan."""
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,17 @@ from tts.build.spec import (
 from tts.build.tensorrt import contract
 from tts.build.tensorrt.engine_memory import SERVER_CONTEXT, TRANSFER, ranks_of
 from tts.build.tensorrt.gpus import GIB, GPUS
-from tts.build.tensorrt.memory_plan import KV_FRACTION, SAFETY, check_pools, plan_memory
+from tts.build.tensorrt.kv_split import BEAMS_PER_PROBLEM
+from tts.build.tensorrt.memory_plan import (
+    KV_FRACTION,
+    QUESTION,
+    SAFETY,
+    STEP,
+    STEPS,
+    TEMPLATE,
+    check_pools,
+    plan_memory,
+)
 from tts.build.tensorrt.model_shape import shape_of
 from tts.build.tensorrt.placement import gpus_of, is_orchestrated
 
@@ -45,6 +56,19 @@ def test_without_reuse_the_verifier_needs_less_of_the_memory() -> None:
     without = plan_memory(deployment("a100-40g", verifier_fields=kv)).searched
     assert without.verifier < with_reuse.verifier
     assert without.seconds > 2 * with_reuse.seconds
+
+
+def test_the_page_names_the_problem_that_is_planned_for() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "memory-plan.md").read_text(encoding="utf-8")
+    said = re.search(
+        r"question of (\d+) tokens .*, five steps of (\d+) tokens behind it \((\d+) more each in "
+        r"the verifier's dialogue\), (\d+) beams per\s+problem",
+        page,
+    )
+    assert said, "the sentence that states them"
+    assert tuple(map(int, said.groups())) == (QUESTION, STEP, TEMPLATE, BEAMS_PER_PROBLEM)
+    assert STEPS // 2 == 5
+    assert f"+ {STEP} x T_decode" in page
 
 
 def test_smaller_precisions_leave_more_for_the_caches() -> None:

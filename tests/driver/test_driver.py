@@ -1,5 +1,6 @@
 """The driver over scripted engines: every schedule and every timing gives the same trees."""
 
+import asyncio
 import random
 from collections import Counter
 from typing import get_args
@@ -10,11 +11,12 @@ from hypothesis import strategies as st
 from tests.driver.scripted_run import PROBLEMS, Run
 
 from tts.build.errors import DatasetError, EndpointUnavailable
+from tts.driver import Driver
 from tts.problem import Problem
 from tts.prompting import Context, Models
 from tts.runlog import events
 from tts.runlog.resume import ResumedWork
-from tts.scheduling import ScheduleName
+from tts.scheduling import ScheduleName, Scheduler
 from tts.search import (
     BeamSearchConfig,
     DvtsConfig,
@@ -249,3 +251,63 @@ def test_a_dialogue_longer_than_the_verifier_scores_zero(tiny_deployment, words)
     assert all(len(ids) // 4 < 40 for ids in run.calls.scored)
     scores = [done.score for s in run.searches.values() for done in s.result().completions]
     assert 0.0 in scores
+
+
+class _Released:
+    """Answers each request when the test says so."""
+
+    def __init__(self, inner):
+        self.inner, self.waiting = inner, []
+
+    async def generate(self, call):
+        self.waiting.append(asyncio.Event())
+        await self.waiting[-1].wait()
+        return await self.inner.generate(call)
+
+
+def test_the_scheduler_learns_how_many_requests_shared_the_engine_on_average(
+    tiny_deployment, words, monkeypatch
+):
+    """Two from 0 to 1 s and one to 3 s: the second request had 4 / 3 beside it and itself."""
+    run = Run(tiny_deployment, words, SampleSearchConfig(n=2, max_tokens=30), "decoupled")
+    run.generator = released = _Released(run.generator)
+    now, learned = [0.0], []
+    monkeypatch.setattr(
+        Scheduler, "learn", lambda _, load, tokens, seconds: learned.append((load, seconds))
+    )
+
+    async def solve():
+        driver = Driver(
+            run.models,
+            run.generator,
+            run.verifier,
+            run.policy,
+            record=run.events.append,
+            clock=lambda: now[0],
+        )
+        async with driver:
+            run.driver = driver
+            submission = run.submit(PROBLEMS[0])
+            while len(released.waiting) < 2:
+                await asyncio.sleep(0)
+            for answers, (now[0], event) in enumerate(
+                zip((1.0, 3.0), released.waiting, strict=True), start=1
+            ):
+                event.set()
+                while len(learned) < answers:
+                    await asyncio.sleep(0)
+            await submission
+
+    asyncio.run(solve())
+    assert learned == [(pytest.approx(2.0), 1.0), (pytest.approx(4 / 3), 3.0)]
+
+
+@pytest.mark.parametrize("config", CONFIGS[:2])
+def test_scores_that_are_held_back_go_when_their_siblings_are_complete(
+    tiny_deployment, words, config
+):
+    held = {"group_tokens": 10**6, "group_wait_s": 0.05}
+    run = Run(tiny_deployment, words, config, "decoupled", jitter=1, **held).go()
+    triggers = Counter(event.trigger for event in run.events_of(events.Scored) if not event.cached)
+    assert triggers["group"] > 0
+    assert triggers["tokens"] == 0

@@ -142,6 +142,26 @@ def test_a_guess_needs_room_for_one_token_below_its_parent(tiny_deployment, room
     assert [job.tokens for job in run.guesses()] == [prompt + 1] * guessed
 
 
+def test_a_guess_continues_every_thought_above_it(tiny_deployment):
+    """None of which the search has asked for yet: a run that is resumed knows them."""
+    models = Models.load(tiny_deployment)
+    thoughts = {(0,) * depth: (Thought((depth,), "a", Stop.STEP),) for depth in (1, 2, 3)}
+    context = Context.of(models, PROBLEMS[0])
+    run = ProblemRun(
+        0,
+        0,
+        context,
+        _Foresees([(0, 0, 0, 0)]),
+        ResumedWork(thoughts=thoughts),
+        None,
+        Runtime(None, None, None, None, prefetch=False),
+    )
+    (job,) = run.guesses()
+    prompt = Context.of(models, PROBLEMS[0]).generator_ids(()).tolist()
+    assert context.generator_ids((0, 0, 0)).tolist() == [*prompt, 1, 2, 3]
+    assert job.tokens == len(prompt) + 3
+
+
 class _Foresees:
     """A search that foresees these nodes."""
 

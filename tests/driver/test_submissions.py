@@ -92,6 +92,20 @@ def test_a_more_urgent_problem_starts_before_older_ones(tiny_deployment, words):
     assert started == ["p2", "p5", "p1", "p4", "p0", "p3"]
 
 
+def test_a_problem_without_a_priority_has_that_of_the_others(tiny_deployment, words):
+    run = Run(tiny_deployment, words, CONFIG, "decoupled", jitter=1, problems=1)
+
+    async def solve():
+        async with run.new_driver() as driver:
+            for number, problem in enumerate(MANY[:4]):
+                run.submit(problem, **({"priority": 0} if number % 2 else {}))
+            await driver.drain()
+
+    asyncio.run(solve())
+    started = [event.problem for event in run.events_of(events.ProblemStarted)]
+    assert started == ["p0", "p1", "p2", "p3"]
+
+
 def test_a_failing_problem_leaves_the_others_alone(tiny_deployment, words):
     run = Run(tiny_deployment, words, CONFIG, "decoupled", jitter=3)
     whole = Run(tiny_deployment, words, CONFIG, "decoupled").go()
@@ -111,6 +125,35 @@ def test_a_failing_problem_leaves_the_others_alone(tiny_deployment, words):
         name: digest for name, digest in whole.digests.items() if name != "p1"
     }
     assert run.driver.in_flight == (0, 0)
+
+
+def test_a_problem_that_comes_when_all_others_are_solved_is_solved_too(tiny_deployment, words):
+    run = Run(tiny_deployment, words, CONFIG, "decoupled")
+
+    async def solve():
+        async with run.new_driver():
+            for problem in PROBLEMS[:3]:
+                submission = run.submit(problem)
+                await turns(2000)
+                assert submission.done, problem
+
+    asyncio.run(solve())
+
+
+def test_nobody_is_warned_of_a_failure_that_is_not_awaited(tiny_deployment, words):
+    run = Run(tiny_deployment, words, CONFIG, "decoupled")
+    complaints = []
+
+    async def solve():
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: complaints.append(context["message"]))
+        async with run.new_driver() as driver:
+            run.submit(Problem("long", "9" * 400))
+            await driver.drain()
+        gc.collect()
+
+    asyncio.run(solve())
+    assert complaints == []
 
 
 def test_a_problem_that_is_too_long_fails_alone_and_by_name(tiny_deployment, words):

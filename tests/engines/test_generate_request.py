@@ -1,4 +1,5 @@
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -284,3 +285,24 @@ def test_stop_words_that_many_clients_once_sent_do_not_stay_in_memory():
             wire._decode.cache_clear()
 
     assert held_after(100) < 2 * held_after(8)
+
+
+@pytest.mark.parametrize(
+    ("name", "neutral", "other"),
+    [
+        ("beam_width", 1, 2),
+        ("num_return_sequences", 1, 2),
+        ("return_context_logits", False, True),
+        ("return_perf_metrics", False, True),
+        ("min_tokens", 0, 1),
+        ("repetition_penalty", 1.0, 0.0),
+        ("presence_penalty", 0.0, 1.0),
+        ("frequency_penalty", 0.0, -1.0),
+    ],
+)
+def test_what_a_tensorrt_llm_client_sends_by_default_is_accepted(name, neutral, other):
+    plain = parse_request(tensors(), GENERATOR)
+    stated = parse_request(tensors(**{name: neutral}), GENERATOR)
+    assert replace(stated, input_ids=plain.input_ids) == plain
+    with pytest.raises(RequestError, match=name):
+        parse_request(tensors(**{name: other}), GENERATOR)

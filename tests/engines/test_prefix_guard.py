@@ -185,3 +185,22 @@ def test_a_shorter_content_is_still_there_when_a_longer_one_may_have_been_taken_
     guard.left(2, filled[-1:], len(filled))
     assert guard.enter(3, hashes(*short, 7, 7, 7))
     assert not guard.enter(4, hashes(*short, 8, 8, 8)), "both could take the short one's block over"
+
+
+@pytest.mark.parametrize(("length", "kept"), [(64, True), (65, False), (100, False)])
+def test_a_content_is_forgotten_once_a_prompt_has_filled_its_block(length, kept):
+    """A verifier's request, which decodes nothing: what it took over has a longer content's hash.
+
+    The block in which 40 tokens end is the second; one token beyond it begins the third.
+    """
+    guard = PrefixGuard(blocks=64, block_size=32)
+    content = [1] * 40
+    assert guard.enter(0, hashes(content))
+    guard.stepped()
+    guard.left(0, hashes(content)[-1:], len(content))
+    filled = content + [2] * (length - len(content))
+    assert guard.enter(1, hashes(filled))
+    guard.stepped()
+    guard.left(1, hashes(filled)[-1:], length)
+    assert guard.enter(2, hashes([*content, 7, 7]))
+    assert guard.enter(3, hashes([*content, 8, 8])) is not kept, "both could take it over"

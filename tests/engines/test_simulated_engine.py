@@ -157,6 +157,16 @@ def test_a_prompt_is_computed_in_chunks_beside_those_that_generate():
     assert len(first) == 2
 
 
+@pytest.mark.parametrize("sharing", ["time-sliced", "overlapped"])
+def test_an_engine_is_busy_from_a_request_to_its_answer_and_not_between(sharing):
+    one, other = engine(), engine()
+    arrivals = [(start, one, Request(ids([1] * 9), ids([1] * 5), 5)) for start in (0.5, 2.0, 9.0)]
+    done = serve(Gpu([one, other], sharing), arrivals)
+    took = sum(done[arrived] - start for start, _, arrived in arrivals)
+    assert one.totals.busy_s == pytest.approx(took)
+    assert other.totals.busy_s == 0.0
+
+
 def test_a_request_that_can_never_start_is_refused():
     with pytest.raises(RequestError, match="41 KV blocks; the pool has 40"):
         engine().submit(Request(ids([1] * 160), ids([1]), 4))

@@ -103,6 +103,12 @@ def test_prefill_that_rides_along_with_decodes_costs_less_than_a_step_of_its_own
     assert decode <= both < decode + alone
 
 
+def test_what_a_load_does_not_name_costs_nothing():
+    fit = Affine(0.0, 1.0, 1.0, 1.0, 1.0)
+    assert fit.cost(Load()).duration_s == 0.0
+    assert fit.cost(Load(3)).duration_s == 3.0
+
+
 def test_an_affine_fit():
     fit = Affine(1e-3, 1e-5, 1e-8, 2e-5, 1e-9)
     cost = fit.cost(Load(10, 5000, 100, 0, 1000))

@@ -3,11 +3,13 @@
 import json
 
 import pytest
+import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tts.grading.equivalence import compare, read
-from tts.grading.sketch import Sketch, are_separated
+from tts.grading.invariants import sketch_of
+from tts.grading.sketch import Kind, Parsed, Sketch, are_separated
 
 SYMBOLS = ["x", "y", "a", "e", r"\pi", "ab", r"\text{ab}"]
 
@@ -97,6 +99,7 @@ def fields(case):
         (r"\sqrt{2}", r"\sqrt{3}"),
         (r"\frac{1}{3}", "0.3334"),
         ("x+1", "x+2"),
+        ("x+0", "x+1"),
         ("2x", "2y"),
         ("(1,2)", "(1,3)"),
         ("(1,2)", "[1,2]"),
@@ -111,6 +114,8 @@ def fields(case):
         (r"\begin{pmatrix}1\\2\end{pmatrix}", "3"),
         (r"\text{Monday}", r"\text{Friday}"),
         ("1+i", "1+2i"),
+        ("x^{64}", "x^{63}"),
+        (r"(\sqrt{2}-\frac{2}{5})^{2000}", r"(\sqrt{2}-\frac{2}{5})^{1999}"),
     ],
 )
 def test_what_differs_for_certain_is_separated(one, other):
@@ -131,11 +136,29 @@ def test_what_differs_for_certain_is_separated(one, other):
         (r"\text{abc}", "abc"),
         ("0.0000001", "0.0000002"),
         ("f(x)", "g(x)"),
+        (r"1000000\sqrt{3}", r"\frac{3000000}{\sqrt{3}}"),
+        ("x^{65}", "x^{63}"),  # a rounding error grows with the power
+        (r"(\sqrt{2}-\frac{2}{5})^{2001}", r"(\sqrt{2}-\frac{2}{5})^{1999}"),
     ],
 )
 def test_what_may_be_equal_is_left_to_math_verify(one, other):
     assert not are_separated(read(one), read(other))
     assert not are_separated(read(other), read(one))
+
+
+@pytest.mark.parametrize("known", ["integer", "negative"])
+def test_a_symbol_of_which_more_is_known_has_no_sketch(known):
+    """The points at which values are taken are no integers, and positive."""
+    assert sketch_of(sympy.Symbol("x", real=True))
+    assert sketch_of(1 + sympy.Symbol("x", **{known: True})) is None
+
+
+def test_a_union_of_what_is_unknown_is_not_told_from_a_number():
+    """It may have no more than one element."""
+    unknown = Parsed(("a",), True, Sketch(Kind.UNION, parts=(None, None)))
+    number = Parsed(("b",), True, Sketch(Kind.SCALAR, "5", (5 + 0j, 5 + 0j)))
+    assert not are_separated(unknown, number)
+    assert not are_separated(number, unknown)
 
 
 @settings(deadline=None, max_examples=50)

@@ -12,6 +12,8 @@ from tts.grading.times import may_be_same_time
         (r"$4:30\ \text{p.m.}$", "4:30", True),
         ("16:30", "4:30 p.m.", True),
         ("12:05 a.m.", "0:05", True),
+        ("12:05 p.m.", "12:05", True),
+        ("12:05 a.m.", "12:05", True),
         (r"4:30 \text{p.m.}", r"4:30 \text{a.m.}", False),
         (r"4:30 \text{p.m.}", r"2:15 \text{p.m.}", False),
         (r"4:30 \text{p.m.}", "2:15", False),

@@ -21,7 +21,7 @@ from tts.runlog.folder import (
     write_problems,
     write_summary,
 )
-from tts.runlog.groups import create_group
+from tts.runlog.groups import COMPARISON, create_group, write_comparison
 
 PROBLEM = st.builds(
     Problem,
@@ -128,3 +128,9 @@ def test_a_pipe_is_no_run_json(tmp_path):
     os.mkfifo(tmp_path / CONFIG)
     with pytest.raises(RunError, match=r"run\.json cannot be read: it is not a regular file"):
         read_config(tmp_path)
+
+
+def test_tables_of_a_group_that_cannot_be_written_name_its_folder(tmp_path):
+    (tmp_path / COMPARISON).mkdir()
+    with pytest.raises(RunError, match=f"The run folder {tmp_path} cannot be written: Is a dir"):
+        write_comparison(tmp_path, {})

@@ -46,8 +46,27 @@ def test_times_are_seconds_since_the_session_began(tmp_path, monkeypatch):
     create_run(tmp_path, {})
     with RunLog(tmp_path) as log:
         assert log.clock() == 0
-        now = 7002.5
-        assert log.clock() == 2.5
+        now = 7002.5000014
+        assert log.clock() == 2.500001, "whole microseconds"
+
+
+def test_a_process_that_is_killed_loses_no_more_than_the_last_fifth_of_a_second(
+    tmp_path, monkeypatch
+):
+    now = [7000.0]
+    monkeypatch.setattr("tts.runlog.log.time.monotonic", lambda: now[0])
+    create_run(tmp_path, {})
+
+    def on_disk():
+        return [event.problem for event in read_events(tmp_path) if event.t]
+
+    with RunLog(tmp_path) as log:
+        log.flush()
+        for now[0], problem in ((7000.1, "a"), (7000.3, "b"), (7000.4, "c"), (7000.6, "d")):
+            log.write(ProblemStarted(t=log.clock(), problem=problem))
+            if problem == "c":
+                assert on_disk() == ["a", "b"]
+        assert on_disk() == ["a", "b", "c", "d"]
 
 
 @pytest.mark.parametrize("cut", range(1, 30, 4))

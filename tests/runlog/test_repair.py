@@ -1,6 +1,8 @@
 """What a damaged log is after its repair: read again, with nothing in it that is in doubt."""
 
+import os
 import shutil
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -147,3 +149,22 @@ def test_every_repair_keeps_a_copy_of_its_own(tmp_path):
             log.write(b"damage\n")
         copies.add(repair_log(folder, PROBLEMS).copy.name)
     assert copies == {f"{EVENTS}.damaged{end}" for end in ("", "-2", "-3")}
+
+
+def test_a_power_cut_after_a_repair_loses_neither_the_log_nor_its_copy(tmp_path, monkeypatch):
+    folder = shutil.copytree(V1_RUN, tmp_path / "run")
+    with (folder / EVENTS).open("ab") as log:
+        log.write(b"damage\n")
+    synced, fsync = {}, os.fsync
+
+    def sync(descriptor):
+        fsync(descriptor)
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        content = {entry.name for entry in path.iterdir()} if path.is_dir() else path.read_bytes()
+        synced[path.stat().st_ino] = content
+
+    monkeypatch.setattr(os, "fsync", sync)
+    copy = repair_log(folder, PROBLEMS).copy
+    for file in (copy, folder / EVENTS):
+        assert synced.get(file.stat().st_ino) == file.read_bytes(), file
+    assert synced[folder.stat().st_ino] == {entry.name for entry in folder.iterdir()}

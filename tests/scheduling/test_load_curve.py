@@ -103,6 +103,7 @@ def test_no_saturation_point_was_seen(points):
 
 def test_an_engine_that_gains_nothing_has_its_saturation_point_at_the_smallest_load():
     assert find_saturation_point([(2, 50.0), (4, 50.0), (8, 40.0)]) == 2
+    assert find_saturation_point([(2, 50.0), (4, 60.0), (8, 60.0)], share=1.0) == 4
 
 
 @given(positive, positive, st.lists(st.sampled_from(LOADS), min_size=2, unique=True))

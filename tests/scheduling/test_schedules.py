@@ -123,6 +123,33 @@ def test_no_more_problems_run_at_once_than_the_policy_allows(schedule, seed, at_
     World(schedule, seed, at_once=at_once).run(check)
 
 
+@pytest.mark.parametrize(("backlog", "starts"), [(9, True), (10, False), (11, False)])
+def test_decoupled_starts_no_problem_while_a_whole_batch_waits_for_the_verifier(backlog, starts):
+    scheduler = Scheduler(Policy("decoupled", 2, 10))
+    scheduler.add(score(0, 0, 10), 0.0)
+    assert len(send(scheduler)) == 1
+    scheduler.add(score(0, 1, backlog), 0.0)
+    started = []
+    send(scheduler, supply=Supply([7], start=started.append))
+    assert bool(started) is starts
+
+
+@pytest.mark.parametrize("at_work", ["generator", "verifier"])
+def test_alternating_starts_no_problem_within_a_turn(at_work):
+    """Its scores are not known yet: they may fill the verifier's next batches."""
+    scheduler = Scheduler(Policy("alternating", 2, 10))
+    job = generate(0, 0) if at_work == "generator" else score(0, 0, 4)
+    scheduler.add(job, 0.0)
+    assert send(scheduler) == [job]
+    started = []
+    supply = Supply([7], start=started.append)
+    assert send(scheduler, supply=supply) == []
+    assert started == []
+    scheduler.ended(job)
+    send(scheduler, supply=supply)
+    assert started == [7]
+
+
 def test_alternating_gives_the_models_turns_of_one_batch():
     scheduler = Scheduler(Policy("alternating", 2, 10))
 

@@ -81,6 +81,8 @@ def test_foresight_covers_the_next_expansions_of_a_decided_search():
         ((2, 0), 1),
         ((2, 1), 1),
     ]
+    # of 4 that compete 2 will be kept; the r-th of the 3 scored is expected to end as 5 / 4 * r-th
+    assert [guess.chance for guess in guesses] == pytest.approx([1.0, 1.0, 0.8, 0.8])
     deeper = list(search.foresee({(0, 0): step}))
     assert [(g.work.node, g.level) for g in deeper if g.level == 2] == [
         ((0, 0, 0), 2),
