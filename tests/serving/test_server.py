@@ -431,9 +431,21 @@ def test_http_opens_on_demand_and_its_closed_apis_stay_closed(echo: Echo):
             assert b" 403 " in said.splitlines()[0]
 
 
+def connected(port: int) -> socket.socket:
+    """A connection to HTTP, which opens a moment after gRPC has told that the server is ready."""
+    limit = time.monotonic() + 10
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port), timeout=10)
+        except ConnectionRefusedError:
+            if time.monotonic() > limit:
+                raise
+            time.sleep(0.05)
+
+
 def raw_http(port: int, path: str, header: str) -> bytes:
     """What a server says to a GET request with one header line as it is given."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with connected(port) as connection:
         request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{header}\r\n\r\n"
         connection.sendall(request.encode())
         said = b""
