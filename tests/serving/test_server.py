@@ -423,6 +423,12 @@ def test_a_state_file_with_a_prefix_that_is_not_ours_kills_nothing():
     assert bystander.returncode == 0
 
 
+def test_an_interpreter_found_by_a_relative_path_starts_one(echo: Echo, monkeypatch):
+    monkeypatch.setattr(sys, "executable", os.path.relpath(sys.executable))
+    with start_server(echo()) as running:
+        assert running.addresses.grpc
+
+
 def test_http_opens_on_demand_and_its_closed_apis_stay_closed(echo: Echo):
     with start_server(echo(http_port="auto")) as running:
         assert b" 200 " in raw_http(running.addresses.http_port, "/v2/health/live", "x: 1")

@@ -51,7 +51,8 @@ def launch(command: ServerCommand, variables: dict[str, str], log: Path) -> Laun
 
     Raises ServerError if it exits at once.
     """
-    guarded = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid())]
+    python = Path(sys.executable).absolute()  # found by a relative PATH, it may be relative
+    guarded = [str(python), "-I", "-S", guard.__file__, str(os.getpid())]
     guarded += [command.shm_prefix, command.socket, *command.words]
     if command.container:  # a container outlives a killed docker command
         guarded += [guard.THEN, *container.remove_command(command.container)]
