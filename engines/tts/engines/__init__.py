@@ -1,11 +1,13 @@
-"""Engines in process: the host of OpenVINO engines in Triton, and engines that only take time.
+"""Engines in process: those that Triton runs, and those that only take time.
 
     Triton ─> triton_model ─> generate_request ─> engine_host ─> responses ─> Triton
+                                             └─> llmapi.host ─┘
 
 | module | job |
 |---|---|
 | wire | names, types and layouts of the tensors, shared by client and server |
-| triton_model | the Python model that Triton runs |
+| triton_model | the Python model that Triton runs, whatever runs the engine |
+| openvino_model | the Python model of an OpenVINO engine |
 | generate_request | from tensors to a validated request |
 | loading | what an engine that loads is doing, as lines of the log |
 | engine_host | in-flight batching on one engine thread |
@@ -14,8 +16,10 @@
 | pipeline | OpenVINO GenAI's continuous-batching pipeline |
 | mapped_weights | gives back the weight file once the runtime has copied it |
 | generation | one request inside the pipeline: stop words, end, cancellation |
+| stop_words | where an output ends; pure |
 | responses | from tokens to output tensors |
 | statistics | what each iteration did: totals, log, publication |
 | triton_metrics | statistics under TensorRT-LLM's metric names |
+| llmapi | models on TensorRT-LLM's `LLM(...)`, and what they bring into NVIDIA's container |
 | simulated | engines on a GPU that only take (virtual) time |
 """

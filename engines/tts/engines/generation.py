@@ -6,26 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from .generate_request import GenerateRequest
-from .pipeline import FINISHED, RUNNING, label_logits, single_stops
+from .pipeline import FINISHED, RUNNING, label_logits
 from .responses import FinishReason, Response
-
-
-class StopWords:
-    """Token sequences that end an output. Only generated tokens count, not the prompt's."""
-
-    def __init__(self, words: tuple[tuple[int, ...], ...]) -> None:
-        # by last token: almost every generated token then costs one look-up
-        self._by_last: dict[int, list[list[int]]] = {}
-        for word in words:
-            self._by_last.setdefault(word[-1], []).append(list(word))
-
-    def end(self, tokens: list[int], start: int) -> int | None:
-        """Length of `tokens` up to the first stop word that ends at or after index `start`."""
-        for end in range(start + 1, len(tokens) + 1):
-            for word in self._by_last.get(tokens[end - 1], ()):
-                if tokens[max(0, end - len(word)) : end] == word:
-                    return end
-        return None
+from .stop_words import StopWords, single_stops
 
 
 class Generation:

@@ -13,6 +13,7 @@ from tts.build.manifest import EngineConfig
 from tts.build.openvino.runtime import plugin_properties, require_precision
 
 from .generate_request import GenerateRequest, Limits
+from .stop_words import single_stops
 
 RUNNING = ov_genai.GenerationStatus.RUNNING.value
 FINISHED = ov_genai.GenerationStatus.FINISHED.value
@@ -42,12 +43,6 @@ def add_request(pipeline: Any, number: int, request: GenerateRequest, *, log_pro
     """
     prompt = ov.Tensor(request.input_ids.reshape(1, -1))
     return pipeline.add_request(number, prompt, _generation_config(request, log_probs))
-
-
-def single_stops(request: GenerateRequest) -> set[int]:
-    """Tokens that end the output by themselves: the end id and the stop words of one token."""
-    stops = {word[0] for word in request.stop_words if len(word) == 1}
-    return stops if request.end_id is None else stops | {request.end_id}
 
 
 def label_logits(row: int, log_prob: float) -> tuple[float, float]:

@@ -1,87 +1,65 @@
-"""The Triton Python model around an EngineHost, for `generator` and `prm_engine` alike.
+"""The Triton Python model of an engine, for `generator` and `prm_engine` alike, whatever runs it.
 
-Triton imports this through the repository's model.py. Requests are read and checked in Triton's
-thread; every response is sent from the engine thread, because the backend crashes when several
-threads send.
+Requests are read and checked in Triton's thread; every response is sent from the engine thread,
+because the backend crashes when several threads send.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import triton_python_backend_utils as pb_utils
 
 from tts.build.errors import RequestError
-from tts.build.manifest import read_engine_config
 
 from . import wire
-from .engine_host import EngineHost
 from .generate_request import GenerateRequest, Limits, Tensors, is_stop, parse_request
-from .loading import COMPILING, READING, Stage, read_weights, tell
 from .responses import Response, response_tensors
-from .statistics import Statistics
-from .triton_metrics import FAMILIES, Metric, TokenLengths, gauges
+from .triton_metrics import FAMILIES, Metric, TokenLengths
 
 FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 MUST_BE_REQUESTED = {"output_ids", "sequence_length"}
-# The engine thread holds the interpreter lock during a step, and Triton's thread asks for it only
-# after this long: at the default 5 ms, requests would wait several steps of a small model.
-SWITCH_INTERVAL_S = 0.0002
 
 
-class TritonPythonModel:
-    """One engine behind Triton's Python backend."""
+class Host(Protocol):
+    """What runs requests: one engine, with one thread that answers them."""
 
-    def initialize(self, args: Mapping[str, str]) -> None:
-        """Open the engine named by the model configuration."""
-        logging.basicConfig(stream=sys.stderr, level=logging.INFO)
-        sys.setswitchinterval(SWITCH_INTERVAL_S)
-        config = json.loads(args["model_config"])
-        settings = {key: value["string_value"] for key, value in config["parameters"].items()}
-        engine_dir = Path(settings["gpt_model_path"])
-        engine = read_engine_config(engine_dir)
-        block_size = int(settings["tokens_per_block"])
-        self._decoupled = pb_utils.using_decoupled_model_transaction_policy(config)
-        self._limits = Limits(
-            vocab_size=engine.vocab_size,
-            max_seq_len=int(settings["max_seq_len"]),
-            max_num_tokens=int(settings["max_num_tokens"]),
-            block_size=block_size,
-            blocks=int(settings["max_tokens_in_paged_kv_cache"]) // block_size,
-            max_active=int(config["max_batch_size"]),
-            chunked_context=settings["enable_chunked_context"] == "true",
-            kv_reuse=settings["enable_kv_cache_reuse"] == "true",
-            labels=len(engine.label_token_ids or ()),
-            decoupled=self._decoupled,
-            exclude_input=settings["exclude_input_in_output"] == "true",
-        )
+    def submit(
+        self,
+        request: GenerateRequest,
+        on_response: Callable[[Response], None],
+        is_cancelled: Callable[[], bool],
+    ) -> int:
+        """Queue a request; `on_response` is called from the engine thread until one is final."""
+
+    def cancel(self, ticket: int) -> None:
+        """End a request with the tokens it has."""
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Run a function in the engine thread."""
+
+    def reset_prefix_cache(self) -> bool:
+        """Empty the prefix cache; False if that cannot be done now. Engine thread only."""
+
+    def close(self) -> None:
+        """Fail the remaining requests and end the engine thread."""
+
+
+class EngineModel:
+    """One engine behind Triton's Python backend. A subclass opens it in `initialize`."""
+
+    def serve(self, args: Mapping[str, str], limits: Limits) -> None:
+        """Prepare for requests; the host, which may answer them at once, is opened afterwards."""
+        self._limits = limits
         self._running: dict[str, int] = {}  # request id -> ticket; the engine thread's alone
         self._input_lengths = TokenLengths("nv_llm_input_token_len", "total_input_tokens")
         self._output_lengths = TokenLengths("nv_llm_output_token_len", "total_output_tokens")
-        self._metrics = _Metrics({"model": args["model_name"], "version": args["model_version"]})
-        log = settings["iteration_log"]
-        name = args["model_name"]
-        tell(Stage(name, READING, 0.0))
-        for weights in engine_dir.glob("*.bin"):
-            read_weights(weights, lambda fraction: tell(Stage(name, READING, fraction)))
-        tell(Stage(name, COMPILING))
-        self._host = EngineHost(
-            engine_dir,
-            engine,
-            self._limits,
-            threads=int(settings["threads"]),
-            cancel_check_s=int(settings["cancellation_check_period_ms"]) / 1000,
-            statistics_s=int(settings["stats_check_period_ms"]) / 1000,
-            on_statistics=self._publish,
-            iteration_log=Path(log) if log else None,
-        )
-        self._host.call(partial(self._publish, self._host.statistics()))
+        self._metrics = Metrics({"model": args["model_name"], "version": args["model_version"]})
+        self._host: Host
 
     def execute(self, requests: list[Any]) -> None:
         """Accept requests; each is answered later through its own response sender."""
@@ -116,7 +94,7 @@ class TritonPythonModel:
         self._host.call(partial(self._start_cold, start, sender) if cold else start)
 
     def _check_stop(self, request_id: str) -> None:
-        if not self._decoupled:
+        if not self._limits.decoupled:
             raise RequestError("stop needs a decoupled model: this one cannot answer with nothing")
         if not request_id:
             raise RequestError("stop needs the request id of the request to stop")
@@ -155,8 +133,9 @@ class TritonPythonModel:
             self._host.cancel(ticket)
             sender.send(flags=FINAL)
 
-    def _publish(self, statistics: Statistics) -> None:
-        self._metrics.set(gauges(statistics, self._limits))
+    def _publish(self, values: dict[Metric, float]) -> None:
+        """Bring gauges to these values, and the histograms up to date."""
+        self._metrics.set(values)
         for lengths in (self._input_lengths, self._output_lengths):
             self._metrics.count(lengths.counters())
 
@@ -182,7 +161,7 @@ def _send_error(sender: Any, message: str, code: Any = None) -> None:
     sender.send(pb_utils.InferenceResponse(output_tensors=[], error=error), flags=FINAL)
 
 
-class _Metrics:
+class Metrics:
     """Metrics in Triton. Each change costs a round trip to the server, so only changes are sent."""
 
     def __init__(self, labels: dict[str, str]) -> None:

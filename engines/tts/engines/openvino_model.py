@@ -1,0 +1,77 @@
+"""The Triton Python model around an EngineHost: engines of target openvino.
+
+Triton imports this through the repository's model.py.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+import triton_python_backend_utils as pb_utils
+
+from tts.build.manifest import read_engine_config
+
+from .engine_host import EngineHost
+from .generate_request import Limits
+from .loading import COMPILING, READING, Stage, read_weights, tell
+from .statistics import Statistics
+from .triton_metrics import gauges
+from .triton_model import EngineModel
+
+# The engine thread holds the interpreter lock during a step, and Triton's thread asks for it only
+# after this long: at the default 5 ms, requests would wait several steps of a small model.
+SWITCH_INTERVAL_S = 0.0002
+
+
+class TritonPythonModel(EngineModel):
+    """One OpenVINO engine behind Triton's Python backend."""
+
+    def initialize(self, args: Mapping[str, str]) -> None:
+        """Open the engine named by the model configuration."""
+        logging.basicConfig(stream=sys.stderr, level=logging.INFO)
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        config = json.loads(args["model_config"])
+        settings = {key: value["string_value"] for key, value in config["parameters"].items()}
+        engine_dir = Path(settings["gpt_model_path"])
+        engine = read_engine_config(engine_dir)
+        block_size = int(settings["tokens_per_block"])
+        limits = Limits(
+            vocab_size=engine.vocab_size,
+            max_seq_len=int(settings["max_seq_len"]),
+            max_num_tokens=int(settings["max_num_tokens"]),
+            block_size=block_size,
+            blocks=int(settings["max_tokens_in_paged_kv_cache"]) // block_size,
+            max_active=int(config["max_batch_size"]),
+            chunked_context=settings["enable_chunked_context"] == "true",
+            kv_reuse=settings["enable_kv_cache_reuse"] == "true",
+            labels=len(engine.label_token_ids or ()),
+            decoupled=pb_utils.using_decoupled_model_transaction_policy(config),
+            exclude_input=settings["exclude_input_in_output"] == "true",
+        )
+        self.serve(args, limits)
+        log = settings["iteration_log"]
+        name = args["model_name"]
+        tell(Stage(name, READING, 0.0))
+        for weights in engine_dir.glob("*.bin"):
+            read_weights(weights, lambda fraction: tell(Stage(name, READING, fraction)))
+        tell(Stage(name, COMPILING))
+        host = EngineHost(
+            engine_dir,
+            engine,
+            limits,
+            threads=int(settings["threads"]),
+            cancel_check_s=int(settings["cancellation_check_period_ms"]) / 1000,
+            statistics_s=int(settings["stats_check_period_ms"]) / 1000,
+            on_statistics=self._publish_statistics,
+            iteration_log=Path(log) if log else None,
+        )
+        host.call(partial(self._publish_statistics, host.statistics()))
+        self._host = host
+
+    def _publish_statistics(self, statistics: Statistics) -> None:
+        self._publish(gauges(statistics, self._limits))
