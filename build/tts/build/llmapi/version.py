@@ -1,0 +1,46 @@
+"""Which versions of TensorRT-LLM target llmapi runs on, and what differs between them. Pure.
+
+Sources: contract.json. The model in NVIDIA's container uses this module as well, so it imports
+nothing.
+"""
+
+from __future__ import annotations
+
+import re
+
+MINIMUM = "1.2.0"
+SAMPLER_REMOVED = "1.3.0rc25"
+"""From here on `LLM` may refuse sampler_type TRTLLMSampler: rc24 documents it, rc26 no longer."""
+_FINAL = 10**6
+
+
+def check_version(version: str) -> str | None:
+    """What is wrong with a version, in a sentence; None if nothing is."""
+    found = _parse(version)
+    if found is None:
+        return f"TensorRT-LLM has the version {version!r}, which is not read as a version."
+    if found < (_parse(MINIMUM) or found):
+        return (
+            f"TensorRT-LLM {version} is older than {MINIMUM}, the first whose PyTorch backend "
+            "target llmapi knows."
+        )
+    return None
+
+
+def seeded_sampler(version: str) -> dict[str, str]:
+    """The arguments of `LLM` with which this version samples by the seeds of requests.
+
+    The sampler that is the default draws from one generator for all requests, in versions that
+    still have the other one.
+    """
+    found, removed = _parse(version), _parse(SAMPLER_REMOVED)
+    return {"sampler_type": "TRTLLMSampler"} if found and removed and found < removed else {}
+
+
+def _parse(version: str) -> tuple[int, int, int, int] | None:
+    """Major, minor, patch and release candidate, by which versions are ordered."""
+    found = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?(?:\.?(?:rc|a|b|dev)(\d+))?", version)
+    if found is None:
+        return None
+    major, minor, patch, candidate = found.groups()
+    return int(major), int(minor), int(patch or 0), int(candidate or _FINAL)

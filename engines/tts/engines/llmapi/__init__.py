@@ -1,0 +1,35 @@
+"""Models on TensorRT-LLM's `LLM(...)`, the PyTorch backend, with the tensors of the engine path.
+
+    Triton ─> model ─> host ─> LLM.generate_async ─> output ─> Triton
+
+They run in NVIDIA's container, where this toolkit is not installed: the model repository brings the
+modules along (`MODULES`). They need numpy, TensorRT-LLM and nothing else.
+
+| module | job |
+|---|---|
+| model | the Python model that Triton runs |
+| host | requests on one `LLM`, from one thread with an event loop |
+| sampling | from a validated request to the arguments of SamplingParams; pure |
+| output | one request's output as it grows: stop words, end, label logits |
+"""
+
+MODULES = (
+    "build",
+    "build.errors",
+    "build.llmapi",
+    "build.llmapi.version",
+    "engines",
+    "engines.generate_request",
+    "engines.llmapi",
+    "engines.llmapi.host",
+    "engines.llmapi.model",
+    "engines.llmapi.output",
+    "engines.llmapi.sampling",
+    "engines.responses",
+    "engines.statistics",
+    "engines.stop_words",
+    "engines.triton_metrics",
+    "engines.triton_model",
+    "engines.wire",
+)
+"""Modules and packages of `tts` that `model` imports, itself included."""

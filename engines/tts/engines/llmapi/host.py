@@ -1,0 +1,243 @@
+"""Requests on one `LLM`, from one thread with an event loop.
+
+    submit() ─> generate_async ─> output.py ─> on_response()
+
+`LLM` batches, admits and reuses prefixes by itself. Results can be awaited only in the thread of
+the event loop in which `generate_async` was called, and Triton's Python backend does not survive
+responses sent from several threads: so one thread does both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from typing import Any
+
+from tts.build.errors import EngineError
+
+from ..generate_request import GenerateRequest
+from ..responses import Response
+from .output import Output
+from .sampling import is_watched, sampling_arguments
+
+logger = logging.getLogger(__name__)
+
+OnResponse = Callable[[Response], None]
+
+MAX_REQUESTS = 8192
+"""Most requests at a time, running and waiting; more would only take memory."""
+POLLING_SHARE = 0.05
+"""Share of the thread's time for asking whether requests were cancelled."""
+HEALTH_CHECK_S = 1.0
+CLOSING = "the engine is shutting down"
+ENGINE_DIED = 70
+"""Exit status of a model process whose engine has died under it."""
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    ticket: int
+    request: GenerateRequest
+    on_response: OnResponse
+    is_cancelled: Callable[[], bool]
+    check_at: float
+    """When to ask next whether it was cancelled."""
+    result: Any = None
+    """What `generate_async` gave; None before."""
+    answered: bool = False
+
+
+class LlmHost:
+    """One `LLM`, open for requests until `close`. All methods may be called from any thread."""
+
+    def __init__(
+        self,
+        llm: Any,
+        sampling_params: Callable[..., Any],
+        *,
+        labels: tuple[int, ...] = (),
+        cancel_check_s: float = 0.1,
+        statistics_s: float = 0.5,
+        on_active: Callable[[int], None] = lambda active: None,
+        on_death: Callable[[], None] | None = None,
+    ) -> None:
+        """Start the thread. `llm` and `sampling_params` are TensorRT-LLM's, or their like.
+
+        `on_active` is told every `statistics_s` seconds how many requests the engine has.
+        `on_death` is called when the engine no longer works; None ends this process, which Triton
+        reports and a supervised server survives. Both are called from the thread.
+        """
+        self._llm = llm
+        self._sampling_params = sampling_params
+        self._labels = labels
+        self._jobs: dict[int, _Job] = {}
+        self._tickets = count(1)
+        self._cancel_check_s = cancel_check_s
+        self._statistics_s = statistics_s
+        self._on_active = on_active
+        self._on_death = on_death or partial(os._exit, ENGINE_DIED)
+        self._closing = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._thread.start()
+
+    def submit(
+        self,
+        request: GenerateRequest,
+        on_response: OnResponse,
+        is_cancelled: Callable[[], bool] = bool,
+    ) -> int:
+        """Hand a request to the engine; returns the ticket that `cancel` takes.
+
+        `on_response` is called from the thread until a response is final, exactly one of which
+        comes. `is_cancelled` is polled from the thread. Raises EngineError after `close`.
+        """
+        check_at = time.monotonic() + self._cancel_check_s
+        job = _Job(next(self._tickets), request, on_response, is_cancelled, check_at)
+        self.call(partial(self._accept, job))
+        return job.ticket
+
+    def cancel(self, ticket: int) -> None:
+        """End a request with an answer that says so; does nothing if it was answered already."""
+        self.call(partial(self._cancel, ticket))
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Run a function in the thread. Raises EngineError after `close`."""
+        try:
+            self._loop.call_soon_threadsafe(_guarded, function)
+        except RuntimeError as error:
+            raise EngineError("The engine is closed.") from error
+
+    def close(self) -> None:
+        """Fail the remaining requests, end the thread, and shut `LLM` down."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        self._llm.shutdown()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        for work in (self._poll_cancellations(), self._publish(), self._watch_health()):
+            self._start(work)
+        self._loop.run_forever()
+        self._closing = True
+        for job in self._jobs.values():
+            if not job.answered:
+                self._answer(job, Response([], error=CLOSING))
+        for task in self._tasks:
+            task.cancel()
+        self._loop.run_until_complete(asyncio.gather(*self._tasks, return_exceptions=True))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)  # the loop itself keeps only a weak reference
+        task.add_done_callback(self._tasks.discard)
+
+    def _accept(self, job: _Job) -> None:
+        full = f"{MAX_REQUESTS} requests are in this engine, as many as may; send it later"
+        if self._closing or len(self._jobs) >= MAX_REQUESTS:
+            self._answer(job, Response([], error=CLOSING if self._closing else full))
+            return
+        self._jobs[job.ticket] = job
+        self._start(self._serve(job))
+
+    async def _serve(self, job: _Job) -> None:
+        """Answer one request; it stays a job until the engine has let go of it."""
+        output = Output(job.request, self._labels)
+        try:
+            if job.answered:  # cancelled before it began
+                return
+            job.result = self._llm.generate_async(
+                job.request.input_ids.tolist(),
+                self._sampling_params(**sampling_arguments(job.request)),
+                streaming=is_watched(job.request),
+            )
+            async for result in job.result:
+                if not job.answered:
+                    self._advance(job, output, result)
+                await asyncio.sleep(0)  # or what has come in meanwhile would keep others waiting
+            if not job.answered:
+                self._answer(job, Response([], error="the engine ended without an answer"))
+        except Exception as error:
+            # its own matter only, as far as the engine still works: `_watch_health` finds out
+            logger.exception("request %d failed", job.ticket)
+            if not job.answered:
+                self._answer(job, Response([], error=f"the engine failed the request: {error}"))
+        finally:
+            self._jobs.pop(job.ticket, None)
+
+    def _advance(self, job: _Job, output: Output, result: Any) -> None:
+        response = output.advance(result.outputs[0], finished=result.finished)
+        if response is None:
+            return
+        self._answer(job, response)
+        if response.final and not result.finished:
+            result.abort()  # a stop word that the engine does not know has ended it
+
+    def _answer(self, job: _Job, response: Response) -> None:
+        job.answered = job.answered or response.final
+        _guarded(job.on_response, response)
+
+    def _cancel(self, ticket: int) -> None:
+        job = self._jobs.get(ticket)
+        if job is None or job.answered:
+            return
+        self._answer(job, Response([], log_probs=[], finish_reason="cancelled"))
+        if job.result is not None:
+            _guarded(job.result.abort)
+
+    async def _poll_cancellations(self) -> None:
+        # each poll may be a round trip to the server: one at a time, the one not asked longest
+        while True:
+            jobs = [job for job in self._jobs.values() if not job.answered]
+            job = min(jobs, key=lambda job: job.check_at, default=None)
+            now = time.monotonic()
+            if job is None or job.check_at > now:
+                due = self._cancel_check_s if job is None else job.check_at - now
+                await asyncio.sleep(min(due, self._cancel_check_s))
+                continue
+            job.check_at = now + self._cancel_check_s
+            if _asked(job.is_cancelled):
+                self._cancel(job.ticket)
+            asked = time.monotonic()
+            await asyncio.sleep((asked - now) / POLLING_SHARE)
+
+    async def _publish(self) -> None:
+        while True:
+            _guarded(self._on_active, len(self._jobs))
+            await asyncio.sleep(self._statistics_s)
+
+    async def _watch_health(self) -> None:
+        # what trtllm-serve asks; not every version has it
+        is_healthy = getattr(self._llm, "_check_health", None)
+        while is_healthy is not None:
+            if not _asked(is_healthy):
+                logger.error("the engine has died; this model ends with it")
+                self._on_death()
+                return
+            await asyncio.sleep(HEALTH_CHECK_S)
+
+
+def _asked(question: Callable[[], bool]) -> bool:
+    """The answer; False, and a line in the log, if there is none."""
+    try:
+        return question()
+    except Exception:
+        logger.exception("a question to Triton or to the engine failed")
+        return False
+
+
+def _guarded(function: Callable[..., None], *arguments: object) -> None:
+    """Call a callback in the thread; its errors are logged and go no further."""
+    try:
+        function(*arguments)
+    except Exception:
+        logger.exception("a callback of the engine failed")
