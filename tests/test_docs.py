@@ -15,6 +15,7 @@ from tts.serving.server import start_failures as serving_failures
 
 ROOT = Path(__file__).resolve().parents[1]
 TENSORRT = ROOT / "docs" / "tensorrt.md"
+LLMAPI = ROOT / "docs" / "llmapi.md"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 COMMANDS = getattr(get_command(app), "commands")  # noqa: B009 - a Group, for typer's types a Command
 GPU_DEPLOYMENTS = [name for name in bundled_deployments() if load_deployment(name).tensorrt]
@@ -62,7 +63,8 @@ def test_deployments_in_commands_exist(page):
 
 @pytest.mark.parametrize("name", GPU_DEPLOYMENTS)
 def test_every_gpu_deployment_is_in_the_table(name):
-    rows = [line for line in TENSORRT.read_text().splitlines() if line.startswith("| ")]
+    page = LLMAPI if load_deployment(name).target == "llmapi" else TENSORRT
+    rows = [line for line in page.read_text().splitlines() if line.startswith("| ")]
     assert any(line.startswith(f"| `{name}` |") for line in rows)
 
 
@@ -71,7 +73,7 @@ def test_a_deployment_names_the_downloads_of_its_own_checkpoints(name):
     text = (paths.deployments_dir() / f"{name}.yaml").read_text()
     downloads = re.findall(r"^#   hf download (\S+) .*--local-dir engines/(\S+)$", text, re.M)
     checkpoints = re.findall(r"^  checkpoint: \.\./(\S+)$", text, re.M)
-    if name == "demo-gpu":
+    if name.startswith("demo-"):
         assert downloads == []
     else:
         assert [folder for _, folder in downloads] == checkpoints

@@ -196,10 +196,10 @@ def test_pools_of_the_file_that_do_not_fit() -> None:
 
 
 ROOT = Path(__file__).resolve().parents[2]
-TENSORRT = [name for name in bundled_deployments() if load_deployment(name).target == "tensorrt"]
+FOR_GPUS = [name for name in bundled_deployments() if load_deployment(name).tensorrt]
 
 
-@pytest.mark.parametrize("name", TENSORRT)
+@pytest.mark.parametrize("name", FOR_GPUS)
 def test_bundled_deployments_hold_what_is_planned(name: str) -> None:
     bundled = load_deployment(name)
     plan = plan_memory(bundled)
@@ -348,5 +348,5 @@ HEADER = [
 
 def test_the_page_shows_the_plans_of_all_ready_made_deployments() -> None:
     page = (ROOT / "docs" / "memory-plan.md").read_text(encoding="utf-8")
-    table = "\n".join([*HEADER, *(row for name in TENSORRT for row in plan_rows(name))])
+    table = "\n".join([*HEADER, *(row for name in FOR_GPUS for row in plan_rows(name))])
     assert f"with the plans -->\n{table}\n<!-- end" in page, f"docs/memory-plan.md needs:\n{table}"

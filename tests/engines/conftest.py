@@ -5,11 +5,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import tokenizers
 from safetensors.numpy import save_file
+from tests.engines.llmapi_standin import Misbehave, stand_in
 from tests.engines.triton_client import Client
 
 from tts.build import paths
@@ -183,9 +185,50 @@ def verifier(open_host: Open) -> Runner:
     return open_host("verifier")
 
 
+@pytest.fixture(scope="session")
+def llmapi_pair(pair: Deployment) -> Deployment:
+    """The tiny pair for target llmapi."""
+    for_gpu: dict[str, Any] = pair.model_dump(exclude_none=True) | {
+        "name": "tiny-llmapi",
+        "target": "llmapi",
+        "tensorrt": {"gpu": "h100"},
+    }
+    for role in pair.engines():
+        for_gpu[role]["precision"] = "bf16"  # of which the stand-in knows nothing
+    deployment = Deployment.model_validate(for_gpu)
+    build_engines(deployment, say=lambda line: None)
+    return deployment
+
+
 @pytest.fixture(scope="module")
-def server(pair: Deployment) -> Iterator[RunningServer]:
-    with start_server(pair) as running:
+def tensorrt_llm(pair: Deployment) -> Iterator[None]:
+    """Put the stand-in of TensorRT-LLM where Python finds it, on the engines of the tiny pair."""
+    with pytest.MonkeyPatch.context() as patch:
+        stand_in(patch, pair)
+        yield
+
+
+@pytest.fixture(scope="module")
+def misbehave(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Misbehave]:
+    """Tell the stand-in what to do wrong; before the server starts that it runs in."""
+    file = tmp_path_factory.mktemp("stand-in") / "misbehaviour.json"
+
+    def tell(**how: Any) -> None:
+        new = file.with_suffix(".new")
+        new.write_text(json.dumps(how))
+        new.replace(file)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TTS_STANDIN_MISBEHAVIOUR", str(file))
+        yield tell
+
+
+@pytest.fixture(scope="module", params=["openvino", "llmapi"])
+def server(
+    request: pytest.FixtureRequest, pair: Deployment, llmapi_pair: Deployment, tensorrt_llm: None
+) -> Iterator[RunningServer]:
+    """The pair behind a real server, by each target that runs here: they answer alike."""
+    with start_server(pair if request.param == "openvino" else llmapi_pair) as running:
         yield running
 
 

@@ -117,6 +117,7 @@ def test_cancelling_the_stream_frees_slot_and_blocks(client):
     assert client.at_rest("generator")
 
 
+@pytest.mark.parametrize("server", ["openvino"], indirect=True)
 def test_a_stop_request_ends_the_running_one_which_says_that_it_was_cancelled(client):
     running = client.open(infer("generator", request_id="run", output=220, streaming=True))
     next(running)
@@ -129,6 +130,7 @@ def test_a_stop_request_ends_the_running_one_which_says_that_it_was_cancelled(cl
     assert client.at_rest("generator")
 
 
+@pytest.mark.parametrize("server", ["openvino"], indirect=True)
 def test_fifty_megabytes_are_refused_and_leave_the_server_no_larger_the_second_time(client, server):
     """Triton takes a message in before a model sees it; what it keeps of it must not add up."""
     processes = [psutil.Process(server.state.server.pid)]

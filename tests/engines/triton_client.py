@@ -54,7 +54,7 @@ class Client:
         deadline = time.monotonic() + 2
         while time.monotonic() < deadline:
             gauges = self.gauges(model)
-            used = gauges["nv_trt_llm_kv_cache_block_metrics/used"]
+            used = gauges.get("nv_trt_llm_kv_cache_block_metrics/used", 0)
             if gauges["nv_trt_llm_request_metrics/active"] == used == 0:
                 return True
             time.sleep(0.05)

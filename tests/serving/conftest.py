@@ -43,10 +43,11 @@ def make_tensorrt(
     checkpoint: Path = Path("/models/Llama3.1-8B-PRM-Deepseek-Data"),
     generator: dict[str, object] | None = None,
     verifier: dict[str, object] | None = None,
+    target: str = "tensorrt",
     launcher: str = "auto",
     **server: object,
 ) -> Deployment:
-    """A deployment of target tensorrt: two engines on GPU 0 unless told otherwise."""
+    """A deployment for NVIDIA GPUs: two engines on GPU 0 unless told otherwise."""
     engine: dict[str, object] = {
         "checkpoint": checkpoint,
         "precision": "bf16",
@@ -58,7 +59,7 @@ def make_tensorrt(
     return Deployment.model_validate(
         {
             "name": name,
-            "target": "tensorrt",
+            "target": target,
             "generator": {**engine, "in_flight_requests": 64, **(generator or {})},
             "verifier": {**engine, "in_flight_tokens": 8192, **(verifier or {})},
             "server": server,

@@ -7,7 +7,7 @@
 | verifier_format | the dialogue of a verifier as token ids |
 | builder | `build_engines`: only what has changed, complete or not at all |
 | build_plan | what an engine will be, and checks before the build |
-| targets | the interface of a target; openvino/ and tensorrt/ are the two |
+| targets | the interface of a target; openvino/, tensorrt/ and llmapi/ are the three |
 | manifest | the JSON files beside an engine: what it is, what it was made from |
 | staging | one builder at a time; folders that appear complete or not at all |
 | chat_template, template_worker | rendering a chat template, in a process with limits |

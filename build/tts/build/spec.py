@@ -28,7 +28,7 @@ from .errors import ConfigError
 from .input_files import Unreadable, is_file, read_text, require_path
 from .yaml_text import parse_yaml
 
-Target = Literal["openvino", "tensorrt"]
+Target = Literal["openvino", "tensorrt", "llmapi"]
 Role = Literal["generator", "verifier"]
 Precision = Literal["fp32", "fp16", "bf16", "fp8", "int8", "int4_awq"]
 Gpu = Literal["a100-40g", "a100-80g", "l40s", "h100", "h200", "b200", "rtx4090"]
@@ -92,6 +92,7 @@ Parameter = Annotated[Any, BeforeValidator(_scalar)]
 PRECISIONS: dict[Target, tuple[Precision, ...]] = {
     "openvino": ("fp32", "bf16", "int8"),
     "tensorrt": ("fp16", "bf16", "fp8", "int8", "int4_awq"),  # the last two: weights only
+    "llmapi": ("fp16", "bf16"),  # as the checkpoint is loaded; quantised ones are not read yet
 }
 MAX_BYTES = 1_000_000
 """Of a deployment file."""
@@ -139,7 +140,7 @@ class Calibration(_Model):
 
 
 class TensorRTEngine(_Model):
-    """What only a TensorRT-LLM engine has (target tensorrt)."""
+    """What only an engine of TensorRT-LLM has (targets tensorrt and llmapi)."""
 
     tensor_parallel: Parallel = 1
     pipeline_parallel: Parallel = 1
@@ -198,7 +199,7 @@ class EngineSpec(_Model):
     threads: Parallel | None = None
     """CPU threads of the engine (target openvino only; default 1)."""
     tensorrt: TensorRTEngine | None = None
-    """Parallelism, placement and quantisation (target tensorrt only)."""
+    """Parallelism, placement and quantisation (targets tensorrt and llmapi)."""
 
     @property
     def placement(self) -> TensorRTEngine:
@@ -318,13 +319,19 @@ class VerifierSpec(EngineSpec):
         return self
 
 
+Image = Annotated[str, Field(max_length=255, pattern=r"^[A-Za-z0-9][A-Za-z0-9_./:@-]*$")]
+"""The name of a container image, with its registry and tag."""
+
+
 class TensorRTSpec(_Model):
-    """Where TensorRT-LLM engines are built and served (target tensorrt)."""
+    """Where TensorRT-LLM runs (targets tensorrt and llmapi)."""
 
     gpu: Gpu
     """The kind of GPU; engines are built on the kind that serves them."""
     container: Literal["26.04", "26.05", "26.06", "26.07"] = "26.07"
     """Tag of nvcr.io/nvidia/tritonserver:TAG-trtllm-python-py3; these hold TensorRT-LLM 1.2.1."""
+    image: Image | None = None
+    """Another image, in place of the container's (target llmapi only): one with a later version."""
     launcher: Literal["auto", "mpirun"] = "auto"
     """auto: start the server of engines on GPU 0 alone directly, any other under mpirun. mpirun:
     start both under it, in case that is faster (docs/tensorrt.md says how to find out)."""
@@ -357,7 +364,7 @@ class Deployment(_Model):
     verifier: VerifierSpec
     server: ServerSpec = ServerSpec()
     tensorrt: TensorRTSpec | None = None
-    """GPU and container (target tensorrt only, which requires it)."""
+    """GPU and container (targets tensorrt and llmapi, which require it)."""
     strategies: dict[str, dict[str, Parameter]] = {}
     """Strategy -> parameter -> value: defaults of searches on this deployment, not of engines."""
     _named: str | None = PrivateAttr(default=None)
@@ -380,10 +387,17 @@ class Deployment(_Model):
                 self._fits_openvino(role, engine)
             else:
                 self._fits_tensorrt(role, engine)
-        if self.target == "tensorrt" and self.tensorrt is None:
-            raise ValueError("target tensorrt needs the block tensorrt, with the gpu to build for")
+        if self.target != "openvino" and self.tensorrt is None:
+            raise ValueError(
+                f"target {self.target} needs the block tensorrt, with the gpu to build for"
+            )
         if self.target == "openvino" and self.tensorrt is not None:
-            raise ValueError("the block tensorrt applies to target tensorrt only; remove it")
+            raise ValueError("the block tensorrt is for targets tensorrt and llmapi; remove it")
+        if self.target == "tensorrt" and self.tensorrt and self.tensorrt.image:
+            raise ValueError(
+                "tensorrt.image applies to target llmapi only; engines are built for the versions "
+                "of tensorrt.container"
+            )
         return self
 
     @staticmethod
@@ -400,7 +414,7 @@ class Deployment(_Model):
     @staticmethod
     def _fits_openvino(role: Role, engine: EngineSpec) -> None:
         if engine.tensorrt is not None:
-            raise ValueError(f"{role}.tensorrt applies to target tensorrt only; remove it")
+            raise ValueError(f"{role}.tensorrt is for targets tensorrt and llmapi; remove it")
         if engine.kv_cache.block_size != OPENVINO_BLOCK_SIZE:
             raise ValueError(
                 f"{role}.kv_cache.block_size is {engine.kv_cache.block_size}; "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tts.build.errors import ConfigError, TtsError
+from tts.build.llmapi import target as llmapi
 from tts.build.model_config import ModelConfig
 from tts.build.spec import Deployment, Role
 from tts.build.tensorrt import contract
@@ -21,10 +22,13 @@ from .findings import not_checked, refused
 def buildable(deployment: Deployment) -> Iterator[Finding]:
     """GPU, precision, parallelism and architecture, as TensorRT-LLM takes them."""
     why = "TensorRT-LLM refuses it, or changes it silently, after the conversion"
-    if deployment.target == "tensorrt":
+    if deployment.target == "llmapi":
+        why = "TensorRT-LLM refuses it when it loads the checkpoint"
+    if deployment.target != "openvino":
+        check = llmapi.check_engine if deployment.target == "llmapi" else check_engine
         for role, model in models_of(deployment):
             try:
-                check_engine(deployment, role, model)
+                check(deployment, role, model)
             except ConfigError as error:
                 yield refused(error, deployment, role, why)
 

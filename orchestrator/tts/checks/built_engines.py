@@ -25,7 +25,9 @@ def read_back(deployment: Deployment) -> Iterator[Finding]:
             yield not_checked(
                 "the engine is not built on this machine",
                 str(folder),
-                "the builder changes some settings with a warning only",
+                "the builder changes some settings with a warning only"
+                if deployment.target == "tensorrt"
+                else "its record says what is served",
                 f"Run: tts build-engines {deployment.named}",
             )
         elif deployment.target == "tensorrt":

@@ -8,6 +8,7 @@ from contextlib import suppress
 from tts.build.build_plan import check_length
 from tts.build.checkpoint import open_checkpoint
 from tts.build.errors import CheckpointError, ConfigError
+from tts.build.llmapi import target as llmapi
 from tts.build.model_config import ModelConfig, read_model_config
 from tts.build.spec import Deployment, EngineSpec, Role
 from tts.build.tensorrt.known_models import known_model
@@ -70,8 +71,13 @@ def models_of(deployment: Deployment) -> Iterator[tuple[Role, ModelConfig]]:
 
 
 def _read(deployment: Deployment, spec: EngineSpec) -> ModelConfig:
-    tensorrt = deployment.target == "tensorrt"
-    return read_model(spec.checkpoint) if tensorrt else read_model_config(spec.checkpoint)
+    match deployment.target:
+        case "openvino":
+            return read_model_config(spec.checkpoint)
+        case "tensorrt":
+            return read_model(spec.checkpoint)
+        case "llmapi":
+            return llmapi.read_model(spec.checkpoint)
 
 
 def _is_here(spec: EngineSpec) -> bool:
@@ -79,4 +85,4 @@ def _is_here(spec: EngineSpec) -> bool:
 
 
 def _is_published(deployment: Deployment, spec: EngineSpec) -> bool:
-    return deployment.target == "tensorrt" and known_model(spec.checkpoint) is not None
+    return deployment.target != "openvino" and known_model(spec.checkpoint) is not None

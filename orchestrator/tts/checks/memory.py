@@ -18,7 +18,7 @@ from .findings import refused
 def memory(deployment: Deployment) -> Iterator[Finding]:
     """Both engines and their KV pools within the memory of each GPU."""
     known = len(list(models_of(deployment))) == len(deployment.engines())
-    if deployment.target == "tensorrt" and known and not any(buildable(deployment)):
+    if deployment.target != "openvino" and known and not any(buildable(deployment)):
         why = "the server would fail to load, or shrink the longest sequence and only log it"
         try:
             check_pools(deployment)

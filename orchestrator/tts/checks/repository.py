@@ -26,7 +26,7 @@ def rendering(deployment: Deployment) -> Iterator[Finding]:
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary) / "model_repository"
             render_models(deployment, values, folder)
-            if deployment.target == "tensorrt":
+            if deployment.target != "openvino":
                 for finding in check_repository(folder, deployment):
                     yield replace(finding, where=f"as rendered: {finding.where}", fix=fix)
     except CheckpointError as error:
@@ -44,7 +44,7 @@ def rendering(deployment: Deployment) -> Iterator[Finding]:
 
 def on_disk(deployment: Deployment) -> Iterator[Finding]:
     """The repository that lies there. Target openvino has it rendered again at each start."""
-    if deployment.target != "tensorrt":
+    if deployment.target == "openvino":
         return
     folder = paths.repository_dir(deployment.name)
     if what := no_folder(folder):

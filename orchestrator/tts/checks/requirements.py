@@ -10,7 +10,7 @@ from tts.build.spec import Deployment
 
 
 def require_gpu(deployment: Deployment) -> None:
-    """Raise ServerError for engines of target tensorrt where no NVIDIA driver is.
+    """Raise ServerError for engines on NVIDIA GPUs where no NVIDIA driver is.
 
     A server elsewhere that answers at the deployment's gRPC port is as good.
     """

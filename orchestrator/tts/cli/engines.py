@@ -57,7 +57,7 @@ def deploy(
         typer.Option(
             callback=usable,
             metavar="DIR",
-            help="Also write manifests for docker compose and Kubernetes there (target tensorrt).",
+            help="Also write manifests for docker compose and Kubernetes there (NVIDIA GPUs).",
         ),
     ] = None,
 ) -> None:

@@ -24,5 +24,5 @@ def policy_of(
         verifier.group_tokens,
         verifier.group_wait_ms / 1e3,
         # the CPU host keeps requests that share a prefix apart until one of them has computed it
-        prefetch=deployment.target == "tensorrt" and schedule == "decoupled",
+        prefetch=deployment.target != "openvino" and schedule == "decoupled",
     )

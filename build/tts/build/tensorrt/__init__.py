@@ -9,6 +9,7 @@ Memory plan; pure:
 | feasibility | does the GPU run the precision, does the model divide as asked? |
 | placement | on which GPUs the ranks run, and whether the server spawns them |
 | engine_memory | bytes of weights, activations, logits and KV cache, rank by rank |
+| pytorch_memory | the same for target llmapi, where they differ |
 | roofline | seconds of a decode or prefill step |
 | kv_split | how the two engines share what is left for KV caches |
 | memory_plan | all of it for a deployment: what is on which GPU, both pools |

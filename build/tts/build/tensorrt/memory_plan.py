@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ..errors import ConfigError
 from ..model_config import ModelConfig
 from ..spec import Deployment, EngineSpec, GeneratorSpec, Role, TensorRTSpec
+from . import pytorch_memory
 from .engine_memory import SERVER_CONTEXT, Parameters, RankMemory, parameters, ranks_of
 from .feasibility import check_parallelism, check_precision
 from .gpus import GIB, GPUS, GpuFacts
@@ -152,7 +153,8 @@ def plan_memory(deployment: Deployment) -> MemoryPlan:
     for role in specs:
         check_precision(deployment, role, target.gpu)
         check_parallelism(deployment, role, shapes[role])
-    ranks = {role: ranks_of(shapes[role], spec) for role, spec in specs.items()}
+    rank_memory = pytorch_memory.ranks_of if deployment.target == "llmapi" else ranks_of
+    ranks = {role: rank_memory(shapes[role], spec) for role, spec in specs.items()}
     placed = _placed(deployment, ranks)
     for here in placed:
         _check_fixed(deployment, gpu, here)

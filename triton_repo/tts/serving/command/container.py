@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tts.build import paths
-from tts.build.spec import Deployment
+from tts.build.spec import Deployment, Role
 from tts.build.tensorrt.contract import container_image
 
 from . import guard
@@ -30,15 +30,30 @@ HOME = {"HOME": "/tmp", "USER": "tts"}
 
 
 def image(deployment: Deployment) -> str:
-    """The container image of a deployment of target tensorrt."""
+    """The container image of a deployment of target tensorrt or llmapi."""
     assert deployment.tensorrt is not None  # the spec requires it
-    return container_image(deployment.tensorrt.container)
+    return deployment.tensorrt.image or container_image(deployment.tensorrt.container)
+
+
+def loaded(deployment: Deployment) -> dict[Role, Path]:
+    """The folder that each model loads: a compiled engine, or with target llmapi its checkpoint."""
+    if deployment.target == "llmapi":
+        return {role: spec.checkpoint for role, spec in deployment.engines().items()}
+    return {role: paths.engine_dir(deployment.name, role) for role in deployment.engines()}
 
 
 def folders(deployment: Deployment) -> list[Path]:
-    """Folders that a container needs from this machine: the model repository and the engines."""
-    engines = [paths.engine_dir(deployment.name, role) for role in deployment.engines()]
-    return [paths.repository_dir(deployment.name), *engines]
+    """Folders that a container needs from this machine: the repository, and what models load."""
+    wanted = dict.fromkeys(loaded(deployment).values())
+    # files of a checkpoint may be links into a cache; engines are built as files
+    linked = {
+        file.resolve().parent
+        for folder in wanted
+        if folder.is_dir()
+        for file in folder.iterdir()
+        if file.is_symlink()
+    }
+    return [paths.repository_dir(deployment.name), *wanted, *sorted(linked - wanted.keys())]
 
 
 def inside(addresses: Addresses) -> Addresses:

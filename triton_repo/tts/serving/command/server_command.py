@@ -62,7 +62,7 @@ def server_command(runtime: Runtime, deployment: Deployment, addresses: Addresse
     shm_prefix = f"tts-{secrets.token_hex(6)}-"
     if isinstance(runtime, Docker):
         served = arguments(repository, container.inside(addresses), shm_prefix)
-        words, variables = tensorrt_command(deployment, container.TRITONSERVER, served)
+        words, variables = served_by(deployment, container.TRITONSERVER, served)
         name = f"{shm_prefix}{deployment.name}"
         folders = container.folders(deployment)
         words = runtime.run(name, addresses, folders, variables, words)
@@ -70,10 +70,7 @@ def server_command(runtime: Runtime, deployment: Deployment, addresses: Addresse
     backends = environment.backends(runtime, environment.folder(deployment))
     served = arguments(repository, addresses, shm_prefix)
     served.append(f"--backend-directory={backends}")
-    if deployment.target == "tensorrt":
-        words, variables = tensorrt_command(deployment, str(runtime.binary), served)
-    else:
-        words, variables = [str(runtime.binary), *served], {}
+    words, variables = served_by(deployment, str(runtime.binary), served)
     return ServerCommand(words, variables, shm_prefix, socket=addresses.socket)
 
 
@@ -104,6 +101,18 @@ def arguments(repository: Path, addresses: Addresses, shm_prefix: str) -> list[s
         f"--exit-timeout-secs={EXIT_TIMEOUT_S}",
         "--pinned-memory-pool-byte-size=0",  # tensors of a request are a few kilobytes
     ]
+
+
+def served_by(
+    deployment: Deployment, binary: str, arguments: list[str]
+) -> tuple[list[str], dict[str, str]]:
+    """The words and environment variables that run a tritonserver with a deployment's engines.
+
+    Only compiled engines need more than the server itself: `LLM` starts its ranks by itself.
+    """
+    if deployment.target == "tensorrt":
+        return tensorrt_command(deployment, binary, arguments)
+    return [binary, *arguments], {}
 
 
 def tensorrt_command(

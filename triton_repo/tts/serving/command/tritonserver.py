@@ -57,6 +57,11 @@ def find_tritonserver(target: Target = "openvino") -> TritonServer:
     Raises ServerError saying what is missing and what to do.
     """
     installed = _installed()
+    if target == "llmapi" and importlib.util.find_spec("tensorrt_llm") is None:
+        raise ServerError(
+            f"Target llmapi needs TensorRT-LLM, and {sys.executable} cannot import it.",
+            hint="Install the toolkit for the Python that has it, inside NVIDIA's container.",
+        )
     if target == "tensorrt":
         if installed and (installed.backends / "tensorrtllm").is_dir():
             return installed
@@ -79,14 +84,14 @@ def find_runtime(deployment: Deployment) -> TritonServer | Docker:
     if deployment.target == "openvino":
         return find_tritonserver("openvino")
     tag = os.environ.get(contract.version_variable())  # set inside NVIDIA's containers only
-    if tag is not None and tag not in contract.containers():
+    if deployment.target == "tensorrt" and tag is not None and tag not in contract.containers():
         raise ServerError(
             f"This container is tritonserver {tag}, which holds another TensorRT-LLM than "
             f"{contract.TENSORRT_LLM}.",
             hint=f"Use {image(deployment)}.",
         )
     try:
-        return find_tritonserver("tensorrt")
+        return find_tritonserver(deployment.target)
     except ServerError as error:
         if shutil.which("docker"):
             return Docker(image(deployment))

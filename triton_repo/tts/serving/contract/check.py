@@ -1,8 +1,9 @@
-"""Checking a rendered model repository of target tensorrt against the contract; needs no GPU."""
+"""Checking a rendered model repository for NVIDIA GPUs against the contract; needs no GPU."""
 
 from __future__ import annotations
 
 import filecmp
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,17 +14,19 @@ from google.protobuf import json_format
 
 from tts.build import paths
 from tts.build.errors import ServerError
+from tts.build.llmapi.contract import argument_problems, argument_reason
 from tts.build.spec import Deployment
 from tts.engines import wire
 
+from ..repository.modules import carried_files
 from ..repository.render import parse_config
 from ..repository.templates import CONFIG
-from .expected import expected_configs
+from .expected import LLM_ARGS, expected_configs
 from .facts import contract
 
 _PLACEHOLDER = re.compile(r"\$\{\w*\}?|\{\{|\{%")
 _SCORE_MODEL = Path(wire.PRM_SCORE, "1", "model.py")
-_PYTHON_CACHE = _SCORE_MODEL.parent / "__pycache__"  # Python writes it beside what it has run
+_PYTHON_CACHE = "__pycache__"  # Python writes it beside what it has run
 _WHY = {
     "name": "Triton refuses a model whose name is not its folder's, and clients ask for it by name",
     "backend": "the backend decides what runs the model",
@@ -60,7 +63,7 @@ class Finding:
 
 
 def check_repository(folder: Path, deployment: Deployment) -> list[Finding]:
-    """Everything in a model repository that is not as a deployment of target tensorrt needs it.
+    """Everything in a model repository that is not as a deployment for NVIDIA GPUs needs it.
 
     Reads files only. Raises CheckpointError if the ids of the verifier's labels cannot be known.
     """
@@ -69,7 +72,7 @@ def check_repository(folder: Path, deployment: Deployment) -> list[Finding]:
     return [
         Finding(what, where, why, fix)
         for where, what, why in (
-            *_files(folder, set(expected)),
+            *_files(folder, set(expected), deployment),
             *(
                 found
                 for name, config in expected.items()
@@ -82,11 +85,14 @@ def check_repository(folder: Path, deployment: Deployment) -> list[Finding]:
 Found = tuple[str, str, str]  # where, what, why
 
 
-def _files(folder: Path, models: set[str]) -> Iterator[Found]:
+def _files(folder: Path, models: set[str], deployment: Deployment) -> Iterator[Found]:
     there = {path.relative_to(folder) for path in folder.rglob("*")} if folder.is_dir() else set()
-    there = {path for path in there if _PYTHON_CACHE not in (path, *path.parents)}
-    files = {Path(model, CONFIG) for model in models} | {_SCORE_MODEL}
-    folders = {Path(model) for model in models} | {Path(model, "1") for model in models}
+    ours = _python_files(deployment)
+    caches = {path.parent / _PYTHON_CACHE for path in ours}
+    there = {path for path in there if caches.isdisjoint((path, *path.parents))}
+    files = {Path(model, CONFIG) for model in models} | ours.keys()
+    folders = {Path(model, "1") for model in models}
+    folders |= {parent for path in files | folders for parent in path.parents} - {Path()}
     for path in sorted((files | folders) - there):
         yield str(path), "is missing", "Triton does not load a model without it"
     for path in sorted(there - files - folders):
@@ -95,9 +101,19 @@ def _files(folder: Path, models: set[str]) -> Iterator[Found]:
         if (folder / path).is_dir() != (path in folders):
             what = "is a file, not a folder" if path in folders else "is a folder, not a file"
             yield str(path), what, "Triton does not load the model"
-    ours, theirs = paths.templates_dir() / "common" / _SCORE_MODEL, folder / _SCORE_MODEL
-    if theirs.is_file() and not filecmp.cmp(ours, theirs, shallow=False):
-        yield str(_SCORE_MODEL), "is not the one that comes with the toolkit", "it makes the scores"
+    for path, source in ours.items():
+        if (folder / path).is_file() and not filecmp.cmp(source, folder / path, shallow=False):
+            what = "it makes the scores" if path == _SCORE_MODEL else "the model runs it"
+            yield str(path), "is not the one that comes with the toolkit", what
+
+
+def _python_files(deployment: Deployment) -> dict[Path, Path]:
+    """Path in the repository -> the toolkit's own file, for all that Triton's models run."""
+    files = {_SCORE_MODEL: paths.templates_dir() / "common" / _SCORE_MODEL}
+    if deployment.target == "llmapi":
+        templates = paths.templates_dir() / deployment.target
+        files |= {path.relative_to(templates): path for path in templates.glob("*/1/model.py")}
+    return files | carried_files(deployment)
 
 
 def _config(folder: Path, model: str, expected: dict[str, Any]) -> Iterator[Found]:
@@ -126,6 +142,9 @@ def _parameters(where: str, expected: dict[str, str], found: dict[str, str]) -> 
         why = fact.why if fact else _NOT_ASKED_FOR if key not in expected else "the models read it"
         wanted, is_there = expected.get(key), found.get(key)
         place = f"{where}: parameters.{key}"
+        if key == LLM_ARGS and wanted is not None and is_there is not None:
+            yield from _llm_arguments(place, json.loads(wanted), is_there)
+            continue
         if fact and wanted is not None and is_there is not None:
             try:
                 wanted, is_there = (contract().canonical(fact, text) for text in (wanted, is_there))
@@ -134,6 +153,23 @@ def _parameters(where: str, expected: dict[str, str], found: dict[str, str]) -> 
                 continue
         if wanted != is_there:
             yield place, _compared(wanted, is_there), why
+
+
+def _llm_arguments(where: str, expected: dict[str, Any], text: str) -> Iterator[Found]:
+    """Arguments of `LLM(...)`: as the deployment says, and of kinds that it is known to take."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        yield where, f"is not JSON: {error}", "the model reads it before it loads anything"
+        return
+    if not isinstance(found, dict):
+        yield where, f"is {found!r}; must be an object", "its fields are the arguments of LLM"
+        return
+    for problem in argument_problems(found):
+        yield where, problem, "LLM refuses it when the model loads"
+    for path, wanted, is_there in _differences(expected, found, ()):
+        name = ".".join(path)
+        yield f"{where}: {name}", _compared(wanted, is_there), argument_reason(name)
 
 
 def _plain(config: Any) -> dict[str, Any]:

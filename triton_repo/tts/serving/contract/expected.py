@@ -1,4 +1,4 @@
-"""The configurations that a deployment of target tensorrt must be served with.
+"""The configurations that a deployment for NVIDIA GPUs must be served with.
 
 Built from the contract's data and the deployment alone, not from the templates: an independent
 second opinion is what makes the check worth something.
@@ -6,22 +6,27 @@ second opinion is what makes the check worth something.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from tritonclient.grpc import model_config_pb2 as triton
 
 from tts.build import paths
+from tts.build.llmapi.arguments import llm_arguments
+from tts.build.llmapi.target import read_model
 from tts.build.spec import Deployment, EngineSpec
 from tts.engines import wire
 
 from ..repository.digest import DIGEST, deployment_digest
-from ..repository.labels import label_columns
+from ..repository.labels import label_columns, label_token_ids
 from .facts import Tensor, contract
 
 LOGITS = "TYPE_FP32"
 """The verifier's engine is built with float32 logits; another type fails at the first answer."""
 KV_FRACTION = "0.99"
 CANCELLATION_CHECK_MS = 5
+LLM_ARGS = "llm_args"
+"""The parameter that holds the arguments of `LLM(...)`, as JSON."""
 RECEIVE_POLL_MS = 1
 _ENSEMBLE_INPUTS = ("input_ids", "input_lengths", "request_output_len", "return_generation_logits")
 _PASSED_ON = ("output_ids", "sequence_length", "generation_logits")
@@ -30,9 +35,10 @@ _PASSED_ON = ("output_ids", "sequence_length", "generation_logits")
 def expected_configs(deployment: Deployment) -> dict[str, triton.ModelConfig]:
     """The ModelConfig of every model, by name."""
     labels = label_columns(deployment)
+    engine = _llm_engine if deployment.target == "llmapi" else _engine
     configs = [
-        _engine(deployment, wire.GENERATOR, deployment.generator),
-        _engine(deployment, wire.PRM_ENGINE, deployment.verifier),
+        engine(deployment, wire.GENERATOR, deployment.generator),
+        engine(deployment, wire.PRM_ENGINE, deployment.verifier),
         _score(deployment.verifier, labels),
         _ensemble(deployment.verifier, labels),
     ]
@@ -43,14 +49,7 @@ def expected_configs(deployment: Deployment) -> dict[str, triton.ModelConfig]:
 
 
 def _engine(deployment: Deployment, name: str, spec: EngineSpec) -> Any:
-    replicas = spec.placement.replicas
-    config = triton.ModelConfig(
-        name=name, backend="tensorrtllm", max_batch_size=spec.max_batch_size
-    )
-    config.model_transaction_policy.decoupled = name == wire.GENERATOR
-    config.dynamic_batching.preferred_batch_size.append(spec.max_batch_size)
-    config.dynamic_batching.default_queue_policy.max_queue_size = 0
-    config.instance_group.add(count=len(replicas), kind="KIND_CPU")
+    config = _model(name, "tensorrtllm", spec)
     for tensor in contract().inputs:
         _add(config.input, tensor)
     for tensor in contract().outputs:
@@ -59,7 +58,7 @@ def _engine(deployment: Deployment, name: str, spec: EngineSpec) -> Any:
     values = {
         "gpt_model_type": "inflight_fused_batching",
         "gpt_model_path": paths.engine_dir(deployment.name, role),
-        "gpu_device_ids": ";".join(",".join(map(str, devices)) for devices in replicas),
+        "gpu_device_ids": _gpu_device_ids(spec),
         "max_tokens_in_paged_kv_cache": spec.kv_cache.tokens,
         "kv_cache_free_gpu_mem_fraction": KV_FRACTION,
         "enable_kv_cache_reuse": spec.kv_cache.reuse,
@@ -79,6 +78,41 @@ def _engine(deployment: Deployment, name: str, spec: EngineSpec) -> Any:
     required = {item.key: "" for item in contract().parameters if item.required}
     _set_parameters(config, required | values)
     return config
+
+
+def _llm_engine(deployment: Deployment, name: str, spec: EngineSpec) -> Any:
+    """A Python model on `LLM(...)`: of the contract's tensors, those that it reads and answers."""
+    config = _model(name, "python", spec)
+    for tensor in contract().inputs:
+        if tensor.name in wire.INPUTS:
+            _add(config.input, tensor)
+    for tensor in contract().outputs:
+        if tensor.name in wire.OUTPUTS:
+            _add(config.output, tensor)
+    labels = label_token_ids(deployment) if name == wire.PRM_ENGINE else []
+    values = {
+        LLM_ARGS: json.dumps(llm_arguments(spec)),
+        "gpu_device_ids": _gpu_device_ids(spec),
+        "vocab_size": read_model(spec.checkpoint).vocab_size,
+        "label_token_ids": ",".join(map(str, labels)),
+        "cancellation_check_period_ms": CANCELLATION_CHECK_MS,
+        "stats_check_period_ms": 500,
+    }
+    _set_parameters(config, values)
+    return config
+
+
+def _model(name: str, backend: str, spec: EngineSpec) -> Any:
+    config = triton.ModelConfig(name=name, backend=backend, max_batch_size=spec.max_batch_size)
+    config.model_transaction_policy.decoupled = name == wire.GENERATOR
+    config.dynamic_batching.preferred_batch_size.append(spec.max_batch_size)
+    config.dynamic_batching.default_queue_policy.max_queue_size = 0
+    config.instance_group.add(count=len(spec.placement.replicas), kind="KIND_CPU")
+    return config
+
+
+def _gpu_device_ids(spec: EngineSpec) -> str:
+    return ";".join(",".join(map(str, devices)) for devices in spec.placement.replicas)
 
 
 def _score(spec: EngineSpec, labels: list[int]) -> Any:

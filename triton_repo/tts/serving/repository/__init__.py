@@ -4,6 +4,7 @@
 |---|---|
 | templates | which templates a deployment has, and rendering one |
 | labels | which columns of the verifier's logits are its labels |
+| modules | what models of target llmapi bring into NVIDIA's container |
 | digest | the digest by which clients recognise the deployment that a server serves |
 | render | the repository: rendered, parsed back, put in place |
 | manifests | docker compose and Kubernetes |

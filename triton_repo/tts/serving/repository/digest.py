@@ -10,6 +10,7 @@ from tts.build import paths
 from tts.build.manifest import read_manifest
 from tts.build.spec import Deployment
 
+from .modules import carried_files
 from .templates import model_folders
 
 DIGEST = "deployment_digest"
@@ -44,8 +45,14 @@ def deployment_digest(deployment: Deployment) -> str:
         manifest = read_manifest(paths.engine_dir(deployment.name, role))
         models[role] = manifest.model_dump(mode="json", include=_ENGINE) if manifest else {}
     digest = hashlib.sha256(json.dumps(models, sort_keys=True).encode())
-    shared = sorted((paths.templates_dir() / deployment.target).glob("*.j2"))
+    shared = sorted(
+        file
+        for part in ("common", deployment.target)
+        for file in (paths.templates_dir() / part).glob("*.j2")
+    )
     for file in (*shared, *(f for m in model_folders(deployment) for f in sorted(m.rglob("*")))):
         if file.suffix in (".py", ".j2"):
             digest.update(f"\0{file.parent.name}/{file.name}\0".encode() + file.read_bytes())
+    for path, file in sorted(carried_files(deployment).items()):
+        digest.update(f"\0{path}\0".encode() + file.read_bytes())
     return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""Which columns of the verifier's logits are the labels."""
+"""Which columns of the verifier's logits are the labels, and which token ids these are."""
 
 from __future__ import annotations
 
@@ -10,16 +10,22 @@ from tts.build.verifier_format import label_ids, verifier_format
 
 
 def label_columns(deployment: Deployment) -> list[int]:
-    """Columns of the label logits, the positive label first.
+    """Columns of the label logits, the positive label first; raises CheckpointError.
 
-    An OpenVINO verifier has one column per label; a TensorRT-LLM one has its whole vocabulary, so
-    the columns are token ids: those of its tokenizer, or, before the checkpoint is downloaded,
-    those of the published model of its name. Raises CheckpointError if it is neither, or if its
-    tokenizer cannot make the labels or the dialogue.
+    A compiled TensorRT-LLM engine answers with its whole vocabulary, so the columns are token ids;
+    the others have one column per label.
+    """
+    return label_token_ids(deployment) if deployment.target == "tensorrt" else [0, 1]
+
+
+def label_token_ids(deployment: Deployment) -> list[int]:
+    """Token ids of the labels, the positive one first.
+
+    Those of the verifier's tokenizer, or, before its checkpoint is downloaded, those of the
+    published model of its name. Raises CheckpointError if it is neither, or if its tokenizer cannot
+    make the labels or the dialogue.
     """
     spec = deployment.verifier
-    if deployment.target == "openvino":
-        return [0, 1]
     if (spec.checkpoint / "tokenizer.json").is_file():
         tokenizer = Tokenizer(spec.checkpoint)
         verifier_format(tokenizer, spec)

@@ -17,7 +17,7 @@ from tts.build.tensorrt.placement import gpus_of
 
 from ..command import container
 from ..command.ports import Addresses
-from ..command.server_command import arguments, tensorrt_command
+from ..command.server_command import arguments, served_by
 from .digest import DIGEST, deployment_digest
 from .render import render_models, template_values
 from .templates import render_template
@@ -29,15 +29,15 @@ _SHM_PREFIX = "tts-"  # a container's shared memory is its own, so any prefix wi
 
 def require_manifests(deployment: Deployment) -> None:
     """Refuse a deployment that no manifests can be made of; raises ConfigError."""
-    if deployment.target != "tensorrt":
+    if deployment.target == "openvino":
         raise ConfigError(
             f"Deployment {deployment.name!r} has target {deployment.target}; manifests are for "
-            "target tensorrt, whose container holds all that the server needs."
+            "targets tensorrt and llmapi, whose container holds all that the server needs."
         )
 
 
 def render_manifests(deployment: Deployment, folder: Path) -> list[Path]:
-    """Render every manifest of a deployment of target tensorrt into a folder; returns the files."""
+    """Render every manifest of a deployment for NVIDIA's container; returns the files."""
     require_manifests(deployment)
     values = _common(deployment)
     rendered = {
@@ -133,6 +133,8 @@ def _kubernetes(deployment: Deployment) -> dict[str, Any]:
             place = file.relative_to(temporary).as_posix()
             key = file.relative_to(root).as_posix().replace("/", ".")
             files[key], places[key] = file.read_text(encoding="utf-8"), place
+    # a folder that both models load is mounted once
+    mounted = {folder: role for role, folder in container.loaded(deployment).items()}
     probe = paths.templates_dir() / "deploy" / "probe.py"
     files["probe.py"], places["probe.py"] = probe.read_text(encoding="utf-8"), "probe.py"
     return {
@@ -143,7 +145,7 @@ def _kubernetes(deployment: Deployment) -> dict[str, Any]:
         "places": places,
         "built": paths.built_dir(deployment.name),
         "repository": paths.repository_dir(deployment.name),
-        "engines": {role: paths.engine_dir(deployment.name, role) for role in deployment.engines()},
+        "engines": {role: folder for folder, role in mounted.items()},
     }
 
 
@@ -152,7 +154,7 @@ def _command(deployment: Deployment) -> tuple[list[str], dict[str, str]]:
     everywhere = Addresses("0.0.0.0", ports["grpc"], ports["http"], ports["metrics"])
     repository = paths.repository_dir(deployment.name)
     served = arguments(repository, everywhere, _SHM_PREFIX)
-    return tensorrt_command(deployment, container.TRITONSERVER, served)
+    return served_by(deployment, container.TRITONSERVER, served)
 
 
 def _name(deployment: Deployment) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import filecmp
+import json
 import shutil
 import tempfile
 from pathlib import Path
@@ -14,10 +15,13 @@ from tritonclient.grpc import model_config_pb2
 from tts.build import paths
 from tts.build.builder import require_current
 from tts.build.errors import BuildError, ServerError
+from tts.build.llmapi.arguments import llm_arguments
+from tts.build.llmapi.target import read_model
 from tts.build.spec import Deployment, Role
 
 from .digest import DIGEST, deployment_digest
-from .labels import label_columns
+from .labels import label_columns, label_token_ids
+from .modules import carry
 from .templates import CONFIG, TEMPLATE, model_folders, render_template
 
 _SKIPPED = shutil.ignore_patterns(TEMPLATE, "__pycache__", "*.pyc", "*.md", ".*")
@@ -52,6 +56,7 @@ def render_models(deployment: Deployment, values: dict[str, Any], target: Path) 
     for folder in model_folders(deployment):
         shutil.copytree(folder, target / folder.name, ignore=_SKIPPED)
         render_template(folder / TEMPLATE, target / folder.name / CONFIG, values)
+    carry(deployment, target)
     for config in sorted(target.glob(f"*/{CONFIG}")):
         stamp = f'key: "{DIGEST}" value {{ string_value: "{values[DIGEST]}" }}'
         with config.open("a", encoding="utf-8") as file:
@@ -94,6 +99,19 @@ def template_values(deployment: Deployment, *, iteration_log: bool) -> dict[str,
         },
         "label_ids": label_columns(deployment),
         DIGEST: deployment_digest(deployment),
+        **(_llmapi_values(deployment) if deployment.target == "llmapi" else {}),
+    }
+
+
+def _llmapi_values(deployment: Deployment) -> dict[str, Any]:
+    """What only the templates of target llmapi need, each by role."""
+    engines = deployment.engines()
+    arguments = {role: json.dumps(llm_arguments(spec)) for role, spec in engines.items()}
+    labels = ",".join(map(str, label_token_ids(deployment)))
+    return {
+        "llm_args": {role: _quoted(text) for role, text in arguments.items()},
+        "vocab_sizes": {role: read_model(s.checkpoint).vocab_size for role, s in engines.items()},
+        "label_token_ids": {"generator": "", "verifier": labels},
     }
 
 
@@ -112,9 +130,9 @@ def parse_config(file: Path) -> Any:
         ) from error
 
 
-def _quoted(path: Path) -> str:
-    """A path escaped for a quoted string of protobuf text."""
-    return str(path).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+def _quoted(text: Path | str) -> str:
+    """A path or a text escaped for a quoted string of protobuf text."""
+    return str(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def _same(one: Path, other: Path) -> bool:

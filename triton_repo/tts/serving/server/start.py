@@ -131,7 +131,7 @@ def start_server(
     does nothing, already running), BuildError (an engine is missing or old) or ConfigError (this
     machine's memory cannot hold the pair).
     """
-    if iteration_log and deployment.target == "tensorrt":
+    if iteration_log and deployment.target != "openvino":
         raise ConfigError(
             "Only engines of target openvino write an iteration log.",
             hint="For TensorRT-LLM read the metrics nv_trt_llm_* of the server instead.",
@@ -150,7 +150,7 @@ def start_server(
                 f"Deployment {deployment.name} is already served by {running}.",
                 hint=f"Use it, or stop it: tts serve {deployment.name} --stop",
             )
-        if deployment.target == "tensorrt":  # without them the others cannot even be rendered
+        if deployment.target != "openvino":  # without them the others cannot even be rendered
             require_engines(deployment)
         with writable(deployment.name):
             render_repository(deployment, iteration_log=iteration_log)
@@ -196,12 +196,12 @@ def start_server(
 def planned_command(deployment: Deployment) -> ServerCommand:
     """The command with which a start would run the server now; on free ports of this machine.
 
-    Where no server of target tensorrt can run, it is the command for a machine where it can.
+    Where no server for NVIDIA's GPUs can run, it is the command for a machine where it can.
     """
     try:
         runtime = find_runtime(deployment)
     except ServerError:
-        if deployment.target != "tensorrt":
+        if deployment.target == "openvino":
             raise
         runtime = Docker(image(deployment))
     addresses = choose_addresses(deployment.server, socket_path(deployment.name))

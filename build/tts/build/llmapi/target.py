@@ -1,0 +1,159 @@
+"""Target llmapi: nothing is compiled; what would fail at load is refused, the rest is recorded."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from .. import paths
+from ..build_plan import (
+    BuildPlan,
+    VerificationOutcome,
+    check_length,
+    check_tokenizer,
+    describe_engine,
+)
+from ..checkpoint import FileStamp, open_checkpoint
+from ..checkpoint_files import read_json_object
+from ..errors import BuildError, CheckpointError
+from ..manifest import CONFIG_FILE, EngineConfig, Settings, read_engine_config, write_record
+from ..model_config import ModelConfig
+from ..spec import Deployment, Role, VerifierSpec
+from ..tensorrt import model_shape
+from ..tensorrt.feasibility import check_parallelism, check_precision
+from ..tensorrt.memory_plan import check_pools
+from ..tokenizer import Tokenizer
+from ..weights import Weights
+from .contract import contract
+from .version import check_version
+
+PACKAGE = "tensorrt_llm"
+
+
+def settings_for(deployment: Deployment, role: Role) -> Settings:
+    """What the manifest of a role would record now, beside the checkpoint."""
+    spec = deployment.engines()[role]
+    labels: JsonValue = None
+    if isinstance(spec, VerifierSpec):
+        labels = [spec.labels.positive, spec.labels.negative]
+    return {
+        "target": deployment.target,
+        "role": role,
+        "precision": spec.precision,
+        "labels": labels,
+        "tensor_parallel": spec.placement.tensor_parallel,
+        "pipeline_parallel": spec.placement.pipeline_parallel,
+        "expert_parallel": spec.placement.expert_parallel,
+    }
+
+
+def plan_engine(deployment: Deployment, role: Role) -> BuildPlan:
+    """Check everything that can be known without a GPU; raises CheckpointError, ConfigError."""
+    spec = deployment.engines()[role]
+    model = read_model(spec.checkpoint)
+    check_engine(deployment, role, model)
+    check_length(deployment, role, model.max_position_embeddings)
+    if model.experts:
+        Weights(spec.checkpoint)  # only that files are there
+    else:
+        open_checkpoint(spec.checkpoint)
+    tokenizer = Tokenizer(spec.checkpoint)
+    check_tokenizer(tokenizer, model.vocab_size, spec)
+    logits = (
+        None if role == "verifier" else model.vocab_size
+    )  # prm_engine keeps the labels' columns
+    return BuildPlan(
+        deployment=deployment,
+        role=role,
+        folder=paths.engine_dir(deployment.name, role),
+        settings=settings_for(deployment, role),
+        config=describe_engine(deployment, role, model, tokenizer, logits),
+    )
+
+
+def read_model(checkpoint: Path) -> ModelConfig:
+    """The shape of a checkpoint that exists, or of the published model of its name.
+
+    Raises CheckpointError for what TensorRT-LLM could load and the toolkit does not serve.
+    """
+    file = checkpoint / "config.json"
+    named = read_json_object(file).get("architectures") if file.is_file() else None
+    for architecture, reason in contract().refused_architectures.items():
+        if named == [architecture]:
+            raise CheckpointError(
+                f"{file}: architectures is {named!r}, a reward model with a head of its own. "
+                f"{reason}.",
+                hint="Use a verifier that answers with label tokens (docs/verifiers.md).",
+            )
+    return model_shape.read_model(checkpoint)
+
+
+def check_engine(deployment: Deployment, role: Role, model: ModelConfig) -> None:
+    """Raise ConfigError for a precision or a parallelism that the GPU or the model lacks."""
+    assert deployment.tensorrt is not None  # the spec requires it of target llmapi
+    check_precision(deployment, role, deployment.tensorrt.gpu)
+    check_parallelism(deployment, role, model)
+
+
+def engine_config(deployment: Deployment, role: Role, folder: Path) -> EngineConfig:
+    """What is served by the engine that `folder` describes."""
+    return read_engine_config(folder)
+
+
+def prepare(plans: Sequence[BuildPlan], verify: bool | None) -> None:
+    """Refuse a pair that does not fit its GPUs, and a TensorRT-LLM here that is too old."""
+    if verify:
+        raise BuildError(
+            "Target llmapi compiles nothing that could be compared with transformers.",
+            hint="Leave --verify out.",
+        )
+    installed = installed_version()
+    if installed and (problem := check_version(installed)):
+        raise BuildError(problem, hint="Install a later one, or use another container.")
+    check_pools(plans[0].deployment)
+
+
+def make_engine(
+    plan: BuildPlan,
+    stamps: Sequence[FileStamp],
+    folder: Path,
+    verify: bool | None,
+    say: Callable[[str], None],
+) -> VerificationOutcome:
+    """Describe the engine in `folder`; TensorRT-LLM loads the checkpoint itself."""
+    say(f"{plan.role}: nothing to compile; {_version_line(plan.deployment)}")
+    write_record(folder, CONFIG_FILE, plan.config)
+    return VerificationOutcome(None, "TensorRT-LLM loads the checkpoint as it is")
+
+
+def preview(deployment: Deployment, role: Role) -> list[str]:
+    """There is no command to run; what would be checked, and recorded where."""
+    spec, folder = deployment.engines()[role], paths.engine_dir(deployment.name, role)
+    model = read_model(spec.checkpoint)
+    check_length(deployment, role, model.max_position_embeddings)
+    return [
+        f"# {role}: nothing to compile: TensorRT-LLM loads {spec.checkpoint} in {spec.precision}",
+        f"# {role}: the checkpoint is checked, and recorded in {folder}",
+    ]
+
+
+def installed_version() -> str | None:
+    """The version of TensorRT-LLM installed for this Python; None if there is none."""
+    try:
+        return importlib.metadata.version(PACKAGE)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _version_line(deployment: Deployment) -> str:
+    if installed := installed_version():
+        return f"TensorRT-LLM {installed} is installed here"
+    options = deployment.tensorrt
+    assert options is not None  # the spec requires it of target llmapi
+    if options.image is None:
+        version = contract().containers[options.container]
+        return f"container {options.container} holds TensorRT-LLM {version}"
+    return f"the model checks the TensorRT-LLM in {options.image} when it loads"

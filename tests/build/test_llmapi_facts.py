@@ -1,0 +1,128 @@
+"""What target llmapi asks of TensorRT-LLM's Python API, against the facts; and its versions."""
+
+import json
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.build.planned_pair import generator, verifier
+
+from tts.build.llmapi.arguments import DTYPES, llm_arguments
+from tts.build.llmapi.contract import argument_problems, argument_reason, contract
+from tts.build.llmapi.version import MINIMUM, SAMPLER_REMOVED, check_version, seeded_sampler
+from tts.build.spec import PRECISIONS, EngineSpec
+from tts.build.tensorrt import contract as tensorrt
+
+
+@st.composite
+def engines(draw: st.DrawFn) -> EngineSpec:
+    fields = {
+        "precision": draw(st.sampled_from(PRECISIONS["llmapi"])),
+        "max_batch_size": draw(st.integers(1, 4096)),
+        "max_num_tokens": draw(st.integers(2048, 65536)),
+        "chunked_context": draw(st.booleans()),
+        "scheduling_policy": draw(st.sampled_from(["guaranteed_no_evict", "max_utilization"])),
+        "kv_cache": {
+            "tokens": draw(st.integers(4096, 10**7)),
+            "block_size": 2 ** draw(st.integers(3, 7)),
+            "reuse": draw(st.booleans()),
+        },
+        "tensorrt": {
+            "tensor_parallel": draw(st.sampled_from([1, 2, 4])),
+            "pipeline_parallel": draw(st.sampled_from([1, 2])),
+            "kv_host_gib": draw(st.sampled_from([0, 0.5, 16])),
+        },
+    }
+    return draw(st.sampled_from([generator, verifier]))(**fields)
+
+
+@given(engines())
+def test_every_engine_asks_for_arguments_that_exist(spec: EngineSpec):
+    arguments = llm_arguments(spec)
+    assert argument_problems(arguments) == []
+    assert json.loads(json.dumps(arguments)) == arguments
+
+
+@given(engines())
+def test_the_pool_holds_whole_blocks_and_no_more_than_was_given(spec: EngineSpec):
+    cache: Any = llm_arguments(spec)["kv_cache_config"]
+    assert cache["max_tokens"] % cache["tokens_per_block"] == 0
+    assert 0 <= spec.kv_cache.tokens - cache["max_tokens"] < cache["tokens_per_block"]
+
+
+@given(engines(), st.randoms(use_true_random=False))
+def test_an_argument_that_is_changed_renamed_or_dropped_is_found(
+    spec: EngineSpec, choose: random.Random
+):
+    arguments: Any = llm_arguments(spec)
+    within = choose.choice([arguments, arguments["kv_cache_config"]])
+    name = choose.choice(sorted(within))
+    kind = choose.choice(["type", "rename", "drop"])
+    value = within.pop(name)
+    fact = contract().arguments
+    facts = fact if within is arguments else fact["kv_cache_config"].fields or {}
+    if kind == "type":
+        within[name] = "one" if not isinstance(value, str) else 1
+    elif kind == "rename":
+        within[f"{name}s"] = value
+    problems = argument_problems(arguments)
+    if kind == "drop" and facts[name].optional:
+        assert problems == []
+    else:
+        assert any(name in problem for problem in problems)
+
+
+def test_mixtures_say_how_experts_are_divided():
+    place = {"tensor_parallel": 4, "expert_parallel": 2}
+    assert llm_arguments(generator(tensorrt=place))["moe_expert_parallel_size"] == 2
+    assert "moe_expert_parallel_size" not in llm_arguments(generator())
+
+
+def test_graphs_are_for_engines_that_decode_and_logits_for_the_verifier():
+    assert llm_arguments(verifier())["cuda_graph_config"] is None
+    assert llm_arguments(generator())["cuda_graph_config"] == {
+        "max_batch_size": 256,
+        "enable_padding": True,
+    }
+    gathered = [
+        llm_arguments(spec)["gather_generation_logits"] for spec in (generator(), verifier())
+    ]
+    assert gathered == [False, True]
+
+
+def test_the_facts_agree_with_what_uses_them():
+    facts = contract()
+    assert (facts.minimum, facts.sampler_removed) == (MINIMUM, SAMPLER_REMOVED)
+    known = {tag: container.tensorrt_llm for tag, container in tensorrt.containers().items()}
+    assert facts.containers == known
+    assert all(check_version(version) is None for version in known.values())
+    assert set(DTYPES) == set(PRECISIONS["llmapi"])
+    tokens_per_block = "kv_cache_config.tokens_per_block"
+    assert argument_reason(tokens_per_block) == "prefixes are shared by whole blocks"
+    assert argument_reason("nothing.at_all") == "LLM refuses an argument that it does not know"
+    assert all(source for source in facts.meta["sources"])
+
+
+VERSIONS = ["1.2.0rc6", "1.2.0", "1.2.1", "1.3.0rc2", "1.3.0rc24", "1.3.0rc25", "1.3.0", "1.10.0"]
+
+
+@pytest.mark.parametrize("version", ["0.21.0", "1.0.0", "1.1.0", "1.1.0.post2", "1.2.0rc8"])
+def test_an_older_version_is_refused(version: str):
+    assert f"{version} is older than 1.2.0" in str(check_version(version))
+
+
+@pytest.mark.parametrize("version", [*VERSIONS[1:], "1.3.0rc24.post1", "2.0.0.dev20261001"])
+def test_a_later_version_is_taken(version: str):
+    assert check_version(version) is None
+
+
+def test_what_is_no_version_is_said():
+    assert "is not read as a version" in str(check_version("nightly"))
+
+
+def test_seeds_are_kept_by_the_sampler_that_each_version_has():
+    kept = [bool(seeded_sampler(version)) for version in VERSIONS]
+    assert kept == [True] * 5 + [False] * 3
+    assert seeded_sampler("1.2.1") == {"sampler_type": "TRTLLMSampler"}

@@ -1,0 +1,61 @@
+"""Device memory of TensorRT-LLM's PyTorch backend."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.build.planned_pair import deployment, generator, verifier
+
+from tts.build.spec import Deployment, load_deployment
+from tts.build.tensorrt import engine_memory, pytorch_memory
+from tts.build.tensorrt.gpus import GIB
+from tts.build.tensorrt.memory_plan import plan_memory
+from tts.build.tensorrt.model_shape import shape_of
+from tts.build.tensorrt.pytorch_memory import CUDA_GRAPH, graph_sizes
+
+
+def for_llmapi(compiled: Deployment) -> Deployment:
+    return compiled.model_copy(update={"target": "llmapi"})
+
+
+@given(st.integers(1, 4096))
+def test_graphs_are_recorded_for_few_sizes_and_for_the_largest(largest: int):
+    sizes = graph_sizes(largest)
+    assert sizes == sorted(set(sizes))
+    assert (sizes[0], sizes[-1]) == (1, largest)
+    assert len(sizes) <= 21 + largest // 64
+
+
+def test_graph_sizes_by_hand():
+    assert graph_sizes(1) == [1]
+    assert graph_sizes(20) == [1, 2, 4, 8, 16, 20]
+    assert graph_sizes(256)[-3:] == [128, 192, 256]
+
+
+def test_weights_and_cache_are_those_of_the_compiled_engine():
+    for spec in (generator(), verifier(tensorrt={"tensor_parallel": 2, "pipeline_parallel": 2})):
+        shape = shape_of(spec.checkpoint)
+        compiled = engine_memory.ranks_of(shape, spec)
+        loaded = pytorch_memory.ranks_of(shape, spec)
+        for before, after in zip(compiled, loaded, strict=True):
+            assert after.weights == before.weights
+            assert after.kv_bytes_per_token == before.kv_bytes_per_token
+            assert bool(after.logits) == bool(before.logits)
+
+
+def test_a_generator_pays_for_its_graphs_and_a_verifier_has_none():
+    small, large = (
+        pytorch_memory.ranks_of(shape_of(spec.checkpoint), spec)[0].workspaces
+        for spec in (generator(max_batch_size=8), generator(max_batch_size=512))
+    )
+    assert large - small == (len(graph_sizes(512)) - len(graph_sizes(8))) * CUDA_GRAPH
+    (rank,) = pytorch_memory.ranks_of(shape_of(verifier().checkpoint), verifier())
+    assert rank.workspaces < 2 * GIB
+
+
+def test_the_same_pair_has_less_left_for_its_caches_than_when_compiled():
+    compiled, loaded = plan_memory(deployment()), plan_memory(for_llmapi(deployment()))
+    assert sum(loaded.gpus[0].kv.values()) < sum(compiled.gpus[0].kv.values())
+
+
+def test_the_demo_pair_fits_any_gpu():
+    (gpu,) = plan_memory(load_deployment("demo-llmapi")).gpus
+    assert gpu.total - gpu.free < 6 * GIB

@@ -1,0 +1,310 @@
+"""A stand-in of TensorRT-LLM's Python API whose engine is the host of OpenVINO engines.
+
+Names, parameters and defaults are those of build/tts/build/llmapi/contract.json; a test compares
+them. What it does is what the contract's `behaviour` says, as far as the models rely on it.
+
+It runs inside Triton, where the models have brought a part of the toolkit along. The rest, which
+the host of OpenVINO engines needs, comes from the checkout.
+
+TTS_STANDIN_ENGINES names the OpenVINO engine of each checkpoint, by the checkpoint's folder, as
+JSON. TTS_STANDIN_MISBEHAVIOUR may name a file, JSON too:
+    refuse_to_load  LLM raises this message
+    refuse          generate_async raises it for a prompt that holds this token
+    fail            the result raises it for a prompt that holds this token
+    hold            after its first token, no result comes before it is aborted
+    dead            the engine says that it is not healthy
+"""
+
+import asyncio
+import json
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tts.build
+import tts.engines
+
+ROOT = Path(__file__).resolve().parents[4]
+for package, folder in ((tts.build, "build/tts/build"), (tts.engines, "engines/tts/engines")):
+    package.__path__.append(str(ROOT / folder))
+
+from tts.build.manifest import read_engine_config  # noqa: E402
+from tts.engines.engine_host import EngineHost  # noqa: E402
+from tts.engines.generate_request import GenerateRequest, Limits  # noqa: E402
+
+__version__ = os.environ.get("TTS_STANDIN_VERSION", "1.3.0rc24")
+FACTS = json.loads((ROOT / "build/tts/build/llmapi/contract.json").read_text())
+FAR_BELOW = -1e4
+"""The logit of a token that is no label."""
+
+
+def misbehaviour() -> dict[str, Any]:
+    file = os.environ.get("TTS_STANDIN_MISBEHAVIOUR")
+    return json.loads(Path(file).read_text()) if file and Path(file).is_file() else {}
+
+
+class RequestError(RuntimeError):
+    pass
+
+
+@dataclass(slots=True, kw_only=True)
+class SamplingParams:
+    end_id: int | None = None
+    pad_id: int | None = None
+    max_tokens: int = 32
+    bad: Any = None
+    bad_token_ids: Any = None
+    stop: Any = None
+    stop_token_ids: list[int] | None = None
+    include_stop_str_in_output: bool = False
+    embedding_bias: Any = None
+    logits_processor: Any = None
+    apply_batched_logits_processor: bool = False
+    n: int = 1
+    best_of: int | None = None
+    use_beam_search: bool = False
+    top_k: int | None = None
+    top_p: float | None = None
+    top_p_min: float | None = None
+    top_p_reset_ids: int | None = None
+    top_p_decay: float | None = None
+    seed: int | None = None
+    temperature: float | None = None
+    min_tokens: int | None = None
+    beam_search_diversity_rate: float | None = None
+    repetition_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    length_penalty: float | None = None
+    early_stopping: int | None = None
+    no_repeat_ngram_size: int | None = None
+    min_p: float | None = None
+    beam_width_array: Any = None
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
+    return_context_logits: bool = False
+    return_generation_logits: bool = False
+    exclude_input_from_output: bool = True
+    return_encoder_output: bool = False
+    return_perf_metrics: bool = False
+    additional_model_outputs: Any = None
+    lookahead_config: Any = None
+    guided_decoding: Any = None
+    ignore_eos: bool = False
+    detokenize: bool = True
+    add_special_tokens: bool = True
+    truncate_prompt_tokens: int | None = None
+    skip_special_tokens: bool = True
+    spaces_between_special_tokens: bool = True
+
+    def __post_init__(self) -> None:
+        if self.pad_id is None:
+            self.pad_id = self.end_id
+        if self.top_p is not None and not 0 <= self.top_p <= 1:
+            raise ValueError(f"require 0 <= top_p <= 1, got top_p={self.top_p}")
+        if self.top_k is not None and self.top_k < 0:
+            raise ValueError(f"require top_k >= 0, got top_k={self.top_k}")
+        if self.temperature is not None and self.temperature < 0:
+            raise ValueError(f"require temperature >= 0, got temperature={self.temperature}")
+
+
+@dataclass(slots=True)
+class Logprob:
+    logprob: float
+    rank: int | None = None
+
+
+class Tensor:
+    """As much of a torch.Tensor as is used of one: nothing of it is an array before it is asked."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self._array = array
+
+    def __getitem__(self, index: int) -> "Tensor":
+        return Tensor(self._array[index])
+
+    def float(self) -> "Tensor":
+        return self
+
+    def cpu(self) -> "Tensor":
+        return self
+
+    def numpy(self) -> np.ndarray:
+        return self._array
+
+
+@dataclass(slots=True)
+class CompletionOutput:
+    index: int
+    text: str = ""
+    token_ids: list[int] | None = field(default_factory=list)
+    cumulative_logprob: float | None = None
+    logprobs: Any = field(default_factory=list)
+    prompt_logprobs: Any = field(default_factory=list)
+    finish_reason: str | None = None
+    stop_reason: int | str | None = None
+    generation_logits: Tensor | None = None
+
+
+class RequestOutput:
+    """What `generate_async` returns: itself the iterator of what comes."""
+
+    def __init__(self, llm: "LLM", prompt: list[int], params: SamplingParams, streaming: bool):
+        self.request_id = llm._next_id()
+        self.prompt = None
+        self.prompt_token_ids = prompt
+        self.outputs = [CompletionOutput(0)]
+        self.context_logits = None
+        self.finished = False
+        self._llm = llm
+        self._params = params
+        self._aborted = False
+        self._loop = asyncio.get_running_loop()  # raises where there is none, as the real one fails
+        self._queue: asyncio.Queue[Any] = asyncio.Queue()
+        self._ticket = llm._host.submit(
+            _request(prompt, params, streaming),
+            lambda response: self._loop.call_soon_threadsafe(self._queue.put_nowait, response),
+        )
+
+    def abort(self) -> None:
+        self._aborted = True
+        self._llm._host.cancel(self._ticket)
+
+    def aborted(self) -> bool:
+        return self._aborted
+
+    def result(self, timeout: float | None = None) -> "RequestOutput":
+        raise NotImplementedError("results are awaited")
+
+    async def aresult(self) -> "RequestOutput":
+        async for _ in self:
+            pass
+        return self
+
+    def __aiter__(self) -> "RequestOutput":
+        return self
+
+    async def __anext__(self) -> "RequestOutput":
+        if self.finished:
+            raise StopAsyncIteration
+        while self.outputs[0].token_ids and misbehaviour().get("hold") and not self._aborted:
+            await asyncio.sleep(0.001)
+        response = await self._queue.get()
+        if (token := misbehaviour().get("fail")) in self.prompt_token_ids:
+            raise RequestError(f"the executor fails at token {token}")
+        if response.error:
+            raise RequestError(response.error)
+        self.finished = response.final
+        completion = self.outputs[0]
+        completion.token_ids.extend(response.token_ids)
+        if response.log_probs is not None:
+            completion.logprobs = [
+                {token: Logprob(value)}
+                for token, value in zip(completion.token_ids, response.log_probs, strict=False)
+            ]
+        if response.label_logits is not None:
+            row = np.full((1, self._llm._vocab_size), FAR_BELOW, np.float32)
+            row[0, list(self._llm._labels)] = response.label_logits
+            completion.generation_logits = Tensor(row)
+        if response.finish_reason:
+            reasons = {"end_id": "stop"}
+            completion.finish_reason = reasons.get(response.finish_reason, response.finish_reason)
+        if response.finish_reason == "stop" and not self._params.include_stop_str_in_output:
+            del completion.token_ids[-1:]
+        return self
+
+
+class LLM:
+    def __init__(
+        self,
+        model: str,
+        tokenizer: Any = None,
+        tokenizer_mode: str = "auto",
+        skip_tokenizer_init: bool = False,
+        trust_remote_code: bool = False,
+        tensor_parallel_size: int = 1,
+        dtype: str = "auto",
+        revision: str | None = None,
+        tokenizer_revision: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if message := misbehaviour().get("refuse_to_load"):
+            raise RuntimeError(message)
+        for name in kwargs:
+            if name not in FACTS["arguments"] and name != "sampler_type":
+                raise ValueError(f"LLM got invalid argument: {name}")
+        sys.setswitchinterval(0.0002)  # as the model of OpenVINO engines does
+        sys.stderr.write(f"stand-in on GPUs {os.environ['CUDA_VISIBLE_DEVICES']}: {kwargs}\n")
+        self._tokenizer = not skip_tokenizer_init
+        self._ids = 0
+        folder = Path(json.loads(os.environ["TTS_STANDIN_ENGINES"])[model])
+        config = read_engine_config(folder)
+        self._labels = config.label_token_ids or ()
+        self._vocab_size = config.vocab_size
+        cache = kwargs["kv_cache_config"]
+        limits = Limits(
+            vocab_size=config.vocab_size,
+            max_seq_len=kwargs["max_seq_len"],
+            max_num_tokens=kwargs["max_num_tokens"],
+            block_size=cache["tokens_per_block"],
+            blocks=cache["max_tokens"] // cache["tokens_per_block"],
+            max_active=kwargs["max_batch_size"],
+            chunked_context=kwargs["enable_chunked_prefill"],
+            kv_reuse=cache["enable_block_reuse"],
+            labels=len(self._labels),
+        )
+        self._host = EngineHost(folder, config, limits)
+
+    def generate_async(
+        self,
+        inputs: Any,
+        sampling_params: SamplingParams | None = None,
+        lora_request: Any = None,
+        prompt_adapter_request: Any = None,
+        streaming: bool = False,
+        kv_cache_retention_config: Any = None,
+        disaggregated_params: Any = None,
+        _postproc_params: Any = None,
+        scheduling_params: Any = None,
+        cache_salt: str | None = None,
+    ) -> RequestOutput:
+        params = sampling_params or SamplingParams()
+        if params.end_id is None and not self._tokenizer:
+            raise ValueError("tokenizer is required to reset end_id if it is None")
+        if not isinstance(inputs, list) or not all(type(token) is int for token in inputs):
+            raise TypeError(f"The inputs must be type str or list of int, not {type(inputs)}")
+        if (token := misbehaviour().get("refuse")) in inputs:
+            raise RequestError(f"the executor refuses token {token}")
+        return RequestOutput(self, inputs, params, streaming)
+
+    def shutdown(self) -> None:
+        self._host.close()
+
+    def _check_health(self) -> bool:
+        return not misbehaviour().get("dead")
+
+    def _next_id(self) -> int:
+        self._ids += 1
+        return self._ids
+
+
+def _request(prompt: list[int], params: SamplingParams, streaming: bool) -> GenerateRequest:
+    greedy = params.temperature is None and params.top_k is None and params.top_p is None
+    only_temperature = params.top_k is None and params.top_p is None
+    return GenerateRequest(
+        input_ids=np.array(prompt, np.int64),
+        max_new_tokens=params.max_tokens,
+        end_id=None if params.end_id == -1 else params.end_id,
+        stop_words=tuple((token,) for token in params.stop_token_ids or ()),
+        temperature=1.0 if params.temperature is None else params.temperature,
+        top_p=0.0 if greedy else (1.0 if only_temperature else params.top_p or 0.0),
+        top_k=params.top_k or 0,
+        seed=params.seed or 0,
+        return_log_probs=bool(params.logprobs),
+        return_generation_logits=params.return_generation_logits,
+        streaming=streaming,
+    )
