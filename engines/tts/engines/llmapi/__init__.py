@@ -25,6 +25,7 @@ MODULES = (
     "engines.llmapi.model",
     "engines.llmapi.output",
     "engines.llmapi.sampling",
+    "engines.loading",
     "engines.responses",
     "engines.statistics",
     "engines.stop_words",

@@ -116,6 +116,10 @@ class LlmHost:
         except RuntimeError as error:
             raise EngineError("The engine is closed.") from error
 
+    def reset_prefix_cache(self) -> bool:
+        """False: TensorRT-LLM is not known to offer a way."""
+        return False
+
     def close(self) -> None:
         """Fail the remaining requests, end the thread, and shut `LLM` down."""
         self._loop.call_soon_threadsafe(self._loop.stop)

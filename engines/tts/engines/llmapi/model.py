@@ -20,6 +20,7 @@ from tts.build.errors import EngineError
 from tts.build.llmapi.version import check_version, seeded_sampler
 
 from ..generate_request import GenerateRequest, Limits
+from ..loading import READING, Stage, tell
 from ..triton_metrics import Metric
 from ..triton_model import EngineModel
 from .host import LlmHost
@@ -41,6 +42,7 @@ class TritonPythonModel(EngineModel):
         decoupled = pb_utils.using_decoupled_model_transaction_policy(config)
         limits = limits_of(llm_args, int(settings["vocab_size"]), len(labels), decoupled=decoupled)
         _choose_gpus(settings["gpu_device_ids"], args["model_instance_name"])
+        tell(Stage(args["model_name"], READING))
         llm, sampling_params = _open(llm_args)
         self.serve(args, limits)
         self._host = LlmHost(
