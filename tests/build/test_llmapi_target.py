@@ -132,6 +132,7 @@ def test_there_is_nothing_to_compare_with_transformers(deploy_llmapi: Deploy):
         ({}, {"precision": "fp8"}, "target llmapi allows fp16, bf16"),
         ({"image": "a b"}, {}, "String should match"),
         ({"gpu": "v100"}, {}, "literal_error"),
+        ({"launcher": "mpirun"}, {}, "launcher applies to target tensorrt only"),
         ({}, {"threads": 2}, "threads applies to target openvino only"),
     ],
 )

@@ -174,6 +174,7 @@ def test_a_stop_request_without_a_running_one_is_refused(client):
     assert "needs the request id" in client.generate(stop=True)[1]
 
 
+@pytest.mark.parametrize("server", ["openvino"], indirect=True)  # the other one cannot be reset
 def test_a_reset_of_the_prefix_cache_is_refused_while_requests_are_in_flight(client):
     alone, _ = client.generate(**sampled(output=200))
     running = client.open(infer("generator", **sampled(output=200, streaming=True)))

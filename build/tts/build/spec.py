@@ -398,6 +398,11 @@ class Deployment(_Model):
                 "tensorrt.image applies to target llmapi only; engines are built for the versions "
                 "of tensorrt.container"
             )
+        if self.target == "llmapi" and self.tensorrt and self.tensorrt.launcher != "auto":
+            raise ValueError(
+                "tensorrt.launcher applies to target tensorrt only; models on LLM(...) start their "
+                "own ranks"
+            )
         return self
 
     @staticmethod

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pydantic import JsonValue
 
 from ..spec import EngineSpec, Precision, VerifierSpec
+from ..tensorrt.memory_plan import KV_FRACTION
 
 DTYPES: dict[Precision, str] = {"fp16": "float16", "bf16": "bfloat16"}
-KV_FRACTION = 0.99
-"""Share of the free memory that the KV pool may take: `max_tokens` is to bind, not this."""
 _GIB = 1024**3
 
 
