@@ -8,6 +8,7 @@ from tts.checks import container_command
 from tts.serving.command.server_command import ServerCommand, server_command
 
 TWO = "llama-8b-prm-8b-2xh100-bf16"
+LLM = "llama-1b-prm-8b-h100-llmapi"
 
 
 @pytest.mark.parametrize("name", bundled_deployments())
@@ -33,6 +34,9 @@ def test_the_command_of_every_ready_made_deployment_is_as_it_should_be(name: str
             "lacks --http-restricted-api=",
             "any client",
         ),
+        (LLM, "/checkpoints/", "/built/", "lacks --mount=type=bind,src=", "or checkpoint at"),
+        (LLM, "--env=USER=tts", "--env=TRTLLM_ORCHESTRATOR=1", "nobody asked for", "reads its"),
+        (LLM, "--model-control-mode=none", "mpirun", "has mpirun", "otherwise"),
     ],
 )
 def test_what_is_wrong_with_it_is_told(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from tts.build import paths
 from tts.build.spec import Deployment
@@ -25,7 +26,7 @@ _WHY = {
     "gives 64 MB by itself",
     "--ulimit": "pinned memory and the stacks of the ranks exceed docker's limits",
     "--gpus": "GPUs have their own numbers inside only if all are there",
-    "--mount": "the server finds the repository and each engine at the path it has here",
+    "--mount": "the server finds the repository and each engine or checkpoint at the path it has here",
     "--publish": "clients connect to the port at which the server listens inside",
     "--env": "TensorRT-LLM reads its environment when the server starts",
     "--user": "the server must be able to read the engines and the repository",
@@ -78,7 +79,7 @@ def command_problems(deployment: Deployment, command: Sequence[str]) -> Iterator
 def _image(deployment: Deployment) -> str:
     assert deployment.tensorrt is not None
     image: str = launch_rules()["containers"]["image"]
-    return image.replace("TAG", deployment.tensorrt.container)
+    return deployment.tensorrt.image or image.replace("TAG", deployment.tensorrt.container)
 
 
 def _options(deployment: Deployment) -> Iterator[str]:
@@ -91,19 +92,29 @@ def _options(deployment: Deployment) -> Iterator[str]:
     yield "--security-opt=no-new-privileges"
     for port in _ports().values():
         yield f"--publish={_ADDRESSES.host}:{port}:{port}"
-    name = deployment.name
-    engines = [paths.engine_dir(name, role) for role in deployment.engines()]
-    for path in (paths.repository_dir(name), *engines):
+    for path in (paths.repository_dir(deployment.name), *_loaded(deployment)):
         yield f"--mount=type=bind,src={path},dst={path},readonly"
     for key, value in _environment(deployment).items():
         yield f"--env={key}={value}"
 
 
+def _loaded(deployment: Deployment) -> set[Path]:
+    """The folders that models load, and those to which links among their files lead."""
+    if deployment.target == "tensorrt":
+        return {paths.engine_dir(deployment.name, role) for role in deployment.engines()}
+    checkpoints = {spec.checkpoint for spec in deployment.engines().values()}
+    files = [file for folder in checkpoints for file in folder.glob("*")]
+    return checkpoints | {file.resolve().parent for file in files if file.is_symlink()}
+
+
 def _environment(deployment: Deployment) -> Mapping[str, str]:
+    user = {"HOME": "/tmp", "USER": "tts"}
+    if deployment.target == "llmapi":
+        return user
     rules = launch_rules()
     always = rules.get("environment", {}).get("variables", {})
     ranks = rules["orchestrator"]["environment"] if _has_ranks(deployment) else {}
-    return {"HOME": "/tmp", "USER": "tts", **always, **ranks}
+    return {**user, **always, **ranks}
 
 
 def _served_problems(deployment: Deployment, served: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -119,6 +130,8 @@ def _served_problems(deployment: Deployment, served: Sequence[str]) -> Iterator[
     for word in wanted:
         if word not in served:
             yield f"lacks {word}", word
+    if deployment.target == "llmapi" and "mpirun" in served:
+        yield "has mpirun, under which each model would be one rank of a larger job", "mpirun"
     if _has_ranks(deployment) and "mpirun" not in served:
         yield "lacks mpirun, which spawns the ranks", "mpirun"
     binary = [at for at, word in enumerate(served) if word.endswith("/tritonserver")]
@@ -137,6 +150,11 @@ def _ports() -> dict[str, int]:
 
 
 def _has_ranks(deployment: Deployment) -> bool:
-    """Whether the server is not the only rank of each engine: all but engines on GPU 0 alone."""
+    """Whether the server is not the only rank of each engine: all but engines on GPU 0 alone.
+
+    Never with target llmapi, whose models start their ranks themselves.
+    """
+    if deployment.target == "llmapi":
+        return False
     replicas = [gpus for e in deployment.engines().values() for gpus in e.placement.replicas]
     return {gpu for gpus in replicas for gpu in gpus} != {0}
