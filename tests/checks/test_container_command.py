@@ -21,7 +21,7 @@ def test_the_command_of_every_ready_made_deployment_is_as_it_should_be(name: str
     [
         (LLAMA, "--shm-size=2g", "--shm-size=64m", "lacks --shm-size=2g", "shared memory"),
         (LLAMA, "--gpus=all", "", "lacks --gpus=all", "numbers"),
-        (LLAMA, ",readonly", "", "lacks --mount=type=bind,src=", "at the path it has here"),
+        (LLAMA, ",readonly", "", "lacks --mount=type=bind,src=", "at the path it has"),
         (LLAMA, ":8002:8002", ":8002:8001", "lacks --publish=127.0.0.1:8002:8002", "connect"),
         (LLAMA, "nvcr.io/", "docker.io/", "does not run the image nvcr.io/", "otherwise"),
         (TWO, "--env=TRTLLM_ORCHESTRATOR=1", "", "lacks --env=TRTLLM_ORCHESTRATOR=1", "reads its"),

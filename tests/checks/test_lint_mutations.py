@@ -210,12 +210,12 @@ def made(name: str, root: Path) -> Site:
             shutil.copytree(CHECKPOINTS / checkpoint, root / checkpoint)
     site.file.write_text(yaml.safe_dump(data))
     deployment = load_deployment(site.file)
-    if deployment.target == "openvino":
-        build_engines(deployment, verify=False, say=lambda _: None)
-    elif (root / checkpoint).is_dir():
+    if deployment.target == "tensorrt" and (root / checkpoint).is_dir():
         leave_engines(deployment)
+    elif (root / checkpoint).is_dir():
+        build_engines(deployment, verify=False, say=lambda _: None)
     render_repository(deployment)
-    if deployment.target == "tensorrt":
+    if deployment.tensorrt:
         render_manifests(deployment, site.manifests)
     return site
 
@@ -224,7 +224,7 @@ def findings(site: Site) -> list[Finding]:
     """Errors and warnings of everything that lint looks at."""
     deployment = load_deployment(site.file)
     found = lint(deployment, DEEP)
-    if deployment.target == "tensorrt":
+    if deployment.tensorrt:
         found += check_manifests(deployment, site.manifests)
     return [finding for finding in found if finding.severity != "note"]
 

@@ -26,7 +26,7 @@ _WHY = {
     "gives 64 MB by itself",
     "--ulimit": "pinned memory and the stacks of the ranks exceed docker's limits",
     "--gpus": "GPUs have their own numbers inside only if all are there",
-    "--mount": "the server finds the repository and each engine or checkpoint at the path it has here",
+    "--mount": "the server finds the repository and each engine or checkpoint at the path it has",
     "--publish": "clients connect to the port at which the server listens inside",
     "--env": "TensorRT-LLM reads its environment when the server starts",
     "--user": "the server must be able to read the engines and the repository",
