@@ -87,6 +87,32 @@ def test_a_bug_that_no_file_can_hold_keeps_its_traceback(monkeypatch, capsys):
     assert "this is a bug, please report it" in err
 
 
+@pytest.mark.parametrize(
+    ("number", "code", "said"),
+    [
+        (signal.SIGINT, INTERRUPTED, "Interrupted.\n"),
+        (signal.SIGTERM, TERMINATED, "Stopped by SIGTERM.\n"),
+    ],
+)
+def test_a_signal_in_a_command_of_typer_s_is_said(monkeypatch, number, code, said):
+    program = (
+        "import os, signal, sys, typer\n"
+        "from tts.cli.ending import ended\n"
+        "app = typer.Typer()\n"
+        f"app.command()(lambda: os.kill(os.getpid(), {int(number)}))\n"
+        "sys.argv[1:] = []\n"
+        "sys.exit(ended(app))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (code, said)
+
+
 def test_ctrl_c_is_no_bug(capsys):
     def command():
         raise KeyboardInterrupt

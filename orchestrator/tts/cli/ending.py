@@ -56,12 +56,12 @@ def ended(command: Callable[[], object]) -> int:
         if error.hint:
             _say(error.hint)
         return error.exit_code
-    except _Terminated:
-        _say("Stopped by SIGTERM.")
-        return TERMINATED
-    except KeyboardInterrupt:
-        _say("Interrupted.")
-        return INTERRUPTED
+    except KeyboardInterrupt as interruption:
+        return _stopped(interruption)
+    except SystemExit as end:
+        if behind := _interruption_behind(end):  # typer makes it an exit without a word
+            return _stopped(behind)
+        raise
     except BrokenPipeError:
         _drop_output()
         return NO_READER
@@ -75,6 +75,20 @@ def ended(command: Callable[[], object]) -> int:
         _report_bug(error)
         return BUG
     return 0
+
+
+def _stopped(interruption: KeyboardInterrupt) -> int:
+    if isinstance(interruption, _Terminated):
+        _say("Stopped by SIGTERM.")
+        return TERMINATED
+    _say("Interrupted.")
+    return INTERRUPTED
+
+
+def _interruption_behind(error: BaseException | None) -> KeyboardInterrupt | None:
+    if error is None or isinstance(error, KeyboardInterrupt):
+        return error
+    return _interruption_behind(error.__cause__ or error.__context__)
 
 
 def _let_sigterm_be_raised() -> None:
