@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tts.engines.generate_request import GenerateRequest
-from tts.engines.prefix_guard import PrefixGuard, end_hashes, prefix_hashes
+from tts.engines.prefix_guard import PrefixGuard, extend_hashes, prefix_hashes
 
 ids = st.lists(st.integers(0, 2), min_size=1, max_size=6)
 
@@ -29,11 +29,8 @@ def test_hashes_depend_on_values_order_and_length_also_of_very_long_prompts():
 
 
 @given(st.lists(st.integers(0, 99), min_size=1, max_size=9), st.lists(st.integers(0, 99)))
-def test_end_hashes_continue_the_prompt(prompt, generated):
-    ends = end_hashes(hashes(prompt), generated)
-    whole = hashes(prompt + generated)
-    assert ends == whole[max(len(prompt), len(whole) - 2) - 1 :]
-    assert whole[-1] in ends
+def test_extended_hashes_are_those_of_prompt_and_output(prompt, generated):
+    assert extend_hashes(hashes(prompt), generated) == hashes(prompt + generated)
 
 
 class Pipeline:
@@ -58,8 +55,7 @@ class Pipeline:
             if leave(self.age[ticket]):
                 tokens = self.live.pop(ticket)
                 generated = [9] * self.age.pop(ticket)
-                ends = end_hashes(hashes(tokens), generated)
-                self.guard.left(ticket, ends, len(tokens) + len(generated))
+                self.guard.left(ticket, extend_hashes(hashes(tokens), generated))
 
 
 @settings(max_examples=300, deadline=None)
@@ -94,7 +90,7 @@ def test_a_request_that_gives_up_waiting_is_forgotten():
     assert guard.enter(0, hashes([1, 2]))
     assert not guard.enter(1, hashes([1, 2, 3]))
     assert guard._blockers
-    guard.left(1, ())
+    guard.left(1)
     assert not guard._blockers
 
 
@@ -124,7 +120,7 @@ def test_the_books_stay_small():
     for ticket in range(100):
         assert guard.enter(ticket, hashes([ticket]))
         guard.stepped()
-        guard.left(ticket, end_hashes(hashes([ticket]), [1]), 2)
+        guard.left(ticket, extend_hashes(hashes([ticket]), [1]))
     assert len(guard._contents) <= 8
 
 
@@ -178,29 +174,76 @@ def test_a_shorter_content_is_still_there_when_a_longer_one_may_have_been_taken_
     for ticket, content in enumerate((short, long)):
         assert guard.enter(ticket, hashes(*content))
         guard.stepped()
-        guard.left(ticket, hashes(*content)[-1:], len(content))
+        guard.left(ticket, hashes(*content))
     filled = hashes(*long, *range(100, 140))
     assert guard.enter(2, filled)
     guard.stepped()
-    guard.left(2, filled[-1:], len(filled))
+    guard.left(2, filled)
     assert guard.enter(3, hashes(*short, 7, 7, 7))
     assert not guard.enter(4, hashes(*short, 8, 8, 8)), "both could take the short one's block over"
 
 
-@pytest.mark.parametrize(("length", "kept"), [(64, True), (65, False), (100, False)])
+@pytest.mark.parametrize(("length", "kept"), [(32, True), (33, False), (100, False)])
 def test_a_content_is_forgotten_once_a_prompt_has_filled_its_block(length, kept):
     """A verifier's request, which decodes nothing: what it took over has a longer content's hash.
 
-    The block in which 40 tokens end is the second; one token beyond it begins the third.
+    The block in which 20 tokens end is the first; one token beyond it begins the second.
     """
     guard = PrefixGuard(blocks=64, block_size=32)
-    content = [1] * 40
+    content = [1] * 20
     assert guard.enter(0, hashes(content))
     guard.stepped()
-    guard.left(0, hashes(content)[-1:], len(content))
+    guard.left(0, hashes(content))
     filled = content + [2] * (length - len(content))
     assert guard.enter(1, hashes(filled))
     guard.stepped()
-    guard.left(1, hashes(filled)[-1:], length)
+    guard.left(1, hashes(filled))
     assert guard.enter(2, hashes([*content, 7, 7]))
     assert guard.enter(3, hashes([*content, 8, 8])) is not kept, "both could take it over"
+
+
+def test_a_content_stays_in_the_books_if_a_full_block_of_others_may_have_been_used_instead():
+    """The third prompt continues the second, but also the first, whose full block fits further."""
+    guard = PrefixGuard(blocks=64, block_size=4)
+    part = [1, 2, 3, 4, 5, 6]
+    for ticket, content in enumerate(([*part, 7, 8, 9], part, [*part, 7, 8, 10])):
+        assert guard.enter(ticket, hashes(content))
+        guard.stepped()
+        guard.left(ticket, hashes(content))
+    assert guard.enter(3, hashes([*part, 11]))
+    assert not guard.enter(4, hashes([*part, 12])), "both could take the block of `part` over"
+
+
+def test_a_short_prompt_holds_back_only_the_first_that_begins_with_it():
+    """Such as the one token of a probe, for a model whose prompts all begin with that token."""
+    guard = PrefixGuard(blocks=64, block_size=4)
+    assert guard.enter(0, hashes([0]))
+    guard.stepped()
+    guard.left(0, hashes([0, 9]))
+    prompts = [[0, number, 2, 3, 4, 5] for number in range(1, 6)]
+    assert guard.enter(1, hashes(prompts[0]))
+    assert not guard.enter(2, hashes(prompts[1]))
+    guard.stepped()
+    guard.moved_on(1)
+    assert all(guard.enter(ticket, hashes(prompts[ticket - 1])) for ticket in range(2, 6))
+
+
+def test_scores_are_right_where_one_prompt_reuses_the_full_block_of_another(open_host):
+    """The cache holds a full second block and a part of one; three prompts continue the part."""
+    verifier, alone = open_host("verifier"), open_host("verifier", kv_reuse=False, max_active=1)
+    rng = np.random.default_rng(7)
+    part = rng.integers(5, 128, 45)
+
+    def after(prefix, count):
+        return np.concatenate((prefix, rng.integers(5, 128, count)))
+
+    def scored(host, *prompts):
+        requests = [GenerateRequest(p, 1, return_generation_logits=True) for p in prompts]
+        return [response.label_logits for response in host.run(*requests)]
+
+    long = after(part, 40)
+    for prompt in (long, part, after(long[:79], 9)):
+        scored(verifier, prompt)
+    siblings = [after(part, 12 + count) for count in range(6)]
+    expected, got = scored(alone, *siblings), scored(verifier, *siblings)
+    np.testing.assert_allclose(got, expected, atol=1e-4)

@@ -30,7 +30,7 @@ from .generate_request import GenerateRequest, Limits
 from .generation import Generation
 from .mapped_weights import release_mapped
 from .pipeline import add_request, open_pipeline
-from .prefix_guard import PrefixGuard, end_hashes, prefix_hashes
+from .prefix_guard import PrefixGuard, extend_hashes, prefix_hashes
 from .responses import Response
 from .statistics import Recorder, Statistics
 
@@ -226,7 +226,7 @@ class EngineHost:
                 log_probs = job.request.return_log_probs or bool(self._labels)
                 handle = add_request(self._pipeline, ticket, job.request, log_probs=log_probs)
             except Exception as error:
-                self._guard.left(ticket, ())
+                self._guard.left(ticket)
                 self._fail(job, f"the pipeline refused the request: {error}")
             else:
                 job.generation = Generation(job.request, handle, self._labels)
@@ -276,11 +276,9 @@ class EngineHost:
         """Give back all that a request held; it has left the queue or the pipeline."""
         self._admission.release(job.ticket)
         if job.generation is None:
-            self._guard.left(job.ticket, ())
+            self._guard.left(job.ticket)
         elif job.hashes:
-            generated = job.generation.generated
-            ends = end_hashes(job.hashes, generated)
-            self._guard.left(job.ticket, ends, len(job.hashes) + len(generated))
+            self._guard.left(job.ticket, extend_hashes(job.hashes, job.generation.generated))
 
     def _fail(self, job: _Job, reason: str) -> None:
         self._respond(job, Response([], error=reason))

@@ -12,6 +12,11 @@ both results are wrong. So a request has to wait while another one
 Once a sequence has decoded one token beyond its first, its block has another hash: it has *moved
 on*. So of n samples of one prompt the first goes ahead, and two steps later the others follow.
 Requests without a common prefix never wait. Pure: no engine, no clock.
+
+Which block a request took over cannot be seen from outside. It continues a partly filled block only
+if the cache has all full blocks before it and not its own full block in that place, which another
+request may have left there. A content is therefore kept in the books until it is surely gone: one
+too many only makes requests wait, one too few gives wrong results.
 """
 
 from __future__ import annotations
@@ -35,17 +40,13 @@ def prefix_hashes(ids: npt.NDArray[np.int64]) -> list[Hash]:
     return hashes
 
 
-def end_hashes(prompt: Sequence[Hash], generated: Sequence[int]) -> list[Hash]:
-    """Hashes under which a sequence's last block may be kept when it leaves.
-
-    That is its prompt and all generated tokens but the last, whose keys were never computed; one
-    token more and one less are included, because a hash too many only makes a request wait.
-    """
-    ends = [prompt[-1]]
+def extend_hashes(prompt: Sequence[Hash], generated: Sequence[int]) -> list[Hash]:
+    """The prefix hashes of a prompt, given as its own, and the tokens generated after it."""
+    hashes = list(prompt)
     multipliers = _multipliers(len(prompt) + len(generated))[len(prompt) :]
     for token, multiplier in zip(generated, multipliers.tolist(), strict=True):
-        ends.append((ends[-1] + (token + 1) * multiplier) % 2**64)
-    return ends[-3:]
+        hashes.append((hashes[-1] + (token + 1) * multiplier) % 2**64)
+    return hashes
 
 
 def _multipliers(count: int) -> npt.NDArray[np.uint64]:
@@ -61,16 +62,10 @@ class _Entry:
     prompt: Hash
     length: int
     claims: frozenset[Hash]
+    taken_over: Hash | None
+    """The content whose block it surely holds, if any is in the cache under that hash."""
     entered: int
     moved_on: bool = False
-
-    @property
-    def taken_over(self) -> Hash | None:
-        """The content whose block it has taken over; None if there were several to choose from.
-
-        Which one it was cannot be seen from outside, and the others' blocks are still in the cache.
-        """
-        return next(iter(self.claims)) if len(self.claims) == 1 else None
 
 
 class PrefixGuard:
@@ -80,7 +75,10 @@ class PrefixGuard:
         """`blocks` is the size of the pool, which bounds how many contents it can keep."""
         self._block_size = block_size
         self._contents: OrderedDict[Hash, int] = OrderedDict()  # hash -> length in tokens
-        self._most_contents = 4 * blocks
+        self._first_blocks: OrderedDict[Hash, None] = OrderedDict()
+        """Hashes of the full first blocks that the cache may hold."""
+        # what so many others have followed was overwritten: the cache drops what is used least
+        self._most_kept = 4 * blocks
         self._entries: dict[int, _Entry] = {}
         self._prompts: Counter[Hash] = Counter()
         self._young: dict[Hash, int] = {}  # prompt -> how many entered before and did not move on
@@ -110,7 +108,11 @@ class PrefixGuard:
             self._contents.move_to_end(claim)
         self._claimed.update(claims)
         self._prompts[prompt] += 1
-        self._entries[ticket] = _Entry(prompt, len(hashes), frozenset(claims), self._window)
+        taken_over = self._surely_taken_over(hashes, claims)
+        self._keep_first_block(hashes)
+        self._entries[ticket] = _Entry(
+            prompt, len(hashes), frozenset(claims), taken_over, self._window
+        )
         return True
 
     def stepped(self) -> None:
@@ -126,14 +128,11 @@ class PrefixGuard:
         if entry and not entry.moved_on:
             entry.moved_on = True
             self._settle(entry)
-            if (claim := entry.taken_over) is not None:
-                self._contents.pop(claim, None)
 
-    def left(self, ticket: int, ends: Sequence[Hash], length: int = 0) -> None:
-        """A request is out of the pipeline; `ends` are hashes of what its last block may hold.
+    def left(self, ticket: int, hashes: Sequence[Hash] = ()) -> None:
+        """A request is out of the pipeline; `hashes` are those of its prompt and all it generated.
 
-        `length` is the number of tokens that the last of them stands for. Unknown tickets are
-        ignored.
+        Unknown tickets are ignored.
         """
         self._blockers.pop(ticket, None)  # it may leave the queue without having entered
         entry = self._entries.pop(ticket, None)
@@ -142,24 +141,43 @@ class PrefixGuard:
         _subtract(self._prompts, entry.prompt)
         if not entry.moved_on:
             self._settle(entry)
-            if (claim := entry.taken_over) is not None:
-                self._forget_if_filled(claim, entry.length)
-        for tokens, end in enumerate(ends, start=length - len(ends) + 1):
-            self._contents[end] = tokens
-            self._contents.move_to_end(end)
-        while len(self._contents) > self._most_contents:
+        # Its last block is kept under the prompt and all generated tokens but the last, whose keys
+        # were never computed; one token more and one less, because one too many does no harm.
+        for length in range(max(entry.length, len(hashes) - 2), len(hashes) + 1):
+            self._contents[hashes[length - 1]] = length
+            self._contents.move_to_end(hashes[length - 1])
+        while len(self._contents) > self._most_kept:
             self._contents.popitem(last=False)
+        self._keep_first_block(hashes)
 
-    def _forget_if_filled(self, claim: Hash, length: int) -> None:
-        """A block that a prompt of `length` tokens has filled has the full block's hash now."""
-        held = self._contents.get(claim)
-        if held is not None and (held - 1) // self._block_size < (length - 1) // self._block_size:
-            del self._contents[claim]
+    def _surely_taken_over(self, hashes: Sequence[Hash], claims: set[Hash]) -> Hash | None:
+        """The claim whose block a prompt takes over, where that is certain.
+
+        It is in the first block: no block before it can be missing. Without this, a prompt of one
+        token, such as a probe's, would hold back everything that begins with it for ever.
+        """
+        size = self._block_size
+        if len(hashes) >= size and hashes[size - 1] in self._first_blocks:
+            return None
+        in_first_block = [claim for claim in claims if self._contents[claim] < size]
+        return in_first_block[0] if len(in_first_block) == 1 else None
+
+    def _keep_first_block(self, hashes: Sequence[Hash]) -> None:
+        if len(hashes) < self._block_size:
+            return
+        first = hashes[self._block_size - 1]
+        self._first_blocks[first] = None
+        self._first_blocks.move_to_end(first)
+        if len(self._first_blocks) > self._most_kept:
+            self._first_blocks.popitem(last=False)
 
     def _settle(self, entry: _Entry) -> None:
         """A request no longer holds a block that others could take over."""
         for claim in entry.claims:
             _subtract(self._claimed, claim)
+        filled = entry.moved_on or entry.length > self._block_size
+        if entry.taken_over is not None and filled:
+            self._contents.pop(entry.taken_over, None)
         if entry.entered < self._window:
             left = self._young[entry.prompt] - 1
             if left:
