@@ -68,4 +68,4 @@ def test_manifests_are_checked_where_they_were_written(tmp_path: Path):
     assert out.startswith(f"error  {file}: services.triton.shm_size: is '64m'; must be '2g'\n")
     code, out, err = tts("lint", "demo", "--manifests", folder, home=home)
     assert (code, out) == (2, "")
-    assert "manifests are for target tensorrt" in err
+    assert "manifests are for targets tensorrt and llmapi" in err
