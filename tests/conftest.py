@@ -10,7 +10,13 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 
 from tts.build.spec import Deployment
 
-settings.register_profile("repeatable", derandomize=True, database=None)
+settings.register_profile(  # no limits of time: a busy machine is no failure
+    "repeatable",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.register_profile("searching")  # new examples in each run
 settings.register_profile(  # a failure is enough, its smallest example is not wanted
     "unshrunk",
