@@ -48,6 +48,8 @@ REFERENCES = {
     "dvts": "dvts",
     "rebase": "rebase",
     "particle-filtering": "particle_filtering",
+    "mcts": "mcts",
+    "ab-mcts": "ab_mcts",
 }
 """The reference's function for each strategy."""
 

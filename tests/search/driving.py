@@ -5,11 +5,13 @@ import random
 from hypothesis import strategies as st
 
 from tts.search import (
+    AbMctsConfig,
     BeamSearchConfig,
     DvtsConfig,
     Expand,
     Fate,
     Generated,
+    MctsConfig,
     ParticleConfig,
     RebaseConfig,
     SampleSearchConfig,
@@ -78,9 +80,33 @@ sample_configs = st.builds(
     early_stop=st.booleans(),
 )
 
-tree_configs = st.one_of(beam_configs, dvts_configs, rebase_configs, particle_configs)
+mcts_configs = st.builds(
+    MctsConfig,
+    n=st.integers(1, 9),
+    width=st.integers(1, 4),
+    exploration=st.sampled_from([0.0, 0.5, 1.0, 10.0]),
+    parallel=st.integers(1, 5),
+    early_stop=st.booleans(),
+    **step_parameters,
+)
 
-configs = st.one_of(tree_configs, sample_configs)
+ab_mcts_configs = st.builds(
+    AbMctsConfig,
+    n=st.integers(1, 12),
+    parallel=st.integers(1, 5),
+    agg_strategy=AGGREGATIONS,
+    early_stop=st.booleans(),
+)
+
+tree_configs = st.one_of(beam_configs, dvts_configs, rebase_configs, particle_configs, mcts_configs)
+
+configs = st.one_of(tree_configs, sample_configs, ab_mcts_configs)
+
+
+def candidates_per_depth(config) -> int:
+    """How many candidates may be opened at one depth of the tree, at most."""
+    return config.n * config.width if isinstance(config, MctsConfig) else config.n
+
 
 worlds = st.integers(0, 10**9)
 

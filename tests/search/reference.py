@@ -6,7 +6,7 @@ after the other, no events, no order to get wrong. To be read next to the defini
 
 import math
 
-from tests.search.reference_run import Outcome, Params, Run, Seed, World
+from tests.search.reference_run import Outcome, Params, Run, Seed, World, twelve_digits
 
 from tts.search.thought import Fate, NodePath
 
@@ -179,3 +179,137 @@ def systematic_draws(weights: list[float], u: float) -> list[int]:
                 draws[j] += 1
                 break
     return draws
+
+
+def mcts(params: Params, seed: Seed, world: World) -> Outcome:
+    run = Run(params, seed, world)
+    children: dict[NodePath, list[NodePath]] = {(): []}
+    iterations: dict[NodePath, int] = {(): 0}  # of a node: that in which it grew
+    values: dict[NodePath, list[float]] = {}  # of a node: its own, and those of simulations
+    completed: list[NodePath] = []
+    ways: list[list[NodePath]] = []  # of the simulations under way, oldest first
+    begun = 0
+
+    def is_end(path: NodePath) -> bool:
+        return run.ended(path) or iterations[path] == params.num_iterations
+
+    def puct(path: NodePath, siblings: list[NodePath]) -> float:
+        """With a value of 0 for every simulation that has gone there and not ended."""
+        count = {p: len(values[p]) + sum(p in way for way in ways) for p in siblings}
+        bonus = math.sqrt(sum(count.values())) / (1 + count[path]) / len(siblings)
+        mean = math.fsum(values[path]) / count[path]
+        return twelve_digits(mean + params.exploration * bonus)
+
+    def walk(way: list[NodePath]) -> None:
+        while True:
+            siblings = children[way[-1]]
+            possible = [path for path in siblings if path not in completed]
+            if not possible:
+                return
+            best = max(puct(path, siblings) for path in possible)
+            equals = [path for path in possible if puct(path, siblings) == best]
+            last_score = max(run.nodes[path].score for path in equals)
+            way.append(min(path for path in equals if run.nodes[path].score == last_score))
+            if is_end(way[-1]):
+                completed.append(way[-1])
+                ways.remove(way)
+                for path in way[1:]:
+                    values[path].append(run.path_score(way[-1]))
+                return
+
+    while True:
+        for way in list(ways):
+            walk(way)
+        while len(ways) < params.parallel and begun < params.n:
+            begun += 1
+            ways.append([()])
+            walk(ways[-1])
+        if not ways or (params.early_stop and run.answer_is_settled(completed)):
+            break
+        for parent in dict.fromkeys(way[-1] for way in ways):
+            first = len(children[parent])
+            for index in range(first, first + params.width):
+                iteration = iterations[parent] + 1
+                path = run.grow_candidate((*parent, index), iteration)
+                children[parent].append(path)
+                children[path], iterations[path] = [], iteration
+                values[path] = [run.path_score(path)]
+
+    for path in values:
+        if children[path]:
+            run.nodes[path].fate = Fate.EXPANDED
+        else:
+            run.nodes[path].fate = Fate.SURPLUS if is_end(path) else Fate.PRUNED
+    return run.outcome(completed)
+
+
+def ab_mcts(params: Params, seed: Seed, world: World) -> Outcome:
+    run = Run(params, seed, world)
+    # Values seen, of a node: of chains that branched off there, further down, and through it.
+    wider: dict[NodePath, list[float]] = {(): []}
+    deeper: dict[NodePath, list[float]] = {(): []}
+    through: dict[NodePath, list[float]] = {}
+    followed: dict[NodePath, list[NodePath]] = {(): []}  # children that are not ends
+    children: dict[NodePath, int] = {(): 0}  # how many have been begun
+    completed: list[NodePath] = []
+    starts: list[NodePath] = []
+
+    def mean_drawn(trial: int, number: int, seen: list[float]) -> float:
+        """See the definition: normal-inverse-chi-squared, m = 0, kappa = 1, nu = 1, tau^2 = 0.1."""
+        n = len(seen)
+        average = math.fsum(seen) / n if n else 0.0
+        kappa, nu = 1 + n, 1 + n
+        m = n * average / kappa
+        spread = math.fsum((value - average) ** 2 for value in seen)
+        tau_squared = (0.1 + spread + n / kappa * average**2) / nu
+        u, v = ((seed((-1, trial, 2 * number + i)) + 1) / 2**63 for i in (0, 1))
+        t = math.cos(2 * math.pi * v) * math.sqrt(nu * (u ** (-2 / nu) - 1))
+        return twelve_digits(m + t * math.sqrt(tau_squared / kappa))
+
+    def branch_of(trial: int) -> NodePath:
+        path: NodePath = ()
+        number = 0
+        while followed[path]:
+            goes_wider = mean_drawn(trial, number, wider[path])
+            goes_deeper = mean_drawn(trial, number + 1, deeper[path])
+            number += 2
+            if goes_wider >= goes_deeper:
+                break
+            drawn = []
+            for child in followed[path]:
+                drawn.append(mean_drawn(trial, number, through[child]))
+                number += 1
+            path = followed[path][drawn.index(max(drawn))]
+        return path
+
+    def begin() -> None:
+        parent = branch_of(len(starts))
+        starts.append((*parent, children[parent]))
+        children[parent] += 1
+
+    for _ in range(min(params.parallel, params.n)):
+        begin()
+    while len(completed) < params.n:
+        start = starts[len(completed)]
+        end = run.grow_whole(start, scored=True)
+        completed.append(end)
+        value = run.path_score(end)
+        for depth in range(1, len(start)):
+            deeper[start[: depth - 1]].append(value)
+            through[start[:depth]].append(value)
+        wider[start[:-1]].append(value)
+        for depth in range(len(start), len(end)):
+            path = end[:depth]
+            children[path] = 1
+        for depth in range(len(start), len(end)):
+            path = end[:depth]
+            if run.ended(path):
+                break
+            followed[path[:-1]].append(path)
+            through[path], wider[path], deeper[path] = [value], [value], []
+            followed[path] = []
+        if params.early_stop and run.answer_is_settled(completed):
+            break
+        if len(starts) < params.n:
+            begin()
+    return run.outcome(completed)

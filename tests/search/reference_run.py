@@ -33,6 +33,9 @@ class Params:
     softmax_temperature: float = 0.2
     weight_temperature: float = 1.0
     ess_threshold: float = 0.5
+    width: int = 4
+    exploration: float = 1.0
+    parallel: int = 4
 
 
 class World(Protocol):

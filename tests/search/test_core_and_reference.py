@@ -42,6 +42,12 @@ CORE = {
         "ParticleConfig",
         [*TREE, "weight_temperature", "ess_threshold"],
     ),
+    "mcts": (
+        "MctsSearch",
+        "MctsConfig",
+        [*TREE, "width", "exploration", "parallel", "early_stop"],
+    ),
+    "ab_mcts": ("AbMctsSearch", "AbMctsConfig", [*COMMON, "parallel", "early_stop"]),
 }
 
 
@@ -112,7 +118,7 @@ def check(strategy: str, params: Params, world: World, seed: Seed) -> Outcome:
     completions = [(done.node, done.text, done.score) for done in search.result().completions]
     assert completions == [(done.path, done.text, done.score) for done in expected.completions]
 
-    if strategy in ("sample", "dvts") and params.early_stop:
+    if strategy in ("sample", "dvts", "ab_mcts") and params.early_stop:
         # Parts that do not wait for one another may have been asked about beyond the stop.
         unstopped = dataclasses.replace(params, early_stop=False)
         possible = getattr(reference, strategy)(unstopped, seed, world)
@@ -129,6 +135,8 @@ EDGES = {
     "dvts": {"expanded", "pruned", "lookahead", "stopped"},
     "rebase": {"expanded", "pruned", "lookahead", "stopped"},
     "particle_filtering": {"expanded", "pruned", "lookahead", "copies"},
+    "mcts": {"expanded", "pruned", "surplus", "lookahead", "stopped"},
+    "ab_mcts": {"expanded", "stopped"},
 }
 
 

@@ -3,14 +3,23 @@
 import pytest
 from hypothesis import given, settings
 from pydantic import ValidationError
-from tests.search.driving import build, configs, drive, tree_configs, worlds
+from tests.search.driving import (
+    build,
+    candidates_per_depth,
+    configs,
+    drive,
+    tree_configs,
+    worlds,
+)
 
 from tts.search import (
+    AbMctsConfig,
     BeamSearchConfig,
     DvtsConfig,
     Expand,
     Fate,
     Generated,
+    MctsConfig,
     ParticleConfig,
     RebaseConfig,
     SampleSearchConfig,
@@ -44,13 +53,16 @@ def test_exactly_n_completions_come_out(config, world):
 @settings(max_examples=300, deadline=None)
 @given(tree_configs, worlds)
 def test_the_budget_of_samples_is_kept(config, world):
-    """At most n candidates an iteration, of at most granularity steps and lookahead steps each."""
+    """At most n candidates an iteration, of at most granularity steps and lookahead steps each.
+
+    Under MCTS n times width: a simulation expands a node of each depth at most.
+    """
     search = build(config)
     expansions = [work for work in drive(search, world) if isinstance(work, Expand)]
     assert len({work.seed for work in expansions}) == len(expansions)
     greedy = [work for work in expansions if work.node[-1] == -1]
     assert all(work.sampling.temperature == 0 for work in greedy)
-    per_iteration = config.n * (config.granularity + config.lookahead)
+    per_iteration = candidates_per_depth(config) * (config.granularity + config.lookahead)
     assert len(expansions) <= config.num_iterations * per_iteration
     deepest = max(sum(index >= 0 for index in work.node) for work in expansions)
     assert deepest <= config.num_iterations * config.granularity
@@ -117,6 +129,10 @@ def test_trees_are_those_of_earlier_versions(config):
         (RebaseConfig, "softmax_temperature", [1e-3, 1e3], [0.9e-3, 1000.1]),
         (ParticleConfig, "weight_temperature", [1e-3, 1e3], [0.9e-3, 1000.1]),
         (ParticleConfig, "ess_threshold", [0, 1], [-0.01, 1.01]),
+        (MctsConfig, "width", [1, 1000], [0, 1001]),
+        (MctsConfig, "exploration", [0, 1e3], [-0.01, 1000.1]),
+        (MctsConfig, "parallel", [1, 100], [0]),
+        (AbMctsConfig, "parallel", [1, 100], [0]),
     ],
 )
 def test_parameters_are_refused_beyond_their_bounds(config, name, allowed, refused):
@@ -137,5 +153,8 @@ def test_defaults_are_those_of_the_documentation():
     assert RebaseConfig().model_dump() == voting | {"softmax_temperature": 0.2}
     particles = {"weight_temperature": 1.0, "ess_threshold": 0.5}
     assert ParticleConfig().model_dump() == tree | particles
+    simulations = {"width": 4, "exploration": 1.0, "parallel": 4}
+    assert MctsConfig().model_dump() == voting | simulations
+    assert AbMctsConfig().model_dump() == common | {"parallel": 4, "early_stop": False}
     beams = {"beam_width": 4, "filter_duplicates": False, "sort_completed": False}
     assert BeamSearchConfig().model_dump() == voting | beams

@@ -6,7 +6,14 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.search.driving import answer, build, drive, tree_configs, worlds
+from tests.search.driving import (
+    answer,
+    build,
+    candidates_per_depth,
+    drive,
+    tree_configs,
+    worlds,
+)
 
 from tts.search import (
     BeamSearchConfig,
@@ -50,7 +57,7 @@ def test_what_is_foreseen_is_what_will_be_asked(config, world, shuffle):
                 answered[node] = answer(guess.work, world).thoughts
             if guess.level > 3:
                 break
-        assert all(count <= config.n for count in levels.values())
+        assert all(count <= candidates_per_depth(config) for count in levels.values())
         expandable = search.expandable()
         work = pending.pop(order.randrange(len(pending)))
         search.tell(answer(work, world))

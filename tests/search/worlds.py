@@ -111,7 +111,7 @@ def agreeing_worlds() -> st.SearchStrategy[RandomWorld]:
     )
 
 
-STRATEGIES = ["sample", "beam_search", "dvts", "rebase", "particle_filtering"]
+STRATEGIES = ["sample", "beam_search", "dvts", "rebase", "particle_filtering", "mcts", "ab_mcts"]
 
 
 @st.composite
@@ -127,7 +127,7 @@ def params(draw: st.DrawFn, strategy: str) -> Params:
     }
     if strategy == "sample":
         drawn["scored"] = draw(st.booleans())
-    else:
+    elif strategy != "ab_mcts":
         drawn["num_iterations"] = draw(st.sampled_from([4, 3, 2, 1, 6]))
         drawn["finish"] = draw(st.sampled_from(["eos", "depth"]))
         drawn["granularity"] = draw(st.integers(1, 3))
@@ -139,6 +139,11 @@ def params(draw: st.DrawFn, strategy: str) -> Params:
         drawn["sort_completed"] = draw(st.booleans())
     if strategy == "rebase":
         drawn["softmax_temperature"] = draw(st.sampled_from([0.001, 0.2, 1.0, 100.0]))
+    if strategy == "mcts":
+        drawn["width"] = draw(st.sampled_from([2, 1, 3]))
+        drawn["exploration"] = draw(st.sampled_from([1.0, 0.0, 0.3, 5.0]))
+    if strategy in ("mcts", "ab_mcts"):
+        drawn["parallel"] = draw(st.sampled_from([2, 1, 3, 10]))
     if strategy == "particle_filtering":
         drawn["weight_temperature"] = draw(st.sampled_from([0.05, 1.0, 5.0]))
         drawn["ess_threshold"] = draw(st.sampled_from([0.25, 0.5, 0.9, 1.0]))

@@ -11,13 +11,16 @@
 | candidates, growth | what a tree strategy decides on, and the requests it is made of |
 | step_search, voting_search | bases of the tree strategies: pools grow, are scored and decided |
 | foresight | which expansions may be asked for next |
-| beam_search, dvts, particle_filtering, rebase, sampling | the strategies |
+| posterior | what AB-MCTS believes of a mean, and how it is drawn from |
+| ab_mcts, beam_search, dvts, mcts, particle_filtering, rebase, sampling | the strategies |
 """
 
+from .ab_mcts import AbMctsConfig, AbMctsSearch
 from .beam_search import BeamSearch, BeamSearchConfig
 from .config import SearchConfig, StepConfig
 from .dvts import DvtsConfig, DvtsSearch
 from .early_stop import AnswerForm, AnswerOf
+from .mcts import MctsConfig, MctsSearch
 from .particle_filtering import ParticleConfig, ParticleSearch
 from .protocol import (
     Expand,
@@ -47,6 +50,8 @@ from .thought import (
 from .tree import Node, Tree
 
 __all__ = [
+    "AbMctsConfig",
+    "AbMctsSearch",
     "Aggregation",
     "AnswerForm",
     "AnswerOf",
@@ -59,6 +64,8 @@ __all__ = [
     "Fate",
     "Generated",
     "Guess",
+    "MctsConfig",
+    "MctsSearch",
     "Node",
     "NodePath",
     "ParticleConfig",

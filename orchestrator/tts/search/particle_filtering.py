@@ -23,13 +23,10 @@ from .candidates import Pool
 from .config import StepConfig
 from .early_stop import AnswerOf
 from .protocol import Search
-from .seeds import SeedOf
+from .seeds import SEED_BITS, SeedOf
 from .step_search import StepSearch
 from .thought import SCORE_UNIT, Fate, NodePath
 from .tree import Node
-
-SEED_BITS = 63
-"""Seeds are below 2**63 (see `seeds.node_seed`)."""
 
 
 class ParticleConfig(StepConfig):

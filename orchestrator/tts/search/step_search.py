@@ -136,11 +136,18 @@ class StepSearch(Search, Generic[Config]):
             for candidate in foresight.expandable(pool, self._cutoff(pool))
         }
 
-    def _open(self, starts: Iterable[NodePath], *, after: Pool | None = None, key: int = 0) -> None:
-        """Begin the iteration after that of `after` with candidates that start at new nodes."""
+    def _open(
+        self, starts: Iterable[NodePath], *, after: Pool | None = None, key: int | None = None
+    ) -> None:
+        """Begin the iteration after that of `after` with candidates that start at new nodes.
+
+        The pool has the key of `after` unless it is given one.
+        """
         iteration = after.iteration + 1 if after else 1
+        if key is None:
+            key = after.key if after else 0
         last, whole = self._growth.is_last(iteration), self._growth.is_whole(iteration)
-        pool = Pool(after.key if after else key, iteration, last, whole)
+        pool = Pool(key, iteration, last, whole)
         scores: dict[NodePath, tuple[float, float]] = {}
         for path in starts:
             parent = path[:-1]

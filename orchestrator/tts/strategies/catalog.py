@@ -11,9 +11,11 @@ from tts.build.errors import ConfigError
 from tts.grading import votes
 from tts.plugins import package_of
 from tts.search import (
+    AbMctsConfig,
     AnswerOf,
     BeamSearchConfig,
     DvtsConfig,
+    MctsConfig,
     ParticleConfig,
     RebaseConfig,
     SampleSearchConfig,
@@ -82,6 +84,18 @@ _ALL = (
         "particle-filtering",
         "n particles, drawn anew by score, weighted vote",
         ParticleConfig,
+        "weighted",
+    ),
+    Strategy(
+        "mcts",
+        "n simulations by PUCT, each to the end of a chain, weighted vote",
+        MctsConfig,
+        "weighted",
+    ),
+    Strategy(
+        "ab-mcts",
+        "n chains that branch off wider or deeper by Thompson sampling, weighted vote",
+        AbMctsConfig,
         "weighted",
     ),
 )

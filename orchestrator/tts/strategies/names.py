@@ -9,6 +9,8 @@ STRATEGY_NAMES = (
     "dvts",
     "rebase",
     "particle-filtering",
+    "mcts",
+    "ab-mcts",
 )
 """In the order of the catalog, which a test compares with this."""
 OTHER_NAMES = {"greedy": "cot"}

@@ -1,0 +1,244 @@
+"""AB-MCTS: every chain branches off where Thompson sampling says, wider or deeper.
+
+    root ─┬─ 0 ─ 0.0 ─ 0.0.0 ✓0.4     trial 1: nothing is there, so a chain from the root
+          └─ 1 ─┬─ 1.0 ─ 1.0.0 ✓0.8   trial 2: wider at the root
+                └─ 1.1 ─ 1.1.0 ✓0.9   trial 3: deeper, to step 1; wider there
+
+A trial walks down from the root. At each step it either goes wider, and a new chain branches off
+there to its end, or deeper, to one of the steps that follow. The score of the chain is told to all
+choices on the way: each is drawn by what is believed of its mean (`posterior`).
+
+After Inoue et al., "Wider or deeper? Scaling LLM inference-time compute with adaptive branching
+tree search" (arXiv 2503.04412), AB-MCTS-A, and the authors' code (SakanaAI/treequest). There, a
+node is a whole answer, and below it are its refinements; here, a node is a step, and below it are
+the ways in which its chain goes on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import count, pairwise, takewhile
+
+from pydantic import Field
+
+from .config import SearchConfig
+from .early_stop import AnswerOf, EarlyStop
+from .growth import goes_on
+from .posterior import Posterior
+from .protocol import Expand, Generated, Score, Scored, Search, SearchResult, Work
+from .seeds import SeedOf, unit_interval
+from .thought import Completion, Fate, NodePath, Thought, significant
+from .tree import Tree
+
+
+class AbMctsConfig(SearchConfig):
+    """Parameters of AB-MCTS; `n` is the number of trials, each of which completes a chain."""
+
+    parallel: int = Field(4, ge=1, le=100_000)
+    """Trials in flight. Changes results: a trial does not know the `parallel` - 1 before it."""
+    early_stop: bool = False
+    """End once the missing chains cannot change the weighted vote."""
+
+    def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
+        """See SearchConfig."""
+        return AbMctsSearch(self, seed, answer_of)
+
+
+@dataclass(slots=True, eq=False)
+class Branching:
+    """A step, or the root, at which chains may branch off, and what is believed of each choice."""
+
+    path: NodePath
+    value: Posterior = field(default_factory=Posterior)
+    """Of the chains that go through it, as one of its siblings."""
+    wider: Posterior = field(default_factory=Posterior)
+    """Of the chains that branched off here."""
+    deeper: Posterior = field(default_factory=Posterior)
+    """Of those that branched off further down."""
+    children: list[Branching] = field(default_factory=list)
+    """The steps after it that are followed by others, in the order of their paths."""
+
+
+Draw = Callable[[Posterior], float]
+"""A mean drawn from what is believed of it."""
+
+
+def walk(root: Branching, draw: Draw) -> list[Branching]:
+    """The way from the root to where the next chain branches off (Thompson sampling).
+
+    Of equal draws the first counts: wider before deeper, then the smaller path.
+    """
+    way = [root]
+    while children := way[-1].children:
+        if draw(way[-1].wider) >= draw(way[-1].deeper):
+            break
+        way.append(max(children, key=lambda child: draw(child.value)))
+    return way
+
+
+def back_up(way: Sequence[Branching], inner: Iterable[NodePath], value: float) -> None:
+    """A chain that branched off at the end of the way, with these inner steps, has this value.
+
+    Each of its own steps was wider at the one before.
+    """
+    for above, here in pairwise(way):
+        above.deeper.see(value)
+        here.value.see(value)
+    here = way[-1]
+    here.wider.see(value)
+    for path in inner:
+        child = Branching(path)
+        child.value.see(value)
+        child.wider.see(value)
+        here.children.append(child)
+        here = child
+
+
+@dataclass(slots=True, eq=False)
+class Trial:
+    """One chain that branches off."""
+
+    way: list[Branching]
+    """From the root to where it does."""
+    start: NodePath
+    """Its first step."""
+    steps: list[NodePath] = field(default_factory=list)
+    """Its steps, once they are generated."""
+    unscored: set[NodePath] = field(default_factory=set)
+    """Those whose scores it waits for."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it waits for nothing."""
+        return bool(self.steps) and not self.unscored
+
+
+class AbMctsSearch(Search):
+    """The state machine. Trial i begins when trials 0 to i - `parallel` have been told, in order.
+
+    Nothing is foreseen: where a chain branches off hangs on scores that are not known yet.
+    """
+
+    tree: Tree
+
+    def __init__(
+        self, config: AbMctsConfig, seed: SeedOf, answer_of: AnswerOf | None = None
+    ) -> None:
+        """`seed` maps a node to the seed of its sample, and (-1, trial, i) to a random number.
+
+        `answer_of` is for `early_stop` only.
+        """
+        self.config = config
+        self.tree = Tree()
+        self._seed = seed
+        self._asks: list[Work] = []
+        self._root = Branching(())
+        self._trials: list[Trial] = []
+        """All that have begun."""
+        self._told = 0
+        """Trials from the first on whose values are known to the choices."""
+        self._children: Counter[NodePath] = Counter()
+        """Children of a node that have been asked for or grown."""
+        self._growing: dict[NodePath, Trial] = {}
+        """Trials whose chains are being generated, by their first steps."""
+        self._scoring: dict[NodePath, Trial] = {}
+        """Trials that wait for scores, by the steps."""
+        self._stop = EarlyStop.wanted(config.early_stop, config.n, answer_of)
+        self._result: SearchResult | None = None
+        for _ in range(min(config.parallel, config.n)):
+            self._begin()
+
+    def ask(self) -> list[Work]:
+        """The work wanted now and not asked before."""
+        asks, self._asks = self._asks, []
+        return asks
+
+    def tell(self, result: Generated | Scored) -> None:
+        """Take in one result; late, unknown and duplicate ones are ignored."""
+        if isinstance(result, Generated):
+            if trial := self._growing.pop(result.node, None):
+                self._grow(trial, result.thoughts)
+        elif result.node in self._scoring:
+            self.tree.lock_score(result.node, result.score)
+            trial = self._scoring.pop(result.node)
+            trial.unscored.remove(result.node)
+            if trial.ready:
+                self._tell_ready()
+
+    def result(self) -> SearchResult | None:
+        """The chains, best first."""
+        return self._result
+
+    def _begin(self) -> None:
+        """Decide where the next chain branches off, and ask for it."""
+        way = walk(self._root, self._drawing(len(self._trials)))
+        above = way[-1].path
+        start = (*above, self._children[above])
+        self._children[above] += 1
+        self.tree.add(start)
+        trial = self._growing[start] = Trial(way, start)
+        self._trials.append(trial)
+        self._asks.append(Expand(start, self._seed(start), self.config.sampling, whole=True))
+
+    def _drawing(self, trial: int) -> Draw:
+        """How this trial draws; every draw has two random numbers of its own."""
+        numbers = (unit_interval(self._seed((-1, trial, i))) for i in count())
+        # rounded: no platform's power or cosine has a say in the choice
+        return lambda posterior: significant(posterior.draw(next(numbers), next(numbers)))
+
+    def _grow(self, trial: Trial, thoughts: Iterable[Thought]) -> None:
+        """Take in a chain, a node per step, and ask for the scores it needs."""
+        path = trial.start
+        for thought in thoughts:
+            node = self.tree.get(path) or self.tree.add(path)
+            node.thought, node.fate = thought, Fate.EXPANDED
+            trial.steps.append(path)
+            path = (*path, 0)
+        self.tree[trial.steps[-1]].fate = Fate.COMPLETED
+        for path in trial.steps[:-1]:
+            self._children[path] = 1
+        every_step = self.config.agg_strategy != "last"
+        scored = trial.steps if every_step else trial.steps[-1:]
+        trial.unscored.update(scored)
+        for path in scored:
+            self._scoring[path] = trial
+            self._asks.append(Score(path, trial.start, completes=path is trial.steps[-1]))
+
+    def _tell_ready(self) -> None:
+        """Back up what is ready in the order of the trials, and begin one for each."""
+        while self._told < len(self._trials) and self._trials[self._told].ready:
+            trial = self._trials[self._told]
+            self._told += 1
+            self._back_up(trial)
+            if self._told == self.config.n or (self._stop and self._stop.decided):
+                self._finish()
+            elif len(self._trials) < self.config.n:
+                self._begin()
+
+    def _back_up(self, trial: Trial) -> None:
+        end = trial.steps[-1]
+        value = self.tree.path_score(end, self.config.agg_strategy)
+        inner = takewhile(lambda path: goes_on(self.tree[path].thought), trial.steps[:-1])
+        back_up(trial.way, inner, value)
+        if self._stop:
+            self._stop.add(self.tree.text(end), value)
+
+    def _finish(self) -> None:
+        """The chains told so far come out; trials still in flight are not part of the tree."""
+        dropped = {trial.start for trial in self._trials[self._told :]}
+        self.tree.drop(lambda path: any(path[:depth] in dropped for depth in range(len(path) + 1)))
+        del self._trials[self._told :]
+        for pending in (self._asks, self._growing, self._scoring):
+            pending.clear()
+        how = self.config.agg_strategy
+        ends = [trial.steps[-1] for trial in self._trials]
+        ends.sort(key=lambda path: self.tree.rank(path, how))
+        self._result = SearchResult(
+            tuple(
+                Completion(path, self.tree.text(path), self.tree.path_score(path, how))
+                for path in ends
+            ),
+            self.tree,
+        )

@@ -1,0 +1,208 @@
+"""MCTS: simulations that walk from the root to the end of a chain, guided by PUCT.
+
+    root ─┬─ 0 0.9 ──┬─ 0.0 0.8 ✓    n=2: the first simulation expands the root and 0, and
+          │          └─ 0.1 0.3      ends at 0.0; the second one may turn elsewhere
+          └─ 1 0.7 ──┬─ 1.0 ...
+                     └─ 1.1 ...
+
+The verifier's score is a node's first value, in place of a random playout; a simulation then adds
+the score of the chain that it completed. `parallel` simulations are under way at a time, in waves:
+every one of them walks on, in the order of their numbers, until it stands at a node that needs
+children; then all these children are generated and scored, and the next wave begins. What one
+simulation sees of the others is thereby part of the algorithm and not of timing.
+
+PUCT after Rosin 2011 and Silver et al., "Mastering the game of Go without human knowledge" (2017);
+virtual losses after Chaslot et al., "Parallel Monte-Carlo tree search" (2008).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pydantic import Field
+
+from .candidates import Pool
+from .config import VotingConfig
+from .early_stop import AnswerOf
+from .protocol import Search
+from .seeds import SeedOf
+from .thought import Fate, NodePath, significant
+from .tree import Node, Rank
+from .voting_search import VotingSearch
+
+
+class MctsConfig(VotingConfig):
+    """Parameters of MCTS; `n` is the number of simulations, each of which completes a chain.
+
+    `num_iterations` limits the depth of a chain.
+    """
+
+    width: int = Field(4, ge=1, le=1000)
+    """Children that an expansion gives a node."""
+    exploration: float = Field(1.0, ge=0, le=1e3)
+    """Weight of PUCT's exploration term; 0 goes where the mean value is best."""
+    parallel: int = Field(4, ge=1, le=100_000)
+    """Simulations under way at a time. Changes results: they see each other's virtual losses."""
+
+    def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
+        """See SearchConfig."""
+        return MctsSearch(self, seed, answer_of)
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """What is known of a node: the value of the chains through it, and where they go on."""
+
+    node: Node | None = None
+    """None: the root."""
+    pool: Pool | None = None
+    """The pool in which it grew."""
+    ended: bool = False
+    """Whether its chain ends there."""
+    visits: int = 1
+    """Simulations that went through it and ended; its own score counts as one."""
+    total: float = 0.0
+    """Sum of their values."""
+    under_way: int = 0
+    """Simulations that go through it and have not ended; each counts as a visit of value 0."""
+    children: list[Place] = field(default_factory=list)
+    spent: bool = False
+    """Whether a simulation has ended there; none goes there again."""
+
+    @property
+    def path(self) -> NodePath:
+        """Its name in the tree."""
+        return self.node.path if self.node else ()
+
+
+Simulation = list[Place]
+"""The nodes on a simulation's way, from the root to where it stands."""
+
+
+class MctsSearch(VotingSearch[MctsConfig]):
+    """Walks simulations through waves of expansions; each expansion is a pool of its own."""
+
+    def __init__(self, config: MctsConfig, seed: SeedOf, answer_of: AnswerOf | None = None) -> None:
+        """See VotingSearch."""
+        super().__init__(config, seed, answer_of)
+        self._root = Place()
+        self._begun = 0
+        """Simulations that have begun."""
+        self._under_way: list[Simulation] = []
+        """Those that have not ended, in the order of their numbers."""
+        self._expansions = 0
+        """How many there were; each has its number as the key of its pool."""
+        self._expanding: dict[int, Place] = {}
+        """The nodes that this wave expands, by the keys of the pools."""
+        self._unexpanded: dict[NodePath, Node] = {}
+        """The nodes that may yet be expanded for the first time."""
+        self._ends: list[Node] = []
+        """The nodes at which chains have ended, whether or not a simulation came there."""
+        self._completed: list[Node] = []
+        """The chains that simulations completed, in that order."""
+        self._next_wave()
+
+    def expandable(self) -> set[NodePath]:
+        """A later simulation may turn to any node that has no children yet."""
+        return super().expandable() | self._unexpanded.keys()
+
+    def _shares(self, scores: Sequence[float]) -> list[int]:
+        """At least the best of an expansion's children is expanded next, most of the time."""
+        return [self.config.width if rank == 0 else 0 for rank in range(len(scores))]
+
+    def _decide(self, pool: Pool) -> None:
+        """The children of one node are ready; the last ones of a wave let the next begin."""
+        place = self._expanding.pop(pool.key)
+        for candidate in pool.candidates:
+            value = self._path_score(candidate.end)
+            child = Place(candidate.end, pool, ended=not candidate.active, total=value)
+            place.children.append(child)
+            if child.ended:
+                self._ends.append(candidate.end)
+            else:
+                self._unexpanded[child.path] = candidate.end
+        if not self._expanding:
+            self._next_wave()
+
+    def _next_wave(self) -> None:
+        """Every simulation walks on as far as there are children; where one ends, another begins.
+
+        Then the nodes at which they stand are expanded.
+        """
+        walking, self._under_way = self._under_way, []
+        for simulation in walking:
+            self._walk(simulation)
+        while len(self._under_way) < self.config.parallel and self._begun < self.config.n:
+            self._begun += 1
+            self._walk([self._root])
+        if not self._under_way or self._vote_is_decided:
+            self._end()
+            return
+        # two simulations that stand at the same node share an expansion
+        for place in dict.fromkeys(simulation[-1] for simulation in self._under_way):
+            self._expand(place)
+
+    def _walk(self, simulation: Simulation) -> None:
+        """Walk on to a node all of whose chains are spent, if not to the end of a chain."""
+        while child := best_child(simulation[-1], self.config.exploration):
+            child.under_way += 1
+            simulation.append(child)
+            if child.ended:
+                self._complete(simulation)
+                return
+        self._under_way.append(simulation)
+
+    def _complete(self, simulation: Simulation) -> None:
+        """The simulation has come to the end of a chain, whose score is its value."""
+        end = simulation[-1]
+        end.spent = True
+        assert end.node is not None
+        self._completed.append(end.node)
+        self._count([end.node])
+        value = self._path_score(end.node)
+        for place in simulation[1:]:
+            place.under_way -= 1
+            place.visits += 1
+            place.total += value
+
+    def _expand(self, place: Place) -> None:
+        """Ask for children of a node; if it has some already, for further ones."""
+        if place.node:
+            place.node.fate = Fate.EXPANDED
+            self._unexpanded.pop(place.path, None)
+        self._expansions += 1
+        self._expanding[self._expansions] = place
+        first = len(place.children)
+        children = ((*place.path, first + child) for child in range(self.config.width))
+        self._open(children, after=place.pool, key=self._expansions)
+
+    def _end(self) -> None:
+        """The completed chains come out; of the rest nothing will be asked any more."""
+        for node in self._unexpanded.values():
+            node.fate = Fate.PRUNED
+        for node in self._ends:
+            node.fate = Fate.SURPLUS
+        self._unexpanded.clear()
+        self._finish(self._completed)
+
+
+def best_child(place: Place, exploration: float) -> Place | None:
+    """The best child by PUCT among those that are not spent; None if there is none.
+
+    Of m children that N visits went to in all, one with n visits of mean value q is worth
+    q + exploration * sqrt(N) / (m * (1 + n)): the prior is uniform, because the children are
+    samples of the generator's own distribution and the verifier's scores count as visits already.
+    """
+    children = [child for child in place.children if not child.spent]
+    visits = sum(child.visits + child.under_way for child in place.children)
+
+    def order(child: Place) -> Rank:
+        assert child.node is not None
+        assert child.node.score is not None
+        own = child.visits + child.under_way
+        bonus = exploration * math.sqrt(visits) / (len(place.children) * (1 + own))
+        return -significant(child.total / own + bonus), -child.node.score, child.path
+
+    return min(children, key=order, default=None)
