@@ -92,6 +92,8 @@ VARIANTS = {
     "dvts": {"n": 4, "beam_width": 2, "lookahead": 1},
     "rebase": {"n": 4, "granularity": 2, "finish": "eos", "num_iterations": 4},
     "particle-filtering": {"n": 4, "ess_threshold": 1},
+    "mcts": {"n": 4, "width": 2, "parallel": 2},
+    "ab-mcts": {"n": 6, "parallel": 2},
 }
 
 

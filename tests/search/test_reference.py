@@ -345,3 +345,80 @@ def test_particle_weights_add_up_until_they_are_resampled() -> None:
         "expanded": "0 0.0 1",
         "pruned": "1.0",
     }
+
+
+MCTS_WORLD = Script(
+    {"0": "a", "1": "7$", "0.0": "5$", "0.1": "b", "0.1.0": "c$", "0.1.1": "d"},
+    {"0": 0.9, "1": 0.6, "0.0": 0.8, "0.1": 0.3, "0.1.0": 0.9, "0.1.1": 0.95},
+)
+
+
+def test_a_simulation_goes_where_puct_is_largest() -> None:
+    # Simulation 1 prefers 0, with equal bonuses, and ends at 0.0. Then 0 has 2 visits of mean 0.85
+    # and is worth 0.85 + sqrt(3) / (2 * 3) = 1.139, 1 only 0.6 + sqrt(3) / (2 * 2) = 1.033. Below 0
+    # only 0.1 is left, and the limit of 3 ends the chain at 0.1.1.
+    outcome = play("mcts", MCTS_WORLD, n=2, width=2, parallel=1, num_iterations=3)
+    assert out(outcome) == [("0.1.1", "abd", 0.95), ("0.0", "a5", 0.8)]
+    assert fates(outcome) == {
+        "expanded": "0 0.1",
+        "completed": "0.0 0.1.1",
+        "surplus": "0.1.0 1",
+    }
+
+
+def test_exploration_turns_a_simulation_to_what_was_visited_less() -> None:
+    # As above, but 0 is worth 0.85 + 3 * 0.289 = 1.716 and 1 is worth 0.6 + 3 * 0.433 = 1.899.
+    world = Script(
+        {"0": "a", "1": "7$", "0.0": "5$", "0.1": "b"},
+        {"0": 0.9, "1": 0.6, "0.0": 0.8, "0.1": 0.3},
+    )
+    outcome = play("mcts", world, n=2, width=2, parallel=1, num_iterations=3, exploration=3.0)
+    assert out(outcome) == [("0.0", "a5", 0.8), ("1", "7", 0.6)]
+    assert fates(outcome) == {"expanded": "0", "completed": "0.0 1", "pruned": "0.1"}
+
+
+def test_a_simulation_under_way_counts_as_a_visit_of_value_0() -> None:
+    # Simulation 1 stands at 0, which thereby falls to 0.45 + sqrt(3) / (2 * 3) = 0.739. 1 is worth
+    # 0.6 + sqrt(3) / (2 * 2) = 1.033, so simulation 2 stands there, in the same wave.
+    world = Script(
+        {"0": "a", "1": "b", "0.0": "5$", "0.1": "c", "1.0": "7$", "1.1": "d"},
+        {"0": 0.9, "1": 0.6, "0.0": 0.8, "0.1": 0.3, "1.0": 0.7, "1.1": 0.1},
+    )
+    outcome = play("mcts", world, n=2, width=2, parallel=2)
+    assert out(outcome) == [("0.0", "a5", 0.8), ("1.0", "b7", 0.7)]
+    assert [name_of(call.path) for call in outcome.calls if isinstance(call, GenerateCall)] == [
+        *("0", "1"),
+        *("0.0", "0.1", "1.0", "1.1"),
+    ]
+
+
+def test_a_node_whose_children_have_all_come_out_gets_further_ones() -> None:
+    world = Script({"0": "5$", "1": "7$", "2": "5$"}, {"0": 0.9, "1": 0.5, "2": 0.2})
+    outcome = play("mcts", world, n=3, width=1, parallel=1)
+    assert fates(outcome) == {"completed": "0 1 2"}
+
+
+def test_a_chain_branches_off_wider_or_deeper() -> None:
+    # All numbers are 1/2, which makes every draw a low one, but for that of trial 1's second draw.
+    # At the root it is between wider, 0.4 - sqrt(2) * sqrt(0.21 / 2) = -0.058, and deeper, of which
+    # nothing is known: 0 + sqrt(3) * sqrt(0.1) = 0.548. The only step there is 0, and there
+    # the only one that follows has ended its chain.
+    world = Script({"0": "a", "0.0": "5$", "0.1": "b", "0.1.0": "7$"}, {"0.0": 0.8, "0.1.0": 0.6})
+
+    def seed(path: NodePath) -> int:
+        return 2**63 - 1 if path == (-1, 1, 3) else half(path)
+
+    class Asked(Script):
+        def generate(self, path: NodePath, *_: object) -> tuple[Thought, ...]:
+            return super().generate(path, half(path), 0.8, True)
+
+    outcome = reference.ab_mcts(Params(n=2, parallel=1), seed, Asked(world.steps, world.scores))
+    assert out(outcome) == [("0.0", "a5", 0.8), ("0.1.0", "ab7", 0.6)]
+    assert fates(outcome) == {"expanded": "0 0.1", "completed": "0.0 0.1.0"}
+
+
+def test_with_low_draws_a_chain_branches_off_at_the_root() -> None:
+    # Deeper is drawn as 0 - 0.548, below the -0.058 of wider.
+    world = Script({"0": "a", "0.0": "5$", "1": "b", "1.0": "7$"}, {"0.0": 0.8, "1.0": 0.6})
+    outcome = play("ab_mcts", world, n=2, parallel=1)
+    assert fates(outcome) == {"expanded": "0 1", "completed": "0.0 1.0"}

@@ -32,7 +32,7 @@ def test_what_is_given_goes_to_every_strategy_that_can_take_it(tiny_deployment):
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        ({"width": 3}, "No strategy has a parameter 'width'; there are "),
+        ({"beams": 3}, "No strategy has a parameter 'beams'; there are "),
         ({"n": 10}, "are not valid:\n  n is 10, which is not a multiple"),
         ({"scored": False}, "No strategy has a parameter 'scored'"),
         ({"temperature": -1}, "strategy cot are not valid:\n  temperature = -1"),

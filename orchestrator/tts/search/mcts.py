@@ -55,10 +55,9 @@ class MctsConfig(VotingConfig):
 class Place:
     """What is known of a node: the value of the chains through it, and where they go on."""
 
-    node: Node | None = None
-    """None: the root."""
+    node: Node
     pool: Pool | None = None
-    """The pool in which it grew."""
+    """The pool in which it grew; None for the root, whose node is not part of the tree."""
     ended: bool = False
     """Whether its chain ends there."""
     visits: int = 1
@@ -71,11 +70,6 @@ class Place:
     spent: bool = False
     """Whether a simulation has ended there; none goes there again."""
 
-    @property
-    def path(self) -> NodePath:
-        """Its name in the tree."""
-        return self.node.path if self.node else ()
-
 
 Simulation = list[Place]
 """The nodes on a simulation's way, from the root to where it stands."""
@@ -87,7 +81,7 @@ class MctsSearch(VotingSearch[MctsConfig]):
     def __init__(self, config: MctsConfig, seed: SeedOf, answer_of: AnswerOf | None = None) -> None:
         """See VotingSearch."""
         super().__init__(config, seed, answer_of)
-        self._root = Place()
+        self._root = Place(Node(()))
         self._begun = 0
         """Simulations that have begun."""
         self._under_way: list[Simulation] = []
@@ -95,7 +89,9 @@ class MctsSearch(VotingSearch[MctsConfig]):
         self._expansions = 0
         """How many there were; each has its number as the key of its pool."""
         self._expanding: dict[int, Place] = {}
-        """The nodes that this wave expands, by the keys of the pools."""
+        """The nodes whose children are awaited, by the keys of the pools."""
+        self._ready: list[Pool] = []
+        """The pools of this wave whose candidates wait for those of others."""
         self._unexpanded: dict[NodePath, Node] = {}
         """The nodes that may yet be expanded for the first time."""
         self._ends: list[Node] = []
@@ -108,12 +104,16 @@ class MctsSearch(VotingSearch[MctsConfig]):
         """A later simulation may turn to any node that has no children yet."""
         return super().expandable() | self._unexpanded.keys()
 
+    def _foreseeable(self) -> list[Pool]:
+        return [*self._ready, *super()._foreseeable()]
+
     def _shares(self, scores: Sequence[float]) -> list[int]:
         """At least the best of an expansion's children is expanded next, most of the time."""
         return [self.config.width if rank == 0 else 0 for rank in range(len(scores))]
 
     def _decide(self, pool: Pool) -> None:
         """The children of one node are ready; the last ones of a wave let the next begin."""
+        self._ready.append(pool)
         place = self._expanding.pop(pool.key)
         for candidate in pool.candidates:
             value = self._path_score(candidate.end)
@@ -122,7 +122,7 @@ class MctsSearch(VotingSearch[MctsConfig]):
             if child.ended:
                 self._ends.append(candidate.end)
             else:
-                self._unexpanded[child.path] = candidate.end
+                self._unexpanded[candidate.end.path] = candidate.end
         if not self._expanding:
             self._next_wave()
 
@@ -131,6 +131,7 @@ class MctsSearch(VotingSearch[MctsConfig]):
 
         Then the nodes at which they stand are expanded.
         """
+        self._ready.clear()
         walking, self._under_way = self._under_way, []
         for simulation in walking:
             self._walk(simulation)
@@ -158,7 +159,6 @@ class MctsSearch(VotingSearch[MctsConfig]):
         """The simulation has come to the end of a chain, whose score is its value."""
         end = simulation[-1]
         end.spent = True
-        assert end.node is not None
         self._completed.append(end.node)
         self._count([end.node])
         value = self._path_score(end.node)
@@ -169,13 +169,12 @@ class MctsSearch(VotingSearch[MctsConfig]):
 
     def _expand(self, place: Place) -> None:
         """Ask for children of a node; if it has some already, for further ones."""
-        if place.node:
-            place.node.fate = Fate.EXPANDED
-            self._unexpanded.pop(place.path, None)
+        place.node.fate = Fate.EXPANDED
+        self._unexpanded.pop(place.node.path, None)
         self._expansions += 1
         self._expanding[self._expansions] = place
         first = len(place.children)
-        children = ((*place.path, first + child) for child in range(self.config.width))
+        children = ((*place.node.path, first + child) for child in range(self.config.width))
         self._open(children, after=place.pool, key=self._expansions)
 
     def _end(self) -> None:
@@ -199,10 +198,9 @@ def best_child(place: Place, exploration: float) -> Place | None:
     visits = sum(child.visits + child.under_way for child in place.children)
 
     def order(child: Place) -> Rank:
-        assert child.node is not None
         assert child.node.score is not None
         own = child.visits + child.under_way
         bonus = exploration * math.sqrt(visits) / (len(place.children) * (1 + own))
-        return -significant(child.total / own + bonus), -child.node.score, child.path
+        return -significant(child.total / own + bonus), -child.node.score, child.node.path
 
     return min(children, key=order, default=None)

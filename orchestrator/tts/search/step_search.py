@@ -81,6 +81,10 @@ class StepSearch(Search, Generic[Config]):
         """Children that candidates with these scores, best first, would get of one pool."""
         return [0] * len(scores)
 
+    def _foreseeable(self) -> list[Pool]:
+        """The pools whose candidates may be expanded next."""
+        return list(self._undecided.values())
+
     def _cutoff(self, pool: Pool) -> Rank | None:
         """The rank that a candidate must reach to be expanded, as far as it is known."""
         return None
@@ -123,7 +127,7 @@ class StepSearch(Search, Generic[Config]):
         """Expansions that may be asked for later, best first; see the module foresight."""
         prospects = [
             prospect
-            for pool in self._undecided.values()
+            for pool in self._foreseeable()
             for prospect in foresight.prospects(pool, self._cutoff(pool), self._shares)
         ]
         return foresight.foresee(prospects, answered, self._growth, self._shares)
@@ -132,7 +136,7 @@ class StepSearch(Search, Generic[Config]):
         """Nodes that await their pool's decision and may yet be expanded."""
         return {
             candidate.end.path
-            for pool in self._undecided.values()
+            for pool in self._foreseeable()
             for candidate in foresight.expandable(pool, self._cutoff(pool))
         }
 

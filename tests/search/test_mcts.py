@@ -1,0 +1,82 @@
+"""MCTS: what simulations may do in all, and what they see of each other."""
+
+import dataclasses
+
+from hypothesis import given, settings
+from tests.search.driving import build, drive, mcts_configs, worlds
+
+from tts.search import Expand, Fate, MctsConfig
+from tts.search.mcts import Place, best_child
+from tts.search.tree import Node
+
+
+def places(*scores, visits=1):
+    """Children of one node, each visited so often, with its score as their mean."""
+    children = [
+        Place(Node((index,), score=score), visits=visits, total=visits * score)
+        for index, score in enumerate(scores)
+    ]
+    return Place(Node(()), children=children)
+
+
+def test_equal_children_are_visited_in_the_order_of_their_paths():
+    parent = places(0.5, 0.5, 0.5)
+    for expected in (0, 1, 2):
+        child = best_child(parent, exploration=1.0)
+        assert child is parent.children[expected]
+        child.under_way += 1
+
+
+def test_without_exploration_the_best_mean_is_chosen_and_what_is_spent_is_not():
+    parent = places(0.2, 0.9, 0.6)
+    for expected in (1, 2, 0):
+        child = best_child(parent, exploration=0.0)
+        assert child is parent.children[expected]
+        child.spent = True
+    assert best_child(parent, exploration=0.0) is None
+
+
+def test_exploration_prefers_what_was_visited_less():
+    parent = places(0.9, 0.5)
+    parent.children[0] = dataclasses.replace(parent.children[0], visits=9, total=8.1)
+    assert best_child(parent, exploration=0.1) is parent.children[0]
+    assert best_child(parent, exploration=2.0) is parent.children[1]
+
+
+@settings(max_examples=300, deadline=None)
+@given(mcts_configs, worlds)
+def test_every_expansion_is_of_width_children_side_by_side(config, world):
+    search = build(config.model_copy(update={"granularity": 1}))
+    starts = [w.node for w in drive(search, world) if isinstance(w, Expand) and w.node[-1] >= 0]
+    children = {}
+    for node in starts:
+        children.setdefault(node[:-1], []).append(node[-1])
+    for indices in children.values():
+        assert indices == list(range(len(indices))), "none is repeated"
+        assert len(indices) % config.width == 0
+
+
+@settings(max_examples=300, deadline=None)
+@given(mcts_configs, worlds)
+def test_what_has_ended_and_did_not_come_out_is_surplus_and_the_rest_is_pruned(config, world):
+    search = build(config)
+    drive(search, world)
+    chosen = {done.node for done in search.result().completions}
+    parents = {node.path[:-1] for node in search.tree if node.path[-1] >= 0}
+    for node in search.tree:
+        if node.fate is Fate.LOOKAHEAD:
+            continue
+        if node.path in parents:
+            assert node.fate is Fate.EXPANDED
+        elif node.path not in chosen:
+            assert node.fate in (Fate.PRUNED, Fate.SURPLUS)
+
+
+def test_more_simulations_at_a_time_change_the_tree_and_not_how_many_chains_come_out():
+    outcomes = {}
+    for parallel in (1, 2, 8):
+        search = build(MctsConfig(n=8, width=3, num_iterations=5, parallel=parallel))
+        drive(search, 5)
+        assert len(search.result().completions) == 8
+        outcomes[parallel] = search.tree.digest()
+    assert len(set(outcomes.values())) > 1
