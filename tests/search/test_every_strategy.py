@@ -103,6 +103,11 @@ PINNED = {
     DvtsConfig(n=6, beam_width=3, num_iterations=4, finish="eos"): "95f2a698a9cc4652",
     RebaseConfig(n=6, num_iterations=4): "55fe0f0c2848d437",
     ParticleConfig(n=6, num_iterations=4): "381ad1b9280746b6",
+    MctsConfig(n=8, width=3, num_iterations=5): "50a322ebdd292874",
+    MctsConfig(
+        n=6, width=2, num_iterations=4, parallel=3, lookahead=1, granularity=2
+    ): "844b953761c91a72",
+    AbMctsConfig(n=12, parallel=3): "233e577276d13488",
 }
 """Digests of trees in world 5, which no version has changed: runs are compared by them."""
 

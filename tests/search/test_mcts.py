@@ -5,7 +5,7 @@ import dataclasses
 from hypothesis import given, settings
 from tests.search.driving import build, drive, mcts_configs, worlds
 
-from tts.search import Expand, Fate, MctsConfig
+from tts.search import Expand, Fate, Generated, MctsConfig, Score, Scored, Stop, Thought
 from tts.search.mcts import Place, best_child
 from tts.search.tree import Node
 
@@ -80,3 +80,43 @@ def test_more_simulations_at_a_time_change_the_tree_and_not_how_many_chains_come
         assert len(search.result().completions) == 8
         outcomes[parallel] = search.tree.digest()
     assert len(set(outcomes.values())) > 1
+
+
+STEP = (Thought((1,), "a\n\n", Stop.STEP),)
+
+
+def grow(search, scores):
+    """Answer everything that is asked until nothing is, with these scores; others stay away."""
+    while asked := search.ask():
+        for work in asked:
+            if isinstance(work, Score):
+                if work.node in scores:
+                    search.tell(Scored(work.node, scores[work.node]))
+            else:
+                search.tell(Generated(work.node, STEP))
+
+
+def test_an_expansion_that_waits_for_others_of_its_wave_is_foreseen_on():
+    search = build(MctsConfig(n=2, width=2, parallel=2))
+    grow(search, {(0,): 0.9, (1,): 0.8, (0, 0): 0.3, (0, 1): 0.7, (1, 0): 0.5})
+    # 0 and 1 are expanded; 0's children are ready, of 1's one score is missing
+    first = [(guess.work.node, guess.chance) for guess in search.foresee({}) if guess.chance == 1]
+    assert first == [((0, 1, 0), 1.0), ((0, 1, 1), 1.0)]
+    assert {(0, 0), (0, 1), (1, 0), (1, 1)} <= search.expandable()
+    search.tell(Scored((1, 1), 0.1))
+    asked = {work.node for work in search.ask() if isinstance(work, Expand)}
+    assert asked == {(0, 1, 0), (0, 1, 1), (1, 0, 0), (1, 0, 1)}
+    assert (0, 0) in search.expandable(), "passed over, but a later simulation may turn to it"
+    assert (0, 1) not in search.expandable()
+
+
+def test_simulations_that_stand_at_one_node_share_its_expansion():
+    search = build(MctsConfig(n=8, width=2, parallel=8))
+    assert [work.node for work in search.ask()] == [(0,), (1,)]
+
+
+def test_a_search_that_is_over_expands_nothing():
+    search = build(MctsConfig(n=2, width=2))
+    drive(search, 5)
+    assert not search.expandable()
+    assert not list(search.foresee({}))

@@ -139,7 +139,7 @@ class MctsSearch(VotingSearch[MctsConfig]):
             self._begun += 1
             self._walk([self._root])
         if not self._under_way or self._vote_is_decided:
-            self._end()
+            self._come_out()
             return
         # two simulations that stand at the same node share an expansion
         for place in dict.fromkeys(simulation[-1] for simulation in self._under_way):
@@ -177,7 +177,7 @@ class MctsSearch(VotingSearch[MctsConfig]):
         children = ((*place.node.path, first + child) for child in range(self.config.width))
         self._open(children, after=place.pool, key=self._expansions)
 
-    def _end(self) -> None:
+    def _come_out(self) -> None:
         """The completed chains come out; of the rest nothing will be asked any more."""
         for node in self._unexpanded.values():
             node.fate = Fate.PRUNED
