@@ -143,7 +143,7 @@ def test_bench_without_engines_says_how_to_build_them(tmp_path):
         (("--set", "n=" + "9" * 5000), "not a whole number of at most 4,300 digits"),
         (("--strategy", "greedy", "--n", "3"), "strategy cot has it fixed at 1"),
         (("--strategy", "all", "--n", "10"), "beam-search are not valid: n is 10"),
-        (("--strategy", "all", "--set", "width=3"), "No strategy has a parameter 'width'"),
+        (("--strategy", "all", "--set", "beams=3"), "No strategy has a parameter 'beams'"),
     ],
 )
 def test_bad_parameters_are_refused_before_any_work(tmp_path, arguments, complaint):

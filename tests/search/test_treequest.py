@@ -1,6 +1,7 @@
 """AB-MCTS makes the choices that its authors' own code makes, and draws as it does."""
 
 import random
+from importlib.util import find_spec
 
 import pytest
 from hypothesis import given, settings
@@ -9,8 +10,7 @@ from hypothesis import strategies as st
 from tts.search.ab_mcts import Branching, back_up, walk
 from tts.search.posterior import Posterior, student_t
 
-treequest = pytest.importorskip("treequest", reason="treequest is not installed")
-from treequest.algos.ab_mcts_a.prob_state import ProbabilisticDist  # noqa: E402
+pytestmark = pytest.mark.skipif(find_spec("treequest") is None, reason="treequest is not installed")
 
 
 def shared_draw(world, trial, location, scale, freedom):
@@ -21,7 +21,10 @@ def shared_draw(world, trial, location, scale, freedom):
 
 def theirs(world, value_of, trials):
     """The nodes below which treequest generates, trial by trial."""
-    algorithm = treequest.ABMCTSA()
+    from treequest import ABMCTSA
+    from treequest.algos.ab_mcts_a.prob_state import ProbabilisticDist
+
+    algorithm = ABMCTSA()
     state = algorithm.init_tree()
     parents = []
 
@@ -75,7 +78,9 @@ def test_the_same_nodes_are_chosen_trial_by_trial(world, mean):
 
 @pytest.mark.parametrize("values", [[], [0.5], [0.9, 0.95, 1.0], [0.0, 1.0] * 8])
 def test_draws_have_the_same_distribution(values):
+    import numpy as np
     from scipy.stats import ks_2samp
+    from treequest.algos.ab_mcts_a.prob_state import ProbabilisticDist
 
     mine, yours = Posterior(), ProbabilisticDist()
     for value in values:
@@ -83,7 +88,5 @@ def test_draws_have_the_same_distribution(values):
         yours.tell_observation(value)
     rng = random.Random(1)
     drawn = [mine.draw(1 - rng.random(), rng.random()) for _ in range(4000)]
-    import numpy as np
-
     np.random.seed(1)
     assert ks_2samp(drawn, [yours.draw_sample() for _ in range(4000)]).pvalue > 0.01
