@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.search.driving import (
+    ab_mcts_configs,
     beam_configs,
     build,
     drive,
     dvts_configs,
+    mcts_configs,
     rebase_configs,
     sample_configs,
     worlds,
@@ -27,8 +29,13 @@ from tts.search import (
 )
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.one_of(dvts_configs, sample_configs, beam_configs, rebase_configs), worlds)
+@settings(max_examples=300, deadline=None)
+@given(
+    st.one_of(
+        dvts_configs, sample_configs, beam_configs, rebase_configs, mcts_configs, ab_mcts_configs
+    ),
+    worlds,
+)
 def test_an_early_stop_cannot_change_the_vote(config, world):
     """Votes by the forms of the answers, as the search compares them while it runs."""
     if getattr(config, "sort_completed", False):
