@@ -1,7 +1,7 @@
 """The verifier's dialogue: ids of the running text, and a longer path extends a shorter one."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,14 @@ from tts.build import paths
 from tts.build.errors import CheckpointError
 from tts.build.spec import Labels, Template, VerifierSpec
 from tts.build.tokenizer import Ids, Tokenizer
-from tts.build.verifier_format import VerifierFormat, label_ids, verifier_format
+from tts.build.verifier_format import (
+    QWEN_SYSTEM,
+    Dialogue,
+    Lines,
+    VerifierFormat,
+    label_ids,
+    verifier_format,
+)
 
 KINDS = ("demo-generator", "demo-verifier", "tiny", "gpt", "sentencepiece", "sentencepiece-legacy")
 CHAT = (
@@ -24,6 +31,11 @@ CHAT = (
     "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
 )
 SPECIALS = ["<unk>", "<s>", "</s>", "<user>", "<assistant>"]
+QWEN_SPECIALS = ["<|im_start|>", "<|im_end|>", "<extra_0>"]
+QWEN_CHAT = (
+    "<|im_start|>system\nSYSTEM<|im_end|>\n<|im_start|>user\nQUESTION<|im_end|>\n"
+    "<|im_start|>assistant\n"
+)
 CORPUS = [
     "## Step 1: 37 + 58 = 95. ки",
     "So we have 12 - 3 = 9 left, and 9 + 4 = 13. ки",
@@ -36,7 +48,7 @@ LLAMA3 = (
 )
 
 
-def gpt() -> tokenizers.Tokenizer:
+def gpt(markers: Sequence[str] = QWEN_SPECIALS) -> tokenizers.Tokenizer:
     """Byte-level BPE behind a regular expression, as Llama 3's and Qwen's."""
     tokenizer = tokenizers.Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
@@ -49,7 +61,7 @@ def gpt() -> tokenizers.Tokenizer:
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=400,
-        special_tokens=SPECIALS,
+        special_tokens=[*SPECIALS, *markers],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
@@ -96,6 +108,7 @@ def load(
         made[name] = Tokenizer(paths.deployments_dir().parent / "checkpoints" / name)
     for name, tokenizer in {
         "gpt": gpt(),
+        "no markers": gpt(markers=QWEN_SPECIALS[:2]),
         "sentencepiece": sentencepiece(legacy=False),
         "sentencepiece-legacy": sentencepiece(legacy=True),
     }.items():
@@ -115,12 +128,14 @@ def tokenizer(request: pytest.FixtureRequest, load: Callable[[str], Tokenizer]) 
 def spec(**fields: Any) -> VerifierSpec:
     """A verifier's format, without an engine."""
     return VerifierSpec.model_construct(
-        **({"labels": Labels(), "step_tag": None, "template": None} | fields)
+        **({"labels": Labels(), "step_tag": None, "template": None, "head": None} | fields)
     )
 
 
-def rlhflow(tokenizer: Tokenizer) -> VerifierFormat:
-    return verifier_format(tokenizer, spec(format="rlhflow"))
+def rlhflow(tokenizer: Tokenizer) -> Dialogue:
+    form = verifier_format(tokenizer, spec(format="rlhflow"))
+    assert isinstance(form, Dialogue)
+    return form
 
 
 def math_shepherd(tokenizer: Tokenizer) -> VerifierFormat:
@@ -142,7 +157,15 @@ def instructions(tokenizer: Tokenizer) -> VerifierFormat:
     return custom(tokenizer, "Question: {question}\nStep: ", "\nRight?", "\nStep: ")
 
 
-FORMATS = [rlhflow, math_shepherd, instructions]
+def skywork(tokenizer: Tokenizer) -> VerifierFormat:
+    """The lines of Skywork's models, also for tokenizers that have no newline as one token."""
+    ends = tokenizer.encode("\n")
+    if len(ends) != 1 or not tokenizer.special("bos_token"):
+        return Lines(tokenizer, tokenizer.special("bos_token"), ends[-1])
+    return verifier_format(tokenizer, spec(format="skywork-o1-prm", head="value"))
+
+
+FORMATS = [rlhflow, math_shepherd, instructions, skywork]
 
 
 def dialogue(form: VerifierFormat, question: str, steps: list[str]) -> Ids:
@@ -303,3 +326,57 @@ def test_a_chat_template_that_rlhflow_cannot_use(
     with pytest.raises(CheckpointError, match=problem) as caught:
         rlhflow(Tokenizer(tmp_path))
     assert "custom" in str(caught.value.hint)
+
+
+def test_qwen_math_prm_is_the_chat_of_its_model_card(load: Callable[[str], Tokenizer]) -> None:
+    tokenizer = load("gpt")
+    form = verifier_format(tokenizer, spec(format="qwen2.5-math-prm", head="classification"))
+    steps = ["So 37 + 58 = 95.", "And 95 - 3 = 92.\n\\[ 92 \\]", "The answer is \\(\\boxed{92}\\)."]
+    question = "What is 37 + 58 - 3?"
+    system = "Please reason step by step, and put your final answer within \\boxed{}."
+    for count in (1, 2, 3):
+        text = (
+            f"<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n{question}<|im_end|>\n"
+            "<|im_start|>assistant\n" + "<extra_0>".join(steps[:count]) + "<extra_0>"
+        )
+        assert dialogue(form, question, steps[:count]).tolist() == tokenizer.encode(text)
+
+
+@settings(max_examples=60, deadline=None)
+@given(question=texts, steps=st.lists(texts, min_size=1, max_size=4))
+def test_qwen_math_prm_is_the_beginning_of_the_chat_template(
+    load: Callable[[str], Tokenizer], question: str, steps: list[str]
+) -> None:
+    tokenizer = load("gpt")
+    form = verifier_format(tokenizer, spec(format="qwen2.5-math-prm", head="classification"))
+    ids = dialogue(form, question, steps).tolist()
+    chat = QWEN_CHAT.replace("SYSTEM", QWEN_SYSTEM).replace("QUESTION", question)
+    whole = tokenizer.encode(chat + "".join(f"{step}<extra_0>" for step in steps) + "<|im_end|>\n")
+    (marker,) = tokenizer.encode("<extra_0>")
+    assert ids[-1] == marker, "the score is read at the marker"
+    assert ids.count(marker) == len(steps)
+    assert whole[: len(ids)] == ids, "what follows the last marker in the card changes no score"
+
+
+@settings(max_examples=60, deadline=None)
+@given(question=texts, steps=st.lists(texts, min_size=1, max_size=4))
+def test_skywork_is_what_its_published_code_encodes(
+    load: Callable[[str], Tokenizer], question: str, steps: list[str]
+) -> None:
+    """Every line by itself with the newline token behind it, after the question's text."""
+    for kind in ("demo-verifier", "gpt"):
+        tokenizer = load(kind)
+        form = verifier_format(tokenizer, spec(format="skywork-o1-prm", head="value"))
+        (newline,) = tokenizer.encode("\n")
+        expected = tokenizer.encode(f"{tokenizer.special('bos_token')}{question}\n")
+        for line in "\n".join(steps).split("\n"):
+            expected += [*(tokenizer.encode(line) if line else []), newline]
+        assert dialogue(form, question, steps).tolist() == expected
+
+
+def test_tokenizers_of_other_models_are_refused_by_name(load: Callable[[str], Tokenizer]) -> None:
+    with pytest.raises(CheckpointError, match=r"'<extra_0>' is \d+ tokens") as caught:
+        verifier_format(load("no markers"), spec(format="qwen2.5-math-prm", head="classification"))
+    assert "custom" in str(caught.value.hint)
+    with pytest.raises(CheckpointError, match=r"newline is not one token|no bos_token"):
+        verifier_format(load("sentencepiece"), spec(format="skywork-o1-prm", head="value"))

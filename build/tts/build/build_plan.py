@@ -12,6 +12,7 @@ from .model_config import ModelConfig
 from .spec import Deployment, EngineSpec, Role, VerifierSpec
 from .tokenizer import Tokenizer
 from .verifier_format import label_ids, verifier_format
+from .verifier_head import HEAD_COLUMNS
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class BuildPlan:
     folder: Path
     settings: Settings
     config: EngineConfig
+    judged_by: str | None = None
+    """What a verifier judges with, in words."""
 
     @property
     def spec(self) -> EngineSpec:
@@ -45,7 +48,9 @@ def describe_engine(
     `logits` is the number of its columns; None: one per label.
     """
     spec = deployment.engines()[role]
-    labels = label_ids(tokenizer, spec.labels) if isinstance(spec, VerifierSpec) else None
+    labels = None
+    if isinstance(spec, VerifierSpec):
+        labels = HEAD_COLUMNS if model.head else label_ids(tokenizer, spec.labels)
     return EngineConfig(
         target=deployment.target,
         role=role,

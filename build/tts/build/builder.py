@@ -74,6 +74,9 @@ def build_engines(
     root = paths.built_dir(deployment.name)
     with disk_errors(root), build_lock(root, say):
         plans = [target.plan_engine(deployment, role) for role in roles]
+        for plan in plans:
+            if plan.judged_by:
+                say(f"{plan.role}: judges with {plan.judged_by}")
         engines = [_inspect(plan, force=force, verify=verify) for plan in plans]
         if stale := [engine.plan for engine in engines if engine.reasons]:
             target.prepare(stale, verify)

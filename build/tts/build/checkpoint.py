@@ -54,9 +54,12 @@ class FileStamp(BaseModel):
     sha256: str
 
 
-def open_checkpoint(path: Path) -> Checkpoint:
-    """Open a checkpoint folder and check it without reading the weights; raises CheckpointError."""
-    config = read_model_config(path)
+def open_checkpoint(path: Path, config: ModelConfig | None = None) -> Checkpoint:
+    """Open a checkpoint folder and check it without reading the weights; raises CheckpointError.
+
+    `config` is its shape where it is used otherwise than config.json alone says.
+    """
+    config = config or read_model_config(path)
     weights = Weights(path)
     for name, shape in expected_tensors(config).items():
         weights.require(name, shape)
@@ -90,7 +93,9 @@ def expected_tensors(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     if config.qk_norm:
         layer["self_attn.q_norm.weight"] = layer["self_attn.k_norm.weight"] = (config.head_dim,)
     tensors: dict[str, tuple[int, ...]] = {EMBEDDING: (vocab, hidden), FINAL_NORM: (hidden,)}
-    if not config.tie_word_embeddings:
+    if config.head:
+        tensors |= config.head.tensors(hidden)
+    elif not config.tie_word_embeddings:
         tensors[LM_HEAD] = (vocab, hidden)
     for index in range(config.num_layers):
         tensors |= {f"{layer_prefix(index)}{name}": shape for name, shape in layer.items()}

@@ -41,7 +41,8 @@ class EngineConfig(_Record):
     output_vocab_size: int
     """Columns of the logits: the vocabulary, or the labels of a verifier."""
     label_token_ids: tuple[int, ...] | None
-    """The label of each logit column, positive first; null for a generator."""
+    """The token of each logit column, the positive label's first; 0 and 1 for a head's classes,
+    which are no tokens; null for a generator."""
     eos_token_ids: tuple[int, ...]
     precision: Precision
     max_position_embeddings: int

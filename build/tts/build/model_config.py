@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from .checkpoint_files import read_json_object, require_checkpoint_folder
 from .errors import CheckpointError
+from .verifier_head import HEADED, Head
 
 
 class _Family(NamedTuple):
@@ -102,6 +103,8 @@ class ModelConfig:
     """The type of the stored weights as config.json names it; empty if it does not."""
     experts: Experts | None = None
     """None: a dense model."""
+    head: Head | None = None
+    """What a verifier judges with in place of its language head; None: it has none."""
 
     @property
     def attention_flops(self) -> int:
@@ -130,7 +133,9 @@ def parse_model_config(
 ) -> ModelConfig:
     """The shape that the fields of a config.json describe; `file` is named in errors."""
     fields = _Fields(file, data)
-    architecture = _architecture(fields, architectures)
+    architecture, head = _architecture(fields, architectures)
+    if head is not None:
+        _require_classes(fields, head)
     _refuse_unsupported(fields, architecture)
     family = architectures[architecture]
     attention_bias = fields.flag("attention_bias", False)
@@ -162,6 +167,7 @@ def parse_model_config(
         max_position_embeddings=fields.count("max_position_embeddings"),
         dtype=str(fields.get("dtype") or fields.get("torch_dtype") or ""),
         experts=_experts(fields) if architecture in MIXTURES else None,
+        head=head,
     )
 
 
@@ -212,12 +218,24 @@ class _Fields:
         return value
 
 
-def _architecture(fields: _Fields, architectures: Mapping[str, _Family]) -> str:
+def _architecture(fields: _Fields, architectures: Mapping[str, _Family]) -> tuple[str, Head | None]:
+    """The causal model whose layers it has, and the head that takes its language head's place."""
     named = fields.get("architectures", [])
     for architecture in architectures:
         if named == [architecture]:
-            return architecture
-    fields.refuse("architectures", named, ", ".join(architectures))
+            return architecture, None
+    for architecture, (backbone, head) in HEADED.items():
+        if named == [architecture] and backbone in architectures:
+            return backbone, head
+    fields.refuse("architectures", named, ", ".join((*architectures, *HEADED)))
+
+
+def _require_classes(fields: _Fields, head: Head) -> None:
+    """Two classes, or one value; a config.json that states no number has the head's."""
+    names = fields.get("id2label")
+    default = len(names) if isinstance(names, dict) and names else head.outputs
+    if head.kind == "classification" and (given := fields.count("num_labels", default)) != 2:
+        fields.refuse("num_labels", given, "2 classes, wrong and right")
 
 
 def _experts(fields: _Fields) -> Experts:

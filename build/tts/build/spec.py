@@ -31,6 +31,8 @@ from .yaml_text import parse_yaml
 Target = Literal["openvino", "tensorrt", "llmapi"]
 Role = Literal["generator", "verifier"]
 Precision = Literal["fp32", "fp16", "bf16", "fp8", "int8", "int4_awq"]
+HeadKind = Literal["labels", "classification", "value"]
+"""What a verifier judges with: labels of its language head, or a head (verifier_head.py)."""
 Gpu = Literal["a100-40g", "a100-80g", "l40s", "h100", "h200", "b200", "rtx4090"]
 Count = Annotated[int, Field(strict=True, ge=1, le=2**31 - 1)]
 """What TensorRT-LLM and the wire hold as int32."""
@@ -277,6 +279,11 @@ class Template(_Model):
         return text
 
 
+VerifierDialogue = Literal[
+    "rlhflow", "math-shepherd", "qwen2.5-math-prm", "skywork-o1-prm", "custom"
+]
+
+
 class VerifierSpec(EngineSpec):
     """The process reward model that scores steps."""
 
@@ -286,8 +293,10 @@ class VerifierSpec(EngineSpec):
     """Hold requests back until they have so many tokens, or a group of siblings is complete."""
     group_wait_ms: Annotated[float, Field(gt=0, le=10_000)] = 10.0
     """Longest time for which a request is held back (with group_tokens only)."""
-    format: Literal["rlhflow", "math-shepherd", "custom"] = "rlhflow"
+    format: VerifierDialogue = "rlhflow"
     """How questions and steps are presented to it (docs/verifiers.md)."""
+    head: HeadKind | None = None
+    """What it judges with; None: what the architecture in its config.json says."""
     step_tag: Annotated[str, Field(min_length=1)] | None = None
     """The token after which a step's score is read (format math-shepherd only; default "ки")."""
     template: Template | None = None

@@ -4,24 +4,61 @@ A dialogue is cut only where a score is read. The text between two cuts is encod
 ids are those of the running text; and the ids of a longer path extend those of its prefix exactly,
 so that the engine's prefix cache serves every earlier step. To add a format, write one function
 that makes a VerifierFormat, and name it in `verifier_format` and in the spec.
+
+The published dialogues of verifiers with a head of their own, and where they are from:
+
+- qwen2.5-math-prm: the card of Qwen/Qwen2.5-Math-PRM-7B. Its chat template around a system text,
+  the question, and the steps with `<extra_0>` after each; scores are read there.
+- skywork-o1-prm: `prepare_input` of SkyworkAI/skywork-o1-prm-inference, with step_token a newline.
+  The beginning-of-sequence token's text, the question and a newline; then every line encoded by
+  itself with a newline token after it; scores are read there.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
-from .errors import CheckpointError
-from .spec import Labels, VerifierSpec
+from .checkpoint_files import read_json_object
+from .errors import CheckpointError, ConfigError
+from .spec import HeadKind, Labels, VerifierSpec
 from .tokenizer import Ids, Tokenizer
+from .verifier_head import HEADED
 
 DEFAULT_STEP_TAG = "ки"
+QWEN_SYSTEM = r"Please reason step by step, and put your final answer within \boxed{}."
+QWEN_MARKER = "<extra_0>"
+_FOR_LABELS = ("rlhflow", "math-shepherd", "custom")
+_FOR_HEADS = ("qwen2.5-math-prm", "skywork-o1-prm", "custom")
+
+
+class VerifierFormat(Protocol):
+    """How a path is put to a verifier; the last token is where its last step is scored."""
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The verifier's."""
+
+    @property
+    def answer(self) -> str:
+        """The text after a step, up to where its score is read."""
+
+    def first(self, question: str, step: str) -> Ids:
+        """Ids that score the first step of `question`; a step without text adds nothing."""
+
+    def extend(self, scored: Ids, step: str) -> Ids:
+        """Ids that score `step` after the path that `scored` scores; they extend them exactly.
+
+        A step without text adds nothing: its path is scored as its parent's.
+        """
 
 
 @dataclass(frozen=True)
-class VerifierFormat:
-    """The dialogue of one verifier, as the pieces around the question and the steps.
+class Dialogue:
+    """A dialogue of one running text, as the pieces around the question and the steps.
 
     It reads: bos, head, question, join, first step, answer, label, turn, second step, answer,
     label, ... ; a path is scored by the two labels' logits right after an `answer`.
@@ -39,15 +76,12 @@ class VerifierFormat:
     label_ids: tuple[int, ...] = ()
 
     def first(self, question: str, step: str) -> Ids:
-        """Ids that score the first step of `question`; a step without text adds nothing."""
+        """See VerifierFormat."""
         asked = self.head + question + (self.join + step if step else "")
         return np.asarray([*self.bos, *self.tokenizer.encode(asked + self.answer)], dtype=np.int32)
 
     def extend(self, scored: Ids, step: str) -> Ids:
-        """Ids that score `step` after the path that `scored` scores; they extend them exactly.
-
-        A step without text adds nothing: its path is scored as its parent's.
-        """
+        """See VerifierFormat."""
         if not step:
             return scored
         before, text = self.answer + self.label, self.turn + step + self.answer
@@ -55,15 +89,67 @@ class VerifierFormat:
         return np.concatenate((scored, np.asarray(tail, dtype=np.int32)))
 
 
+@dataclass(frozen=True)
+class Lines:
+    """A question, then the lines of the steps, each encoded by itself and ended by one token."""
+
+    tokenizer: Tokenizer
+    bos: str
+    """The text of the token in front of the question."""
+    line_end: int
+    answer: str = "\n"
+
+    def first(self, question: str, step: str) -> Ids:
+        """See VerifierFormat."""
+        asked = self.tokenizer.encode(f"{self.bos}{question}\n")
+        return self.extend(np.asarray(asked, dtype=np.int32), step)
+
+    def extend(self, scored: Ids, step: str) -> Ids:
+        """See VerifierFormat. A step of several lines is scored at the end of its last one."""
+        if not step:
+            return scored
+        lines = [[*self.tokenizer.encode(line), self.line_end] for line in step.split("\n")]
+        return np.concatenate((scored, *(np.asarray(line, dtype=np.int32) for line in lines)))
+
+
 def verifier_format(tokenizer: Tokenizer, spec: VerifierSpec) -> VerifierFormat:
-    """The dialogue of a verifier; raises CheckpointError if its tokenizer cannot make it."""
+    """The dialogue of a verifier.
+
+    Raises CheckpointError if its tokenizer cannot make it, ConfigError for a format that does not
+    go with what the verifier judges with.
+    """
+    head = _head_kind(tokenizer.checkpoint, spec)
+    allowed = _FOR_LABELS if head == "labels" else _FOR_HEADS
+    if spec.format not in allowed:
+        raise ConfigError(
+            f"verifier.format is {spec.format!r}, but {tokenizer.checkpoint} judges with "
+            + ("labels" if head == "labels" else f"a {head} head")
+            + f"; formats for that: {', '.join(allowed)}.",
+            hint="Set verifier.format in the deployment file (docs/verifiers.md).",
+        )
     match spec.format:
         case "rlhflow":
             return _rlhflow(tokenizer, spec)
         case "math-shepherd":
             return _math_shepherd(tokenizer, spec)
+        case "qwen2.5-math-prm":
+            return _qwen_math_prm(tokenizer)
+        case "skywork-o1-prm":
+            return _skywork_prm(tokenizer)
         case "custom":
-            return _custom(tokenizer, spec)
+            return _custom(tokenizer, spec, head)
+
+
+def _head_kind(checkpoint: Path, spec: VerifierSpec) -> HeadKind:
+    """What the deployment states, or else what config.json names, or labels without either."""
+    file = checkpoint / "config.json"
+    if spec.head is not None or not file.is_file():
+        return spec.head or "labels"
+    named = read_json_object(file).get("architectures")
+    for architecture, (_, head) in HEADED.items():
+        if named == [architecture]:
+            return head.kind
+    return "labels"
 
 
 def label_ids(tokenizer: Tokenizer, labels: Labels) -> tuple[int, int]:
@@ -89,7 +175,7 @@ def label_ids(tokenizer: Tokenizer, labels: Labels) -> tuple[int, int]:
     return positive, negative
 
 
-def _rlhflow(tokenizer: Tokenizer, spec: VerifierSpec) -> VerifierFormat:
+def _rlhflow(tokenizer: Tokenizer, spec: VerifierSpec) -> Dialogue:
     """A chat, taken from the chat template: user turns are steps, assistant turns are labels.
 
     Refused if the template's text around a turn depends on what came before: then a longer dialogue
@@ -123,12 +209,12 @@ def _rlhflow(tokenizer: Tokenizer, spec: VerifierSpec) -> VerifierFormat:
             hint=hint,
         )
     positive, _ = label_ids(tokenizer, spec.labels)
-    return VerifierFormat(
+    return Dialogue(
         tokenizer, answer, turn, head, label=spec.labels.positive, label_ids=(positive,)
     )
 
 
-def _math_shepherd(tokenizer: Tokenizer, spec: VerifierSpec) -> VerifierFormat:
+def _math_shepherd(tokenizer: Tokenizer, spec: VerifierSpec) -> Dialogue:
     """Plain text: question and first step, then a line per step; a tag ends each."""
     tag = spec.step_tag or DEFAULT_STEP_TAG
     ids = tokenizer.encode_after("1", f" {tag}")
@@ -141,23 +227,58 @@ def _math_shepherd(tokenizer: Tokenizer, spec: VerifierSpec) -> VerifierFormat:
         )
     label_ids(tokenizer, spec.labels)
     bos = tokenizer.special_ids("bos_token")
-    return _checked(VerifierFormat(tokenizer, f" {tag}", "\n", bos=bos), "verifier.step_tag")
+    return _checked(Dialogue(tokenizer, f" {tag}", "\n", bos=bos), "verifier.step_tag")
 
 
-def _custom(tokenizer: Tokenizer, spec: VerifierSpec) -> VerifierFormat:
+def _qwen_math_prm(tokenizer: Tokenizer) -> Dialogue:
+    """A chat whose assistant turn is the steps, with a marker after each."""
+    head = f"<|im_start|>system\n{QWEN_SYSTEM}<|im_end|>\n<|im_start|>user\n"
+    join = "<|im_end|>\n<|im_start|>assistant\n"
+    for token in ("<|im_start|>", "<|im_end|>", QWEN_MARKER):
+        if len(ids := tokenizer.encode(token)) != 1:
+            raise CheckpointError(
+                f"{token!r} is {len(ids)} tokens in the tokenizer of {tokenizer.checkpoint}; "
+                "verifier.format qwen2.5-math-prm needs it to be one.",
+                hint="This format is for Qwen2.5-Math-PRM and what shares its tokenizer; others: "
+                "verifier.format custom (docs/verifiers.md).",
+            )
+    return Dialogue(tokenizer, QWEN_MARKER, "", head, join)
+
+
+def _skywork_prm(tokenizer: Tokenizer) -> Lines:
+    """Question and steps as lines."""
+    bos, ends = tokenizer.special("bos_token"), tokenizer.encode("\n")
+    if not bos or len(ends) != 1:
+        what = "newline is not one token" if bos else "tokenizer_config.json names no bos_token"
+        raise CheckpointError(
+            f"{tokenizer.checkpoint}: {what}; verifier.format skywork-o1-prm needs it.",
+            hint="This format is for Skywork-o1-Open-PRM; others: verifier.format custom "
+            "(docs/verifiers.md).",
+        )
+    return Lines(tokenizer, bos, ends[0])
+
+
+def _custom(tokenizer: Tokenizer, spec: VerifierSpec, head: HeadKind) -> Dialogue:
     """The dialogue that verifier.template describes."""
     template = spec.template
     assert template is not None  # the spec requires it
-    head, _, join = template.head.partition("{question}")
+    before, _, join = template.head.partition("{question}")
     turn = template.turn.removeprefix("{label}")
-    positive, _ = label_ids(tokenizer, spec.labels)
-    form = VerifierFormat(tokenizer, template.answer, turn, head, join)
+    form = Dialogue(tokenizer, template.answer, turn, before, join)
+    if head != "labels" and turn != template.turn:
+        raise ConfigError(
+            f"verifier.template.turn begins with {{label}}, but {tokenizer.checkpoint} judges with "
+            f"a {head} head, which has no labels.",
+            hint="Take {label} out of verifier.template.turn.",
+        )
+    if head == "labels":
+        positive, _ = label_ids(tokenizer, spec.labels)
     if turn != template.turn:
         form = replace(form, label=spec.labels.positive, label_ids=(positive,))
     return _checked(form, "verifier.template")
 
 
-def _checked(form: VerifierFormat, field: str) -> VerifierFormat:
+def _checked(form: Dialogue, field: str) -> Dialogue:
     """Refuse a dialogue in which a score would be read inside a token."""
     question, step = "What is 1 + 1?", "So 1 + 1 = 2."
     asked = form.head + question + form.join + step + form.answer

@@ -24,6 +24,7 @@ from ..errors import CheckpointError
 from ..model_config import ModelConfig
 from ..spec import Precision
 from .constants import constant, label_precision, matrix
+from .head import head_layers
 
 if TYPE_CHECKING:
     from openvino import Model, Node
@@ -43,8 +44,9 @@ def export_model(
     """Build the model of a checkpoint.
 
     With `label_token_ids` the output vocabulary is these tokens in this order, and the embedding
-    keeps the whole vocabulary. Weights are mapped from the checkpoint, so it must stay in place
-    until the model is saved.
+    keeps the whole vocabulary; of a checkpoint with a head of its own it is the head's two columns
+    (see head_layers). Weights are mapped from the checkpoint, so it must stay in place until the
+    model is saved.
     """
     return _Exporter(checkpoint, precision).model(label_token_ids)
 
@@ -131,7 +133,10 @@ class _Exporter:
         for index in range(config.num_layers):
             hidden = self._layer(layer_prefix(index), hidden)
         hidden = self._norm(hidden, FINAL_NORM)
-        logits = ops.matmul(hidden, self._head(table, label_token_ids), False, True)
+        if config.head:
+            logits = self._own_head(hidden)
+        else:
+            logits = ops.matmul(hidden, self._head(table, label_token_ids), False, True)
         result = ops.result(logits)
         result.set_friendly_name("logits")
         logits.output(0).get_tensor().set_names({"logits"})
@@ -246,6 +251,15 @@ class _Exporter:
         wide = ops.broadcast(ops.unsqueeze(value, self._ints(2)), target, "BIDIRECTIONAL")
         merged = ops.concat([dims[0], self._ints(config.num_heads), dims[2], dims[3]], 0)
         return ops.reshape(wide, merged, False)
+
+    def _own_head(self, hidden: Node) -> Node:
+        """The head's layers, ReLU between them; kept in the precision of label rows."""
+        precision = label_precision(self.precision)
+        for index, (weight, bias) in enumerate(head_layers(self.checkpoint)):
+            value = self.ops.relu(hidden) if index else hidden
+            product = self.ops.matmul(value, matrix(weight, precision), False, True)
+            hidden = self.ops.add(product, constant(bias))
+        return hidden
 
     def _head(self, table: Node, label_token_ids: Sequence[int] | None) -> Node:
         """The output matrix: the label rows, the embedding again when tied, or lm_head."""

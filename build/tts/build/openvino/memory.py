@@ -24,8 +24,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ..checkpoint import EMBEDDING, LM_HEAD, expected_tensors
+from ..engine_shape import read_engine_shape
 from ..errors import ConfigError
-from ..model_config import ModelConfig, read_model_config
+from ..model_config import ModelConfig
 from ..spec import Deployment, EngineSpec, Precision, Role
 from .constants import label_precision
 
@@ -86,7 +87,8 @@ class HostMemoryPlan:
 def plan_host_memory(deployment: Deployment) -> HostMemoryPlan:
     """What a deployment for target openvino takes of its machine's memory.
 
-    Raises ConfigError for another target, CheckpointError for a config.json that cannot be used.
+    Raises ConfigError for another target or a head that the verifier does not have, CheckpointError
+    for a config.json that cannot be used.
     """
     if deployment.target != "openvino":
         raise ConfigError(
@@ -96,7 +98,7 @@ def plan_host_memory(deployment: Deployment) -> HostMemoryPlan:
     return HostMemoryPlan(
         deployment,
         {
-            role: engine_memory(read_model_config(spec.checkpoint), spec, role)
+            role: engine_memory(read_engine_shape(spec), spec, role)
             for role, spec in deployment.engines().items()
         },
     )
@@ -107,8 +109,10 @@ def engine_memory(shape: ModelConfig, spec: EngineSpec, role: Role) -> EngineMem
     precision = spec.precision
     table = _stored((shape.vocab_size, shape.hidden_size), precision)
     inner = sum(_stored(matrix, precision) for matrix in _inner_matrices(shape))
-    if role == "verifier":  # its head is cut to the labels
-        head = _stored((_LABELS, shape.hidden_size), label_precision(precision))
+    if role == "verifier":  # its head is cut to the labels, or is one of its own
+        inner_layers = len(shape.head.layers) - 1 if shape.head else 0
+        rows = _LABELS + inner_layers * shape.hidden_size
+        head = _stored((rows, shape.hidden_size), label_precision(precision))
     else:
         head = table
     in_file = 0 if role == "generator" and shape.tie_word_embeddings else head
@@ -129,8 +133,9 @@ def _stored(shape: tuple[int, ...], precision: Precision) -> int:
 
 
 def _inner_matrices(shape: ModelConfig) -> Iterator[tuple[int, ...]]:
+    heads = shape.head.tensors(shape.hidden_size) if shape.head else {}
     for name, size in expected_tensors(shape).items():
-        if len(size) == 2 and name not in (EMBEDDING, LM_HEAD):
+        if len(size) == 2 and name not in (EMBEDDING, LM_HEAD, *heads):
             yield size
 
 

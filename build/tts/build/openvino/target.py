@@ -16,7 +16,8 @@ from ..build_plan import (
     check_tokenizer,
     describe_engine,
 )
-from ..checkpoint import Checkpoint, FileStamp, open_checkpoint
+from ..checkpoint import Checkpoint, FileStamp
+from ..engine_shape import judged_by, open_engine_checkpoint
 from ..errors import BuildError
 from ..manifest import CONFIG_FILE, EngineConfig, Settings, read_engine_config, write_record
 from ..spec import Deployment, Role, VerifierSpec
@@ -34,8 +35,10 @@ def settings_for(deployment: Deployment, role: Role) -> Settings:
     """What the engine of a role would be made with now."""
     spec = deployment.engines()[role]
     labels: JsonValue = None
+    stated: Settings = {}
     if isinstance(spec, VerifierSpec):
         labels = [spec.labels.positive, spec.labels.negative]
+        stated = {"head": spec.head} if spec.head else {}
     return {
         "target": deployment.target,
         "role": role,
@@ -43,6 +46,7 @@ def settings_for(deployment: Deployment, role: Role) -> Settings:
         "labels": labels,
         "exporter_version": EXPORTER_VERSIONS[spec.precision],
         "openvino_version": openvino_version(),
+        **stated,
     }
 
 
@@ -50,14 +54,16 @@ def plan_engine(deployment: Deployment, role: Role) -> BuildPlan:
     """Check everything that can be known without building; raises CheckpointError, ConfigError."""
     spec = deployment.engines()[role]
     require_precision(role, spec.precision)
-    model = open_checkpoint(spec.checkpoint).config
+    model = open_engine_checkpoint(spec).config
     check_length(deployment, role, model.max_position_embeddings)
     tokenizer = Tokenizer(spec.checkpoint)
     check_tokenizer(tokenizer, model.vocab_size, spec)
     logits = None if role == "verifier" else model.vocab_size  # a verifier's head is cut to labels
     config = describe_engine(deployment, role, model, tokenizer, logits)
     folder = paths.engine_dir(deployment.name, role)
-    return BuildPlan(deployment, role, folder, settings_for(deployment, role), config)
+    settings = settings_for(deployment, role)
+    judges = judged_by(model) if role == "verifier" else None
+    return BuildPlan(deployment, role, folder, settings, config, judges)
 
 
 def engine_config(deployment: Deployment, role: Role, folder: Path) -> EngineConfig:
@@ -82,7 +88,7 @@ def make_engine(
     say: Callable[[str], None],
 ) -> VerificationOutcome:
     """Export the checkpoint to `folder`, and compare it with transformers."""
-    checkpoint = open_checkpoint(plan.spec.checkpoint)
+    checkpoint = open_engine_checkpoint(plan.spec)
     precision, labels = plan.config.precision, plan.config.label_token_ids
     _require_space(plan, checkpoint)
     say(f"{plan.role}: exporting {checkpoint.path.name} to OpenVINO in {precision}")

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,7 +26,11 @@ from ..spec import Precision
 from ..weights import Array
 from .constants import label_precision, stored_values
 from .export import MODEL_FILE
+from .head import head_layers
 from .runtime import plugin_properties
+
+if TYPE_CHECKING:
+    import torch
 
 EXPORT_TOLERANCE = 1e-4
 """Largest error of a logit, absolute; logits beyond 10 may differ by 1e-5 of the largest one."""
@@ -148,11 +152,15 @@ def _reference(
 ) -> tuple[list[Array], list[Array]]:
     """Logits of every case: of the checkpoint, and of it with the engine's stored weights."""
     import torch
+    from torch.nn import functional
 
     model = _load(checkpoint)
-    rows = None
-    if label_token_ids is not None:
+    head: list[tuple[torch.Tensor, torch.Tensor | None]] = []
+    if checkpoint.config.head:
+        head = [(_tensor(weight), _tensor(bias)) for weight, bias in head_layers(checkpoint)]
+    elif label_token_ids is not None:
         rows = model.get_output_embeddings().weight.detach()[list(label_token_ids)].clone()
+        head = [(rows, None)]
 
     def logits(case: _Case) -> Array:
         inputs = {
@@ -160,9 +168,12 @@ def _reference(
             "attention_mask": torch.from_numpy(case.mask),
             "position_ids": torch.from_numpy(case.positions),
         }
-        if rows is None:
+        if not head:
             return np.asarray(model(**inputs).logits.numpy())
-        return np.asarray((model.model(**inputs).last_hidden_state @ rows.T).numpy())
+        hidden = model.model(**inputs).last_hidden_state
+        for index, (weight, bias) in enumerate(head):
+            hidden = functional.linear(functional.relu(hidden) if index else hidden, weight, bias)
+        return np.asarray(hidden.numpy())
 
     with torch.inference_mode():
         exact = [logits(case) for case in cases]
@@ -171,10 +182,17 @@ def _reference(
         for parameter in model.parameters():
             if parameter.dim() == 2:
                 parameter.copy_(torch.from_numpy(stored_values(parameter.numpy(), precision)))
-        if rows is not None:
-            kept = stored_values(rows.numpy(), label_precision(precision))
-            rows.copy_(torch.from_numpy(kept))
+        for weight, _ in head:
+            kept = stored_values(weight.numpy(), label_precision(precision))
+            weight.copy_(torch.from_numpy(kept))
         return exact, [logits(case) for case in cases]
+
+
+def _tensor(array: Array) -> torch.Tensor:
+    """A copy in fp32."""
+    import torch
+
+    return torch.from_numpy(np.array(array, np.float32))
 
 
 def _load(checkpoint: Checkpoint) -> Any:

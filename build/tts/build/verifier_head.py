@@ -1,0 +1,66 @@
+"""What a verifier judges with: two labels of its language head, or a head of its own.
+
+config.json names the architecture, and with it the head. Sources of the published ones:
+
+- Qwen2ForProcessRewardModel: modeling_qwen2_rm.py of Qwen/Qwen2.5-Math-PRM-7B. `score` is Linear,
+  ReLU, Linear to two classes; its card takes the softmax's class 1.
+- Qwen2ForPrmModel: Skywork/Skywork-o1-Open-PRM-Qwen-2.5-1.5B and -7B; model_utils/prm_model.py of
+  SkyworkAI/skywork-o1-prm-inference. `v_head.summary` is Linear to one number, whose sigmoid is the
+  score. A causal model saved by TRL with a value head has the same tensors beside its own.
+- ...ForTokenClassification: transformers' own; `score` is one Linear. To TRL's PRMTrainer class 1
+  is a right step.
+
+Nothing of a checkpoint's own code is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .spec import HeadKind
+
+HEAD_COLUMNS = (0, 1)
+"""The columns of a head's logits, right first, then wrong: they stand for no tokens."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """A head of linear layers with a ReLU between them; every layer has a bias."""
+
+    kind: HeadKind
+    layers: tuple[str, ...]
+    """Prefixes of the layers' tensors, in the order in which they are computed."""
+
+    @property
+    def outputs(self) -> int:
+        """Numbers per token: the two classes, or one value."""
+        return 1 if self.kind == "value" else 2
+
+    @property
+    def text(self) -> str:
+        """The head in words, for reports."""
+        return f"a {self.kind} head ({', ReLU, '.join(self.layers)})"
+
+    def tensors(self, hidden: int) -> dict[str, tuple[int, ...]]:
+        """Names and shapes of its tensors, for a hidden size."""
+        tensors: dict[str, tuple[int, ...]] = {}
+        for name in self.layers:
+            rows = self.outputs if name == self.layers[-1] else hidden
+            tensors |= {f"{name}.weight": (rows, hidden), f"{name}.bias": (rows,)}
+        return tensors
+
+
+_TWO_LAYERS = Head("classification", ("score.0", "score.2"))
+_ONE_LAYER = Head("classification", ("score",))
+VALUE_HEAD = Head("value", ("v_head.summary",))
+
+HEADED: Mapping[str, tuple[str, Head]] = {
+    "Qwen2ForProcessRewardModel": ("Qwen2ForCausalLM", _TWO_LAYERS),
+    "Qwen2ForPrmModel": ("Qwen2ForCausalLM", VALUE_HEAD),
+    **{
+        f"{family}ForTokenClassification": (f"{family}ForCausalLM", _ONE_LAYER)
+        for family in ("Llama", "Qwen2", "Qwen3", "Mistral")
+    },
+}
+"""Architecture in config.json -> the causal model whose layers it has, and its head."""

@@ -1,0 +1,59 @@
+"""Random verifiers with a head, rebuilt from their published description, saved as those are.
+
+Linear, ReLU, Linear to two classes (Qwen2.5-Math-PRM) or Linear to one value (Skywork-o1-Open-PRM)
+over transformers' own Qwen2 layers; see the sources in tts.build.verifier_head.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from transformers import Qwen2Config, Qwen2Model
+
+Published = Literal["Qwen2ForProcessRewardModel", "Qwen2ForPrmModel"]
+
+
+class HeadedModel:
+    """The layers and a head; `scores` gives a number in 0..1 for every token."""
+
+    def __init__(self, architecture: Published, shape: dict[str, Any], seed: int = 0) -> None:
+        torch.manual_seed(seed)
+        self.architecture = architecture
+        self.config = Qwen2Config(**shape)
+        self.layers = Qwen2Model(self.config).eval()
+        hidden = self.config.hidden_size
+        self.two_classes = architecture == "Qwen2ForProcessRewardModel"
+        self.head: nn.Module
+        if self.two_classes:
+            self.head = nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 2))
+        else:
+            self.head = nn.Linear(hidden, 1)
+        with torch.no_grad():  # fresh biases and norms are zeros and ones, which hide mistakes
+            for parameter in (*self.layers.parameters(), *self.head.parameters()):
+                if parameter.dim() == 1:
+                    parameter.add_(0.1 * torch.randn_like(parameter))
+
+    @torch.no_grad()
+    def scores(self, ids: Tensor) -> Tensor:
+        """Token ids [rows, tokens] -> score at each token [rows, tokens]."""
+        out: Tensor = self.head(self.layers(ids).last_hidden_state)
+        return out.softmax(dim=-1)[..., 1] if self.two_classes else out[..., 0].sigmoid()
+
+    def save(self, folder: Path) -> None:
+        """Write config.json, with an auto_map to code that must not be run, and the weights."""
+        folder.mkdir()
+        prefix = "score" if self.two_classes else "v_head.summary"
+        weights = {f"model.{k}": v for k, v in self.layers.state_dict().items()}
+        weights |= {f"{prefix}.{k}": v for k, v in self.head.state_dict().items()}
+        if not self.two_classes:  # it wraps a causal model, whose language head stays unused
+            weights["lm_head.weight"] = torch.zeros(self.config.vocab_size, self.config.hidden_size)
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+        config = self.config.to_dict() | {
+            "architectures": [self.architecture],
+            "auto_map": {"AutoModel": f"evil.{self.architecture}"},
+        }
+        (folder / "config.json").write_text(json.dumps(config))
+        (folder / "evil.py").write_text("raise SystemExit('this code must not be run')\n")
