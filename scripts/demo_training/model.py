@@ -169,7 +169,6 @@ def parameter_count(model: nn.Module) -> int:
 
 def save_hf(model: Llama, folder: Path, eos_id: int, bos_id: int, pad_id: int) -> None:
     """Write config.json, generation_config.json and model.safetensors (bfloat16)."""
-    shape = model.shape
     weights = {}
     for name, value in model.state_dict().items():
         full = name if name.startswith("lm_head") else f"model.{name}"
@@ -177,6 +176,12 @@ def save_hf(model: Llama, folder: Path, eos_id: int, bos_id: int, pad_id: int) -
     file = folder / "model.safetensors"
     save_file(weights, file, metadata={"format": "pt"})
     file.chmod(0o644)  # safetensors makes it readable by its owner only
+    write_config(model, folder, eos_id, bos_id, pad_id)
+
+
+def write_config(model: Llama, folder: Path, eos_id: int, bos_id: int, pad_id: int) -> None:
+    """Write config.json and generation_config.json of a Llama."""
+    shape = model.shape
     config = {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
@@ -213,10 +218,10 @@ def save_hf(model: Llama, folder: Path, eos_id: int, bos_id: int, pad_id: int) -
     _write_json(folder / "generation_config.json", generation)
 
 
-def load_hf(folder: Path) -> Llama:
-    """Read back what `save_hf` wrote, as float32."""
+def shape_of(folder: Path) -> Shape:
+    """The sizes of a checkpoint that `save_hf` wrote."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    shape = Shape(
+    return Shape(
         config["hidden_size"],
         config["num_hidden_layers"],
         config["num_attention_heads"],
@@ -224,7 +229,11 @@ def load_hf(folder: Path) -> Llama:
         config["tie_word_embeddings"],
         config["vocab_size"],
     )
-    model = Llama(shape)
+
+
+def load_hf(folder: Path) -> Llama:
+    """Read back what `save_hf` wrote, as float32."""
+    model = Llama(shape_of(folder))
     weights = load_file(folder / "model.safetensors")
     model.load_state_dict({k.removeprefix("model."): v.float() for k, v in weights.items()})
     return model.eval()

@@ -13,7 +13,7 @@ from tests.build.openvino_build import Deploy, build
 
 from tts.build.checkpoint import open_checkpoint
 from tts.build.engine_shape import engine_shape, open_engine_checkpoint
-from tts.build.errors import CheckpointError, ConfigError
+from tts.build.errors import CheckpointError
 from tts.build.manifest import read_engine_config
 from tts.build.model_config import read_model_config
 from tts.build.openvino.export import export_model, save_model
@@ -167,7 +167,7 @@ def test_a_head_that_the_checkpoint_does_not_have_is_refused(
     published: Any, deployment: Deploy, architecture: Published, stated: str, found: str
 ) -> None:
     spec = deployed(deployment, published(architecture), head=stated).verifier
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(CheckpointError) as caught:
         open_engine_checkpoint(spec)
     assert f"verifier.head is {stated!r}" in caught.value.message
     assert found in caught.value.message
@@ -175,14 +175,14 @@ def test_a_head_that_the_checkpoint_does_not_have_is_refused(
 
 def test_a_causal_model_has_no_classification_head(llama: Path, deployment: Deploy) -> None:
     spec = deployed(deployment, llama, head="classification").verifier
-    with pytest.raises(ConfigError, match=r"'classification'.*language head, read at the labels"):
+    with pytest.raises(CheckpointError, match=r"'classification'.*language head"):
         open_engine_checkpoint(spec)
 
 
 def test_labels_for_a_headed_verifier_are_refused(published: Any, deployment: Deploy) -> None:
     folder = published("Qwen2ForPrmModel")
     pair = deployed(deployment, folder, labels={"positive": "+", "negative": "-"})
-    with pytest.raises(ConfigError, match=r"verifier\.labels are given, .* by a value head"):
+    with pytest.raises(CheckpointError, match=r"verifier\.labels are given, .* by a value head"):
         build(pair)
 
 
@@ -203,7 +203,7 @@ def test_a_causal_model_with_a_value_head_must_be_told_which_one_judges(
     file = folder / "config.json"
     config = json.loads(file.read_text()) | {"architectures": ["Qwen2ForCausalLM"]}
     file.write_text(json.dumps(config))
-    with pytest.raises(ConfigError, match=r"language head and a value head \(v_head") as caught:
+    with pytest.raises(CheckpointError, match=r"language head and a value head \(v_head") as caught:
         open_engine_checkpoint(deployed(deployment, folder).verifier)
     assert "verifier.head" in str(caught.value.hint)
     value = open_engine_checkpoint(deployed(deployment, folder, head="value").verifier)
@@ -241,7 +241,7 @@ def test_a_head_is_not_read_in_a_dialogue_of_labels(
 ) -> None:
     folder = published("Qwen2ForProcessRewardModel")
     pair = deployed(deployment, folder, format=name, template=None)
-    with pytest.raises(ConfigError, match=rf"verifier\.format is '{name}'.*classification head"):
+    with pytest.raises(CheckpointError, match=rf"verifier\.format is '{name}'.*classification"):
         build(pair)
 
 
@@ -250,12 +250,12 @@ def test_labels_are_not_read_in_a_dialogue_of_heads(
     llama: Path, deployment: Deploy, name: str
 ) -> None:
     pair = deployed(deployment, llama, format=name, template=None)
-    with pytest.raises(ConfigError, match=rf"verifier\.format is '{name}'.* with labels"):
+    with pytest.raises(CheckpointError, match=rf"verifier\.format is '{name}'.* with labels"):
         build(pair)
 
 
 def test_a_dialogue_for_a_head_shows_no_labels(published: Any, deployment: Deploy) -> None:
     folder = published("Qwen2ForPrmModel")
     pair = deployed(deployment, folder, template=TEMPLATE | {"turn": "{label} w8"})
-    with pytest.raises(ConfigError, match=r"verifier\.template\.turn begins with \{label\}"):
+    with pytest.raises(CheckpointError, match=r"verifier\.template\.turn begins with \{label\}"):
         build(pair)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from .checkpoint import Checkpoint, open_checkpoint
-from .errors import CheckpointError, ConfigError
+from .errors import CheckpointError
 from .model_config import ModelConfig, read_model_config
 from .spec import EngineSpec, VerifierSpec
 from .verifier_head import VALUE_HEAD
@@ -14,8 +14,8 @@ from .verifier_head import VALUE_HEAD
 def engine_shape(model: ModelConfig, spec: EngineSpec) -> ModelConfig:
     """The shape with the head that the engine is to have.
 
-    Raises CheckpointError for a generator without a language head, ConfigError where the deployment
-    states a head that the checkpoint does not have, or labels for one that has no use for them.
+    Raises CheckpointError for a generator without a language head, and where the deployment states
+    a head that the checkpoint does not have, or labels for one that has no use for them.
     """
     if not isinstance(spec, VerifierSpec):
         if model.head:
@@ -29,13 +29,13 @@ def engine_shape(model: ModelConfig, spec: EngineSpec) -> ModelConfig:
         model = replace(model, head=VALUE_HEAD)  # beside the language head, as TRL saves it
     found = model.head.kind if model.head else "labels"
     if spec.head not in (None, found):
-        raise ConfigError(
+        raise CheckpointError(
             f"verifier.head is {spec.head!r}, but {spec.checkpoint}/config.json names an "
             f"architecture with {judged_by(model)}.",
             hint="Leave verifier.head out to take what the checkpoint says.",
         )
     if model.head and "labels" in spec.model_fields_set:
-        raise ConfigError(
+        raise CheckpointError(
             f"verifier.labels are given, but {spec.checkpoint} judges by {model.head.text}.",
             hint="Remove verifier.labels from the deployment file.",
         )
@@ -48,20 +48,20 @@ def judged_by(model: ModelConfig) -> str:
 
 
 def read_engine_shape(spec: EngineSpec) -> ModelConfig:
-    """`engine_shape` of the checkpoint's config.json; raises CheckpointError, ConfigError."""
+    """`engine_shape` of the checkpoint's config.json; raises CheckpointError."""
     return engine_shape(read_model_config(spec.checkpoint), spec)
 
 
 def open_engine_checkpoint(spec: EngineSpec) -> Checkpoint:
     """The checkpoint of an engine with every tensor it is made from.
 
-    Raises CheckpointError, or ConfigError for a head that must be stated or is stated wrongly.
+    Raises CheckpointError; also for a head that must be stated, or is stated wrongly.
     """
     checkpoint = open_checkpoint(spec.checkpoint, read_engine_shape(spec))
     if isinstance(spec, VerifierSpec) and spec.head is None and checkpoint.config.head is None:
         own = f"{VALUE_HEAD.layers[0]}.weight"
         if own in checkpoint.weights:
-            raise ConfigError(
+            raise CheckpointError(
                 f"{spec.checkpoint} has a language head and a value head ({own}).",
                 hint="Set verifier.head in the deployment file to value or to labels.",
             )

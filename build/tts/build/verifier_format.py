@@ -23,7 +23,7 @@ from typing import Protocol
 import numpy as np
 
 from .checkpoint_files import read_json_object
-from .errors import CheckpointError, ConfigError
+from .errors import CheckpointError
 from .spec import HeadKind, Labels, VerifierSpec
 from .tokenizer import Ids, Tokenizer
 from .verifier_head import HEADED
@@ -115,13 +115,13 @@ class Lines:
 def verifier_format(tokenizer: Tokenizer, spec: VerifierSpec) -> VerifierFormat:
     """The dialogue of a verifier.
 
-    Raises CheckpointError if its tokenizer cannot make it, ConfigError for a format that does not
-    go with what the verifier judges with.
+    Raises CheckpointError if its tokenizer cannot make it, or if the format does not go with what
+    the verifier judges with.
     """
     head = _head_kind(tokenizer.checkpoint, spec)
     allowed = _FOR_LABELS if head == "labels" else _FOR_HEADS
     if spec.format not in allowed:
-        raise ConfigError(
+        raise CheckpointError(
             f"verifier.format is {spec.format!r}, but {tokenizer.checkpoint} judges with "
             + ("labels" if head == "labels" else f"a {head} head")
             + f"; formats for that: {', '.join(allowed)}.",
@@ -266,7 +266,7 @@ def _custom(tokenizer: Tokenizer, spec: VerifierSpec, head: HeadKind) -> Dialogu
     turn = template.turn.removeprefix("{label}")
     form = Dialogue(tokenizer, template.answer, turn, before, join)
     if head != "labels" and turn != template.turn:
-        raise ConfigError(
+        raise CheckpointError(
             f"verifier.template.turn begins with {{label}}, but {tokenizer.checkpoint} judges with "
             f"a {head} head, which has no labels.",
             hint="Take {label} out of verifier.template.turn.",

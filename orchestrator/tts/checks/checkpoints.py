@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from tts.build.build_plan import check_length
-from tts.build.checkpoint import open_checkpoint
+from tts.build.engine_shape import engine_shape, open_engine_checkpoint
 from tts.build.errors import CheckpointError, ConfigError
 from tts.build.llmapi import target as llmapi
 from tts.build.model_config import ModelConfig, read_model_config
@@ -47,7 +47,7 @@ def checkpoints(deployment: Deployment) -> Iterator[Finding]:
             elif model.experts:
                 Weights(spec.checkpoint)
             else:
-                open_checkpoint(spec.checkpoint)
+                open_engine_checkpoint(spec)
         except CheckpointError as error:
             yield refused(error, deployment, where, why, "Download or save the checkpoint again.")
 
@@ -73,11 +73,12 @@ def models_of(deployment: Deployment) -> Iterator[tuple[Role, ModelConfig]]:
 def _read(deployment: Deployment, spec: EngineSpec) -> ModelConfig:
     match deployment.target:
         case "openvino":
-            return read_model_config(spec.checkpoint)
+            model = read_model_config(spec.checkpoint)
         case "tensorrt":
-            return read_model(spec.checkpoint)
+            model = read_model(spec.checkpoint)
         case "llmapi":
-            return llmapi.read_model(spec.checkpoint)
+            model = llmapi.read_model(spec.checkpoint)
+    return engine_shape(model, spec)
 
 
 def _is_here(spec: EngineSpec) -> bool:

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ..checkpoint import EMBEDDING, LM_HEAD, expected_tensors
-from ..engine_shape import read_engine_shape
+from ..engine_shape import judged_by, read_engine_shape
 from ..errors import ConfigError
 from ..model_config import ModelConfig
 from ..spec import Deployment, EngineSpec, Precision, Role
@@ -71,6 +71,8 @@ class HostMemoryPlan:
 
     deployment: Deployment
     engines: Mapping[Role, EngineMemory]
+    judged_by: str
+    """What the verifier judges with, in words."""
     server: int = SERVER
 
     @property
@@ -87,21 +89,17 @@ class HostMemoryPlan:
 def plan_host_memory(deployment: Deployment) -> HostMemoryPlan:
     """What a deployment for target openvino takes of its machine's memory.
 
-    Raises ConfigError for another target or a head that the verifier does not have, CheckpointError
-    for a config.json that cannot be used.
+    Raises ConfigError for another target, CheckpointError for a config.json that cannot be used.
     """
     if deployment.target != "openvino":
         raise ConfigError(
             f"Deployment {deployment.name!r}: target is {deployment.target!r}; its engines are in "
             "the memory of GPUs."
         )
-    return HostMemoryPlan(
-        deployment,
-        {
-            role: engine_memory(read_engine_shape(spec), spec, role)
-            for role, spec in deployment.engines().items()
-        },
-    )
+    specs = deployment.engines()
+    shapes = {role: read_engine_shape(spec) for role, spec in specs.items()}
+    engines = {role: engine_memory(shapes[role], spec, role) for role, spec in specs.items()}
+    return HostMemoryPlan(deployment, engines, judged_by(shapes["verifier"]))
 
 
 def engine_memory(shape: ModelConfig, spec: EngineSpec, role: Role) -> EngineMemory:
