@@ -13,7 +13,7 @@ from tests.build.openvino_build import Deploy, build
 
 from tts.build.checkpoint import open_checkpoint
 from tts.build.engine_shape import engine_shape, open_engine_checkpoint
-from tts.build.errors import CheckpointError
+from tts.build.errors import CheckpointError, ConfigError
 from tts.build.manifest import read_engine_config
 from tts.build.model_config import read_model_config
 from tts.build.openvino.export import export_model, save_model
@@ -21,6 +21,7 @@ from tts.build.openvino.memory import engine_memory
 from tts.build.openvino.runtime import plugin_properties
 from tts.build.openvino.verify import verify_engine
 from tts.build.spec import Deployment
+from tts.build.tensorrt.memory_plan import plan_memory
 
 PUBLISHED: tuple[Published, ...] = ("Qwen2ForProcessRewardModel", "Qwen2ForPrmModel")
 TEMPLATE = {"head": "{question} ", "answer": " w9", "turn": " "}
@@ -259,3 +260,23 @@ def test_a_dialogue_for_a_head_shows_no_labels(published: Any, deployment: Deplo
     pair = deployed(deployment, folder, template=TEMPLATE | {"turn": "{label} w8"})
     with pytest.raises(CheckpointError, match=r"verifier\.template\.turn begins with \{label\}"):
         build(pair)
+
+
+@pytest.mark.parametrize("target", ["tensorrt", "llmapi"])
+@pytest.mark.parametrize("architecture", ["Qwen2ForPrmModel", "Qwen2ForTokenClassification"])
+def test_a_head_is_refused_for_a_gpu_with_the_reason(
+    published: Any, deployment: Deploy, target: str, architecture: str
+) -> None:
+    folder = published("Qwen2ForPrmModel")
+    file = folder / "config.json"
+    config = json.loads(file.read_text()) | {"architectures": [architecture]}
+    del config["auto_map"]
+    file.write_text(json.dumps(config))
+    data = deployed(deployment, folder).model_dump(mode="json", exclude_unset=True)
+    data |= {"target": target, "tensorrt": {"gpu": "h100"}}
+    for role in ("generator", "verifier"):
+        data[role]["precision"] = "bf16"
+    pair = Deployment.model_validate(data)
+    for refused in (lambda: build(pair, roles=["verifier"]), lambda: plan_memory(pair)):
+        with pytest.raises(ConfigError, match=r"verifier judges with a .* head .* one matrix"):
+            refused()

@@ -16,6 +16,7 @@ from ..model_config import ModelConfig
 from ..spec import Deployment, EngineSpec, Gpu, Role
 from . import contract, in_container
 from .feasibility import check_parallelism, check_precision
+from .heads import require_language_head
 
 RECIPE_VERSION = 1
 """To be raised when these commands change so that existing engines must be built again."""
@@ -204,6 +205,7 @@ def check_engine(deployment: Deployment, role: Role, model: ModelConfig) -> None
     """Refuse what TensorRT-LLM would refuse hours later, or change with a warning only."""
     spec = deployment.engines()[role]
     where = f"Deployment {deployment.name!r}: {role}"
+    require_language_head(deployment, role, model)
     check_precision(deployment, role, _gpu(deployment))
     if model.architecture not in contract.model_classes():
         raise ConfigError(

@@ -18,6 +18,7 @@ from . import pytorch_memory
 from .engine_memory import SERVER_CONTEXT, Parameters, RankMemory, parameters, ranks_of
 from .feasibility import check_parallelism, check_precision
 from .gpus import GIB, GPUS, GpuFacts
+from .heads import require_language_head
 from .kv_split import Limit, Pools, Side, plain_split, search_split
 from .model_shape import shape_of
 from .placement import SERVER_GPU, is_orchestrated
@@ -151,6 +152,7 @@ def plan_memory(deployment: Deployment) -> MemoryPlan:
     specs = deployment.engines()
     shapes = {role: shape_of(spec.checkpoint) for role, spec in specs.items()}
     for role in specs:
+        require_language_head(deployment, role, shapes[role])
         check_precision(deployment, role, target.gpu)
         check_parallelism(deployment, role, shapes[role])
     rank_memory = pytorch_memory.ranks_of if deployment.target == "llmapi" else ranks_of
