@@ -1,8 +1,11 @@
 """Verifiers with a head of their own: what is recognised, what is refused, what is computed."""
 
 import json
+import runpy
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -10,10 +13,14 @@ import pytest
 from tests.build.conftest import SHAPE, write_tokenizer
 from tests.build.headed import HeadedModel, Published
 from tests.build.openvino_build import Deploy, build
+from tests.build.stand_in_build import calls
 
+from tts.build import paths
+from tts.build.builder import preview_build
 from tts.build.checkpoint import open_checkpoint
 from tts.build.engine_shape import engine_shape, open_engine_checkpoint
 from tts.build.errors import CheckpointError, ConfigError
+from tts.build.head_layers import head_layers
 from tts.build.manifest import read_engine_config
 from tts.build.model_config import read_model_config
 from tts.build.openvino.export import export_model, save_model
@@ -21,7 +28,11 @@ from tts.build.openvino.memory import engine_memory
 from tts.build.openvino.runtime import plugin_properties
 from tts.build.openvino.verify import verify_engine
 from tts.build.spec import Deployment
+from tts.build.tensorrt import target
+from tts.build.tensorrt.heads import write_causal
 from tts.build.tensorrt.memory_plan import plan_memory
+from tts.serving.contract import check_repository
+from tts.serving.repository.render import parse_config, render_repository
 
 PUBLISHED: tuple[Published, ...] = ("Qwen2ForProcessRewardModel", "Qwen2ForPrmModel")
 TEMPLATE = {"head": "{question} ", "answer": " w9", "turn": " "}
@@ -262,21 +273,131 @@ def test_a_dialogue_for_a_head_shows_no_labels(published: Any, deployment: Deplo
         build(pair)
 
 
-@pytest.mark.parametrize("target", ["tensorrt", "llmapi"])
-@pytest.mark.parametrize("architecture", ["Qwen2ForPrmModel", "Qwen2ForTokenClassification"])
-def test_a_head_is_refused_for_a_gpu_with_the_reason(
-    published: Any, deployment: Deploy, target: str, architecture: str
-) -> None:
-    folder = published("Qwen2ForPrmModel")
-    file = folder / "config.json"
-    config = json.loads(file.read_text()) | {"architectures": [architecture]}
-    del config["auto_map"]
-    file.write_text(json.dumps(config))
-    data = deployed(deployment, folder).model_dump(mode="json", exclude_unset=True)
+def for_a_gpu(pair: Deployment, target: str) -> Deployment:
+    """The same pair for a GPU."""
+    data = pair.model_dump(mode="json", exclude_unset=True)
     data |= {"target": target, "tensorrt": {"gpu": "h100"}}
     for role in ("generator", "verifier"):
         data[role]["precision"] = "bf16"
-    pair = Deployment.model_validate(data)
+    return Deployment.model_validate(data)
+
+
+@pytest.mark.parametrize(
+    ("platform", "architecture", "reason"),
+    [
+        ("tensorrt", "Qwen2ForProcessRewardModel", "no place for the ReLU between two layers"),
+        ("llmapi", "Qwen2ForPrmModel", "loads the checkpoint as it is, and knows no such head"),
+    ],
+)
+def test_a_head_is_refused_for_a_gpu_with_the_reason(
+    published: Any, deployment: Deploy, platform: str, architecture: Published, reason: str
+) -> None:
+    folder = published(architecture)
+    file = folder / "config.json"
+    config = json.loads(file.read_text())
+    del config["auto_map"]
+    file.write_text(json.dumps(config))
+    pair = for_a_gpu(deployed(deployment, folder), platform)
     for refused in (lambda: build(pair, roles=["verifier"]), lambda: plan_memory(pair)):
-        with pytest.raises(ConfigError, match=r"verifier judges with a .* head .* one matrix"):
+        with pytest.raises(ConfigError, match=rf"verifier judges with a .* head .*{reason}"):
             refused()
+
+
+@pytest.mark.parametrize("architecture", ["Qwen2ForPrmModel", "Qwen2ForTokenClassification"])
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_head_of_one_layer_is_written_as_rows_of_a_language_head(
+    published: Any, make_model: Any, tmp_path: Path, architecture: Any, tied: bool
+) -> None:
+    """Its first two logits and the biases give the head's scores, with nothing rounded."""
+    import torch
+    from transformers import Qwen2ForCausalLM
+
+    ids = torch.from_numpy(np.random.default_rng(0).integers(0, 128, (1, 40)))
+    if architecture == "Qwen2ForPrmModel":
+        folder = published(architecture, tie_word_embeddings=tied)
+        expected = published.model.scores(ids)
+    else:
+        model = make_model(architecture, num_labels=2, tie_word_embeddings=tied)
+        folder = tmp_path / "classifier"
+        model.save_pretrained(folder)
+        with torch.no_grad():
+            expected = model(ids).logits.softmax(dim=-1)[..., 1]
+    checkpoint = open_checkpoint(folder)
+    write_causal(checkpoint, tmp_path / "causal")
+    assert open_checkpoint(tmp_path / "causal").config.head is None
+    assert "auto_map" not in json.loads((tmp_path / "causal" / "config.json").read_text())
+    causal = Qwen2ForCausalLM.from_pretrained(tmp_path / "causal").eval()
+    bias = torch.tensor(np.array(head_layers(checkpoint)[-1][1]))
+    with torch.no_grad():
+        logits = causal(ids).logits
+    assert logits.shape[-1] == 128
+    assert (logits[..., 2:] == 0).all()
+    scores = (logits[..., :2] + bias).softmax(dim=-1)[..., 0]
+    assert (scores - expected).abs().max() < 1e-6
+
+
+def test_a_value_head_is_built_for_a_gpu_from_a_causal_model(
+    published: Any, deployment: Deploy, state: Path, home: Path
+) -> None:
+    said: list[str] = []
+    pair = for_a_gpu(deployed(deployment, published("Qwen2ForPrmModel")), "tensorrt")
+    (report,) = build(pair, roles=["verifier"], say=said.append, verify=None)
+    assert report.status == "built"
+    assert "verifier: judges with a value head (v_head.summary)" in said
+    work = home / "built" / "test" / ".verifier.work"
+    convert = next(call for call in calls(state, "docker") if "convert" in call)
+    assert convert[convert.index("--checkpoint") + 1] == str(work / "causal")
+    assert not work.exists(), "the copy is not kept"
+    config = target.engine_config(pair, "verifier", report.folder)
+    assert config.label_token_ids == (0, 1)
+
+
+def test_the_commands_of_a_headed_build_say_what_is_written_first(
+    published: Any, deployment: Deploy, state: Path
+) -> None:
+    pair = for_a_gpu(deployed(deployment, published("Qwen2ForPrmModel")), "tensorrt")
+    lines = preview_build(pair)
+    assert "# judges with a value head (v_head.summary)" in lines
+    assert any("written again as a causal model: " in line for line in lines)
+
+
+def test_the_bias_of_a_head_is_added_where_the_score_is_computed(
+    published: Any, deployment: Deploy
+) -> None:
+    value = published("Qwen2ForPrmModel")
+    pair = for_a_gpu(deployed(deployment, value), "tensorrt")
+    folder = render_repository(pair)
+    given = parse_config(folder / "prm_score" / "config.pbtxt").parameters
+    assert given["label_ids"].string_value == "0,1"
+    bias = published.model.head.bias.item()
+    assert [float(b) for b in given["label_biases"].string_value.split(",")] == [bias, 0.0]
+    assert check_repository(folder, pair) == []
+
+
+@pytest.mark.parametrize("bias", [None, "0.5,-0.25"])
+def test_the_score_model_takes_the_softmax_of_logits_and_biases(
+    monkeypatch: pytest.MonkeyPatch, bias: str | None
+) -> None:
+    class Tensor:
+        def __init__(self, name: str, array: Any) -> None:
+            self.name, self.array = name, array
+
+        def as_numpy(self) -> Any:
+            return self.array
+
+    backend = ModuleType("triton_python_backend_utils")
+    backend.Tensor = Tensor  # type: ignore[attr-defined]
+    backend.InferenceResponse = lambda output_tensors: output_tensors  # type: ignore[attr-defined]
+    backend.get_input_tensor_by_name = lambda request, name: request  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, backend.__name__, backend)
+    file = paths.templates_dir() / "common" / "prm_score" / "1" / "model.py"
+    model = runpy.run_path(str(file))["TritonPythonModel"]()
+    parameters = {"label_ids": {"string_value": "3,1"}}
+    if bias:
+        parameters["label_biases"] = {"string_value": bias}
+    model.initialize({"model_config": json.dumps({"parameters": parameters})})
+    logits = np.array([[[[0.0, 1.0, 9.0, 2.0]]]], np.float32)
+    ((score, labels),) = model.execute([Tensor("generation_logits", logits)])
+    expected = [2.5, 0.75] if bias else [2.0, 1.0]
+    assert labels.array.tolist() == [expected]
+    assert score.array[0, 0] == pytest.approx(1 / (1 + np.exp(expected[1] - expected[0])), abs=1e-6)

@@ -4,7 +4,8 @@
 |---|---|
 | spec, deployment_edit | the deployment file: read and validated; numbers set in it |
 | checkpoint, checkpoint_files, model_config, weights, tokenizer | a Hugging Face checkpoint |
-| verifier_format | the dialogue of a verifier as token ids |
+| verifier_format, verifier_head | a verifier's dialogue as token ids; what it judges with |
+| engine_shape | a checkpoint as its role in the deployment uses it |
 | builder | `build_engines`: only what has changed, complete or not at all |
 | build_plan | what an engine will be, and checks before the build |
 | targets | the interface of a target; openvino/, tensorrt/ and llmapi/ are the three |

@@ -118,7 +118,7 @@ def verifier_format(tokenizer: Tokenizer, spec: VerifierSpec) -> VerifierFormat:
     Raises CheckpointError if its tokenizer cannot make it, or if the format does not go with what
     the verifier judges with.
     """
-    head = _head_kind(tokenizer.checkpoint, spec)
+    head = head_kind(tokenizer.checkpoint, spec)
     allowed = _FOR_LABELS if head == "labels" else _FOR_HEADS
     if spec.format not in allowed:
         raise CheckpointError(
@@ -140,7 +140,7 @@ def verifier_format(tokenizer: Tokenizer, spec: VerifierSpec) -> VerifierFormat:
             return _custom(tokenizer, spec, head)
 
 
-def _head_kind(checkpoint: Path, spec: VerifierSpec) -> HeadKind:
+def head_kind(checkpoint: Path, spec: VerifierSpec) -> HeadKind:
     """What the deployment states, or else what config.json names, or labels without either."""
     file = checkpoint / "config.json"
     if spec.head is not None or not file.is_file():

@@ -21,7 +21,12 @@ _VERIFIER = re.compile(r"(?<![a-z])(prm|orm|rm|reward|verifier|shepherd)(?![a-z]
 _GENERATOR = re.compile(r"(?<![a-z])(generator|instruct|chat)(?![a-z])", re.IGNORECASE)
 _TRAINED_LABELS = ("+", "-")
 """The labels of both formats that are named after their verifiers (docs/verifiers.md)."""
-_PUBLISHED_FORMATS = {"rlhflow": "rlhflow", "math-shepherd": "math-shepherd"}
+_PUBLISHED_FORMATS = {
+    "rlhflow": "rlhflow",
+    "math-shepherd": "math-shepherd",
+    "qwen2.5-math-prm": "qwen2.5-math-prm",
+    "skywork-o1-open-prm": "skywork-o1-prm",
+}
 """The formats of verifiers whose publisher's or own name holds such a word."""
 _OPPOSITES = (
     ("+", "-"),

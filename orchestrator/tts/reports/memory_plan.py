@@ -39,6 +39,7 @@ def print_memory_plan(out: Console, planned: MemoryPlan) -> None:
         out.print(_bar(gpu, colours=out.is_terminal))
     out.print()
     out.print(engine_table(planned))
+    out.print(f"The verifier judges with {planned.judged_by}.", markup=False, soft_wrap=True)
     out.print(_cost(planned), markup=False, soft_wrap=True)
     out.print(
         f"Room on every GPU for what this plan does not know of: {_gib(planned.headroom)} GiB. "

@@ -24,7 +24,7 @@ from ..model_config import ModelConfig
 from ..spec import Deployment, Role, VerifierSpec
 from ..tensorrt import model_shape
 from ..tensorrt.feasibility import check_parallelism, check_precision
-from ..tensorrt.heads import require_language_head
+from ..tensorrt.heads import require_convertible
 from ..tensorrt.memory_plan import check_pools
 from ..tokenizer import Tokenizer
 from ..weights import Weights
@@ -95,7 +95,7 @@ def read_model(checkpoint: Path) -> ModelConfig:
 def check_engine(deployment: Deployment, role: Role, model: ModelConfig) -> None:
     """Raise ConfigError for a precision or a parallelism that the GPU or the model lacks."""
     assert deployment.tensorrt is not None  # the spec requires it of target llmapi
-    require_language_head(deployment, role, model)
+    require_convertible(deployment, role, model)
     check_precision(deployment, role, deployment.tensorrt.gpu)
     check_parallelism(deployment, role, model)
 

@@ -21,10 +21,10 @@ import numpy as np
 
 from ..checkpoint import EMBEDDING, FINAL_NORM, LM_HEAD, Checkpoint, layer_prefix
 from ..errors import CheckpointError
+from ..head_layers import head_layers
 from ..model_config import ModelConfig
 from ..spec import Precision
 from .constants import constant, label_precision, matrix
-from .head import head_layers
 
 if TYPE_CHECKING:
     from openvino import Model, Node

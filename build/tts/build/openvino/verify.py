@@ -21,12 +21,12 @@ import numpy as np
 
 from ..checkpoint import Checkpoint
 from ..errors import BuildError
+from ..head_layers import head_layers
 from ..manifest import Verification
 from ..spec import Precision
 from ..weights import Array
 from .constants import label_precision, stored_values
 from .export import MODEL_FILE
-from .head import head_layers
 from .runtime import plugin_properties
 
 if TYPE_CHECKING:

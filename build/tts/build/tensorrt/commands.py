@@ -16,7 +16,7 @@ from ..model_config import ModelConfig
 from ..spec import Deployment, EngineSpec, Gpu, Role
 from . import contract, in_container
 from .feasibility import check_parallelism, check_precision
-from .heads import require_language_head
+from .heads import require_convertible
 
 RECIPE_VERSION = 1
 """To be raised when these commands change so that existing engines must be built again."""
@@ -54,6 +54,11 @@ class Workspace:
     def checkpoint(self) -> Path:
         """The converted checkpoint."""
         return self.root / "checkpoint"
+
+    @property
+    def causal(self) -> Path:
+        """The checkpoint of a verifier with a head, written again as a causal model."""
+        return self.root / "causal"
 
     @property
     def engine(self) -> Path:
@@ -205,7 +210,7 @@ def check_engine(deployment: Deployment, role: Role, model: ModelConfig) -> None
     """Refuse what TensorRT-LLM would refuse hours later, or change with a warning only."""
     spec = deployment.engines()[role]
     where = f"Deployment {deployment.name!r}: {role}"
-    require_language_head(deployment, role, model)
+    require_convertible(deployment, role, model)
     check_precision(deployment, role, _gpu(deployment))
     if model.architecture not in contract.model_classes():
         raise ConfigError(
@@ -258,10 +263,11 @@ def _check(deployment: Deployment, spec: EngineSpec, model: ModelConfig, work: W
 def _conversion(spec: EngineSpec, model: ModelConfig, work: Workspace) -> Step:
     place = spec.placement
     quant_algo, kv_quant_algo = quantisation(spec)
+    source = work.causal if model.head else spec.checkpoint
     command = [
         *_PYTHON,
         "convert",
-        *("--checkpoint", str(spec.checkpoint)),
+        *("--checkpoint", str(source)),
         *("--output", str(work.checkpoint)),
         *("--model-class", contract.model_classes()[model.architecture]),
         *("--dtype", activation_dtype(spec, model)),
@@ -275,7 +281,7 @@ def _conversion(spec: EngineSpec, model: ModelConfig, work: Workspace) -> Step:
         command += ["--quant-algo", quant_algo]
     if kv_quant_algo:
         command += ["--kv-cache-quant-algo", kv_quant_algo]
-    reads: tuple[Path, ...] = (SCRIPT, spec.checkpoint)
+    reads: tuple[Path, ...] = (SCRIPT, source)
     writes, devices = (work.root,), place.replicas[0]
     if not is_calibrated(spec):
         return Step("convert", tuple(command), devices, reads, writes)

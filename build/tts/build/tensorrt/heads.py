@@ -1,27 +1,98 @@
-"""Verifiers with a head of their own on TensorRT-LLM: refused, by name and with the reason."""
+"""Verifiers with a head of their own on TensorRT-LLM.
+
+An engine ends in one matrix without a bias, the language head. A head of one layer becomes its
+first two rows: before the conversion the checkpoint is written again as a causal model, whose
+language head is these rows and zeros. Which columns of the logits to read is then known, and the
+biases are added where the score is computed (prm_score). So the scores are exactly the head's. A
+ReLU between two layers has no place in such an engine: TensorRT-LLM's model classes have none.
+"""
 
 from __future__ import annotations
 
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..checkpoint import LM_HEAD, Checkpoint, expected_tensors
+from ..checkpoint_files import read_json_object
 from ..engine_shape import engine_shape
 from ..errors import ConfigError
+from ..head_layers import head_layers
 from ..model_config import ModelConfig
 from ..spec import Deployment, Role
+from ..weights import Array
+
+_SMALL_FILES = ("generation_config.json", "tokenizer.json", "tokenizer_config.json")
+_NAMES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 
 
-def require_language_head(deployment: Deployment, role: Role, model: ModelConfig) -> None:
-    """Raise ConfigError for a head that no engine of these targets ends in.
+def require_convertible(deployment: Deployment, role: Role, model: ModelConfig) -> None:
+    """Raise ConfigError for a head that no engine of the target ends in.
 
     Raises CheckpointError where the deployment and the checkpoint disagree about the head.
     """
     head = engine_shape(model, deployment.engines()[role]).head
-    if head is None:
+    if head is None or (deployment.target == "tensorrt" and len(head.layers) == 1):
         return
-    reason = "an engine of TensorRT-LLM ends in one matrix, its language head"
     if len(head.layers) > 1:
-        reason += ", which has no place for the ReLU between two layers"
+        reason = "its engines end in one matrix, which has no place for the ReLU between two layers"
+    else:
+        reason = "TensorRT-LLM loads the checkpoint as it is, and knows no such head"
     raise ConfigError(
         f"Deployment {deployment.name!r}: {role} judges with {head.text}, which target "
         f"{deployment.target} cannot compute: {reason}.",
         hint="Use a verifier that answers with label tokens, or target openvino "
         "(docs/verifiers.md).",
     )
+
+
+def write_causal(checkpoint: Checkpoint, folder: Path) -> None:
+    """Write a checkpoint with a head of one layer as a causal model; its code is left behind.
+
+    The language head is the rows of "right" and "wrong", then zeros. Raises OSError.
+    """
+    config = checkpoint.config
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    data = read_json_object(checkpoint.path / "config.json")
+    for field in ("auto_map", "num_labels", "id2label", "label2id"):
+        data.pop(field, None)
+    data |= {"architectures": [config.architecture], "tie_word_embeddings": False}
+    (folder / "config.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    for name in _SMALL_FILES:
+        if (checkpoint.path / name).is_file():
+            shutil.copyfile(checkpoint.path / name, folder / name)
+    ((weight, _),) = head_layers(checkpoint)
+    language = np.zeros((config.vocab_size, config.hidden_size), weight.dtype)
+    language[: len(weight)] = weight
+    assert config.head is not None
+    own = config.head.tensors(config.hidden_size)
+    names = [name for name in expected_tensors(config) if name not in own]
+    _write_safetensors(folder / "model.safetensors", checkpoint, names, language)
+
+
+def _write_safetensors(
+    file: Path, checkpoint: Checkpoint, names: list[str], language_head: Array
+) -> None:
+    """u64 header size, JSON header, data: one tensor at a time, as large models are mapped."""
+    tensor = checkpoint.weights.tensor
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for name in (*names, LM_HEAD):
+        array = language_head if name == LM_HEAD else tensor(name)
+        start, end = end, end + array.nbytes
+        header[name] = {
+            "dtype": _NAMES[array.dtype.name],
+            "shape": list(array.shape),
+            "data_offsets": [start, end],
+        }
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with file.open("wb") as stream:
+        stream.write(len(text).to_bytes(8, "little") + text)
+        for name in names:
+            stream.write(tensor(name).tobytes())
+        stream.write(language_head.tobytes())

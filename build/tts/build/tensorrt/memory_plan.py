@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ..engine_shape import engine_shape, judged_by
 from ..errors import ConfigError
 from ..model_config import ModelConfig
 from ..spec import Deployment, EngineSpec, GeneratorSpec, Role, TensorRTSpec
@@ -18,7 +19,7 @@ from . import pytorch_memory
 from .engine_memory import SERVER_CONTEXT, Parameters, RankMemory, parameters, ranks_of
 from .feasibility import check_parallelism, check_precision
 from .gpus import GIB, GPUS, GpuFacts
-from .heads import require_language_head
+from .heads import require_convertible
 from .kv_split import Limit, Pools, Side, plain_split, search_split
 from .model_shape import shape_of
 from .placement import SERVER_GPU, is_orchestrated
@@ -113,6 +114,8 @@ class MemoryPlan:
     """The fixed division that the search is compared with. It may hold less than one sequence."""
     shared: bool
     """Whether any GPU has a part of both engines."""
+    judged_by: str
+    """What the verifier judges with, in words."""
 
     @property
     def headroom(self) -> int:
@@ -150,9 +153,9 @@ def plan_memory(deployment: Deployment) -> MemoryPlan:
     target = _require_tensorrt(deployment)
     gpu = GPUS[target.gpu]
     specs = deployment.engines()
-    shapes = {role: shape_of(spec.checkpoint) for role, spec in specs.items()}
+    shapes = {role: engine_shape(shape_of(spec.checkpoint), spec) for role, spec in specs.items()}
     for role in specs:
-        require_language_head(deployment, role, shapes[role])
+        require_convertible(deployment, role, shapes[role])
         check_precision(deployment, role, target.gpu)
         check_parallelism(deployment, role, shapes[role])
     rank_memory = pytorch_memory.ranks_of if deployment.target == "llmapi" else ranks_of
@@ -189,6 +192,7 @@ def plan_memory(deployment: Deployment) -> MemoryPlan:
         searched=pools,
         plain=plain_split(sides, limits, PLAIN_FRACTION),
         shared=any(all(limit.per_token) for limit in limits),
+        judged_by=judged_by(shapes["verifier"]),
     )
 
 

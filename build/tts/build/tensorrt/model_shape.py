@@ -36,10 +36,12 @@ def read_model(checkpoint: Path) -> ModelConfig:
     told.
     """
     file = checkpoint / "config.json"
-    if file.is_file() and read_json_object(file).get("auto_map"):
+    model = shape_of(checkpoint)
+    # a verifier with a head is written again, without its code
+    if not model.head and file.is_file() and read_json_object(file).get("auto_map"):
         raise CheckpointError(
             f"{file} has an auto_map: the checkpoint brings Python code of its own, and "
             "TensorRT-LLM's converter would run it.",
             hint="Use a checkpoint of an architecture that transformers knows by itself.",
         )
-    return shape_of(checkpoint)
+    return model

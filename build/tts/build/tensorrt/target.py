@@ -17,7 +17,8 @@ from ..build_plan import (
     check_tokenizer,
     describe_engine,
 )
-from ..checkpoint import FileStamp, content_hash, open_checkpoint
+from ..checkpoint import FileStamp, content_hash
+from ..engine_shape import engine_shape, judged_by, open_engine_checkpoint
 from ..errors import BuildError, CheckpointError, ConfigError
 from ..manifest import EngineConfig, Settings
 from ..model_config import ModelConfig
@@ -43,6 +44,7 @@ from .commands import (
 from .docker import shell_text
 from .engine_files import require_as_asked
 from .engine_memory import parameters
+from .heads import write_causal
 from .interface import require_interface
 from .known_models import known_model
 from .model_shape import read_model
@@ -55,7 +57,7 @@ _STORED_BYTES = {"fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int4_awq": 
 def settings_for(deployment: Deployment, role: Role) -> Settings:
     """What the engine of a role would be built with now, without settings of the server."""
     spec, options = deployment.engines()[role], _options(deployment)
-    model = read_model(spec.checkpoint)
+    model = engine_shape(read_model(spec.checkpoint), spec)
     container, place = contract.containers()[options.container], spec.placement
     settings: Settings = {
         "target": deployment.target,
@@ -71,6 +73,8 @@ def settings_for(deployment: Deployment, role: Role) -> Settings:
         "pipeline_parallel": place.pipeline_parallel,
         "expert_parallel": place.expert_parallel,
     }
+    if model.head:
+        settings["head"] = model.head.kind
     if is_calibrated(spec):
         settings["calibration"] = place.calibration.model_dump(mode="json")
     flags = build_values(role, spec, model)
@@ -80,13 +84,13 @@ def settings_for(deployment: Deployment, role: Role) -> Settings:
 def plan_engine(deployment: Deployment, role: Role) -> BuildPlan:
     """Check everything that can be known without a GPU; raises CheckpointError, ConfigError."""
     spec = deployment.engines()[role]
-    model = read_model(spec.checkpoint)
+    model = engine_shape(read_model(spec.checkpoint), spec)
     check_engine(deployment, role, model)
     check_length(deployment, role, model.max_position_embeddings)
     if model.experts:
         Weights(spec.checkpoint)  # only that files are there: the converter checks the tensors
     else:
-        open_checkpoint(spec.checkpoint)
+        open_engine_checkpoint(spec)
     check_calibration(spec)
     tokenizer = Tokenizer(spec.checkpoint)
     check_tokenizer(tokenizer, model.vocab_size, spec)
@@ -96,13 +100,14 @@ def plan_engine(deployment: Deployment, role: Role) -> BuildPlan:
         folder=paths.engine_dir(deployment.name, role),
         settings=settings_for(deployment, role),
         config=_engine_config(deployment, role, model, tokenizer),
+        judged_by=judged_by(model) if role == "verifier" else None,
     )
 
 
 def engine_config(deployment: Deployment, role: Role, folder: Path) -> EngineConfig:
     """What clients and templates need to know of an engine; config.json in `folder` is NVIDIA's."""
     spec = deployment.engines()[role]
-    model = read_model(spec.checkpoint)
+    model = engine_shape(read_model(spec.checkpoint), spec)
     return _engine_config(deployment, role, model, Tokenizer(spec.checkpoint))
 
 
@@ -122,7 +127,9 @@ def prepare(plans: Sequence[BuildPlan], verify: bool | None) -> None:
     for plan in plans:
         count = parameters(read_model(plan.spec.checkpoint)).total
         stored = count * _STORED_BYTES[plan.spec.precision]
-        needed, free = 2 * stored, shutil.disk_usage(root).free  # converted, and compiled
+        written = engine_shape(read_model(plan.spec.checkpoint), plan.spec).head is not None
+        needed = (2 + written) * stored
+        free = shutil.disk_usage(root).free  # written again, converted, and compiled
         if free < needed:
             raise BuildError(
                 f"The {plan.role} engine needs about {needed / 1e9:.1f} GB in {root} while it is "
@@ -135,7 +142,7 @@ def make_engine(
     plan: BuildPlan, stamps: Sequence[FileStamp], folder: Path, verify: bool | None, say: Say
 ) -> VerificationOutcome:
     """Build the engine in `folder`; after a failure, a finished conversion is kept for the next."""
-    model = read_model(plan.spec.checkpoint)
+    model = engine_shape(read_model(plan.spec.checkpoint), plan.spec)
     toolchain = find_toolchain(_options(plan.deployment).container)
     work = workspace(plan.deployment, plan.role)
     check, conversion, compilation = steps(plan.deployment, plan.role, model, work)
@@ -172,7 +179,11 @@ def make_engine(
         else:
             (work.root / _RECORD).unlink(missing_ok=True)
             _empty(work.checkpoint)
+            if model.head:
+                say(f"{plan.role}: writing the checkpoint again, as a causal model")
+                write_causal(open_engine_checkpoint(plan.spec), work.causal)
             run(conversion)
+            shutil.rmtree(work.causal, ignore_errors=True)
             _require_checkpoint(work, plan.spec.placement.ranks)
             _write_record(work, made_from)
             converted = True
@@ -195,7 +206,7 @@ def make_engine(
 def preview(deployment: Deployment, role: Role) -> list[str]:
     """The commands that build one engine; needs no GPU, no docker, no checkpoint."""
     spec, options = deployment.engines()[role], _options(deployment)
-    model = read_model(spec.checkpoint)
+    model = engine_shape(read_model(spec.checkpoint), spec)
     check_length(deployment, role, model.max_position_embeddings)
     work = workspace(deployment, role)
     toolchain = find_toolchain(options.container)
@@ -203,7 +214,11 @@ def preview(deployment: Deployment, role: Role) -> list[str]:
     if not (spec.checkpoint / "config.json").is_file():
         lines.append(f"# not at {spec.checkpoint} yet; its shape is the published one")
     if isinstance(spec, VerifierSpec):
-        lines.append(f"# label tokens: {_label_text(spec)}")
+        lines.append(f"# judges with {judged_by(model)}")
+        if model.head:
+            lines.append(f"# its checkpoint, written again as a causal model: {work.causal}")
+        else:
+            lines.append(f"# label tokens: {_label_text(spec)}")
     lines.append(shell_text(["mkdir", "-p", str(work.home), str(work.timing_cache.parent)]))
     for step in steps(deployment, role, model, work):
         lines.append(f"# {_EXPLAINED[step.name]}")

@@ -18,7 +18,7 @@ from tts.build.spec import Deployment, EngineSpec
 from tts.engines import wire
 
 from ..repository.digest import DIGEST, deployment_digest
-from ..repository.labels import label_columns, label_token_ids
+from ..repository.labels import label_biases, label_columns, label_token_ids
 from .facts import Tensor, contract
 
 LOGITS = "TYPE_FP32"
@@ -39,7 +39,7 @@ def expected_configs(deployment: Deployment) -> dict[str, triton.ModelConfig]:
     configs = [
         engine(deployment, wire.GENERATOR, deployment.generator),
         engine(deployment, wire.PRM_ENGINE, deployment.verifier),
-        _score(deployment.verifier, labels),
+        _score(deployment.verifier, labels, label_biases(deployment)),
         _ensemble(deployment.verifier, labels),
     ]
     digest = deployment_digest(deployment)
@@ -115,7 +115,7 @@ def _gpu_device_ids(spec: EngineSpec) -> str:
     return ";".join(",".join(map(str, devices)) for devices in spec.placement.replicas)
 
 
-def _score(spec: EngineSpec, labels: list[int]) -> Any:
+def _score(spec: EngineSpec, labels: list[int], biases: list[float]) -> Any:
     config = triton.ModelConfig(
         name=wire.PRM_SCORE, backend="python", max_batch_size=spec.max_batch_size
     )
@@ -126,6 +126,8 @@ def _score(spec: EngineSpec, labels: list[int]) -> Any:
             _add(config.input, tensor)
     _add_scores(config, labels)
     _set_parameters(config, {"label_ids": ",".join(map(str, labels))})
+    if biases:
+        _set_parameters(config, {"label_biases": ",".join(map(str, biases))})
     return config
 
 

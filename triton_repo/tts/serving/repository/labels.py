@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from tts.build.engine_shape import open_engine_checkpoint
 from tts.build.errors import CheckpointError
+from tts.build.head_layers import head_layers
 from tts.build.spec import Deployment, Labels, VerifierSpec
 from tts.build.tensorrt.known_models import known_model
 from tts.build.tokenizer import Tokenizer
-from tts.build.verifier_format import label_ids, verifier_format
+from tts.build.verifier_format import head_kind, label_ids, verifier_format
+from tts.build.verifier_head import HEAD_COLUMNS
 
 
 def label_columns(deployment: Deployment) -> list[int]:
@@ -23,14 +26,28 @@ def label_token_ids(deployment: Deployment) -> list[int]:
 
     Those of the verifier's tokenizer, or, before its checkpoint is downloaded, those of the
     published model of its name. Raises CheckpointError if it is neither, or if its tokenizer cannot
-    make the labels or the dialogue.
+    make the labels or the dialogue. A head's columns are the first two.
     """
     spec = deployment.verifier
     if (spec.checkpoint / "tokenizer.json").is_file():
         tokenizer = Tokenizer(spec.checkpoint)
         verifier_format(tokenizer, spec)
+        if head_kind(spec.checkpoint, spec) != "labels":
+            return list(HEAD_COLUMNS)
         return list(label_ids(tokenizer, spec.labels))
     return _published(spec, spec.labels)
+
+
+def label_biases(deployment: Deployment) -> list[float]:
+    """What is added to the label logits, as the engine's matrix has no bias; empty for most.
+
+    Raises CheckpointError for a head that is not in the checkpoint.
+    """
+    spec = deployment.verifier
+    if deployment.target != "tensorrt" or head_kind(spec.checkpoint, spec) == "labels":
+        return []
+    _, bias = head_layers(open_engine_checkpoint(spec))[-1]
+    return [float(value) for value in bias]
 
 
 def _published(spec: VerifierSpec, labels: Labels) -> list[int]:

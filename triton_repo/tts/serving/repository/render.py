@@ -20,7 +20,7 @@ from tts.build.llmapi.target import read_model
 from tts.build.spec import Deployment, Role
 
 from .digest import DIGEST, deployment_digest
-from .labels import label_columns, label_token_ids
+from .labels import label_biases, label_columns, label_token_ids
 from .modules import carry
 from .templates import CONFIG, TEMPLATE, model_folders, render_template
 
@@ -98,6 +98,7 @@ def template_values(deployment: Deployment, *, iteration_log: bool) -> dict[str,
             role: _quoted(file) if iteration_log else "" for role, file in logs.items()
         },
         "label_ids": label_columns(deployment),
+        "label_biases": label_biases(deployment),
         DIGEST: deployment_digest(deployment),
         **(_llmapi_values(deployment) if deployment.target == "llmapi" else {}),
     }

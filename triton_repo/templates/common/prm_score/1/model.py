@@ -16,6 +16,8 @@ class TritonPythonModel:
         """Read which logits are the labels."""
         parameters = json.loads(args["model_config"])["parameters"]
         self.label_ids = [int(n) for n in parameters["label_ids"]["string_value"].split(",")]
+        biases = parameters.get("label_biases", {"string_value": "0"})["string_value"]
+        self.biases = np.array([float(b) for b in biases.split(",")], np.float32)
 
     def execute(self, requests):
         """Answer every request, or say what is wrong with it."""
@@ -28,7 +30,7 @@ class TritonPythonModel:
         row = logits[0, 0, 0]  # the logits that chose the first generated token
         if max(self.label_ids) >= len(row):
             return _error(f"the label ids {self.label_ids} lie outside the {len(row)} logits")
-        labels = row[self.label_ids].astype(np.float32)
+        labels = row[self.label_ids].astype(np.float32) + self.biases
         if not np.isfinite(labels).all():
             return _error(f"the label logits are not finite: {labels.tolist()}")
         exponentials = np.exp(labels - labels.max(), dtype=np.float32)

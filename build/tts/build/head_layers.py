@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..checkpoint import Checkpoint
-from ..weights import Array
+from .checkpoint import Checkpoint
+from .weights import Array
 
 
 def head_layers(checkpoint: Checkpoint) -> list[tuple[Array, Array]]:
