@@ -28,7 +28,10 @@ from train_demo_models import synthetic
 
 from tts.datasets import demo
 
-PROBLEMS, SAMPLES_EACH, TOKENS = 2400, 3, 4096
+PROBLEMS, SAMPLES_EACH = 2400, 3
+STEPS: dict[heads.Kind, int] = {"classification": 720, "value": 360}
+TOKENS: dict[heads.Kind, int] = {"classification": 4096, "value": 2048}
+"""Of a training step; the value head begins with layers that judge already."""
 MIX = (0.25, 0.25, 0.4, 0.1)  # of made-up attempts: many mistakes, one, structural, right
 
 
@@ -38,7 +41,6 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, default=Path("engines/checkpoints"), metavar="DIR")
     parser.add_argument("--work", type=Path, required=True, metavar="DIR")
-    parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--kind", choices=heads.ARCHITECTURES, nargs="*")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
@@ -108,12 +110,12 @@ def make(
             rng_of(args.seed, kind, step),
             own,
             partial(synthetic, shares=MIX),
-            TOKENS,
+            TOKENS[kind],
             demo.sample_training_chain,
         )
         return heads.losses(model, codes, traces)
 
-    schedule = Schedule(steps=args.steps, rate=3e-4, average=0.9)
+    schedule = Schedule(steps=STEPS[kind], rate=3e-4, warmup=20, average=0.9)
     state = args.work / f"{kind}.state"
     model.load_state_dict(train(kind, model.train(), schedule, losses, state))
     folder = args.out / f"demo-{kind}"
