@@ -193,7 +193,7 @@ def test_a_causal_model_has_no_classification_head(llama: Path, deployment: Depl
 
 def test_labels_for_a_headed_verifier_are_refused(published: Any, deployment: Deploy) -> None:
     folder = published("Qwen2ForPrmModel")
-    pair = deployed(deployment, folder, labels={"positive": "+", "negative": "-"})
+    pair = deployed(deployment, folder, labels={"positive": "w7", "negative": "w8"})
     with pytest.raises(CheckpointError, match=r"verifier\.labels are given, .* by a value head"):
         build(pair)
 

@@ -41,3 +41,34 @@ def test_a_tokenizer_of_another_model_and_no_chat_template(tmp_path: Path):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"vocab_size": 5}))
     assert any("vocab_size is 5" in finding.what for finding in serious(deployment))
+
+
+@pytest.mark.parametrize(
+    ("base", "changes", "where", "words"),
+    [
+        (
+            "demo-value",
+            {"verifier.head": "classification"},
+            "verifier.checkpoint",
+            "verifier.head is 'classification'",
+        ),
+        (
+            "demo-classification",
+            {"verifier.format": "rlhflow", "verifier.template": None},
+            "verifier",
+            "verifier.format is 'rlhflow'",
+        ),
+        ("demo", {"verifier.format": "skywork-o1-prm"}, "verifier", "judges with labels"),
+    ],
+)
+def test_a_head_and_a_deployment_that_disagree(
+    base: str, changes: dict[str, object], where: str, words: str
+):
+    findings = serious(changed(base, changes))
+    assert any(finding.where == where and words in finding.what for finding in findings)
+
+
+def test_a_generator_with_a_head_instead_of_a_language_head(tmp_path: Path):
+    folder = checkpoint(tmp_path, "demo-value")
+    findings = serious(changed("demo", {"generator.checkpoint": str(folder)}))
+    assert any("which cannot generate" in finding.what for finding in findings)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from .checkpoint import Checkpoint, open_checkpoint
 from .errors import CheckpointError
 from .model_config import ModelConfig, read_model_config
-from .spec import EngineSpec, VerifierSpec
+from .spec import EngineSpec, Labels, VerifierSpec
 from .verifier_head import VALUE_HEAD
 
 
@@ -34,7 +34,7 @@ def engine_shape(model: ModelConfig, spec: EngineSpec) -> ModelConfig:
             f"architecture with {judged_by(model)}.",
             hint="Leave verifier.head out to take what the checkpoint says.",
         )
-    if model.head and "labels" in spec.model_fields_set:
+    if model.head and spec.labels != Labels():
         raise CheckpointError(
             f"verifier.labels are given, but {spec.checkpoint} judges by {model.head.text}.",
             hint="Remove verifier.labels from the deployment file.",

@@ -280,7 +280,7 @@ class Template(_Model):
 
 
 VerifierDialogue = Literal[
-    "rlhflow", "math-shepherd", "qwen2.5-math-prm", "skywork-o1-prm", "custom"
+    "rlhflow", "math-shepherd", "custom", "qwen2.5-math-prm", "skywork-o1-prm"
 ]
 
 

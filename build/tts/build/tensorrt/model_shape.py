@@ -13,6 +13,7 @@ from ..model_config import (
     parse_model_config,
     read_model_config,
 )
+from ..verifier_head import HEADED
 from .known_models import known_model
 
 
@@ -36,12 +37,12 @@ def read_model(checkpoint: Path) -> ModelConfig:
     told.
     """
     file = checkpoint / "config.json"
-    model = shape_of(checkpoint)
+    data = read_json_object(file) if file.is_file() else {}
     # a verifier with a head is written again, without its code
-    if not model.head and file.is_file() and read_json_object(file).get("auto_map"):
+    if data.get("auto_map") and data.get("architectures") not in [[name] for name in HEADED]:
         raise CheckpointError(
             f"{file} has an auto_map: the checkpoint brings Python code of its own, and "
             "TensorRT-LLM's converter would run it.",
             hint="Use a checkpoint of an architecture that transformers knows by itself.",
         )
-    return model
+    return shape_of(checkpoint)
