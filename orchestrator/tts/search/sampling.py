@@ -15,6 +15,7 @@ from .protocol import Expand, Generated, Score, Scored, Search, SearchResult, Wo
 from .seeds import SeedOf
 from .thought import Completion, Fate, NodePath
 from .tree import Tree
+from .unfinished import completions_so_far
 
 
 class SampleSearchConfig(SearchConfig):
@@ -85,6 +86,14 @@ class SampleSearch(Search):
 
     def result(self) -> SearchResult | None:
         """The chains, best first (unscored: by path)."""
+        return self._result
+
+    def stop(self) -> SearchResult:
+        """See Search."""
+        if self._result is None:
+            completions = completions_so_far(self.tree, self.config.agg_strategy)
+            self._result = SearchResult(completions, self.tree)
+            self._asks.clear()
         return self._result
 
     def _grow(self, result: Generated) -> None:
