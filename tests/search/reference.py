@@ -17,7 +17,7 @@ def sample(params: Params, seed: Seed, world: World) -> Outcome:
     completed: list[NodePath] = []
     for index in range(params.n):
         completed.append(run.grow_whole((index,), params.scored))
-        if params.early_stop and run.answer_is_settled(completed, params.scored):
+        if run.may_stop(completed, params.scored):
             break
     return run.outcome(completed, params.scored)
 
@@ -40,7 +40,7 @@ def beam_search(params: Params, seed: Seed, world: World) -> Outcome:
             break
         if len(completed) >= params.n and not params.sort_completed:
             break
-        if params.early_stop and run.answer_is_settled(completed):
+        if run.may_stop(completed):
             break
 
         if params.filter_duplicates:
@@ -87,7 +87,7 @@ def dvts(params: Params, seed: Seed, world: World) -> Outcome:
             run.set_fates([choice], Fate.EXPANDED)
             firsts = [(*choice, index) for index in range(width)]
         completed += candidates
-        if params.early_stop and run.answer_is_settled(completed):
+        if run.may_stop(completed):
             break
     return run.outcome(completed)
 
@@ -107,7 +107,7 @@ def rebase(params: Params, seed: Seed, world: World) -> Outcome:
                 active.append(path)
         if not active:
             break
-        if params.early_stop and run.answer_is_settled(completed):
+        if run.may_stop(completed):
             break
 
         left = params.n - len(completed)

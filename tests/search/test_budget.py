@@ -5,7 +5,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.search.driving import build, configs, drive, worlds
+from tests.search.driving import build, configs, drive, may_stop_early, worlds
 
 from tts.search import (
     BudgetedSearch,
@@ -68,7 +68,7 @@ def test_what_a_budget_leaves_is_part_of_the_whole_tree(config, world, budget):
     drive(whole, world)
     drive(budgeted, world)
     result = budgeted.result()
-    if not getattr(config, "early_stop", False):  # beyond whose stop the whole tree holds nothing
+    if not may_stop_early(config):  # beyond whose stop the whole tree holds nothing
         thoughts = {node.path: node.thought for node in whole.tree}
         assert all(thoughts[node.path] == node.thought for node in budgeted.tree)
     check_stopped(budgeted, config.n)

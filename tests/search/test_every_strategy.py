@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from pydantic import ValidationError
-from tests.search.driving import build, configs, drive, tree_configs, worlds
+from tests.search.driving import build, configs, drive, may_stop_early, tree_configs, worlds
 
 from tts.search import (
     BeamSearchConfig,
@@ -27,7 +27,7 @@ def test_exactly_n_completions_come_out(config, world):
     drive(search, world)
     completions = search.result().completions
     nodes = [done.node for done in completions]
-    if getattr(config, "early_stop", False):
+    if may_stop_early(config):
         assert 0 < len(completions) <= config.n
     else:
         assert len(completions) == config.n
@@ -131,8 +131,12 @@ def test_defaults_are_those_of_the_documentation():
     common = {"n": 16, "temperature": 0.8, "top_p": 1.0, "max_tokens": 2048, "agg_strategy": "last"}
     steps = {"num_iterations": 40, "finish": "depth", "granularity": 1, "lookahead": 0}
     tree = common | steps
-    voting = tree | {"early_stop": False}
-    assert SampleSearchConfig().model_dump() == common | {"scored": True, "early_stop": False}
+    voting = tree | {"early_stop": False, "agree": None}
+    assert SampleSearchConfig().model_dump() == common | {
+        "scored": True,
+        "early_stop": False,
+        "agree": None,
+    }
     assert DvtsConfig().model_dump() == voting | {"beam_width": 4}
     assert RebaseConfig().model_dump() == voting | {"softmax_temperature": 0.2}
     particles = {"weight_temperature": 1.0, "ess_threshold": 0.5}

@@ -213,7 +213,8 @@ def _no_curve(summary: Json, strategy: str, vote: str) -> NoCurve | None:
         return "dependent"
     if summary.get("limits"):
         return "limits"
-    return "early_stop" if summary["parameters"].get("early_stop") else None
+    parameters = summary["parameters"]
+    return "early_stop" if parameters.get("early_stop") or parameters.get("agree") else None
 
 
 def _unit(summary: Json, strategy: str) -> int:

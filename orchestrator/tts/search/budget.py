@@ -112,6 +112,8 @@ class BudgetedSearch(Search):
                 continue
             self._asked[isinstance(work, Score), work.node] = None
             self._asks.append(work)
+        if self._result:
+            self._asks.clear()
 
     def _withdraw(self, key: _Key) -> None:
         """What was asked for will not be told."""

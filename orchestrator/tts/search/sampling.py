@@ -9,6 +9,8 @@ how the answer is chosen.
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from .config import SearchConfig
 from .early_stop import AnswerOf, EarlyStop
 from .protocol import Expand, Generated, Score, Scored, Search, SearchResult, Work
@@ -25,6 +27,8 @@ class SampleSearchConfig(SearchConfig):
     """Whether the verifier scores the chains."""
     early_stop: bool = False
     """End once the missing chains cannot change the vote (weighted if scored, else majority)."""
+    agree: int | None = Field(None, ge=1)
+    """End once so many chains have one answer; None: never for that."""
 
     def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
         """See SearchConfig."""
@@ -42,7 +46,7 @@ class SampleSearch(Search):
         seed: SeedOf,
         answer_of: AnswerOf | None = None,
     ) -> None:
-        """`seed` maps a node to the seed of its sample; `answer_of` is for `early_stop` only."""
+        """`seed` maps a node to the seed of its sample; `answer_of` is for early stops only."""
         self.config = config
         self.tree = Tree()
         self._asks: list[Work] = []
@@ -52,7 +56,7 @@ class SampleSearch(Search):
         """Steps of a generated chain whose scores it still waits for."""
         self._leaves: dict[int, NodePath] = {}
         """Last step of the chains that wait for nothing more."""
-        self._stop = EarlyStop.wanted(config.early_stop, config.n, answer_of)
+        self._stop = EarlyStop.wanted(config.early_stop, config.agree, config.n, answer_of)
         self._counted = 0
         """Chains from the first on that early stop has counted."""
         self._wanted = config.n
