@@ -12,7 +12,7 @@ from tests.driver.scripted_run import PROBLEMS, Run
 from tts.build.errors import DatasetError, DeadlineExceeded, EndpointUnavailable, SearchError
 from tts.problem import Problem
 from tts.runlog import events
-from tts.search import BeamSearchConfig, Generated, SampleSearchConfig, Scored, Search
+from tts.search import BeamSearchConfig, Expand, Generated, SampleSearchConfig, Scored, Search
 
 CONFIG = BeamSearchConfig(n=8, beam_width=4, num_iterations=5)
 MANY = [Problem(f"p{i}", f"Compute {i} + {i}.") for i in range(40)]
@@ -322,3 +322,72 @@ def test_what_is_solved_leaves_memory(tiny_deployment, words):
 
     asyncio.run(solve())
     assert most < 20
+
+
+class AnswersFirst:
+    """Answers so many requests, and hangs from then on; `hanging` is set by the first."""
+
+    def __init__(self, inner, answered):
+        self.inner, self.left = inner, answered
+        self.hanging = asyncio.Event()
+
+    async def generate(self, call):
+        self.left -= 1
+        if self.left >= 0:
+            return await self.inner.generate(call)
+        self.hanging.set()
+        return await asyncio.get_running_loop().create_future()
+
+
+@pytest.mark.parametrize("config", [SampleSearchConfig(n=8, scored=False), CONFIG])
+def test_a_search_that_is_stopped_gives_what_it_has(tiny_deployment, words, config):
+    run = Run(tiny_deployment, words, config, "decoupled")
+    run.generator = AnswersFirst(run.generator, 5)
+
+    async def solve():
+        async with run.new_driver() as driver:
+            waiting = run.submit(PROBLEMS[0])
+            driver.stop(waiting)  # it does not run yet, so it is left alone
+            assert not waiting.done
+            await run.generator.hanging.wait()
+            await turns(50)
+            driver.stop(waiting)
+            solved = await waiting
+            driver.stop(waiting)
+            assert driver.in_flight == (0, 0)
+            return solved
+
+    solved = asyncio.run(solve())
+    assert solved.result.limit == "deadline"
+    assert len(solved.result.tree) >= len(solved.result.completions) > 0
+    assert all(node.thought for node in solved.result.tree)
+
+
+class FailsToStop(AsksForNothing):
+    """Another strategy with a fault."""
+
+    def __init__(self):
+        self.asks = [Expand((0,), 0, CONFIG.sampling)]
+
+    def ask(self):
+        asks, self.asks = self.asks, []
+        return asks
+
+    def stop(self):
+        raise ZeroDivisionError("one of the strategy's own")
+
+
+def test_a_search_that_fails_when_it_is_stopped_ends_with_its_error(tiny_deployment, words):
+    run = Run(tiny_deployment, words, CONFIG, "decoupled")
+    run.generator = Hangs()
+    run.new_search = lambda problem: FailsToStop()
+
+    async def solve():
+        async with run.new_driver() as driver:
+            submission = run.submit(PROBLEMS[0])
+            await turns(3)
+            driver.stop(submission)
+            with pytest.raises(ZeroDivisionError):
+                await submission
+
+    asyncio.run(solve())

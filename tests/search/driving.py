@@ -27,6 +27,8 @@ from tts.strategies.catalog import new_search
 
 AGGREGATIONS = st.sampled_from(["last", "min", "prod", "mean"])
 
+AGREE = st.sampled_from([None, None, 2, 3])
+
 ANSWERS = (r"\boxed{5}", r"\boxed{7}", r"\boxed{\frac{1}{2}}", r"\boxed{0.5}", "no answer")
 
 step_parameters = {
@@ -52,15 +54,17 @@ def widths(kind, **rest):
 beam_configs = st.one_of(
     widths(BeamSearchConfig, filter_duplicates=st.booleans(), sort_completed=st.booleans()),
     widths(BeamSearchConfig, early_stop=st.just(True)),
+    widths(BeamSearchConfig, agree=st.integers(1, 4)),
 )
 
-dvts_configs = widths(DvtsConfig, early_stop=st.booleans())
+dvts_configs = widths(DvtsConfig, early_stop=st.booleans(), agree=AGREE)
 
 rebase_configs = st.builds(
     RebaseConfig,
     n=st.integers(1, 9),
     softmax_temperature=st.sampled_from([1e-3, 0.2, 1.0, 50.0]),
     early_stop=st.booleans(),
+    agree=AGREE,
     **step_parameters,
 )
 
@@ -78,6 +82,7 @@ sample_configs = st.builds(
     scored=st.booleans(),
     agg_strategy=AGGREGATIONS,
     early_stop=st.booleans(),
+    agree=AGREE,
 )
 
 mcts_configs = st.builds(
@@ -87,6 +92,7 @@ mcts_configs = st.builds(
     exploration=st.sampled_from([0.0, 0.5, 1.0, 10.0]),
     parallel=st.integers(1, 5),
     early_stop=st.booleans(),
+    agree=AGREE,
     **step_parameters,
 )
 
@@ -96,6 +102,7 @@ ab_mcts_configs = st.builds(
     parallel=st.integers(1, 5),
     agg_strategy=AGGREGATIONS,
     early_stop=st.booleans(),
+    agree=AGREE,
 )
 
 tree_configs = st.one_of(beam_configs, dvts_configs, rebase_configs, particle_configs, mcts_configs)
@@ -126,6 +133,11 @@ def answer(work: Work, world: int) -> Generated | Scored:
         thoughts.append(Thought(ids, text, stop))
         if not work.whole or stop is not Stop.STEP or len(thoughts) > 6:
             return Generated(work.node, tuple(thoughts))
+
+
+def may_stop_early(config) -> bool:
+    """Whether fewer than n completions may come out."""
+    return bool(getattr(config, "early_stop", False) or getattr(config, "agree", None))
 
 
 def build(config) -> Search:

@@ -17,7 +17,7 @@ def sample(params: Params, seed: Seed, world: World) -> Outcome:
     completed: list[NodePath] = []
     for index in range(params.n):
         completed.append(run.grow_whole((index,), params.scored))
-        if params.early_stop and run.answer_is_settled(completed, params.scored):
+        if run.may_stop(completed, params.scored):
             break
     return run.outcome(completed, params.scored)
 
@@ -40,7 +40,7 @@ def beam_search(params: Params, seed: Seed, world: World) -> Outcome:
             break
         if len(completed) >= params.n and not params.sort_completed:
             break
-        if params.early_stop and run.answer_is_settled(completed):
+        if run.may_stop(completed):
             break
 
         if params.filter_duplicates:
@@ -87,7 +87,7 @@ def dvts(params: Params, seed: Seed, world: World) -> Outcome:
             run.set_fates([choice], Fate.EXPANDED)
             firsts = [(*choice, index) for index in range(width)]
         completed += candidates
-        if params.early_stop and run.answer_is_settled(completed):
+        if run.may_stop(completed):
             break
     return run.outcome(completed)
 
@@ -107,7 +107,7 @@ def rebase(params: Params, seed: Seed, world: World) -> Outcome:
                 active.append(path)
         if not active:
             break
-        if params.early_stop and run.answer_is_settled(completed):
+        if run.may_stop(completed):
             break
 
         left = params.n - len(completed)
@@ -224,7 +224,7 @@ def mcts(params: Params, seed: Seed, world: World) -> Outcome:
             begun += 1
             ways.append([()])
             walk(ways[-1])
-        if not ways or (params.early_stop and run.answer_is_settled(completed)):
+        if not ways or run.may_stop(completed):
             break
         for parent in dict.fromkeys(way[-1] for way in ways):
             first = len(children[parent])
@@ -308,7 +308,7 @@ def ab_mcts(params: Params, seed: Seed, world: World) -> Outcome:
             followed[path[:-1]].append(path)
             through[path], wider[path], deeper[path] = [value], [value], []
             followed[path] = []
-        if params.early_stop and run.answer_is_settled(completed):
+        if run.may_stop(completed):
             break
         if len(starts) < params.n:
             begin()

@@ -23,6 +23,7 @@ class Params:
     agg_strategy: str = "last"
     scored: bool = True
     early_stop: bool = False
+    agree: int | None = None
     num_iterations: int = 40
     finish: str = "depth"
     granularity: int = 1
@@ -219,6 +220,14 @@ class Run:
 
     def grow(self, firsts: list[NodePath], iteration: int) -> list[NodePath]:
         return [self.grow_candidate(first, iteration) for first in firsts]
+
+    def may_stop(self, completed: list[NodePath], scored: bool = True) -> bool:
+        """Early stop, by either rule."""
+        forms = [self.world.answer_form(self.text(path)) for path in completed]
+        largest = max((forms.count(form) for form in forms if form), default=0)
+        if self.params.agree is not None and largest >= self.params.agree:
+            return True
+        return self.params.early_stop and self.answer_is_settled(completed, scored)
 
     def answer_is_settled(self, completed: list[NodePath], scored: bool = True) -> bool:
         """Early stop: whether no completion that is still missing could change the answer."""

@@ -2,7 +2,7 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.search.driving import ab_mcts_configs, build, drive, worlds
+from tests.search.driving import ab_mcts_configs, build, drive, may_stop_early, worlds
 
 from tts.search import AbMctsConfig, Expand, Generated, Scored, Stop, Thought
 from tts.search.ab_mcts import Branching, back_up, walk
@@ -34,7 +34,7 @@ def test_every_request_completes_a_chain_and_none_is_made_beyond_n(config, world
     assert all(work.whole for work in expansions)
     assert len(expansions) <= config.n
     assert len({work.seed for work in expansions}) == len(expansions)
-    if not config.early_stop:
+    if not may_stop_early(config):
         assert len(expansions) == config.n
 
 

@@ -29,14 +29,18 @@ COMMON = ["n", "temperature", "top_p", "max_tokens", "agg_strategy"]
 TREE = [*COMMON, "num_iterations", "finish", "granularity", "lookahead"]
 # Of each strategy: its search, its configuration, its parameters.
 CORE = {
-    "sample": ("SampleSearch", "SampleSearchConfig", [*COMMON, "scored", "early_stop"]),
+    "sample": ("SampleSearch", "SampleSearchConfig", [*COMMON, "scored", "early_stop", "agree"]),
     "beam_search": (
         "BeamSearch",
         "BeamSearchConfig",
-        [*TREE, "beam_width", "filter_duplicates", "sort_completed", "early_stop"],
+        [*TREE, "beam_width", "filter_duplicates", "sort_completed", "early_stop", "agree"],
     ),
-    "dvts": ("DvtsSearch", "DvtsConfig", [*TREE, "beam_width", "early_stop"]),
-    "rebase": ("RebaseSearch", "RebaseConfig", [*TREE, "softmax_temperature", "early_stop"]),
+    "dvts": ("DvtsSearch", "DvtsConfig", [*TREE, "beam_width", "early_stop", "agree"]),
+    "rebase": (
+        "RebaseSearch",
+        "RebaseConfig",
+        [*TREE, "softmax_temperature", "early_stop", "agree"],
+    ),
     "particle_filtering": (
         "ParticleSearch",
         "ParticleConfig",
@@ -45,9 +49,9 @@ CORE = {
     "mcts": (
         "MctsSearch",
         "MctsConfig",
-        [*TREE, "width", "exploration", "parallel", "early_stop"],
+        [*TREE, "width", "exploration", "parallel", "early_stop", "agree"],
     ),
-    "ab_mcts": ("AbMctsSearch", "AbMctsConfig", [*COMMON, "parallel", "early_stop"]),
+    "ab_mcts": ("AbMctsSearch", "AbMctsConfig", [*COMMON, "parallel", "early_stop", "agree"]),
 }
 
 
@@ -118,9 +122,9 @@ def check(strategy: str, params: Params, world: World, seed: Seed) -> Outcome:
     completions = [(done.node, done.text, done.score) for done in search.result().completions]
     assert completions == [(done.path, done.text, done.score) for done in expected.completions]
 
-    if strategy in ("sample", "dvts", "ab_mcts") and params.early_stop:
+    if strategy in ("sample", "dvts", "ab_mcts") and (params.early_stop or params.agree):
         # Parts that do not wait for one another may have been asked about beyond the stop.
-        unstopped = dataclasses.replace(params, early_stop=False)
+        unstopped = dataclasses.replace(params, early_stop=False, agree=None)
         possible = getattr(reference, strategy)(unstopped, seed, world)
         assert Counter(needed) <= Counter(asked) <= Counter(possible.calls)
     else:

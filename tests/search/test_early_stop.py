@@ -40,7 +40,9 @@ def test_an_early_stop_cannot_change_the_vote(config, world):
     """Votes by the forms of the answers, as the search compares them while it runs."""
     if getattr(config, "sort_completed", False):
         return
-    full, early = (build(config.model_copy(update={"early_stop": on})) for on in (False, True))
+    full, early = (
+        build(config.model_copy(update={"early_stop": on, "agree": None})) for on in (False, True)
+    )
     drive(full, world)
     drive(early, world)
     full_vote, lead = _vote(full)
@@ -70,6 +72,34 @@ def test_an_early_stop_saves_chains_that_cannot_matter():
     assert search.done
     assert [done.node for done in search.result().completions] == [(i,) for i in range(5)]
     assert len(search.tree) == 5
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.one_of(dvts_configs, sample_configs, beam_configs, rebase_configs), worlds)
+def test_enough_equal_answers_end_a_search_and_no_fewer_do(config, world):
+    if getattr(config, "sort_completed", False):
+        return
+    for agree in (1, 2, 3):
+        only = {"early_stop": False, "agree": agree}
+        search = build(config.model_copy(update=only))
+        drive(search, world)
+        completions = search.result().completions
+        forms = Counter(answer_form(done.text) for done in completions)
+        del forms[None]
+        most = max(forms.values(), default=0)
+        assert most >= agree or len(completions) == config.n
+        if isinstance(config, SampleSearchConfig):  # one more would be beyond the stop
+            assert most <= agree
+
+
+def test_chains_that_agree_end_a_search_in_the_order_of_their_paths():
+    search = build(SampleSearchConfig(n=6, scored=False, agree=2))
+    search.ask()
+    texts = {5: r"\boxed{7}", 3: r"\boxed{5}", 1: r"\boxed{5}", 2: r"\boxed{7}", 0: "no answer"}
+    for chain, text in texts.items():
+        assert not search.done
+        search.tell(Generated((chain,), (Thought((1,), text, Stop.END),)))
+    assert [done.node for done in search.result().completions] == [(0,), (1,), (2,), (3,)]
 
 
 def test_forms_that_might_be_equal_do_not_stop_a_search():

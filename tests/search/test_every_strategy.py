@@ -8,6 +8,7 @@ from tests.search.driving import (
     candidates_per_depth,
     configs,
     drive,
+    may_stop_early,
     tree_configs,
     worlds,
 )
@@ -36,7 +37,7 @@ def test_exactly_n_completions_come_out(config, world):
     drive(search, world)
     completions = search.result().completions
     nodes = [done.node for done in completions]
-    if getattr(config, "early_stop", False):
+    if may_stop_early(config):
         assert 0 < len(completions) <= config.n
     else:
         assert len(completions) == config.n
@@ -152,14 +153,22 @@ def test_defaults_are_those_of_the_documentation():
     common = {"n": 16, "temperature": 0.8, "top_p": 1.0, "max_tokens": 2048, "agg_strategy": "last"}
     steps = {"num_iterations": 40, "finish": "depth", "granularity": 1, "lookahead": 0}
     tree = common | steps
-    voting = tree | {"early_stop": False}
-    assert SampleSearchConfig().model_dump() == common | {"scored": True, "early_stop": False}
+    voting = tree | {"early_stop": False, "agree": None}
+    assert SampleSearchConfig().model_dump() == common | {
+        "scored": True,
+        "early_stop": False,
+        "agree": None,
+    }
     assert DvtsConfig().model_dump() == voting | {"beam_width": 4}
     assert RebaseConfig().model_dump() == voting | {"softmax_temperature": 0.2}
     particles = {"weight_temperature": 1.0, "ess_threshold": 0.5}
     assert ParticleConfig().model_dump() == tree | particles
     simulations = {"width": 4, "exploration": 1.0, "parallel": 4}
     assert MctsConfig().model_dump() == voting | simulations
-    assert AbMctsConfig().model_dump() == common | {"parallel": 4, "early_stop": False}
+    assert AbMctsConfig().model_dump() == common | {
+        "parallel": 4,
+        "early_stop": False,
+        "agree": None,
+    }
     beams = {"beam_width": 4, "filter_duplicates": False, "sort_completed": False}
     assert BeamSearchConfig().model_dump() == voting | beams

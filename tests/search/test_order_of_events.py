@@ -7,7 +7,7 @@ from collections import Counter
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.search.driving import build, configs, drive, worlds
+from tests.search.driving import build, configs, drive, may_stop_early, worlds
 
 from tts.search import Expand, Fate, Search, Work
 from tts.strategies.catalog import STRATEGIES
@@ -57,7 +57,7 @@ def test_the_tree_does_not_depend_on_the_order_of_events(config, world, shuffle)
     for works in (asked, asked_shuffled):
         assert max(Counter(w.node for w in works if isinstance(w, Expand)).values()) == 1
         assert max(Counter(type(w).__name__ + str(w.node) for w in works).values()) == 1
-    if not getattr(config, "early_stop", False):
+    if not may_stop_early(config):
         assert needed(asked, plain) == needed(asked_shuffled, shuffled)
 
 

@@ -149,11 +149,12 @@ def params(draw: st.DrawFn, strategy: str) -> Params:
         drawn["ess_threshold"] = draw(st.sampled_from([0.25, 0.5, 0.9, 1.0]))
     elif not drawn.get("sort_completed"):
         drawn["early_stop"] = draw(st.booleans())
+        drawn["agree"] = draw(st.sampled_from([None, None, 2, 3]))
     return Params(**drawn)
 
 
 @st.composite
 def cases(draw: st.DrawFn, strategy: str) -> tuple[Params, RandomWorld]:
     drawn = draw(params(strategy))
-    likely = st.one_of(agreeing_worlds(), worlds()) if drawn.early_stop else worlds()
+    likely = st.one_of(agreeing_worlds(), worlds()) if drawn.early_stop or drawn.agree else worlds()
     return drawn, draw(likely)

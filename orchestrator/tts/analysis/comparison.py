@@ -24,10 +24,10 @@ from .intervals import wilson
 from .recorded_summary import read_whole_summary
 from .summary import accuracy_by_level
 
-NoCurve = Literal["dependent", "early_stop", "old_log", "no_reference"]
+NoCurve = Literal["dependent", "early_stop", "limits", "old_log", "no_reference"]
 """Why a row has only its own n: no part of the search is a smaller one; it stopped at a different
-number of completions for each problem; its log lacks the completions' groups; nothing to compare
-the answers with."""
+number of completions for each problem; its limits are those of whole problems; its log lacks the
+completions' groups; nothing to compare the answers with."""
 
 _MAY_DIFFER = ("deployment", "dataset", "schedule", "seed", "problems")
 
@@ -38,7 +38,7 @@ class Row:
 
     strategy: str
     differs: dict[str, Any]
-    """Parameters other than n that are not the strategy's defaults."""
+    """Parameters other than n that are not the strategy's defaults, and limits."""
     run: str
     """The run's folder."""
     deployment: str
@@ -211,7 +211,10 @@ def _no_curve(summary: Json, strategy: str, vote: str) -> NoCurve | None:
     known = known_strategy(strategy)
     if known is None or known.independent is None:
         return "dependent"
-    return "early_stop" if summary["parameters"].get("early_stop") else None
+    if summary.get("limits"):
+        return "limits"
+    parameters = summary["parameters"]
+    return "early_stop" if parameters.get("early_stop") or parameters.get("agree") else None
 
 
 def _unit(summary: Json, strategy: str) -> int:
@@ -232,7 +235,7 @@ def _differs(strategy: str, summary: Json) -> dict[str, Any]:
         name: value
         for name, value in summary["parameters"].items()
         if name != "n" and (name not in defaults or value != defaults[name])
-    }
+    } | (summary.get("limits") or {})
 
 
 def _rounded(interval: tuple[float, float]) -> tuple[float, float]:

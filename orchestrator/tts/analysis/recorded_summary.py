@@ -92,6 +92,8 @@ class _Summary(msgspec.Struct, kw_only=True):
     undecided: _Count
     tree_digest: str
     replay: _Replay | None = None
+    limits: dict[str, _Number] | None = None
+    limited: dict[Literal["tokens", "deadline"], _Count] = {}
 
     def __post_init__(self) -> None:
         later = (self.waste, self.latency_s, self.speculation, self.verifier_batches)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tts.compat import Self
-from tts.search import NodePath
+from tts.search import Limit, NodePath
 
 Engine = Literal["generator", "verifier"]
 ENGINES: tuple[Engine, ...] = ("generator", "verifier")
@@ -70,6 +70,8 @@ class ProblemRecord:
     """Generated for this problem, whether they were needed or not."""
     seconds: float | None
     """From its start to its result, grading included, in the session that solved it."""
+    limit: Limit | None = None
+    """What ended its search before its own end; None if nothing did."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,6 +129,7 @@ def _problem(
         tree_digest=event.tree_digest,
         tokens=problem.tokens,
         seconds=None if seconds is None else round(seconds, 6),
+        limit=event.limit,
     )
 
 
@@ -153,6 +154,7 @@ def _problem_columns(problems: Sequence[ProblemRecord]) -> dict[str, list[Any]]:
         "completions": [len(p.completions) for p in problems],
         "tokens": [p.tokens for p in problems],
         "seconds": [p.seconds for p in problems],
+        "limit": [p.limit for p in problems],
         "tree_digest": [p.tree_digest for p in problems],
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -66,6 +67,8 @@ def summarise(config: Json, events: Iterable[AnyEvent]) -> Json:
         "sessions": tally.sessions,
         "tree_digest": _digest(solved),
         "replay": config.get("replay"),
+        "limits": config.get("limits") or None,
+        "limited": dict(Counter(problem.limit for problem in solved if problem.limit)),
     }
 
 
@@ -92,6 +95,7 @@ class _Solved:
     correct: Mapping[str, bool] | None
     any_correct: bool | None
     undecided: int
+    limit: str | None
 
 
 class _Tally:
@@ -125,6 +129,7 @@ class _Tally:
                     event.correct,
                     event.any_correct,
                     event.undecided,
+                    event.limit,
                 )
 
 

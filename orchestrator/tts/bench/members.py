@@ -18,7 +18,7 @@ def members_of(configs: Mapping[str, SearchConfig]) -> list[Member]:
         Member(
             names[0],
             {name: find_strategy(name).vote for name in names},
-            config.model_dump(mode="json"),
+            config.to_json(),
         )
         for (_, config), names in shared.items()
     ]

@@ -12,6 +12,7 @@ from tts.build.spec import load_deployment
 from tts.datasets.load import problems_of_run
 from tts.prompting import Models
 from tts.replay import Source, open_source
+from tts.session.limits import Limits
 from tts.session.plan import findable
 from tts.simulation.scenario import RecordedRun
 from tts.strategies.catalog import find_strategy
@@ -31,6 +32,8 @@ def as_recorded(wanted: Wanted, path: Path, given: Collection[str]) -> Wanted:
     asked: dict[str, Any] = {
         name: getattr(wanted, name) for name in ("limit", "seed", "strategy") if name in given
     }
+    if wanted.limits != Limits():
+        asked["limits"] = wanted.limits.to_config()
     if "dataset" in given:
         asked["dataset"] = findable(wanted.dataset)
     _refuse_others(source, asked, wanted.parameters, recorded)
@@ -57,6 +60,12 @@ def recorded_work(path: Path, asked: dict[str, Any], parameters: dict[str, Any])
             hint="The statistics of a trace file: --traces.",
         )
     _refuse_others(source, asked, parameters, config)
+    if Limits.of_config(config) != Limits():
+        raise ConfigError(
+            f"The run recorded in {source.path} had limits of tokens or time, which are not "
+            "simulated.",
+            hint="Replay it on the engines (tts bench --replay), or record a run without limits.",
+        )
     models = source.limited(Models.load(load_deployment(config["deployment_source"])))
     problems = source.problems(problems_of_run(source.path, config))
     return RecordedRun(

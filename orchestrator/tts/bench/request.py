@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from tts.scheduling import ScheduleName, SpeculationName
 from tts.serving.server.lookup import served_deployments
 from tts.session import AsyncSession, Result, RunProgress, Step
 from tts.session.interrupts import interruptible
+from tts.session.limits import Limits
 from tts.session.plan import Plan, check_lengths, findable, load_checked, refuse_functions
 from tts.session.run import open_run, unused_folder
 from tts.session.strategy import ChosenStrategy, choose
@@ -49,6 +50,7 @@ class Wanted:
     speculation: SpeculationName = "auto"
     in_flight: int | None = None
     replay: Path | None = None
+    limits: Limits = field(default_factory=Limits)
 
 
 def run_bench(wanted: Wanted, out: Path | None, observer: Observer) -> Path:
@@ -132,6 +134,7 @@ def as_wanted(
         config.get("speculation", "auto"),  # older runs do not say
         config.get("in_flight"),
         Path(config["replay"]["source"]) if "replay" in config else None,
+        Limits.of_config(config),
     )
 
 
@@ -176,6 +179,7 @@ def plan_with(
         limit=wanted.limit,
         replay=replay,
         context=models.deployment.generator.max_seq_len,
+        limits=wanted.limits,
     )
     check_lengths(models, plan.problems)
     return plan

@@ -53,6 +53,27 @@ _Set = Annotated[
     ),
 ]
 
+_Budget = Annotated[
+    int | None,
+    typer.Option(
+        "--budget-tokens",
+        min=1,
+        help="Generated tokens that a problem's tree may hold; then its best answer so far counts.",
+        show_default="no limit",
+    ),
+]
+_Deadline = Annotated[
+    float | None,
+    typer.Option(
+        "--deadline",
+        min=0,
+        metavar="SECONDS",
+        help="From the start of a problem; then its best answer so far counts, which depends on "
+        "the time that everything takes.",
+        show_default="no limit",
+    ),
+]
+
 SpeculationOption = Annotated[
     Speculation,
     typer.Option(
@@ -104,6 +125,8 @@ def bench(
     ] = None,
     n: _N = None,
     parameters: _Set = None,
+    budget_tokens: _Budget = None,
+    deadline: _Deadline = None,
     replay: Annotated[
         Path | None,
         typer.Option(
@@ -138,6 +161,7 @@ def bench(
     from tts.reports.progress import BenchProgress
     from tts.runlog.folder import read_summary
     from tts.runlog.groups import is_group
+    from tts.session.limits import Limits
 
     if resume is not None and replay is not None:
         raise typer.BadParameter("a resumed run goes on as it began", param_hint="--replay")
@@ -160,6 +184,7 @@ def bench(
             _parameters(n, parameters),
             speculation.value,
             in_flight,
+            limits=Limits(budget_tokens, deadline),
         )
         if replay is not None:
             wanted = as_recorded(wanted, replay, given_options(context))
@@ -191,12 +216,15 @@ def solve(
     speculation: SpeculationOption = Speculation.auto,
     n: _N = None,
     parameters: _Set = None,
+    budget_tokens: _Budget = None,
+    deadline: _Deadline = None,
     out: _Out = None,
 ) -> None:
     """Solve one problem and watch its tree grow: tts solve [DEPLOYMENT] "QUESTION"."""
     from tts.bench.request import Wanted, default_deployment, run_solve
     from tts.reports.console import say
     from tts.reports.live_tree import LiveTree
+    from tts.session.limits import Limits
 
     *named, question = words
     if len(named) + (deployment is not None) > 1:
@@ -205,7 +233,17 @@ def solve(
         )
     source = deployment or (named[0] if named else default_deployment())
     chosen = _parameters(n, parameters)
-    wanted = Wanted(source, "solve", None, seed, strategy, "decoupled", chosen, speculation.value)
+    wanted = Wanted(
+        source,
+        "solve",
+        None,
+        seed,
+        strategy,
+        "decoupled",
+        chosen,
+        speculation.value,
+        limits=Limits(budget_tokens, deadline),
+    )
     with LiveTree(question) as tree:
         result, folder = run_solve(question, wanted, out, tree, tree.step)
     tree.print_answer(result)

@@ -15,6 +15,7 @@ import heapq
 import math
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 
@@ -25,7 +26,7 @@ from tts.problem import Problem
 from tts.prompting import Context, Models
 from tts.runlog.resume import ResumedWork
 from tts.scheduling import Job, Kind, Policy, Scheduler
-from tts.search import Generated, Scored, Search
+from tts.search import Generated, Scored, Search, SearchResult
 
 from .dispatcher import Dispatcher
 from .engine_load import IdleWatch
@@ -118,16 +119,18 @@ class Driver:
     ) -> Submission:
         """Take in a problem; higher priorities go first, then the older problems.
 
-        `new_search` is called when the problem starts; `deadline_s` counts from now. `resumed` is
-        what an interrupted run has left of it. `on_result` hears what the search is told.
+        `new_search` is called when the problem starts. `deadline_s` counts from now: then its
+        search is ended with what it has, and if that is no completion, DeadlineExceeded is its
+        outcome. `resumed` is what an interrupted run has left of it. `on_result` hears what the
+        search is told.
         """
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[Solved] = loop.create_future()
-        submission = Submission(
-            problem, new_search, priority, resumed or ResumedWork(), on_result, outcome
-        )
         number = self._submitted
         self._submitted += 1
+        submission = Submission(
+            number, problem, new_search, priority, resumed or ResumedWork(), on_result, outcome
+        )
         self._unfinished.add(outcome)
         timer = None
         if deadline_s is not None:
@@ -137,6 +140,13 @@ class Driver:
         if self._due is None:  # all that is submitted together is seen by one pump
             self._due = loop.call_soon(self._pump)
         return submission
+
+    def stop(self, submission: Submission) -> None:
+        """End a search that runs with what it has by now; what does not run is left alone."""
+        if submission.search is not None and not submission.done:
+            if result := self._stopped(submission, submission.search):
+                self._solved(submission, submission.search, result)
+            self._pump()
 
     async def drain(self) -> None:
         """Wait until everything that was submitted has ended, in whatever way."""
@@ -226,8 +236,20 @@ class Driver:
             return
         if result:
             self._close(run.number)
-            if not submission.done:
-                submission.outcome.set_result(Solved(submission.problem, run.search, result))
+            self._solved(submission, run.search, result)
+
+    def _stopped(self, submission: Submission, search: Search) -> SearchResult | None:
+        """What a search has that is ended now; None if it fails at that, which is its outcome."""
+        self._close(submission.number)
+        try:
+            return replace(search.stop(), limit="deadline")
+        except Exception as error:  # of a strategy that the user has written
+            self._fail(submission, error)
+            return None
+
+    def _solved(self, submission: Submission, search: Search, result: SearchResult) -> None:
+        if not submission.done:
+            submission.outcome.set_result(Solved(submission.problem, search, result))
 
     def _close(self, number: int) -> None:
         """A problem runs no more: cancel and forget what it still wanted."""
@@ -240,6 +262,10 @@ class Driver:
             submission.outcome.set_exception(error)
 
     def _expire(self, submission: Submission, deadline_s: float) -> None:
+        search = submission.search
+        if search and (result := self._stopped(submission, search)) and result.completions:
+            self._solved(submission, search, result)
+        self._pump()
         self._fail(
             submission,
             DeadlineExceeded(

@@ -14,7 +14,7 @@ from tts.search import Generated, Scored, Search, SearchResult
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """A finished search."""
+    """A finished search; its result says so where a limit ended it."""
 
     problem: Problem
     search: Search
@@ -25,9 +25,12 @@ class Solved:
 class Submission:
     """Await it for what comes of the problem; cancelling the wait cancels the search.
 
+    `number` tells it from others of its driver.
+
     Raises the TtsError that ended the search, DeadlineExceeded, or CancelledError.
     """
 
+    number: int
     problem: Problem
     new_search: Callable[[], Search]
     priority: int

@@ -14,7 +14,7 @@ from rich.tree import Tree as RichTree
 from tts.analysis.comparison import in_order, read_rows
 from tts.runlog.folder import read_summary
 from tts.runlog.groups import is_group, read_group
-from tts.search import Fate, Tree
+from tts.search import Fate, Limit, Tree
 from tts.session import Result, RunProgress, Step
 
 from .comparison import comparison_tables
@@ -31,6 +31,11 @@ FATE_STYLE = {
     Fate.COMPLETED: "green",
     Fate.SURPLUS: "dim green",
     Fate.LOOKAHEAD: "dim italic",
+}
+
+_LIMITED: dict[Limit, str] = {
+    "tokens": "The budget of tokens was spent before the search had ended: the best answer so far.",
+    "deadline": "The deadline came before the search had ended: the best answer by then.",
 }
 
 
@@ -101,10 +106,10 @@ class LiveTree(StartLines):
 
     def print_answer(self, result: Result) -> None:
         """Print the best chain and the answers."""
-        best = result.completions[0]
-        for score, text in zip(best.step_scores, best.steps, strict=True):
-            if text:
-                self._out.print(_line(score, text, "green"))
+        for best in result.completions[:1]:  # there may be none by a deadline
+            for score, text in zip(best.step_scores, best.steps, strict=True):
+                if text:
+                    self._out.print(_line(score, text, "green"))
         self._out.print(f"answer: {result.answer} ({result.vote})", style="bold", markup=False)
         others = [
             f"{rule}: {answer}"
@@ -113,6 +118,9 @@ class LiveTree(StartLines):
         ]
         if others:
             self._out.print(f"by other rules: {', '.join(others)}", style="dim", markup=False)
+
+        if result.limit:
+            self._out.print(_LIMITED[result.limit], style="yellow", markup=False)
 
     def _draw(self) -> RenderableType:
         tree = self._tree

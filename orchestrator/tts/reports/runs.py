@@ -130,6 +130,24 @@ def work_lines(summary: Json) -> list[str]:
     return lines
 
 
+def limit_lines(summary: Json) -> list[str]:
+    """One run: how many problems came to a limit, and which."""
+    limits, limited = summary.get("limits") or {}, summary.get("limited") or {}
+    lines = []
+    if tokens := limits.get("budget_tokens"):
+        lines.append(
+            f"budget of {tokens:,} generated tokens a problem: spent by "
+            f"{limited.get('tokens', 0):,} of {summary['problems']:,} problems"
+        )
+    if "deadline_s" in limits:
+        lines.append(
+            f"deadline of {limits['deadline_s']:g} s a problem: passed by "
+            f"{limited.get('deadline', 0):,} of {summary['problems']:,} problems, whose answers "
+            "depend on the time that everything took"
+        )
+    return lines
+
+
 def _cancelled(by_why: Mapping[str, int]) -> str:
     reasons = ", ".join(f"{count:,} {why}" for why, count in by_why.items())
     return f"; cancelled: {reasons}" if reasons else ""
@@ -180,7 +198,8 @@ def print_report(console: Console, folders: Sequence[Path], summaries: Sequence[
         console.print(details(summaries[0]))
         console.print(engine_use(summaries[0], read_events(folders[0])))
         if "waste" in summaries[0]:  # not in one of an older version
-            console.print("\n".join(work_lines(summaries[0])), highlight=False)
+            lines = limit_lines(summaries[0]) + work_lines(summaries[0])
+            console.print("\n".join(lines), highlight=False)
     else:
         distinct = {_same_search(s): (f, s) for f, s in zip(folders, summaries, strict=True)}
         entries = [
@@ -224,7 +243,8 @@ def _same_search(summary: Json) -> tuple[Any, ...]:
     parameters = tuple(sorted(summary["parameters"].items()))
     names = ("strategy", "dataset", "seed", "problems", "deployment")
     replayed = (summary.get("replay") or {}).get("digest")
-    return (*(summary[name] for name in names), parameters, replayed)
+    limits = tuple(sorted((summary.get("limits") or {}).items()))
+    return (*(summary[name] for name in names), parameters, replayed, limits)
 
 
 def _speed_up(summary: Json, summaries: Sequence[Json]) -> str:

@@ -16,6 +16,11 @@ class _Replay(msgspec.Struct):
     text: Literal["recorded", "made up"]
 
 
+class _Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    budget_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    deadline_s: Annotated[float, msgspec.Meta(ge=0)] | None = None
+
+
 class _Shared(msgspec.Struct):
     """The fields that a run and a group both keep; those with a default are missing in old ones."""
 
@@ -33,6 +38,7 @@ class _Shared(msgspec.Struct):
     in_flight: int | None = None
     replay: _Replay | None = None
     functions: dict[str, str] = {}
+    limits: _Limits = _Limits()
 
 
 class _Run(_Shared, kw_only=True):

@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from tts.search import NodePath, Stop, Thought
+from tts.search import Limit, NodePath, Stop, Thought
 
 VERSION = 2
 """Of the log's schema. Logs of version 1 do not say theirs, and lack some fields."""
@@ -153,6 +153,8 @@ class ProblemSolved(Event, frozen=True, kw_only=True, tag="problem_solved"):
     groups: tuple[LoggedAnswer, ...] | None = None
     """None in logs from before they were kept."""
     nodes: int = 0
+    limit: Limit | None = None
+    """What ended the search before its own end; only where a limit did."""
 
 
 class Finished(Event, frozen=True, kw_only=True, tag="finished"):

@@ -7,6 +7,7 @@
 | seeds | a seed for every node |
 | protocol | `Search`: ask, tell, result, and the optional parts |
 | config | what the parameters of the strategies have in common |
+| unfinished, budget | what a search that is stopped has; one whose tokens are limited |
 | early_stop | when no missing completion can change the vote |
 | candidates, growth | what a tree strategy decides on, and the requests it is made of |
 | step_search, voting_search | bases of the tree strategies: pools grow, are scored and decided |
@@ -17,6 +18,7 @@
 
 from .ab_mcts import AbMctsConfig, AbMctsSearch
 from .beam_search import BeamSearch, BeamSearchConfig
+from .budget import BudgetedSearch
 from .config import SearchConfig, StepConfig
 from .dvts import DvtsConfig, DvtsSearch
 from .early_stop import AnswerForm, AnswerOf
@@ -26,6 +28,7 @@ from .protocol import (
     Expand,
     Generated,
     Guess,
+    Limit,
     Score,
     Scored,
     Search,
@@ -57,6 +60,7 @@ __all__ = [
     "AnswerOf",
     "BeamSearch",
     "BeamSearchConfig",
+    "BudgetedSearch",
     "Completion",
     "DvtsConfig",
     "DvtsSearch",
@@ -64,6 +68,7 @@ __all__ = [
     "Fate",
     "Generated",
     "Guess",
+    "Limit",
     "MctsConfig",
     "MctsSearch",
     "Node",

@@ -31,6 +31,7 @@ from .protocol import Expand, Generated, Score, Scored, Search, SearchResult, Wo
 from .seeds import SeedOf, unit_interval
 from .thought import Completion, Fate, NodePath, Thought, significant
 from .tree import Tree
+from .unfinished import completions_so_far
 
 
 class AbMctsConfig(SearchConfig):
@@ -40,6 +41,8 @@ class AbMctsConfig(SearchConfig):
     """Trials in flight. Changes results: a trial does not know the `parallel` - 1 before it."""
     early_stop: bool = False
     """End once the missing chains cannot change the weighted vote."""
+    agree: int | None = Field(None, ge=1)
+    """End once so many chains have one answer; None: never for that."""
 
     def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
         """See SearchConfig."""
@@ -145,7 +148,7 @@ class AbMctsSearch(Search):
         """Trials whose chains are being generated, by their first steps."""
         self._scoring: dict[NodePath, Trial] = {}
         """Trials that wait for scores, by the steps."""
-        self._stop = EarlyStop.wanted(config.early_stop, config.n, answer_of)
+        self._stop = EarlyStop.wanted(config.early_stop, config.agree, config.n, answer_of)
         self._result: SearchResult | None = None
         for _ in range(min(config.parallel, config.n)):
             self._begin()
@@ -169,6 +172,15 @@ class AbMctsSearch(Search):
 
     def result(self) -> SearchResult | None:
         """The chains, best first."""
+        return self._result
+
+    def stop(self) -> SearchResult:
+        """See Search."""
+        if self._result is None:
+            completions = completions_so_far(self.tree, self.config.agg_strategy)
+            self._result = SearchResult(completions, self.tree)
+            for pending in (self._asks, self._growing, self._scoring):
+                pending.clear()
         return self._result
 
     def _begin(self) -> None:

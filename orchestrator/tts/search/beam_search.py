@@ -46,9 +46,10 @@ class BeamSearchConfig(VotingConfig):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         check_width(self.n, self.beam_width)
-        if self.sort_completed and self.early_stop:
+        stop = "early_stop" if self.early_stop else "agree"
+        if self.sort_completed and (self.early_stop or self.agree):
             raise ValueError(
-                "sort_completed and early_stop cannot both be on: the first goes on searching "
+                f"sort_completed and {stop} cannot both be on: the first goes on searching "
                 "for better completions, the second stops before all are there"
             )
         return self

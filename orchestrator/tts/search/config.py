@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -11,6 +11,9 @@ from .early_stop import AnswerOf
 from .protocol import Search
 from .seeds import SeedOf
 from .thought import Aggregation, Sampling
+
+_LATER = {"agree"}
+"""Parameters that earlier versions did not have, and that are off by default."""
 
 
 class SearchConfig(BaseModel, ABC):
@@ -27,6 +30,17 @@ class SearchConfig(BaseModel, ABC):
     """Tokens of one request at most: a step, or a whole chain."""
     agg_strategy: Aggregation = "last"
     """How the scores of a path's steps become its own."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As run.json keeps them; what earlier versions lacked only where it is set.
+
+        So a run that an earlier version has begun can be continued.
+        """
+        values = self.model_dump(mode="json")
+        for name in _LATER & values.keys():
+            if values[name] == type(self).model_fields[name].default:
+                del values[name]
+        return values
 
     @property
     def sampling(self) -> Sampling:
@@ -60,6 +74,8 @@ class VotingConfig(StepConfig):
 
     early_stop: bool = False
     """End once the missing completions cannot change the weighted vote."""
+    agree: int | None = Field(None, ge=1)
+    """End once so many completions have one answer; None: never for that."""
 
 
 def check_width(n: int, beam_width: int) -> None:

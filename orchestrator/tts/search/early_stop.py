@@ -1,8 +1,12 @@
-"""Stopping early, exactly: once no missing completion can change which answer wins the vote."""
+"""Stopping early: once no missing completion can change the vote, or enough completions agree.
+
+The first rule is exact: the answer is the one that all completions would have given. The second
+gives that up for a larger saving. Both are functions of the texts, never of timing.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -31,28 +35,50 @@ class EarlyStop:
     """Weight of the answers completed so far, of `n` completions in all."""
 
     @classmethod
-    def wanted(cls, early_stop: bool, n: int, answer_of: AnswerOf | None) -> EarlyStop | None:
-        """One for a search whose parameter is on, else None; ValueError without `answer_of`."""
-        if not early_stop:
+    def wanted(
+        cls, early_stop: bool, agree: int | None, n: int, answer_of: AnswerOf | None
+    ) -> EarlyStop | None:
+        """One for a search that has one of these on, else None; ValueError without `answer_of`."""
+        if not early_stop and agree is None:
             return None
         if answer_of is None:
             raise ValueError("early_stop needs answer_of, which reads the answer of a completion")
-        return cls(n, answer_of)
+        return cls(n, answer_of, by_vote=early_stop, agree=agree)
 
-    def __init__(self, n: int, answer_of: AnswerOf) -> None:
-        """`answer_of` must be pure: the stop may depend on texts only, never on timing."""
+    def __init__(
+        self, n: int, answer_of: AnswerOf, *, by_vote: bool = True, agree: int | None = None
+    ) -> None:
+        """`by_vote` stops when the vote is decided, `agree` when so many have one answer.
+
+        `answer_of` must be pure: the stop may depend on texts only, never on timing.
+        """
         self._missing = n
         self._answer_of = answer_of
+        self._by_vote = by_vote
+        self._agree = agree
         self._weights: defaultdict[AnswerForm, float] = defaultdict(float)
+        self._counts: Counter[AnswerForm] = Counter()
 
     def add(self, text: str, weight: float) -> None:
         """Count one completion."""
         self._missing -= 1
         if answer := self._answer_of(text):
             self._weights[answer] += weight
+            self._counts[answer] += 1
 
     @property
     def decided(self) -> bool:
+        """Whether the search may stop.
+
+        Answers agree if they have one form; forms that may yet turn out equal are not counted
+        together, so the search stops late rather than early.
+        """
+        if self._agree is not None and max(self._counts.values(), default=0) >= self._agree:
+            return True
+        return self._by_vote and self._vote_is_decided
+
+    @property
+    def _vote_is_decided(self) -> bool:
         """Whether the leader's lead over the runner-up is more than the missing ones can add.
 
         The runner-up is taken at its largest: all forms that are not exact, as if they were one,

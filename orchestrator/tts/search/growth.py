@@ -5,7 +5,7 @@ from __future__ import annotations
 from .config import StepConfig
 from .protocol import Expand
 from .seeds import SeedOf
-from .thought import NodePath, Sampling, Stop, Thought
+from .thought import NodePath, Sampling, Thought
 
 
 class Growth:
@@ -53,9 +53,6 @@ def is_lookahead(path: NodePath) -> bool:
 
 
 def goes_on(thought: Thought | None) -> bool:
-    """Whether a chain can be continued after its last step.
-
-    A step without text means that the model has nothing more to say.
-    """
+    """Whether a chain can be continued after its last step, which must be there."""
     assert thought is not None
-    return thought.stop is Stop.STEP and not thought.blank
+    return thought.goes_on

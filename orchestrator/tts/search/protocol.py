@@ -12,9 +12,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from .thought import Completion, NodePath, Sampling, Thought
 from .tree import Tree
+from .unfinished import completions_so_far
+
+Limit = Literal["tokens", "deadline"]
+"""What may end a search before its own end: its budget of tokens, or its deadline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +83,22 @@ class Guess:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The outcome of a search: n completions (fewer after an early stop) in rank order, and the
-    tree that they end in.
+    """The outcome of a search: n completions (fewer after an early stop, or where a limit ended it)
+    in rank order, and the tree that they end in.
     """
 
     completions: tuple[Completion, ...]
     tree: Tree
+    limit: Limit | None = None
+    """What ended the search before its own end; None if nothing did."""
 
 
 class Search(ABC):
     """One problem's search. A strategy defines `ask`, `tell` and `result`; the rest is optional.
 
-    The optional parts let a search be watched (`tree`), drop scores that it no longer needs
-    (`unwanted`), and name expansions that idle engines may begin before they are asked for
-    (`foresee`, `expandable`). None of them changes the result.
+    The optional parts let a search be watched (`tree`), be ended before its end (`stop`), drop
+    scores that it no longer needs (`unwanted`), and name expansions that idle engines may begin
+    before they are asked for (`foresee`, `expandable`). The last three never change the result.
     """
 
     tree: Tree | None = None
@@ -117,6 +124,17 @@ class Search(ABC):
 
         It is asked for after every result, so it must be cheap: compute the outcome once.
         """
+
+    def stop(self) -> SearchResult:
+        """End the search now, with the best of what it was told; it is told nothing more.
+
+        By default the completions are the chains of `tree` (see `completions_so_far`), by the
+        scores of their last steps.
+        """
+        if result := self.result():
+            return result
+        tree = self.tree if self.tree is not None else Tree()
+        return SearchResult(completions_so_far(tree), tree)
 
     @property
     def done(self) -> bool:

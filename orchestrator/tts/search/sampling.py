@@ -9,12 +9,15 @@ how the answer is chosen.
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from .config import SearchConfig
 from .early_stop import AnswerOf, EarlyStop
 from .protocol import Expand, Generated, Score, Scored, Search, SearchResult, Work
 from .seeds import SeedOf
 from .thought import Completion, Fate, NodePath
 from .tree import Tree
+from .unfinished import completions_so_far
 
 
 class SampleSearchConfig(SearchConfig):
@@ -24,6 +27,8 @@ class SampleSearchConfig(SearchConfig):
     """Whether the verifier scores the chains."""
     early_stop: bool = False
     """End once the missing chains cannot change the vote (weighted if scored, else majority)."""
+    agree: int | None = Field(None, ge=1)
+    """End once so many chains have one answer; None: never for that."""
 
     def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
         """See SearchConfig."""
@@ -41,7 +46,7 @@ class SampleSearch(Search):
         seed: SeedOf,
         answer_of: AnswerOf | None = None,
     ) -> None:
-        """`seed` maps a node to the seed of its sample; `answer_of` is for `early_stop` only."""
+        """`seed` maps a node to the seed of its sample; `answer_of` is for early stops only."""
         self.config = config
         self.tree = Tree()
         self._asks: list[Work] = []
@@ -51,7 +56,7 @@ class SampleSearch(Search):
         """Steps of a generated chain whose scores it still waits for."""
         self._leaves: dict[int, NodePath] = {}
         """Last step of the chains that wait for nothing more."""
-        self._stop = EarlyStop.wanted(config.early_stop, config.n, answer_of)
+        self._stop = EarlyStop.wanted(config.early_stop, config.agree, config.n, answer_of)
         self._counted = 0
         """Chains from the first on that early stop has counted."""
         self._wanted = config.n
@@ -85,6 +90,14 @@ class SampleSearch(Search):
 
     def result(self) -> SearchResult | None:
         """The chains, best first (unscored: by path)."""
+        return self._result
+
+    def stop(self) -> SearchResult:
+        """See Search."""
+        if self._result is None:
+            completions = completions_so_far(self.tree, self.config.agg_strategy)
+            self._result = SearchResult(completions, self.tree)
+            self._asks.clear()
         return self._result
 
     def _grow(self, result: Generated) -> None:

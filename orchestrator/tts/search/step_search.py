@@ -44,6 +44,7 @@ from .protocol import (
 from .seeds import SeedOf
 from .thought import MAX_SCORE, Completion, Fate, NodePath, Thought, aggregate
 from .tree import Node, Rank, Tree
+from .unfinished import completions_so_far
 
 BY_RANK = attrgetter("rank")
 """Sort key of candidates that are ready."""
@@ -118,6 +119,14 @@ class StepSearch(Search, Generic[Config]):
         """The completions, best first."""
         return self._result
 
+    def stop(self) -> SearchResult:
+        """See Search; n completions at most."""
+        if self._result is None:
+            n, how = self.config.n, self.config.agg_strategy
+            self._end(completions_so_far(self.tree, how, n))
+        assert self._result is not None
+        return self._result
+
     def unwanted(self) -> list[NodePath]:
         """Nodes that were pruned after their score was asked for; each is told once."""
         nodes, self._unwanted = self._unwanted, []
@@ -174,6 +183,10 @@ class StepSearch(Search, Generic[Config]):
             Completion(node.path, self.tree.text(node.path), self._path_score(node))
             for node in sorted(completed, key=self._rank)
         )
+        self._end(completions)
+
+    def _end(self, completions: tuple[Completion, ...]) -> None:
+        """Nothing is awaited any more."""
         self._result = SearchResult(completions, self.tree)
         self._asks.clear()
         self._unwanted.clear()

@@ -66,6 +66,14 @@ class Thought:
         """Whether it says nothing: its text is empty or white space."""
         return not self.text.strip()
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether a chain can be continued after it.
+
+        A step without text means that the model has nothing more to say.
+        """
+        return self.stop is Stop.STEP and not self.blank
+
 
 @dataclass(frozen=True, slots=True)
 class Sampling:

@@ -49,6 +49,7 @@ _WANTED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "in_flight": (_whole(1), "a whole number above 0"),
     "priority": (_whole(), "a whole number"),
     "deadline_s": (_number(0), "a number of seconds"),
+    "budget_tokens": (_whole(1), "a whole number above 0"),
     "on_step": _FUNCTION,
     "answer_of": _FUNCTION,
     "equal": _FUNCTION,
@@ -59,7 +60,16 @@ _WANTED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "temperature": (_number(0), "a number from 0 on"),
     "top_p": (_number(0, 1), "a number from 0 to 1"),
 }
-_MAY_BE_NONE = {"out", "say", "in_flight", "deadline_s", "on_step", "answer_of", "equal"}
+_MAY_BE_NONE = {
+    "out",
+    "say",
+    "in_flight",
+    "budget_tokens",
+    "deadline_s",
+    "on_step",
+    "answer_of",
+    "equal",
+}
 
 
 def check_arguments(**given: Any) -> None:

@@ -126,6 +126,7 @@ class AsyncSession:
         schedule: ScheduleName = "decoupled",
         speculation: SpeculationName = "auto",
         priority: int = 0,
+        budget_tokens: int | None = None,
         deadline_s: float | None = None,
         answer_of: AnswerFunction | None = None,
         equal: EqualFunction | None = None,
@@ -135,7 +136,7 @@ class AsyncSession:
         from .arguments import check_arguments
         from .questions import as_problem
 
-        check_arguments(on_step=on_step, out=out, priority=priority, deadline_s=deadline_s)
+        check_arguments(on_step=on_step, out=out, priority=priority)
         plan = self._plan(
             (as_problem(question, "solve"),),
             strategy,
@@ -146,9 +147,11 @@ class AsyncSession:
             None,
             (answer_of, equal),
             parameters,
+            budget_tokens,
+            deadline_s,
         )
         if out is not None:
-            running = self.run(plan, out, on_step=on_step, deadline_s=deadline_s)
+            running = self.run(plan, out, on_step=on_step)
             (result,) = [result async for result in running]
             return result
         solver = await self._shared_solver(plan.policy)
@@ -170,6 +173,8 @@ class AsyncSession:
         repair: bool = False,
         schedule: ScheduleName = "decoupled",
         speculation: SpeculationName = "auto",
+        budget_tokens: int | None = None,
+        deadline_s: float | None = None,
         answer_of: AnswerFunction | None = None,
         equal: EqualFunction | None = None,
         **parameters: Any,
@@ -189,6 +194,8 @@ class AsyncSession:
             in_flight,
             (answer_of, equal),
             parameters,
+            budget_tokens,
+            deadline_s,
         )
         if out is not None:
             return self.run(plan, out, resume=resume, repair=repair, on_step=on_step)
@@ -203,7 +210,6 @@ class AsyncSession:
         repair: bool = False,
         progress: RunProgress | None = None,
         on_step: Callable[[Step], None] | None = None,
-        deadline_s: float | None = None,
     ) -> AsyncGenerator[Result, None]:
         """Carry out a plan of this deployment in a run folder: each result as it is there.
 
@@ -216,7 +222,7 @@ class AsyncSession:
         where = Path(folder).expanduser().resolve()
         opening = open_run(plan, where, resume=resume, repair=repair, say=self._say)
         progress = progress or RunProgress(len(plan.problems))
-        return self._stream(partial(self._execute, opening, progress, on_step, deadline_s))
+        return self._stream(partial(self._execute, opening, progress, on_step))
 
     def carry_out(
         self,
@@ -226,7 +232,7 @@ class AsyncSession:
         on_step: Callable[[Step], None] | None = None,
     ) -> AsyncGenerator[Result, None]:
         """Likewise for a run that is open already, from before the engines were started."""
-        return self._stream(partial(self._execute, nullcontext(run), progress, on_step, None))
+        return self._stream(partial(self._execute, nullcontext(run), progress, on_step))
 
     async def generate(
         self,
@@ -388,14 +394,18 @@ class AsyncSession:
         in_flight: int | None,
         functions: tuple[AnswerFunction | None, EqualFunction | None],
         parameters: dict[str, Any],
+        budget_tokens: int | None,
+        deadline_s: float | None,
     ) -> Plan:
         from .arguments import check_arguments
         from .functions import name_of
+        from .limits import Limits
         from .plan import Grading, Plan, check_lengths
         from .strategy import choose
 
         check_arguments(seed=seed, schedule=schedule, speculation=speculation, in_flight=in_flight)
         check_arguments(answer_of=functions[0], equal=functions[1])
+        check_arguments(budget_tokens=budget_tokens, deadline_s=deadline_s)
         if n is not None:
             parameters = {"n": n, **parameters}
         plan = Plan(
@@ -413,6 +423,7 @@ class AsyncSession:
                 for role, given in zip(("generator", "verifier"), self._given, strict=True)
                 if given is not None
             },
+            limits=Limits(budget_tokens, deadline_s),
         )
         check_lengths(self.models, problems)
         return plan
@@ -439,14 +450,13 @@ class AsyncSession:
     ) -> None:
         solver = await self._shared_solver(plan.policy)
         async with self._task(plan, on_step) as task:
-            await solver.solve_all(plan.problems, task, outbox)
+            await solver.solve_all(plan.problems, task, outbox, time_s=plan.limits.deadline_s)
 
     async def _execute(
         self,
         opening: AbstractContextManager[OpenRun],
         progress: RunProgress,
         on_step: Callable[[Step], None] | None,
-        deadline_s: float | None,
         outbox: Outbox,
     ) -> None:
         from .endpoints import replaying
@@ -466,7 +476,6 @@ class AsyncSession:
                     task,
                     outbox,
                     progress=progress,
-                    deadline_s=deadline_s,
                     opened=self._solvers,
                 )
 
@@ -481,12 +490,13 @@ class AsyncSession:
         given = plan.grading
         answer_of = checked_answer_of(given.answer_of) if given.answer_of else None
         grading = replace(given, answer_of=answer_of)
+        budget = plan.limits.budget_tokens
         if given.equal is None:
-            yield Task(plan.strategy, plan.seed, self._grader, grading, on_step)
+            yield Task(plan.strategy, plan.seed, self._grader, grading, on_step, budget)
             return
         own = FunctionGrader(given.equal)
         try:
-            yield Task(plan.strategy, plan.seed, own, grading, on_step)
+            yield Task(plan.strategy, plan.seed, own, grading, on_step, budget)
         finally:
             own.close()
 

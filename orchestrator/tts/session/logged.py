@@ -53,4 +53,5 @@ def logged_results(
             replace(usage, seconds=record.seconds or 0.0),
             record.tree_digest,
             None,
+            record.limit,
         )

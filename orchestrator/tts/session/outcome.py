@@ -60,6 +60,7 @@ class Outcome:
             groups=tuple(LoggedAnswer(group.answer, group.correct) for group in judged.groups),
             nodes=len(self.found.tree),
             tree_digest=self.digest,
+            limit=self.found.limit,
         )
 
     def result(self, usage: Usage) -> Result:
@@ -75,6 +76,7 @@ class Outcome:
             usage,
             self.digest,
             self.found.tree,
+            self.found.limit,
         )
 
     def _completions(self) -> tuple[CompletionRecord, ...]:
@@ -102,7 +104,8 @@ async def judged_outcome(
 ) -> Outcome:
     """Extract, compare and vote.
 
-    With `scores_optional` a weighted vote among completions without scores is a majority.
+    With `scores_optional`, and where a deadline came before any score, the vote among completions
+    without scores is a majority.
     """
     judged = await judge(
         found,
@@ -111,8 +114,9 @@ async def judged_outcome(
         answer_of=grading.answer_of or extract_answer,
         form=str if grading.equal else canonical,
     )
-    if scores_optional and judged.answers.weighted is None:
-        answers = replace(judged.answers, weighted=judged.answers.majority)
-        correct = judged.correct and {**judged.correct, "weighted": judged.correct["majority"]}
+    unscored = all(done.score is None for done in found.completions)
+    if unscored and (scores_optional or found.limit):
+        answers = replace(judged.answers, **{vote: judged.answers.majority})
+        correct = judged.correct and {**judged.correct, vote: judged.correct["majority"]}
         judged = replace(judged, answers=answers, correct=correct)
     return Outcome(problem, found, judged, vote, found.tree.digest())

@@ -19,9 +19,11 @@ from tts.serving.repository.digest import deployment_digest
 from tts.strategies.parameters import check_blocks
 
 from .functions import AnswerFunction, EqualFunction, name_of
+from .limits import Limits
 from .strategy import ChosenStrategy
 
 FUNCTIONS = "functions"
+LIMITS = "limits"
 # what decides the engines' answers but is not served, and so is not in the deployment's digest
 _PROMPTING: dict[str, set[str]] = {
     "generator": {"system_prompt", "step_delimiter"},
@@ -62,6 +64,8 @@ class Plan:
     grading: Grading = field(default_factory=Grading)
     endpoints: Mapping[str, str] = field(default_factory=dict)
     """The program's own endpoints, by name: `generator`, `verifier`."""
+    limits: Limits = field(default_factory=Limits)
+    """Of each problem."""
 
     @property
     def policy(self) -> Policy:
@@ -100,6 +104,8 @@ class Plan:
         }
         if self.replay:
             config["replay"] = self.replay.description
+        if limits := self.limits.to_config():
+            config[LIMITS] = limits
         if functions := self._functions():
             config[FUNCTIONS] = functions
         return config
@@ -141,7 +147,7 @@ def check_lengths(models: Models, problems: tuple[Problem, ...]) -> None:
 
 def check_same(now: Mapping[str, Any], before: Mapping[str, Any], folder: Path) -> None:
     """Refuse to continue what is no longer the same; raises RunError naming what has changed."""
-    for name in (*before, FUNCTIONS):
+    for name in (*before, FUNCTIONS, LIMITS):
         if now.get(name) != before.get(name):
             raise RunError(
                 f"The run in {folder} cannot be continued: its {name} was "

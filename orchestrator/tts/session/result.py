@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tts.analysis.records import CompletionRecord
     from tts.problem import Problem
-    from tts.search import NodePath, Tree
+    from tts.search import Limit, NodePath, Tree
     from tts.strategies.strategy import Vote
 
 
@@ -51,9 +51,13 @@ class Result:
     """Equal for equal trees: path, token ids, stop reason and fate of every node."""
     tree: Tree | None = field(compare=False)
     """Every node with its text and score; None for a result that was read from a log."""
+    limit: Limit | None = None
+    """What ended the search before its own end: its budget of `tokens`, or its `deadline`. None if
+    nothing did. What a deadline leaves depends on the time that everything took."""
 
     def __repr__(self) -> str:
         correct = "" if self.correct is None else f", correct={self.correct}"
+        correct += f", limit={self.limit!r}" if self.limit else ""
         return (
             f"Result(problem={self.problem.id!r}, answer={self.answer!r}{correct}, "
             f"completions={len(self.completions)}, "

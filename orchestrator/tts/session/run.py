@@ -92,7 +92,6 @@ async def execute(
     outbox: Outbox,
     *,
     progress: RunProgress,
-    deadline_s: float | None,
     opened: set[Solver],
 ) -> None:
     """Carry out a run in its folder; each result goes to `outbox`.
@@ -126,7 +125,7 @@ async def execute(
                     task,
                     outbox,
                     resumed=run.point.unfinished,
-                    deadline_s=deadline_s,
+                    time_s=plan.limits.deadline_s,
                     progress=progress,
                 )
             finally:

@@ -123,6 +123,7 @@ class Session:
         schedule: ScheduleName = "decoupled",
         speculation: SpeculationName = "auto",
         priority: int = 0,
+        budget_tokens: int | None = None,
         deadline_s: float | None = None,
         answer_of: AnswerFunction | None = None,
         equal: EqualFunction | None = None,
@@ -135,9 +136,13 @@ class Session:
         such as BeamSearchConfig(n=16), or a function `(problem, seed) -> Search` in which `seed`
         gives the seed of each node. `on_step` is called with a Step whenever one is written, and
         again when it is scored. `out` is a folder for the run's log and report; without it nothing
-        is kept on disk. Of searches at the same time those of higher `priority` go first; after
-        `deadline_s` seconds the search is given up. `answer_of(text)` replaces the extraction of a
-        completion's answer, `equal(answer, other)` the comparison of two.
+        is kept on disk. Of searches at the same time those of higher `priority` go first.
+        `budget_tokens` is what the tree may hold of generated tokens, exactly; `deadline_s` is in
+        seconds from this call, waiting included. A search that comes to its limit gives the best
+        answer so far, and the result's `limit` says which one it was; where a deadline leaves no
+        completion at all, DeadlineExceeded is raised (with `out`: the result has no answer).
+        `answer_of(text)` replaces the extraction of a completion's answer, `equal(answer, other)`
+        the comparison of two.
 
         The tree depends on the deployment, the problem (its id included), the strategy and `seed`,
         not on what else runs. Raises a TtsError: ConfigError, DatasetError, FunctionError,
@@ -157,6 +162,7 @@ class Session:
             schedule=schedule,
             speculation=speculation,
             priority=priority,
+            budget_tokens=budget_tokens,
             deadline_s=deadline_s,
             answer_of=answer_of,
             equal=equal,
@@ -178,6 +184,8 @@ class Session:
         repair: bool = False,
         schedule: ScheduleName = "decoupled",
         speculation: SpeculationName = "auto",
+        budget_tokens: int | None = None,
+        deadline_s: float | None = None,
         answer_of: AnswerFunction | None = None,
         equal: EqualFunction | None = None,
         **parameters: Any,
@@ -186,6 +194,8 @@ class Session:
 
         See `solve` for what both share. Problems that are no Problem are named 1, 2, ... by their
         place. At most `in_flight` problems run at a time; None: as many as keep the engines busy.
+        The limits are those of each problem; `deadline_s` counts from the start of its search, and
+        a problem that has nothing by then has a result without an answer.
         All are checked before anything starts. The searches go on while the loop's body runs, until
         some hundred results wait.
 
@@ -212,6 +222,8 @@ class Session:
             repair=repair,
             schedule=schedule,
             speculation=speculation,
+            budget_tokens=budget_tokens,
+            deadline_s=deadline_s,
             answer_of=answer_of,
             equal=equal,
             **parameters,

@@ -19,7 +19,7 @@ from tts.runlog.events import Event
 from tts.runlog.log import RunLog
 from tts.runlog.resume import ResumedWork
 from tts.scheduling import Policy
-from tts.search import Generated, NodePath, Scored, Search
+from tts.search import BudgetedSearch, Generated, NodePath, Scored, Search
 
 from .functions import answer_form_of
 from .outbox import Outbox
@@ -43,6 +43,8 @@ class Task:
     equality: Equality
     grading: Grading = field(default_factory=Grading)
     on_step: Callable[[Step], None] | None = None
+    budget_tokens: int | None = None
+    """Generated tokens that a problem's tree may hold; None: any number."""
 
 
 class Solver:
@@ -60,21 +62,30 @@ class Solver:
         *,
         priority: int = 0,
         deadline_s: float | None = None,
+        time_s: float | None = None,
         resumed: ResumedWork | None = None,
         on_start: Callable[[], None] = lambda: None,
     ) -> Result:
         """Solve one problem; it is submitted before the first wait, and cancelled with the call.
 
-        `on_start` is called when its search starts. Raises the TtsError that ended it.
+        `on_start` is called when its search starts. `deadline_s` counts from this call and may end
+        it without a result (DeadlineExceeded); `time_s` counts from the start of its search, which
+        it ends with what is there. Raises the TtsError that ended it.
         """
         strategy, grading = task.strategy, task.grading
         form = answer_form_of(grading.answer_of, grading.equal)
         name = self._unused_name(problem.id)
         steps = _Steps(problem, task.on_step) if task.on_step else None
+        timers: list[asyncio.TimerHandle] = []
 
         def begin() -> Search:
             on_start()
             search = strategy.new_search(problem, task.seed, form)
+            if task.budget_tokens is not None:
+                search = BudgetedSearch(search, task.budget_tokens)
+            if time_s is not None:
+                loop = asyncio.get_running_loop()
+                timers.append(loop.call_later(time_s, self.driver.stop, submission))
             if steps:
                 steps.search = search
             return search
@@ -88,8 +99,7 @@ class Solver:
             on_result=steps.tell if steps else None,
         )
         try:
-            found = (await submission).search.result()
-            assert found is not None  # the driver says that the search is done
+            found = (await submission).result
             optional = strategy.factory is not None
             outcome = await judged_outcome(
                 problem, found, strategy.vote, task.equality, grading, scores_optional=optional
@@ -97,6 +107,8 @@ class Solver:
             now = self._journal.clock()
             usage = self._journal.meter.take(name, now, outcome.completion_tokens)
         finally:
+            for timer in timers:
+                timer.cancel()
             submission.cancel()
             self._journal.meter.forget(name)
             self._names.discard(name)
@@ -110,13 +122,13 @@ class Solver:
         outbox: Outbox,
         *,
         resumed: dict[str, ResumedWork] | None = None,
-        deadline_s: float | None = None,
+        time_s: float | None = None,
         progress: RunProgress | None = None,
     ) -> None:
         """Solve problems, oldest first, and hand each result over when it is there.
 
         `resumed` is what there is of begun problems; `progress` is kept up to date. The first that
-        fails ends the others, and its error is raised.
+        fails ends the others, and its error is raised. `time_s` is that of `solve`.
         """
         resumed = resumed or {}
         waiting = asyncio.Semaphore(AHEAD)
@@ -135,7 +147,7 @@ class Solver:
                     problem,
                     task,
                     resumed=resumed.pop(problem.id, None),
-                    deadline_s=deadline_s,
+                    time_s=time_s,
                     on_start=starts,
                 )
                 if progress:

@@ -35,7 +35,7 @@ class ChosenStrategy:
     @property
     def parameters(self) -> dict[str, Any]:
         """As run.json keeps them; how many completions a function's searches give is not known."""
-        return self.config.model_dump(mode="json") if self.config else {"n": None}
+        return self.config.to_json() if self.config else {"n": None}
 
     @property
     def function(self) -> str | None:

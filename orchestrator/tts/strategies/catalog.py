@@ -35,7 +35,7 @@ _ALL = (
         SampleSearchConfig,
         "majority",
         defaults={"temperature": 0.0},
-        fixed={"n": 1, "scored": False, "early_stop": False},
+        fixed={"n": 1, "scored": False, "early_stop": False, "agree": None},
     ),
     Strategy(
         "self-consistency",

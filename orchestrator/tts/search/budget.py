@@ -1,0 +1,122 @@
+"""A budget of generated tokens for any search, exact under every schedule.
+
+    engines ──results in any order──► BudgetedSearch ──in the order asked──► the search
+                                       counts tokens
+
+The search is told everything in the order in which it asked for it, so what it asks next, and with
+it the order of all that follows, depends on the answers alone and not on who answered first. Tokens
+are counted in that order. The first expansion that no longer fits the budget ends the generation:
+it, and all that was asked after it, is not part of the tree. What was generated before is still
+scored; then the search is stopped with what it has. So the tree is a function of the seeds and the
+budget, and one that stays within the budget is the tree without one.
+
+What it costs is overlap within one problem: an answer waits for those that were asked for before
+it. Tokens that were sent ahead and never asked for are not counted, as that would be up to timing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import replace
+
+from .protocol import Expand, Generated, Guess, Score, Scored, Search, SearchResult, Work
+from .thought import NodePath, Thought
+
+_Key = tuple[bool, NodePath]
+"""Whether it is a score, and of which node."""
+
+
+class BudgetedSearch(Search):
+    """A search whose tree holds `tokens` generated tokens at most."""
+
+    def __init__(self, inner: Search, tokens: int) -> None:
+        """`inner` must not have been asked or told anything yet; `tokens` is 1 or more."""
+        self.tree = inner.tree
+        self._inner = inner
+        self._left = tokens
+        self._asks: list[Work] = []
+        self._unwanted: list[NodePath] = []
+        self._asked: dict[_Key, None] = {}
+        """What the search has asked for and was not told, in the order of asking."""
+        self._arrived: dict[_Key, Generated | Scored] = {}
+        """Answers that wait for those asked for before them."""
+        self._result: SearchResult | None = None
+        self._take_asks()
+
+    def ask(self) -> list[Work]:
+        """The work wanted now and not asked before."""
+        asks, self._asks = self._asks, []
+        return asks
+
+    def tell(self, result: Generated | Scored) -> None:
+        """Take in one result; late, unknown and duplicate ones are ignored."""
+        key = isinstance(result, Scored), result.node
+        if self._result is None and key in self._asked:
+            self._arrived.setdefault(key, result)
+            self._tell_in_order()
+
+    def result(self) -> SearchResult | None:
+        """The search's own result, or what it had when its budget was spent."""
+        return self._result
+
+    def stop(self) -> SearchResult:
+        """See Search."""
+        self._result = self._result or self._inner.stop()
+        self._asks.clear()
+        return self._result
+
+    def unwanted(self) -> list[NodePath]:
+        """See Search."""
+        nodes, self._unwanted = self._unwanted, []
+        return nodes
+
+    def foresee(self, answered: Mapping[NodePath, tuple[Thought, ...]]) -> Iterator[Guess]:
+        """See Search; nothing is foreseen once the budget is spent."""
+        return self._inner.foresee(answered) if self._left else iter(())
+
+    def expandable(self) -> Container[NodePath]:
+        """See Search."""
+        return self._inner.expandable() if self._left else ()
+
+    def _tell_in_order(self) -> None:
+        """Tell the search all that is due, and end it when that was the last."""
+        while self._result is None and (key := next(iter(self._asked), None)) in self._arrived:
+            assert key is not None
+            del self._asked[key]
+            result = self._arrived.pop(key)
+            if isinstance(result, Generated) and not self._pay(result):
+                continue
+            self._inner.tell(result)
+            self._take_asks()
+        if self._result is None and not self._left and not self._asked:
+            self._result = replace(self._inner.stop(), limit="tokens")
+
+    def _pay(self, result: Generated) -> bool:
+        """Take an expansion's tokens from the budget; False if they do not fit."""
+        tokens = sum(len(thought.token_ids) for thought in result.thoughts)
+        fits = tokens <= self._left
+        self._left = self._left - tokens if fits else 0
+        if not self._left:
+            for key in [key for key in self._asked if not key[0]]:
+                self._withdraw(key)
+        return fits
+
+    def _take_asks(self) -> None:
+        """What the search wants after what it was told last, in its order."""
+        self._result = self._inner.result()
+        for node in self._inner.unwanted():
+            self._withdraw((True, node))
+            self._unwanted.append(node)
+        for work in self._inner.ask():
+            if isinstance(work, Expand) and not self._left:
+                continue
+            self._asked[isinstance(work, Score), work.node] = None
+            self._asks.append(work)
+        if self._result:
+            self._asks.clear()
+
+    def _withdraw(self, key: _Key) -> None:
+        """What was asked for will not be told."""
+        self._asked.pop(key, None)
+        self._arrived.pop(key, None)
+        self._asks = [work for work in self._asks if (isinstance(work, Score), work.node) != key]
