@@ -167,6 +167,7 @@ def test_data_frames_have_a_row_for_each_record(tmp_path, monkeypatch):
         "answer_majority": None,
         "correct": True,
         "completions": 2,
+        "limit": None,
         "tokens": 12,
         "seconds": 1.75,
         "tree_digest": "d",

@@ -67,9 +67,15 @@ def summarise(config: Json, events: Iterable[AnyEvent]) -> Json:
         "sessions": tally.sessions,
         "tree_digest": _digest(solved),
         "replay": config.get("replay"),
-        "limits": config.get("limits") or None,
-        "limited": dict(Counter(problem.limit for problem in solved if problem.limit)),
-    }
+    } | _limits(config, solved)
+
+
+def _limits(config: Mapping[str, Any], solved: Iterable[_Solved]) -> dict[str, Any]:
+    """What limits a run had, and how many searches each ended; nothing of a run without any."""
+    if not config.get("limits"):
+        return {}
+    limited = Counter(problem.limit for problem in solved if problem.limit)
+    return {"limits": config["limits"], "limited": dict(limited)}
 
 
 def accuracy_by_level(
