@@ -144,8 +144,9 @@ def _other_expressions(node: ast.expr) -> Iterator[ast.expr]:
         case ast.Constant(bool(value)):
             yield ast.Constant(not value)
         case ast.Constant(int(value) | float(value)):
-            yield ast.Constant(value + 1)
-            yield ast.Constant(value - 1)
+            if value + 1 != value:  # as it is for a float beyond 2**53
+                yield ast.Constant(value + 1)
+                yield ast.Constant(value - 1)
         case ast.Call(function, [first, second, *rest], keywords) if not any(
             isinstance(argument, ast.Starred) for argument in (first, second)
         ) and ast.dump(first) != ast.dump(second):
