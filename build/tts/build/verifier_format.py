@@ -55,6 +55,9 @@ class VerifierFormat(Protocol):
         A step without text adds nothing: its path is scored as its parent's.
         """
 
+    def add_turn(self, scored: Ids, step: str) -> Ids:
+        """Likewise with a turn of its own also for a step without text."""
+
 
 @dataclass(frozen=True)
 class Dialogue:
@@ -82,8 +85,10 @@ class Dialogue:
 
     def extend(self, scored: Ids, step: str) -> Ids:
         """See VerifierFormat."""
-        if not step:
-            return scored
+        return self.add_turn(scored, step) if step else scored
+
+    def add_turn(self, scored: Ids, step: str) -> Ids:
+        """See VerifierFormat."""
         before, text = self.answer + self.label, self.turn + step + self.answer
         tail = [*self.label_ids, *self.tokenizer.encode_after(before, text)]
         return np.concatenate((scored, np.asarray(tail, dtype=np.int32)))
@@ -105,9 +110,11 @@ class Lines:
         return self.extend(np.asarray(asked, dtype=np.int32), step)
 
     def extend(self, scored: Ids, step: str) -> Ids:
+        """See VerifierFormat."""
+        return self.add_turn(scored, step) if step else scored
+
+    def add_turn(self, scored: Ids, step: str) -> Ids:
         """See VerifierFormat. A step of several lines is scored at the end of its last one."""
-        if not step:
-            return scored
         lines = [[*self.tokenizer.encode(line), self.line_end] for line in step.split("\n")]
         return np.concatenate((scored, *(np.asarray(line, dtype=np.int32) for line in lines)))
 

@@ -10,7 +10,7 @@ from tts.build.errors import DatasetError
 from tts.build.tokenizer import Ids
 from tts.endpoints.base import ScoreCall
 from tts.problem import Problem
-from tts.search import NodePath, Thought
+from tts.search import NodePath, Stop, Thought
 
 from .chat import generator_prompt
 from .models import Models
@@ -60,6 +60,13 @@ class Context:
             (self._generator[node[:-1]], np.asarray(thought.token_ids, dtype=np.int32))
         )
         self._steps[node] = thought.text.strip()
+
+    def add_empty_turn(self, node: NodePath) -> None:
+        """Have an empty step scored as a turn of its own; a node that is new becomes one."""
+        self.add(node, Thought((), "", Stop.STEP))
+        if self.models.dialogue:
+            above = self.verifier_ids(node[:-1])
+            self._verifier[node] = self.models.verifier.add_turn(above, "")
 
     def generator_ids(self, parent: NodePath) -> Ids:
         """Prompt plus everything generated down to `parent`, int32 [length]."""

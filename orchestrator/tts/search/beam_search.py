@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from typing import Any
 
 from pydantic import Field, model_validator
 
@@ -27,6 +28,7 @@ from .candidates import UNREACHABLE, Candidate, Pool, State
 from .config import VotingConfig, check_width
 from .early_stop import AnswerOf
 from .protocol import Search
+from .search_and_learn import LiteralBeamSearch, Semantics, require_literal
 from .seeds import SeedOf
 from .thought import Fate, NodePath
 from .tree import Node, Rank
@@ -42,10 +44,25 @@ class BeamSearchConfig(VotingConfig):
     """Keep only one of the active beams that have the same text."""
     sort_completed: bool = False
     """Search on until nothing is active and return the n best; else the first n complete."""
+    semantics: Semantics = "native"
+    """Whose rules decide; see the module search_and_learn."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _ends_by_eos(cls, values: Any) -> Any:
+        """The last iteration of search-and-learn generates to the end of the sequence."""
+        if isinstance(values, dict) and values.get("semantics", "native") != "native":
+            return {"finish": "eos", **values}
+        return values
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        check_width(self.n, self.beam_width)
+        if self.semantics == "native":
+            check_width(self.n, self.beam_width)
+        else:
+            require_literal(self, early_stop=self.early_stop, agree=self.agree)
+            if self.beam_width > self.n:
+                raise ValueError(f"beam_width ({self.beam_width}) is above n ({self.n})")
         stop = "early_stop" if self.early_stop else "agree"
         if self.sort_completed and (self.early_stop or self.agree):
             raise ValueError(
@@ -56,6 +73,8 @@ class BeamSearchConfig(VotingConfig):
 
     def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
         """See SearchConfig."""
+        if self.semantics != "native":
+            return LiteralBeamSearch(self, seed)
         return BeamSearch(self, seed, answer_of)
 
 

@@ -12,7 +12,7 @@ from .protocol import Search
 from .seeds import SeedOf
 from .thought import Aggregation, Sampling
 
-_LATER = {"agree"}
+_LATER = {"agree", "semantics"}
 """Parameters that earlier versions did not have, and that are off by default."""
 
 

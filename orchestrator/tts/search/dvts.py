@@ -16,6 +16,7 @@ After Beeching et al., "Scaling test-time compute" (2024) and search-and-learn.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from pydantic import Field, model_validator
 
@@ -25,13 +26,11 @@ from .candidates import Candidate, Pool, State
 from .config import VotingConfig, check_width
 from .early_stop import AnswerOf
 from .protocol import Search
+from .search_and_learn import ANSWERED, LiteralDvts, Semantics, require_literal
 from .seeds import SeedOf
 from .thought import Fate
 from .tree import Node, Rank
 from .voting_search import VotingSearch
-
-ANSWERED = "boxed{"
-"""A chain that holds this has its answer; its subtree ends (search-and-learn's rule)."""
 
 
 class DvtsConfig(VotingConfig):
@@ -40,13 +39,28 @@ class DvtsConfig(VotingConfig):
     beam_width: int = Field(4, ge=1)
     """Candidates per iteration of a subtree; there are n/beam_width subtrees."""
 
+    semantics: Semantics = "native"
+    """Whose rules decide; see the module search_and_learn."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _ends_by_eos(cls, values: Any) -> Any:
+        """The last iteration of search-and-learn generates to the end of the sequence."""
+        if isinstance(values, dict) and values.get("semantics", "native") != "native":
+            return {"finish": "eos", **values}
+        return values
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         check_width(self.n, self.beam_width)
+        if self.semantics != "native":
+            require_literal(self, early_stop=self.early_stop, agree=self.agree)
         return self
 
     def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
         """See SearchConfig."""
+        if self.semantics != "native":
+            return LiteralDvts(self, seed)
         return DvtsSearch(self, seed, answer_of)
 
 

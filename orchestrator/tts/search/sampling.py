@@ -14,6 +14,7 @@ from pydantic import Field
 from .config import SearchConfig
 from .early_stop import AnswerOf, EarlyStop
 from .protocol import Expand, Generated, Score, Scored, Search, SearchResult, Work
+from .search_and_learn import Semantics
 from .seeds import SeedOf
 from .thought import Completion, Fate, NodePath
 from .tree import Tree
@@ -29,6 +30,8 @@ class SampleSearchConfig(SearchConfig):
     """End once the missing chains cannot change the vote (weighted if scored, else majority)."""
     agree: int | None = Field(None, ge=1)
     """End once so many chains have one answer; None: never for that."""
+    semantics: Semantics = "native"
+    """Whose rules decide; see the module search_and_learn. They have no aggregation here."""
 
     def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
         """See SearchConfig."""
@@ -109,8 +112,11 @@ class SampleSearch(Search):
         self.tree[paths[-1]].fate = Fate.COMPLETED
         wanted: list[NodePath] = []
         if self.config.scored:
-            wanted = paths[-1:] if self.config.agg_strategy == "last" else paths
-        self._asks += [Score(path, result.node, completes=path is paths[-1]) for path in wanted]
+            wanted = paths[-1:] if self._scores_last_only else paths
+        self._asks += [
+            Score(path, result.node, path is paths[-1], self._is_empty_turn(path))
+            for path in wanted
+        ]
         self._generated[result.node[0]] = paths[-1]
         self._unscored[result.node[0]] = set(wanted)
 
@@ -127,7 +133,7 @@ class SampleSearch(Search):
 
     def _ranked(self) -> SearchResult:
         leaves = sorted(self._leaves.values())
-        if self.config.scored:
+        if self.config.scored and self.config.semantics == "native":
             leaves.sort(key=lambda path: self.tree.rank(path, self.config.agg_strategy))
         return SearchResult(
             tuple(Completion(path, self.tree.text(path), self._score(path)) for path in leaves),
@@ -146,4 +152,16 @@ class SampleSearch(Search):
     def _score(self, path: NodePath) -> float | None:
         if not self.config.scored:
             return None
+        if self._scores_last_only:
+            return self.tree[path].score
         return self.tree.path_score(path, self.config.agg_strategy)
+
+    @property
+    def _scores_last_only(self) -> bool:
+        return self.config.agg_strategy == "last" or self.config.semantics != "native"
+
+    def _is_empty_turn(self, path: NodePath) -> bool:
+        """Whether a chain's last piece is empty, and scored as a turn of its own."""
+        thought = self.tree[path].thought
+        scored = self.config.semantics == "search-and-learn" and len(path) > 1
+        return scored and thought is not None and not thought.text

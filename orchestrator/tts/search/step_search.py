@@ -270,7 +270,8 @@ class StepSearch(Search, Generic[Config]):
         candidate.unscored -= 1
         if candidate.unscored:
             return
-        candidate.end.score = candidate.tip.score  # the look-ahead's, if there was one
+        if candidate.end.score is None:
+            candidate.end.score = candidate.tip.score  # the look-ahead's
         candidate.rank = self._rank(candidate.end)
         candidate.state = State.READY
         pool = candidate.pool

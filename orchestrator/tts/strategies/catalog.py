@@ -35,7 +35,13 @@ _ALL = (
         SampleSearchConfig,
         "majority",
         defaults={"temperature": 0.0},
-        fixed={"n": 1, "scored": False, "early_stop": False, "agree": None},
+        fixed={
+            "n": 1,
+            "scored": False,
+            "early_stop": False,
+            "agree": None,
+            "semantics": "native",
+        },
     ),
     Strategy(
         "self-consistency",
