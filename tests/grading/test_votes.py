@@ -120,3 +120,18 @@ def test_answer_forms_are_exact_only_for_integers():
     assert answer_form(r"so \boxed{\dfrac12}.") == AnswerForm(r"\frac12", False)
     assert answer_form(r"so \boxed{0.5}.") == AnswerForm("0.5", False)
     assert answer_form("so 5.") is None
+
+
+def test_ties_may_go_by_the_order_of_the_completions():
+    listed = tuple(
+        Completion((node,), rf"\boxed{{{answer}}}", 0.5) for node, answer in ((2, 7), (0, 5))
+    )
+
+    async def answers(as_listed):
+        async with Grader() as grader:
+            return await judge(SearchResult(listed, Tree()), None, grader, as_listed=as_listed)
+
+    assert asyncio.run(answers(as_listed=False)).answers.majority == "5"
+    judged = asyncio.run(answers(as_listed=True))
+    assert (judged.answers.majority, judged.answers.best) == ("7", "7")
+    assert [judged.groups[group].answer for group in judged.group_of] == ["7", "5"]

@@ -5,6 +5,7 @@ import pytest
 from tts.build.errors import DatasetError
 from tts.problem import Problem
 from tts.prompting import Context, Models
+from tts.search import Stop, Thought
 
 PROBLEM = Problem("p", "Compute 37 + 58.")
 
@@ -35,3 +36,21 @@ def test_a_problem_as_long_as_an_engines_context_is_refused_and_one_token_more_i
     context = Context.of(models_with(tiny_deployment, **{role: length + 1}), PROBLEM)
     if role == "generator":
         assert context.room(()) == 1
+
+
+def test_an_empty_step_is_a_turn_of_its_own_only_where_that_is_asked_for(tiny_deployment):
+    models = Models.load(tiny_deployment)
+    said, empty = Thought((), "37 + 58 = 95\n\n", Stop.STEP), Thought((), "", Stop.END)
+    context = Context.of(models, PROBLEM)
+    context.add((0,), said)
+    context.add((0, 0), empty)
+    above = context.verifier_ids((0,)).tolist()
+    assert context.verifier_ids((0, 0)).tolist() == above
+    context.add_empty_turn((0, 0))
+    context.add_empty_turn((0, -1))
+    for node in ((0, 0), (0, -1)):
+        ids = context.verifier_ids(node).tolist()
+        assert ids[: len(above)] == above
+        assert len(ids) > len(above)
+        assert context.generator_ids(node).tolist() == context.generator_ids((0,)).tolist()
+    assert context.score_key((0, 0)) == context.score_key((0, -1)) != context.score_key((0,))

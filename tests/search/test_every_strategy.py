@@ -158,8 +158,9 @@ def test_defaults_are_those_of_the_documentation():
         "scored": True,
         "early_stop": False,
         "agree": None,
+        "semantics": "native",
     }
-    assert DvtsConfig().model_dump() == voting | {"beam_width": 4}
+    assert DvtsConfig().model_dump() == voting | {"beam_width": 4, "semantics": "native"}
     assert RebaseConfig().model_dump() == voting | {"softmax_temperature": 0.2}
     particles = {"weight_temperature": 1.0, "ess_threshold": 0.5}
     assert ParticleConfig().model_dump() == tree | particles
@@ -171,4 +172,4 @@ def test_defaults_are_those_of_the_documentation():
         "agree": None,
     }
     beams = {"beam_width": 4, "filter_duplicates": False, "sort_completed": False}
-    assert BeamSearchConfig().model_dump() == voting | beams
+    assert BeamSearchConfig().model_dump() == voting | beams | {"semantics": "native"}

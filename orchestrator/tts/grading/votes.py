@@ -52,14 +52,18 @@ async def judge(
     *,
     answer_of: Callable[[str], str | None] = extract_answer,
     form: Callable[[str], str] = canonical,
+    as_listed: bool = False,
 ) -> Judged:
     """Extract, group and vote; compare with the reference if there is one.
 
     Equal answers are grouped before any vote, by mathematical equivalence unless `grader` is a
     function of the user's own; answers of one `form` are equal without asking it. `answer_of`
-    takes the answer out of a completion's text.
+    takes the answer out of a completion's text. Ties go by path, or with `as_listed` by the order
+    of the completions.
     """
-    completions = sorted(result.completions, key=lambda done: done.node)
+    completions = list(result.completions)
+    if not as_listed:
+        completions.sort(key=lambda done: done.node)
     extracted = [answer_of(done.text) for done in completions]
     if isinstance(grader, Grader):
         grader = grader.problem()

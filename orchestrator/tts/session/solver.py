@@ -102,7 +102,13 @@ class Solver:
             found = (await submission).result
             optional = strategy.factory is not None
             outcome = await judged_outcome(
-                problem, found, strategy.vote, task.equality, grading, scores_optional=optional
+                problem,
+                found,
+                strategy.vote,
+                task.equality,
+                grading,
+                scores_optional=optional,
+                literal=strategy.literal,
             )
             now = self._journal.clock()
             usage = self._journal.meter.take(name, now, outcome.completion_tokens)

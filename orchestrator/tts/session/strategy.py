@@ -38,6 +38,11 @@ class ChosenStrategy:
         return self.config.to_json() if self.config else {"n": None}
 
     @property
+    def literal(self) -> bool:
+        """Whether answers are taken and voted on by search-and-learn's rules."""
+        return getattr(self.config, "semantics", "native") != "native"
+
+    @property
     def function(self) -> str | None:
         """What of the program's own makes the search, if no strategy of the catalog does."""
         own = self.factory or type(self.config)
