@@ -197,7 +197,7 @@ class World:
     def expected(self):
         """The reference's outcome of each problem."""
         search = getattr(reference, REFERENCES[self.case.strategy])
-        params = reference_run.Params(**dict(self.config))
+        params = reference_run.Params(**self.config.model_dump(exclude={"semantics"}))
         return {
             problem.id: search(params, self.seed(problem), _ByPath(self, problem))
             for problem in self.problems
