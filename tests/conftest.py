@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,9 @@ settings.register_profile(  # a failure is enough, its smallest example is not w
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background job
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SPECIALS = ["<|begin_of_text|>", "<|pad|>", "<|user|>", "<|assistant|>", "<|eot_id|>"]
 CHAT_TEMPLATE = (
