@@ -28,7 +28,7 @@ from .candidates import UNREACHABLE, Candidate, Pool, State
 from .config import VotingConfig, check_width
 from .early_stop import AnswerOf
 from .protocol import Search
-from .search_and_learn import LiteralBeamSearch, Semantics, require_literal
+from .search_and_learn import LiteralSearch, Semantics, require_literal
 from .seeds import SeedOf
 from .thought import Fate, NodePath
 from .tree import Node, Rank
@@ -169,3 +169,42 @@ class BeamSearch(VotingSearch[BeamSearchConfig]):
             for rank, parent in enumerate(kept)
             for child in range(len(range(rank, self.config.n, len(kept))))
         ]
+
+
+class LiteralBeamSearch(LiteralSearch[BeamSearchConfig]):
+    """`_beam_search`: one list of n beams."""
+
+    def __init__(self, config: BeamSearchConfig, seed: SeedOf) -> None:
+        """`seed` maps a node to the seed of its sample."""
+        super().__init__(config, seed, config.semantics)
+        self._completed: list[Node] = []
+        self._open((child,) for child in range(config.n))
+
+    def _decide(self, pool: Pool) -> None:
+        config = self.config
+        active = [candidate.end for candidate in pool.candidates if candidate.active]
+        self._completed += [each.end for each in pool.candidates if not each.active]
+        for node in active:
+            node.fate = Fate.PRUNED
+        if active and (config.sort_completed or len(self._completed) < config.n):
+            kept = self._kept(active)
+            for node in kept:
+                node.fate = Fate.EXPANDED
+            children = range(config.n)
+            starts = [(*kept[i % len(kept)].path, i // len(kept)) for i in children]
+            self._open(starts, after=pool)
+            return
+        if config.sort_completed:
+            self._completed.sort(key=self._path_score, reverse=True)
+        for node in self._completed[config.n :]:
+            node.fate = Fate.SURPLUS
+        self._finish_as_listed(self._completed[: config.n])
+
+    def _kept(self, active: list[Node]) -> list[Node]:
+        """The beams with the best scores, in the order of the list; of equal ones the later."""
+        if self.config.filter_duplicates:
+            first = {self.tree.text(node.path): node for node in reversed(active)}
+            active = [node for node in active if first[self.tree.text(node.path)] is node]
+        places = sorted(range(len(active)), key=lambda i: self._path_score(active[i]))
+        top = set(places[-(self.config.n // self.config.beam_width) :])
+        return [node for place, node in enumerate(active) if place in top]

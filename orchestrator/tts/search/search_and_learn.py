@@ -1,4 +1,4 @@
-"""Beam search and DVTS by the letter of search-and-learn's code.
+"""What beam search and DVTS by the letter of search-and-learn's code share.
 
 https://github.com/huggingface/search-and-learn: `_beam_search`, `_dvts` and `aggregate_scores`.
 Beams are a list whose order decides what scores do not: completions come out in that order, the
@@ -12,7 +12,7 @@ which is scored as a turn of its own. Here that piece is a node below the step (
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from .candidates import Candidate, Pool
 from .config import StepConfig
@@ -21,10 +21,6 @@ from .seeds import SeedOf
 from .step_search import StepSearch
 from .thought import Completion, Fate, Stop, Thought, aggregate
 from .tree import Node, Rank
-
-if TYPE_CHECKING:
-    from .beam_search import BeamSearchConfig
-    from .dvts import DvtsConfig
 
 Semantics = Literal["native", "search-and-learn", "search-and-learn-stripped"]
 """Whose rules decide: this project's, or search-and-learn's with empty last pieces scored, or with
@@ -53,7 +49,7 @@ def require_literal(config: StepConfig, **off: object) -> None:
             raise ValueError(f"{name} is not among search-and-learn's semantics")
 
 
-class _LiteralSearch(StepSearch[Config]):
+class LiteralSearch(StepSearch[Config]):
     """What both searches share: when a chain has ended, and what is scored."""
 
     def __init__(self, config: Config, seed: SeedOf, semantics: Semantics) -> None:
@@ -111,78 +107,6 @@ class _LiteralSearch(StepSearch[Config]):
                 for node in completed
             )
         )
-
-
-class LiteralBeamSearch(_LiteralSearch["BeamSearchConfig"]):
-    """`_beam_search`: one list of n beams."""
-
-    def __init__(self, config: BeamSearchConfig, seed: SeedOf) -> None:
-        """`seed` maps a node to the seed of its sample."""
-        super().__init__(config, seed, config.semantics)
-        self._completed: list[Node] = []
-        self._open((child,) for child in range(config.n))
-
-    def _decide(self, pool: Pool) -> None:
-        config = self.config
-        active = [candidate.end for candidate in pool.candidates if candidate.active]
-        self._completed += [each.end for each in pool.candidates if not each.active]
-        for node in active:
-            node.fate = Fate.PRUNED
-        if active and (config.sort_completed or len(self._completed) < config.n):
-            kept = self._kept(active)
-            for node in kept:
-                node.fate = Fate.EXPANDED
-            children = range(config.n)
-            starts = [(*kept[i % len(kept)].path, i // len(kept)) for i in children]
-            self._open(starts, after=pool)
-            return
-        if config.sort_completed:
-            self._completed.sort(key=self._path_score, reverse=True)
-        for node in self._completed[config.n :]:
-            node.fate = Fate.SURPLUS
-        self._finish_as_listed(self._completed[: config.n])
-
-    def _kept(self, active: list[Node]) -> list[Node]:
-        """The beams with the best scores, in the order of the list; of equal ones the later."""
-        if self.config.filter_duplicates:
-            first = {self.tree.text(node.path): node for node in reversed(active)}
-            active = [node for node in active if first[self.tree.text(node.path)] is node]
-        places = sorted(range(len(active)), key=lambda i: self._path_score(active[i]))
-        top = set(places[-(self.config.n // self.config.beam_width) :])
-        return [node for place, node in enumerate(active) if place in top]
-
-
-class LiteralDvts(_LiteralSearch["DvtsConfig"]):
-    """`_dvts`: a list of subtrees, each with beam_width candidates."""
-
-    def __init__(self, config: DvtsConfig, seed: SeedOf) -> None:
-        """`seed` maps a node to the seed of its sample."""
-        super().__init__(config, seed, config.semantics)
-        self._finished: dict[int, list[Node]] = {}
-        width = config.beam_width
-        for subtree in range(config.n // width):
-            first = subtree * width
-            self._open(((child,) for child in range(first, first + width)), key=subtree)
-
-    def _is_active(self, pool: Pool, node: Node) -> bool:
-        return super()._is_active(pool, node) and ANSWERED not in self.tree.text(node.path)
-
-    def _decide(self, pool: Pool) -> None:
-        best = max(pool.candidates, key=lambda candidate: self._path_score(candidate.end))
-        if best.active:
-            for node in pool.ends:
-                node.fate = Fate.PRUNED
-            best.end.fate = Fate.EXPANDED
-            children = range(self.config.beam_width)
-            self._open(((*best.end.path, child) for child in children), after=pool)
-            return
-        self._finished[pool.key] = pool.ends
-        for node in pool.ends:
-            node.fate = Fate.COMPLETED
-        if len(self._finished) == self.config.n // self.config.beam_width:
-            self._finish_as_listed(
-                [n for key in sorted(self._finished) for n in self._finished[key]]
-            )
 
 
 def _text(node: Node) -> str:
