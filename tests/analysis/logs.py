@@ -6,6 +6,9 @@ from tts.runlog.events import (
     Cancelled,
     Generated,
     Idle,
+    LoggedAnswer,
+    LoggedCompletion,
+    LoggedThought,
     Prefetched,
     ProblemSolved,
     ProblemStarted,
@@ -96,3 +99,63 @@ def requests(draw):
 USES = st.builds(Used, t=TIMES, problem=PROBLEMS, node=NODES)
 LOGS = st.lists(st.one_of(requests(), USES, st.just(SESSION)), max_size=40)
 """Events in no sensible order, of problems that are not solved yet."""
+
+
+@st.composite
+def _problem_events(draw, name):
+    """A problem's events in the order in which they happened, at whole milliseconds."""
+    now = draw(st.integers(0, 50))
+    events = [started(name, now / 1000, f"question of {name}")]
+    nodes: list[tuple[int, ...]] = []
+    for _ in range(draw(st.integers(1, 6))):
+        parent = draw(st.sampled_from([(), *nodes]))
+        node = (*parent, sum(other[:-1] == parent for other in nodes))
+        nodes.append(node)
+        sent = now + draw(st.integers(0, 20))
+        now = sent + draw(st.integers(1, 40))
+        kind = draw(st.sampled_from(("main", "eager", "speculative")))
+        tokens = draw(st.integers(0, 9))
+        events.append(
+            Generated(
+                **_request(node, sent / 1000, now / 1000, name, 5),
+                kind=kind,
+                tokens=tokens,
+                thoughts=(LoggedThought((7,) * tokens, "x", "step"),),
+            )
+        )
+        if kind == "speculative" and draw(st.booleans()):
+            events.append(used(node, now / 1000, problem=name))
+        if draw(st.booleans()):
+            sent, now = now, now + draw(st.integers(0, 9))
+            events.append(scoring(node, sent / 1000, now / 1000, problem=name))
+    groups = draw(st.lists(st.booleans(), min_size=1, max_size=2))
+    done = draw(st.lists(st.sampled_from(nodes), unique=True, max_size=4))
+    completions = tuple(
+        LoggedCompletion(node, draw(SCORES), draw(st.integers(-1, len(groups) - 1)))
+        for node in done
+    )
+    right = any(completion.group >= 0 and groups[completion.group] for completion in completions)
+    graded = {"best": right, "weighted": draw(st.booleans()), "majority": False}
+    events.append(
+        solved(
+            name,
+            (now + draw(st.integers(0, 9))) / 1000,
+            level=draw(st.sampled_from((None, 1, 2))),
+            reference="1",
+            correct=draw(st.sampled_from((None, graded))),
+            any_correct=right,
+            completions=completions,
+            groups=tuple(LoggedAnswer(str(place), fine) for place, fine in enumerate(groups)),
+        )
+    )
+    return events
+
+
+SCORES = st.none() | st.integers(0, 10_000).map(lambda score: score / 10_000)
+
+
+@st.composite
+def whole_logs(draw, most=3):
+    """The log of a session that has solved all of its problems, in order of time."""
+    parts = [draw(_problem_events(name)) for name in "abc"[: draw(st.integers(0, most))]]
+    return [SESSION, *sorted((event for part in parts for event in part), key=lambda e: e.t)]

@@ -1,13 +1,11 @@
 """Numbers of the report."""
 
-import math
-
 import pytest
 from rich.console import Console
 from tests.analysis.logs import SESSION, expansion, idle, scoring
 
 from tts.analysis.utilization import Utilization
-from tts.reports.runs import accuracy_cell, engine_use, paired_difference, work_lines
+from tts.reports.runs import accuracy_cell, engine_use, work_lines
 
 
 def summary_of(events):
@@ -20,16 +18,6 @@ def shown(renderable):
     with console.capture() as capture:
         console.print(renderable)
     return capture.get()
-
-
-def test_paired_difference_is_over_common_problems_with_its_own_error():
-    ours = {"a": True, "b": True, "c": False, "d": True, "only ours": True}
-    theirs = {"a": True, "b": False, "c": False, "d": None, "only theirs": True}
-    mean, error, count = paired_difference(ours, theirs)
-    assert (mean, count) == (0.5, 4)
-    assert error == pytest.approx(math.sqrt(1 / 3 / 4))  # variance of 0, 1, 0, 1 is 1/3
-    assert paired_difference(ours, {"x": True}) == (0.0, 0.0, 0)
-    assert paired_difference(ours, ours)[:2] == (0.0, 0.0)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,11 @@
 | summary | what summary.json holds, in one pass |
 | recorded_summary | summary.json as it is read back, checked |
 | comparison | runs side by side, a row for each strategy |
-| curves | accuracy over n from one run |
-| intervals | 95% intervals of shares |
-| statistics | quantiles, fractions |
+| independence, curves | accuracy over n from one run, where its parts are smaller runs |
+| measures | everything that is measured of a run, in one pass |
+| trees, calibration, in_flight | parts of it: useful tokens and trees, scores, load over time |
+| measured_run | a run folder with its measures |
+| intervals, paired, pareto, pass_at_k | 95% intervals, paired differences, fronts, pass@k |
+| statistics, quantiles | quantiles, of lists and of streams; fractions |
 | run | a run folder for programs: `Run.load` |
 """

@@ -20,14 +20,14 @@ from tts.strategies.names import STRATEGY_NAMES
 from tts.strategies.parameters import default_parameters
 
 from .curves import Point, Shares, block_shares, points
+from .independence import WhyDependent, unit_size, why_dependent
 from .intervals import wilson
 from .recorded_summary import read_whole_summary
 from .summary import accuracy_by_level
 
-NoCurve = Literal["dependent", "early_stop", "limits", "old_log", "no_reference"]
-"""Why a row has only its own n: no part of the search is a smaller one; it stopped at a different
-number of completions for each problem; its limits are those of whole problems; its log lacks the
-completions' groups; nothing to compare the answers with."""
+NoCurve = WhyDependent | Literal["old_log", "no_reference"]
+"""Why a row has only its own n: `independence` says so; its log lacks the completions' groups;
+there is nothing to compare the answers with."""
 
 _MAY_DIFFER = ("deployment", "dataset", "schedule", "seed", "problems")
 
@@ -151,7 +151,7 @@ def make_row(
     """
     accuracy = summary["accuracy_by_rule"].get(vote)
     no_curve = _no_curve(summary, strategy, vote)
-    n, unit = summary["n"], _unit(summary, strategy)
+    n, unit = summary["n"], unit_size(strategy, summary["parameters"])
     right: dict[str, bool] = {}
     by_level: list[tuple[int | str | None, bool]] = []
     shares: list[Shares | None] = []
@@ -208,20 +208,7 @@ def _no_curve(summary: Json, strategy: str, vote: str) -> NoCurve | None:
     """Why a run has no curve, as far as its summary shows."""
     if summary["accuracy_by_rule"].get(vote) is None or summary["pass_at_n"] is None:
         return "no_reference"
-    known = known_strategy(strategy)
-    if known is None or known.independent is None:
-        return "dependent"
-    if summary.get("limits"):
-        return "limits"
-    parameters = summary["parameters"]
-    return "early_stop" if parameters.get("early_stop") or parameters.get("agree") else None
-
-
-def _unit(summary: Json, strategy: str) -> int:
-    """How many completions an independent part of the search gives."""
-    known = known_strategy(strategy)
-    subtrees = known is not None and known.independent == "subtrees"
-    return int(summary["parameters"]["beam_width"]) if subtrees else 1
+    return why_dependent(strategy, summary["parameters"], summary.get("limits"))
 
 
 def _differs(strategy: str, summary: Json) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from rich.text import Text
 
 from tts.analysis.comparison import correct_by_problem
 from tts.analysis.intervals import half_width
+from tts.analysis.paired import paired_difference
 from tts.analysis.records import ENGINES
 from tts.analysis.requests import occupancy, requests_of
 from tts.runlog.events import AnyEvent
@@ -151,23 +151,6 @@ def limit_lines(summary: Json) -> list[str]:
 def _cancelled(by_why: Mapping[str, int]) -> str:
     reasons = ", ".join(f"{count:,} {why}" for why, count in by_why.items())
     return f"; cancelled: {reasons}" if reasons else ""
-
-
-def paired_difference(
-    one: Mapping[str, bool | None], other: Mapping[str, bool | None]
-) -> tuple[float, float, int]:
-    """Mean of one minus other over the problems both have, its standard error, and their number.
-
-    Both count as 1 where right, else 0. The error is that of the paired differences, which is
-    smaller than that of two independent runs because easy problems cancel.
-    """
-    differences = [bool(one[name]) - bool(other[name]) for name in one.keys() & other.keys()]
-    count = len(differences)
-    if not count:
-        return 0.0, 0.0, 0
-    mean = sum(differences) / count
-    variance = sum((value - mean) ** 2 for value in differences) / max(count - 1, 1)
-    return mean, math.sqrt(variance / count), count
 
 
 def paired_table(

@@ -1,4 +1,10 @@
 """Figures of reports: a Vega-Lite chart, the numbers behind it, and how to read it.
 
-- `figure`: what a figure is
+| module | job |
+|---|---|
+| figure | what a figure is |
+| charts | what all charts have in common: colours, width, thinned rows |
+| accuracy, work, timing | the figures of a run, by what they are about |
+| run | `run_figures`: those of one run |
+| group | `group_figures`: several runs side by side |
 """

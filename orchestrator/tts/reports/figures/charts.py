@@ -1,0 +1,117 @@
+"""What all charts have in common: colours, width, and how few rows they take.
+
+Charts say nothing of text colours, fonts or backgrounds: the page that shows them does, for light
+and for dark. Colours of marks are those of Okabe and Ito (2008), which colour-blind readers can
+tell apart, but for black and yellow, which are lost on one of the two backgrounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import altair as alt
+
+from .figure import DATA, Row, Spec
+
+BLUE, VERMILLION, GREEN = "#0072B2", "#D55E00", "#009E73"
+PURPLE, SKY, ORANGE = "#CC79A7", "#56B4E9", "#E69F00"
+COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, SKY, ORANGE)
+MOST_ROWS = 300
+"""Of a figure: more are thinned."""
+
+PERCENT = alt.Axis(format=".0%")
+ALL_FIELDS = alt.TooltipContent("data")
+"""A tooltip with every column of the row."""
+
+Item = TypeVar("Item")
+
+
+def chart() -> alt.Chart:
+    """A chart of its figure's rows."""
+    return alt.Chart(alt.NamedData(DATA))
+
+
+def spec(drawn: alt.Chart | alt.LayerChart | alt.FacetChart, height: int | None = None) -> Spec:
+    """A chart as data, as wide as the page lets it be; altair checks it against the schema."""
+    sized = drawn.properties(width="container")
+    if height is not None:
+        sized = sized.properties(height=height)
+    found: Spec = sized.to_dict()
+    found.pop("config", None)  # altair's theme: the page has its own
+    return found
+
+
+def colour(names: Sequence[str]) -> alt.Scale:
+    """The colours of so many names, in their order; they begin anew after the sixth."""
+    return alt.Scale(
+        domain=list(names), range=[COLOURS[i % len(COLOURS)] for i in range(len(names))]
+    )
+
+
+def bars_height(count: int) -> int:
+    """The height of horizontal bars, or of other marks with a line each."""
+    return 24 * max(count, 2)
+
+
+def thinned(items: Sequence[Item], most: int = MOST_ROWS) -> list[Item]:
+    """At most so many of the items, evenly spaced, the first and the last among them."""
+    if len(items) <= most:
+        return list(items)
+    step = (len(items) - 1) / (most - 1)
+    return [items[round(place * step)] for place in range(most)]
+
+
+def histogram(values: Sequence[float], bins: int) -> list[tuple[float, float, int]]:
+    """(low, high, count) of equal bins from the least to the greatest value; none without values.
+
+    Where all values are equal there is one bin, of no width.
+    """
+    if not values:
+        return []
+    low, high = min(values), max(values)
+    if low == high:
+        return [(low, high, len(values))]
+    width = (high - low) / bins
+    counts = [0] * bins
+    for value in values:
+        counts[min(int((value - low) / width), bins - 1)] += 1
+    return [
+        (low + place * width, low + (place + 1) * width, count)
+        for place, count in enumerate(counts)
+    ]
+
+
+def histogram_rows(parts: Sequence[tuple[float, float, int]], unit: str) -> list[Row]:
+    """A row for each bin: `from UNIT`, `to UNIT`, `count`."""
+    return [
+        {f"from {unit}": round(low, 4), f"to {unit}": round(high, 4), "count": count}
+        for low, high, count in parts
+    ]
+
+
+def histogram_spec(unit: str, title: str, counted: str, *, logarithmic: bool = False) -> Spec:
+    """The bars of `histogram_rows`."""
+    scale = alt.Scale(type="log") if logarithmic else alt.Scale(zero=False, nice=False)
+    return spec(
+        chart()
+        .mark_bar(color=BLUE, tooltip=ALL_FIELDS)
+        .encode(
+            x=alt.X(f"from {unit}:Q", bin="binned", title=title, scale=scale),
+            x2=f"to {unit}:Q",
+            y=alt.Y("count:Q", title=counted),
+        ),
+        200,
+    )
+
+
+def percent(share: float | None) -> str:
+    """`82.5%`, or a dash."""
+    return "–" if share is None else f"{100 * share:.1f}%"
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A number for a sentence: so many significant digits, thousands separated."""
+    if value == 0 or abs(value) >= 10 ** (digits - 1):
+        return f"{value:,.0f}"
+    return f"{value:,.{digits}g}"

@@ -1,0 +1,199 @@
+"""The figures of several runs side by side: what accuracy costs, and what n and schedule change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import altair as alt
+
+from tts.analysis.comparison import Row as Compared
+from tts.analysis.comparison import in_order, joined_curves, label, read_rows, varying
+from tts.analysis.pareto import pareto_front
+
+from .charts import (
+    ALL_FIELDS,
+    BLUE,
+    COLOURS,
+    PERCENT,
+    chart,
+    colour,
+    number,
+    percent,
+    spec,
+)
+from .figure import Figure, Row
+
+Cost = Literal["tokens", "seconds"]
+_LEGEND = alt.Legend(orient="top", columns=2)
+_LOGARITHMIC = alt.Scale(type="log", nice=False, padding=15)
+_TITLES: dict[Cost, str] = {
+    "tokens": "generated tokens per problem",
+    "seconds": "seconds per problem (wall time over problems)",
+}
+
+
+def group_figures(folders: Sequence[Path]) -> list[Figure]:
+    """The figures of runs and groups of runs; those of a group that have not finished are left out.
+
+    None of runs without references. Raises RunError.
+    """
+    rows: list[Compared] = []
+    unfinished: list[str] = []
+    for folder in folders:
+        found, missing = read_rows(folder)
+        rows += found
+        unfinished += missing
+    rows = [row for row in in_order(rows) if row.accuracy is not None and row.problems]
+    if not rows:
+        return []
+    names = _names(rows)
+    notes = [f"Not finished, and left out: {', '.join(unfinished)}."] if unfinished else []
+    figures = [
+        cost_figure(rows, names, "tokens", notes),
+        cost_figure(rows, names, "seconds", notes),
+    ]
+    if curves := over_n(rows, notes):
+        figures.append(curves)
+    return figures
+
+
+def cost_figure(
+    rows: Sequence[Compared], names: Sequence[str], cost: Cost, notes: Sequence[str]
+) -> Figure:
+    """Accuracy against a cost per problem, with the Pareto front."""
+    points = [(_cost(row, cost), row.accuracy or 0.0) for row in rows]
+    front = pareto_front(points)
+    table: list[Row] = []
+    for place, (row, name) in enumerate(zip(rows, names, strict=True)):
+        low, high = row.interval_95 or (None, None)
+        table.append(
+            {
+                "run": name,
+                "strategy": row.strategy,
+                "n": row.n,
+                cost: round(points[place][0], 4),
+                "accuracy": row.accuracy,
+                "low": low,
+                "high": high,
+                "on the front": place in front,
+            }
+        )
+    x = alt.X(f"{cost}:Q", title=_TITLES[cost], scale=_LOGARITHMIC)
+    strategies = list(dict.fromkeys(row.strategy for row in rows))
+    on_front = "datum['on the front']"
+    drawn = alt.layer(
+        chart()
+        .transform_filter(on_front)
+        .mark_line(interpolate="step-after", color=BLUE, strokeDash=[4, 3], opacity=0.7)
+        .encode(x=x, y=_accuracy("accuracy:Q")),
+        chart()
+        .mark_rule(opacity=0.4)
+        .encode(x=x, y=_accuracy("low:Q"), y2="high:Q", color=_by_strategy(strategies)),
+        chart()
+        .mark_point(filled=True, tooltip=ALL_FIELDS)
+        .encode(
+            x=x,
+            y=_accuracy("accuracy:Q"),
+            color=_by_strategy(strategies),
+            shape=alt.Shape("strategy:N", title=None, scale=_shapes(strategies), legend=_LEGEND),
+            size=alt.condition(on_front, alt.value(120), alt.value(40)),
+        ),
+    )
+    steps = "; ".join(
+        f"{names[place]} ({percent(points[place][1])} for {number(points[place][0])})"
+        for place in front
+    )
+    reading = (
+        f"{len(front)} of {len(rows)} are on the Pareto front: no other is at least as right for "
+        f"no more {cost} per problem. From the cheapest to the best: {steps}."
+    )
+    return Figure(
+        f"accuracy-against-{cost}",
+        f"Accuracy against {cost}",
+        reading,
+        table,
+        spec(drawn, 300),
+        notes=["Vertical lines are 95% intervals (Wilson); large marks are on the front.", *notes],
+    )
+
+
+def over_n(rows: Sequence[Compared], notes: Sequence[str]) -> Figure | None:
+    """Accuracy over n, a line for each strategy; None where no strategy has two points."""
+    also = varying(rows)
+    curves = joined_curves([label(row, also) for row in rows], rows)
+    table: list[Row] = [
+        {"strategy": name, "n": n, "accuracy": point.accuracy, "pass@n": point.pass_at_n}
+        for name, points in curves.items()
+        for n, point in sorted(points.items())
+    ]
+    if all(len(points) < 2 for points in curves.values()):
+        return None
+    names = list(curves)
+    drawn = (
+        chart()
+        .mark_line(point=True, tooltip=ALL_FIELDS)
+        .encode(
+            x=alt.X("n:Q", title="completions (n)", scale=alt.Scale(type="log", base=2)),
+            y=_accuracy("accuracy:Q"),
+            color=_by_strategy(names),
+            strokeDash=alt.StrokeDash(
+                "strategy:N",
+                legend=None,
+                scale=alt.Scale(domain=names, range=_dashes(len(names))),
+            ),
+        )
+    )
+    top = max(table, key=lambda row: float(row["accuracy"] or 0.0))
+    return Figure(
+        "accuracy-over-n",
+        "Accuracy over n",
+        f"The highest accuracy is {percent(float(top['accuracy'] or 0.0))}: {top['strategy']} at "
+        f"n={top['n']}.",
+        table,
+        spec(drawn, 280),
+        notes=[
+            "Below a run's own n: averages over its disjoint blocks of chains or subtrees.",
+            *notes,
+        ],
+    )
+
+
+def _accuracy(field: str) -> alt.Y:
+    return alt.Y(field, title="accuracy", axis=PERCENT, scale=alt.Scale(zero=False))
+
+
+def _by_strategy(names: Sequence[str]) -> alt.Color:
+    return alt.Color(
+        "strategy:N",
+        title=None,
+        scale=colour(names),
+        legend=_LEGEND,
+    )
+
+
+def _shapes(names: Sequence[str]) -> alt.Scale:
+    """A shape for each of the six colours' rounds, so that no two names look the same."""
+    shapes = ["circle", "square", "triangle-up", "diamond", "cross"]
+    return alt.Scale(
+        domain=list(names),
+        range=[shapes[place // len(COLOURS) % len(shapes)] for place in range(len(names))],
+    )
+
+
+def _dashes(count: int) -> list[list[int]]:
+    """Solid for the first six lines, then dashed in the same colours."""
+    patterns = [[1, 0], [6, 3], [2, 2]]
+    return [patterns[place // len(COLOURS) % len(patterns)] for place in range(count)]
+
+
+def _cost(row: Compared, cost: Cost) -> float:
+    """Per problem that was judged; never 0, which no logarithmic axis shows."""
+    total = row.generated_tokens if cost == "tokens" else row.wall_s
+    return max(total / row.problems, 1e-6)
+
+
+def _names(rows: Sequence[Compared]) -> list[str]:
+    also = varying(rows)
+    return [f"{label(row, also)}, n={row.n}" for row in rows]
