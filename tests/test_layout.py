@@ -43,6 +43,7 @@ LAYERS = (
     "session",
     "tuning",
     "bench",
+    "study",
     # what people see
     "reports",
     "cli",

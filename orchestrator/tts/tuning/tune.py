@@ -97,7 +97,7 @@ def tune(
                 f"Replaying {len(recorded.generations):,} generator and "
                 f"{len(recorded.scorings):,} verifier requests of {source}"
             )
-            await session.watched(_measure(session, recorded, seconds, measured, observer))
+            await session.watched(measure_engines(session, recorded, seconds, measured, observer))
 
     with locked(folder), open_run(plan, source) if plan else nullcontext() as recording:
         try:
@@ -166,14 +166,17 @@ async def _record(session: AsyncSession, run: OpenRun, observer: Observer) -> No
         observer.solved()
 
 
-async def _measure(
+async def measure_engines(
     session: AsyncSession,
     recorded: RecordedRequests,
     seconds: float,
     into: list[Measured],
     observer: Observer,
 ) -> None:
-    """Measure one engine after the other, adding to `into`."""
+    """Measure one engine after the other with a run's requests, adding to `into`.
+
+    `seconds` are for both together. Raises EndpointError.
+    """
     generator, verifier = session.endpoints
     spec = session.deployment
     # salts must differ from those of earlier measurements on the same server

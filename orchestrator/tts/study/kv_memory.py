@@ -1,0 +1,116 @@
+"""The memory of a pair: what its KV pools take, and other divisions of it. Pure; sizes in bytes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tts.build.openvino.memory import plan_host_memory
+from tts.build.spec import Deployment, EngineSpec, Role
+from tts.build.tensorrt.memory_plan import plan_memory
+
+
+@dataclass(frozen=True)
+class PairMemory:
+    """What a deployment's pair takes, over all of its GPUs or on its CPU host."""
+
+    fixed: Mapping[str, int]
+    """All but the KV pools, by what it is."""
+    per_token: Mapping[Role, int]
+    """Of one token in a pool, over all ranks and replicas of its engine."""
+    pools: int
+    """Both KV pools together."""
+    shared: bool
+    """Whether one pool can grow at the expense of the other."""
+
+
+def pair_memory(deployment: Deployment) -> PairMemory:
+    """What a deployment takes, by the memory plan of its target; raises ConfigError if none fits.
+
+    Raises CheckpointError for a config.json that cannot be used.
+    """
+    plan = _on_host if deployment.target == "openvino" else _on_gpus
+    fixed, per_token, shared = plan(deployment)
+    pools = sum(
+        per_token[role] * whole_blocks(spec, spec.kv_cache.tokens)
+        for role, spec in deployment.engines().items()
+    )
+    return PairMemory(fixed, per_token, pools, shared)
+
+
+def generator_share(deployment: Deployment, memory: PairMemory) -> float:
+    """The generator's share of the KV memory as the deployment has it."""
+    spec = deployment.generator
+    used = memory.per_token["generator"] * whole_blocks(spec, spec.kv_cache.tokens)
+    return used / memory.pools
+
+
+def divided(
+    deployment: Deployment, memory: PairMemory, share: float, scale: float = 1.0
+) -> Deployment:
+    """The deployment with another division of its KV memory, or of `scale` times as much.
+
+    The generator gets `share` of it, in whole blocks, and the verifier the rest; neither gets less
+    than one sequence of max_seq_len.
+    """
+    generator, verifier = deployment.generator, deployment.verifier
+    total = scale * memory.pools
+    first, second = memory.per_token["generator"], memory.per_token["verifier"]
+    most = (total - second * least_tokens(verifier)) / first
+    tokens = _within(generator, min(share * total / first, most))
+    rest = _within(verifier, (total - tokens * first) / second)
+    return deployment.model_copy(
+        update={
+            "generator": _with_pool(generator, tokens),
+            "verifier": _with_pool(verifier, rest),
+        }
+    )
+
+
+def least_tokens(spec: EngineSpec) -> int:
+    """Tokens of the smallest pool: the blocks of one sequence of max_seq_len."""
+    size = spec.kv_cache.block_size
+    return math.ceil(spec.max_seq_len / size) * size
+
+
+def whole_blocks(spec: EngineSpec, tokens: float) -> int:
+    """Tokens rounded down to whole blocks."""
+    size = spec.kv_cache.block_size
+    return int(tokens) // size * size
+
+
+def _within(spec: EngineSpec, tokens: float) -> int:
+    return max(least_tokens(spec), whole_blocks(spec, tokens))
+
+
+def _with_pool(spec: EngineSpec, tokens: int) -> EngineSpec:
+    return spec.model_copy(update={"kv_cache": spec.kv_cache.model_copy(update={"tokens": tokens})})
+
+
+def _on_host(deployment: Deployment) -> tuple[dict[str, int], dict[Role, int], bool]:
+    plan, specs = plan_host_memory(deployment), deployment.engines()
+    fixed = {"server": plan.server}
+    for role, engine in plan.engines.items():
+        fixed[f"{role}: weights"] = engine.copies + engine.embedding
+        fixed[f"{role}: working space"] = engine.working + engine.process
+    per_token = {
+        role: engine.kv_cache // whole_blocks(specs[role], specs[role].kv_cache.tokens)
+        for role, engine in plan.engines.items()
+    }
+    return fixed, per_token, True
+
+
+def _on_gpus(deployment: Deployment) -> tuple[dict[str, int], dict[Role, int], bool]:
+    plan = plan_memory(deployment)
+    fixed = {"server": sum(gpu.server for gpu in plan.gpus)}
+    per_token: dict[Role, int] = dict.fromkeys(deployment.engines(), 0)
+    for place in (place for gpu in plan.gpus for place in gpu.ranks):
+        memory, role = place.memory, place.role
+        per_token[role] += memory.kv_bytes_per_token
+        for name, size in (
+            (f"{role}: weights", memory.weights),
+            (f"{role}: working space", memory.fixed - memory.weights),
+        ):
+            fixed[name] = fixed.get(name, 0) + size
+    return fixed, per_token, plan.shared
