@@ -43,7 +43,7 @@ def test_an_unknown_name_lists_the_installed_ones(installed):
     installed(GOOD, sums="mine:sums")
     with pytest.raises(DatasetError, match="no dataset 'sumz'") as caught:
         load_problems("sumz")
-    assert "Known names: demo, sums." in caught.value.hint
+    assert "Known names: demo, math-500, gsm8k, aime-2024, sums." in caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@
 | deployments, checkpoints, templates | engines/, triton_repo/ | <site-packages>/tts/bundled/ |
 | built engines, repositories, server files | engines/built/ | <user data>/tts-toolkit/built/ |
 | runs | runs/ | <user data>/tts-toolkit/runs/ |
+| downloaded datasets | datasets/ | <user data>/tts-toolkit/datasets/ |
 
-`TTS_HOME` moves the last two rows anywhere.
+`TTS_HOME` moves the last three rows anywhere.
 """
 
 from __future__ import annotations
@@ -95,3 +96,8 @@ def server_dir(deployment: str) -> Path:
 def runs_dir() -> Path:
     """Folder in which runs are kept when the user names none."""
     return home() / "runs"
+
+
+def datasets_dir() -> Path:
+    """Folder in which downloaded datasets are kept."""
+    return home() / "datasets"

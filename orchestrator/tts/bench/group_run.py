@@ -29,7 +29,7 @@ from .run import complete_if_solved, run_in, with_way_on
 
 def run_all(wanted: Wanted, out: Path | None, observer: Observer) -> Path:
     """Run every strategy on the same problems, after checking all of them; the group's folder."""
-    problems = problems_of(wanted)
+    problems = problems_of(wanted, observer.say)
     spec = load_checked(wanted.deployment)
     configs = configure_all(spec, wanted.parameters)
     members = members_of(configs)
@@ -56,7 +56,7 @@ def resume_group(
     before, members = read_whole_group(folder)
     first = members[0]
     wanted = as_wanted(before, deployment, first.strategy, first.parameters)
-    problems = problems_of(wanted)
+    problems = problems_of(wanted, observer.say)
     spec = load_checked(wanted.deployment)
     chosen = {each.strategy: choose(each.strategy, spec, each.parameters) for each in members}
     plan = plan_with(wanted, problems, spec, chosen[first.strategy])

@@ -10,6 +10,7 @@ from typing import Any
 from tts.build.errors import ConfigError
 from tts.build.spec import load_deployment
 from tts.datasets.load import problems_of_run
+from tts.datasets.options import DatasetOptions
 from tts.prompting import Models
 from tts.replay import Source, open_source
 from tts.session.limits import Limits
@@ -36,7 +37,10 @@ def as_recorded(wanted: Wanted, path: Path, given: Collection[str]) -> Wanted:
         asked["limits"] = wanted.limits.to_config()
     if "dataset" in given:
         asked["dataset"] = findable(wanted.dataset)
-    _refuse_others(source, asked, wanted.parameters, recorded)
+    options = wanted.dataset_options.to_config(wanted.seed)
+    asked |= {name: value for name, value in options.items() if name in given}
+    options = DatasetOptions.of_config(recorded).to_config(recorded["seed"])
+    _refuse_others(source, asked, wanted.parameters, options | recorded)
     replayed = as_wanted(recorded, wanted.deployment, recorded["strategy"], recorded["parameters"])
     return replace(
         replayed,

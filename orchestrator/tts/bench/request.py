@@ -13,7 +13,8 @@ from tts.build.errors import ConfigError, TtsError
 from tts.build.spec import Deployment, bundled_deployments
 from tts.checks.requirements import require_gpu
 from tts.datasets.demo_questions import why_outside
-from tts.datasets.load import load_problems, problems_of_run
+from tts.datasets.load import load_dataset, problems_of_run
+from tts.datasets.options import DatasetOptions
 from tts.problem import Problem
 from tts.prompting import Models
 from tts.replay import Replay, open_source
@@ -51,11 +52,12 @@ class Wanted:
     in_flight: int | None = None
     replay: Path | None = None
     limits: Limits = field(default_factory=Limits)
+    dataset_options: DatasetOptions = field(default_factory=DatasetOptions)
 
 
 def run_bench(wanted: Wanted, out: Path | None, observer: Observer) -> Path:
     """Plan a benchmark run, check everything that can be checked, and run it; its folder."""
-    plan = plan_of(wanted, problems_of(wanted))
+    plan = plan_of(wanted, problems_of(wanted, observer.say))
     folder = (out or new_folder(plan, plan.strategy.name)).resolve()
     _bench(plan, folder, observer)
     return folder
@@ -135,15 +137,25 @@ def as_wanted(
         config.get("in_flight"),
         Path(config["replay"]["source"]) if "replay" in config else None,
         Limits.of_config(config),
+        DatasetOptions.of_config(config),
     )
 
 
-def problems_of(wanted: Wanted) -> list[Problem]:
-    """The problems to solve; raises DatasetError."""
+def problems_of(wanted: Wanted, say: Callable[[str], None] = lambda line: None) -> list[Problem]:
+    """The problems to solve; `say` gets where they come from. Raises DatasetError."""
     if wanted.replay and wanted.dataset == PROBLEMS:  # those of a program's run
         loaded = read_problems(wanted.replay)
     else:
-        loaded = load_problems(wanted.dataset, limit=wanted.limit, seed=wanted.seed)
+        dataset = load_dataset(
+            wanted.dataset,
+            limit=wanted.limit,
+            seed=wanted.seed,
+            options=wanted.dataset_options,
+            say=say,
+        )
+        loaded = dataset.problems
+        if dataset.source:
+            say(dataset.source)
     return _without_references(wanted, loaded)
 
 
@@ -180,6 +192,7 @@ def plan_with(
         replay=replay,
         context=models.deployment.generator.max_seq_len,
         limits=wanted.limits,
+        dataset_options=wanted.dataset_options,
     )
     check_lengths(models, plan.problems)
     return plan

@@ -30,13 +30,25 @@ class Speculation(StrEnum):
     always = "always"
 
 
+class Answers(StrEnum):
+    """Likewise: tts.datasets.answers."""
+
+    text = "text"
+    gsm8k = "gsm8k"
+    integer = "integer"
+    number = "number"
+    decimal_comma = "decimal-comma"
+    letter = "letter"
+    place = "index"  # every text has a method `index`
+
+
 ALL = "all"
 
 _NAMES = ", ".join(STRATEGY_NAMES).replace("cot", "cot (or greedy)", 1)
 _N = Annotated[
     int | None, typer.Option("--n", help="Completions per problem.", show_default="16; cot: 1")
 ]
-_Seed = Annotated[int, typer.Option("--seed", help="Seed of the run and of generated problems.")]
+_Seed = Annotated[int, typer.Option("--seed", help="Seed of the run: of what is sampled.")]
 _Out = Annotated[
     Path | None,
     typer.Option(
@@ -92,8 +104,49 @@ def bench(
         typer.Argument(metavar="DEPLOYMENT", help="A deployment file or a bundled name."),
     ] = None,
     dataset: Annotated[
-        str, typer.Option("--dataset", help="demo, or a JSONL file with problem and answer.")
+        str,
+        typer.Option(
+            "--dataset",
+            help="demo, math-500, gsm8k, aime-2024, or a JSONL, CSV or Parquet file "
+            "(docs/datasets.md).",
+        ),
     ] = "demo",
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--columns",
+            metavar="HOLDS=COLUMN,...",
+            help="Which columns of a file hold problem, answer, id, level and choices, such as "
+            "problem=question,answer=final.",
+            show_default="by their usual names",
+        ),
+    ] = None,
+    answers: Annotated[
+        Answers | None,
+        typer.Option(
+            "--answers",
+            metavar="KIND",
+            help=f"How a file's answers are written: {', '.join(Answers)}.",
+            show_default="as text, or after ####",
+        ),
+    ] = None,
+    per_level: Annotated[
+        int | None,
+        typer.Option(
+            "--per-level",
+            min=1,
+            help="Draw so many problems of each level, by the dataset's seed.",
+            show_default="all",
+        ),
+    ] = None,
+    dataset_seed: Annotated[
+        int | None,
+        typer.Option(
+            "--dataset-seed",
+            help="Seed of generated problems, and of what --per-level draws.",
+            show_default="that of --seed",
+        ),
+    ] = None,
     limit: Annotated[
         int | None,
         typer.Option("--limit", help="Problems to solve.", show_default="all; demo: 100"),
@@ -157,6 +210,8 @@ def bench(
     from tts.bench.group_run import resume_group, run_all
     from tts.bench.replaying import as_recorded
     from tts.bench.request import Wanted, resume_bench, run_bench
+    from tts.datasets.columns import parse_columns
+    from tts.datasets.options import DatasetOptions
     from tts.reports.live_tree import report_comparison, report_run
     from tts.reports.progress import BenchProgress
     from tts.runlog.folder import read_summary
@@ -185,6 +240,12 @@ def bench(
             speculation.value,
             in_flight,
             limits=Limits(budget_tokens, deadline),
+            dataset_options=DatasetOptions(
+                dataset_seed,
+                parse_columns(columns or []),
+                answers.value if answers else None,
+                per_level,
+            ),
         )
         if replay is not None:
             wanted = as_recorded(wanted, replay, given_options(context))

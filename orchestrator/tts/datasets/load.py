@@ -1,74 +1,159 @@
-"""Problems by dataset name or from a JSONL file.
+"""Problems by dataset name or from a file.
 
-A name is `demo`, or that of a plug-in: an entry point of the group `tts.datasets` refers to a
-function `(limit: int | None, seed: int) -> Iterable[Problem]`.
+A name is `demo`, that of a known dataset (`known`), or that of a plug-in: an entry point of the
+group `tts.datasets` refers to a function `(limit: int | None, seed: int) -> Iterable[Problem]`.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
 from tts.build.errors import DatasetError, RunError
-from tts.build.input_files import Unreadable, as_text, is_file, parse_json, require_path
-from tts.grading import extract_gsm8k_answer
+from tts.build.input_files import Unreadable, is_file, require_path
 from tts.plugins import PluginGroup
 from tts.problem import Problem
 from tts.runlog.folder import PROBLEMS, read_problems
 
+from .answers import AnswerKind
+from .columns import Columns
 from .demo import demo_problems
+from .download import known_file
+from .files import read_file
+from .known import KNOWN
+from .levels import drawn_by_level
+from .options import DatasetOptions
 
 PLUGINS = PluginGroup("tts.datasets", "dataset")
 DEFAULT_DEMO_COUNT = 100
 MAX_DEMO_COUNT = 100_000
 """Generated in seconds; each is kept in memory, and as many must differ."""
-MAX_LINE_BYTES = 1_000_000
-"""Of a dataset file: one problem."""
 
 
-def load_problems(dataset: str, *, limit: int | None = None, seed: int = 0) -> list[Problem]:
-    """The problems of a dataset, in order.
+@dataclass(frozen=True)
+class Dataset:
+    """Problems, and where they come from."""
 
-    `demo` generates held-out problems from `seed`, an installed dataset gives its own; anything
-    else is a JSONL file, one object per line: `problem` or `question`, `answer` (GSM8K's
-    `... #### 18` is understood), optional `unique_id` or `id`, optional `level`. The whole file is
-    checked, whatever the limit. Raises DatasetError naming the file and line.
+    problems: list[Problem]
+    source: str = ""
+    """The file, how many of its problems, and what was read from which column; else empty."""
+
+
+def load_problems(
+    dataset: str,
+    *,
+    limit: int | None = None,
+    seed: int = 0,
+    columns: Columns | None = None,
+    answers: AnswerKind | None = None,
+    per_level: int | None = None,
+) -> list[Problem]:
+    """The problems of a dataset, in order; `load_dataset` with its options one by one."""
+    options = DatasetOptions(seed, columns or {}, answers, per_level)
+    return load_dataset(dataset, limit=limit, options=options).problems
+
+
+def load_dataset(
+    dataset: str,
+    *,
+    limit: int | None = None,
+    seed: int = 0,
+    options: DatasetOptions | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Dataset:
+    """The problems of a dataset: generated, downloaded, a plug-in's or a file's.
+
+    `demo` generates held-out problems from a seed: that of `options`, else `seed`. A known dataset
+    is downloaded once, and `say` gets a line on it. Anything else is a file (`rows`) with columns
+    `problem` or `question`, `answer`, optional `unique_id` or `id`, and optional `level`, unless
+    `options` names others. The whole file is checked, whatever the limit. Raises DatasetError
+    naming the file and line.
     """
+    options = options or DatasetOptions()
     if limit is not None and limit < 1:
         raise DatasetError(f"The limit is {limit}; it must be at least 1.")
+    chosen = options.seed_of(seed)
+    of_each = options.per_level
     if dataset == "demo":
-        if limit is not None and limit > MAX_DEMO_COUNT:
-            raise DatasetError(
-                f"The limit is {limit:,}; dataset demo has at most {MAX_DEMO_COUNT:,} problems."
-            )
-        generated = demo_problems(limit or DEFAULT_DEMO_COUNT, seed)
-        return [Problem(p.id, p.question, p.answer, p.level) for p in generated]
+        _refuse_layout(options, "demo")
+        return Dataset(_taken(_demo(limit, of_each, chosen), limit, of_each, chosen))
     try:
         require_path(dataset)
     except Unreadable as error:
         raise DatasetError(f"{dataset!r:.100} names no dataset: {error}.") from error
     file = Path(dataset).expanduser()
     if is_file(file):
-        problems = list(_read(file))
-        if not problems:
-            raise DatasetError(f"{file} holds no problems.")
-        return problems[:limit]
-    if plugin := PLUGINS.find(dataset):
-        return _from_plugin(plugin, limit, seed)
+        problems, reading = read_file(file, options.columns, options.answers)
+    elif plugin := PLUGINS.find(dataset):
+        _refuse_layout(options, dataset)
+        given = _from_plugin(plugin, None if of_each else limit, chosen)
+        return Dataset(_taken(given, limit, of_each, chosen))
+    elif known := KNOWN.get(dataset):
+        _refuse_layout(options, dataset)
+        problems, reading = read_file(known_file(dataset, known, say), known.columns, known.answers)
+    else:
+        raise _no_dataset(dataset, file)
+    taken = _taken(problems, limit, of_each, chosen)
+    return Dataset(taken, f"{dataset}: {len(taken):,} of {len(problems):,} problems; {reading}")
+
+
+def problems_of_run(folder: Path, config: Mapping[str, Any]) -> list[Problem]:
+    """The problems of a recorded run: its folder's own, else its dataset's; `config` is run.json.
+
+    Raises RunError or DatasetError.
+    """
+    if config["dataset"] != PROBLEMS:
+        options = DatasetOptions.of_config(config)
+        return load_dataset(config["dataset"], limit=config["limit"], options=options).problems
+    problems = read_problems(folder)
+    if not problems:
+        raise RunError(
+            f"The run in {folder} does not hold its problems ({PROBLEMS} is missing).",
+            hint="Bring that file back: no dataset has these problems.",
+        )
+    return problems
+
+
+def _taken(
+    problems: list[Problem], limit: int | None, per_level: int | None, seed: int
+) -> list[Problem]:
+    return (drawn_by_level(problems, per_level, seed) if per_level else problems)[:limit]
+
+
+def _demo(limit: int | None, per_level: int | None, seed: int) -> list[Problem]:
+    """As many as there are to be, which cycle through the levels."""
+    count = 5 * per_level if per_level else limit or DEFAULT_DEMO_COUNT
+    if count > MAX_DEMO_COUNT:
+        raise DatasetError(
+            f"The limit is {count:,}; dataset demo has at most {MAX_DEMO_COUNT:,} problems."
+        )
+    return [Problem(p.id, p.question, p.answer, p.level) for p in demo_problems(count, seed)]
+
+
+def _refuse_layout(options: DatasetOptions, dataset: str) -> None:
+    if options.columns or options.answers:
+        raise DatasetError(
+            f"Dataset {dataset} knows its columns and answers.",
+            hint="Leave --columns and --answers out; they are for files.",
+        )
+
+
+def _no_dataset(dataset: str, file: Path) -> DatasetError:
     if file.exists():
         kind = "a folder" if file.is_dir() else "a pipe or a device"
-        raise DatasetError(
+        return DatasetError(
             f"{file} is {kind}, not a dataset file.",
             hint="Save it as a JSONL file: the file is read again when a run is resumed.",
         )
-    raise DatasetError(
+    return DatasetError(
         f"There is no dataset {dataset!r}: neither a file nor a known name.",
-        hint=f"Known names: {', '.join(['demo', *PLUGINS.names()])}. A file must be JSONL with "
-        "problem and answer in each line.",
+        hint=f"Known names: {', '.join(['demo', *KNOWN, *PLUGINS.names()])}. A file is JSONL, CSV "
+        "or Parquet with a problem and an answer in each row; --columns says where they are.",
     )
 
 
@@ -90,93 +175,3 @@ def _from_plugin(plugin: EntryPoint, limit: int | None, seed: int) -> list[Probl
             "be unique."
         )
     return given
-
-
-def problems_of_run(folder: Path, config: Mapping[str, Any]) -> list[Problem]:
-    """The problems of a recorded run: its folder's own, else its dataset's; `config` is run.json.
-
-    Raises RunError or DatasetError.
-    """
-    if config["dataset"] != PROBLEMS:
-        return load_problems(config["dataset"], limit=config["limit"], seed=config["seed"])
-    problems = read_problems(folder)
-    if not problems:
-        raise RunError(
-            f"The run in {folder} does not hold its problems ({PROBLEMS} is missing).",
-            hint="Bring that file back: no dataset has these problems.",
-        )
-    return problems
-
-
-def _read(file: Path) -> Iterator[Problem]:
-    seen: dict[str, int] = {}
-    for number, line in _lines(file):
-        where = f"{file}, line {number}"
-        problem = _parse(line, where, f"{file.stem}:{number}")
-        if problem.id in seen:
-            raise DatasetError(
-                f"{where}: id {problem.id!r:.200} was used in line {seen[problem.id]} already; ids "
-                "must be unique."
-            )
-        seen[problem.id] = number
-        yield problem
-
-
-def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines that are not blank, with their numbers from 1; raises DatasetError."""
-    try:
-        with file.open("rb") as stream:
-            number = 0
-            while line := stream.readline(MAX_LINE_BYTES + 1):
-                number += 1
-                if len(line) > MAX_LINE_BYTES:
-                    raise DatasetError(
-                        f"{file}, line {number} has more than {MAX_LINE_BYTES:,} bytes.",
-                        hint="A line is one problem. Is this a JSONL file?",
-                    )
-                if line.strip():
-                    yield number, line
-    except OSError as error:
-        raise DatasetError(f"{file} cannot be read: {error.strerror or error}") from error
-
-
-def _parse(line: bytes, where: str, default_id: str) -> Problem:
-    try:
-        data = parse_json(as_text(line), strict=True)
-    except Unreadable as error:
-        raise DatasetError(f"{where} cannot be read: {error}.") from error
-    if not isinstance(data, dict):
-        raise DatasetError(f"{where} must hold a JSON object, not {type(data).__name__}.")
-    question = _text(data, ("problem", "question"), where)
-    answer = _text(data, ("answer",), where)
-    level = data.get("level")
-    if isinstance(level, bool) or not isinstance(level, int | str | None):
-        raise DatasetError(f"{where}: level is {level!r:.200}; it must be a number or a text.")
-    identity = _id(data, where) or default_id
-    return Problem(identity, question, extract_gsm8k_answer(answer) or answer, level)
-
-
-def _id(data: dict[str, Any], where: str) -> str | None:
-    """What a problem is called in its file; None where it has no name."""
-    for name in ("unique_id", "id"):
-        value = data.get(name)
-        if isinstance(value, bool) or not isinstance(value, int | float | str | None):
-            raise DatasetError(f"{where}: {name} is {value!r:.200}; it must be a text or a number.")
-        if value is not None and str(value).strip():
-            return str(value)
-    return None
-
-
-def _text(data: dict[str, Any], names: tuple[str, ...], where: str) -> str:
-    for name in names:
-        if name in data:
-            value = data[name]
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                value = str(value)
-            if not isinstance(value, str) or not value.strip():
-                raise DatasetError(f"{where}: {name} is {value!r:.200}; it must be a text.")
-            return value
-    fields = ", ".join(sorted(data)) or "no fields"
-    raise DatasetError(
-        f"{where} lacks the field {' or '.join(map(repr, names))}; it has {fields:.500}."
-    )

@@ -38,6 +38,10 @@ class _Shared(msgspec.Struct):
     in_flight: int | None = None
     replay: _Replay | None = None
     functions: dict[str, str] = {}
+    dataset_seed: int | None = None
+    columns: dict[str, str] = {}
+    answers: str | None = None
+    per_level: int | None = None
     limits: _Limits = _Limits()
 
 

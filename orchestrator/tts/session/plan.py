@@ -9,6 +9,7 @@ from typing import Any
 
 from tts.build.errors import ConfigError, RunError
 from tts.build.spec import Deployment, load_deployment
+from tts.datasets.options import DatasetOptions
 from tts.driver.policy import policy_of
 from tts.problem import Problem
 from tts.prompting import Context, Models
@@ -66,6 +67,8 @@ class Plan:
     """The program's own endpoints, by name: `generator`, `verifier`."""
     limits: Limits = field(default_factory=Limits)
     """Of each problem."""
+    dataset_options: DatasetOptions = field(default_factory=DatasetOptions)
+    """How the dataset was read, and what was taken of it."""
 
     @property
     def policy(self) -> Policy:
@@ -102,6 +105,8 @@ class Plan:
             "in_flight": self.in_flight,
             "problem_ids": [problem.id for problem in self.problems],
         }
+        if not self.keeps_problems:
+            config |= self.dataset_options.to_config(self.seed)
         if self.replay:
             config["replay"] = self.replay.description
         if limits := self.limits.to_config():

@@ -1,0 +1,169 @@
+"""What the cell of an answer means: a text, a number with separators, the letter of a choice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal
+
+from tts.build.input_files import Unreadable
+from tts.grading import extract_gsm8k_answer
+
+AnswerKind = Literal["text", "gsm8k", "integer", "number", "decimal-comma", "letter", "index"]
+"""How answers are written; the last two are those of multiple choice."""
+
+LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_SIGN = r"(?P<sign>[-+−]?)\s*[$€£]?\s*"
+_WHOLE = r"(?P<whole>[0-9]{1,3}(?P<by>[%s])[0-9]{3}(?:(?P=by)[0-9]{3})*|[0-9]*)"
+_BY = "_' \u00a0\u202f"
+_NUMBER = re.compile(_SIGN + r"(?=\.?[0-9])" + _WHOLE % f",{_BY}" + r"(?:\.(?P<decimals>[0-9]+))?")
+_COMMA = re.compile(_SIGN + r"(?=,?[0-9])" + _WHOLE % f".{_BY}" + r"(?:,(?P<decimals>[0-9]+))?")
+_LETTER = re.compile(r"\(?([A-Za-z])[).:]?")
+
+
+def read_answer(cell: Any, kind: AnswerKind | None) -> str:
+    """The reference answer that a cell means; raises Unreadable.
+
+    Without a kind it is GSM8K's number after `####` where there is one, else the text as it is.
+    """
+    text = as_cell_text(cell)
+    return (_after_hashes_or_text if kind is None else READERS[kind])(text)
+
+
+def as_cell_text(cell: Any) -> str:
+    """A cell as text; raises Unreadable for what is blank, or neither text nor number."""
+    if isinstance(cell, int | float) and not isinstance(cell, bool):
+        cell = str(cell)
+    if not isinstance(cell, str) or not cell.strip():
+        raise Unreadable(f"is {cell!r:.200}; it must be a text")
+    return cell
+
+
+def _after_hashes_or_text(text: str) -> str:
+    return extract_gsm8k_answer(text) or text
+
+
+def _after_hashes(text: str) -> str:
+    if (answer := extract_gsm8k_answer(text)) is None:
+        raise Unreadable(f"ends in {text[-60:]!r}; the answer must stand after ####")
+    return answer
+
+
+def _integer(text: str) -> str:
+    """As a whole number: AIME writes 33 as 033."""
+    number = _number(text)
+    whole, _, decimals = number.partition(".")
+    if decimals.strip("0"):
+        raise Unreadable(f"is {text!r:.100}; it must be a whole number")
+    return whole
+
+
+def _number(text: str) -> str:
+    return _plain(_NUMBER.fullmatch(text.strip()), text, "1,234.5")
+
+
+def _decimal_comma(text: str) -> str:
+    return _plain(_COMMA.fullmatch(text.strip()), text, "1.234,5")
+
+
+def _plain(number: re.Match[str] | None, text: str, like: str) -> str:
+    """A number without separators, leading zeros and currency: `1234.5`."""
+    if number is None:
+        raise Unreadable(f"is {text!r:.100}; it must be a number such as {like}")
+    whole = re.sub(r"\D", "", number["whole"]).lstrip("0") or "0"
+    decimals = f".{number['decimals']}" if number["decimals"] else ""
+    return f"{'-' if number['sign'] in ('-', '−') else ''}{whole}{decimals}"
+
+
+def _letter(text: str) -> str:
+    return _nth(_by_letter(text.strip(), LETTERS), text)
+
+
+def _index(text: str) -> str:
+    return _nth(_by_index(text.strip(), LETTERS), text)
+
+
+def _nth(place: int | None, text: str) -> str:
+    if place is None:
+        raise Unreadable(f"is {text!r:.100}; it must be a choice's letter, or its place from 0")
+    return LETTERS[place]
+
+
+READERS: Final[Mapping[AnswerKind, Callable[[str], str]]] = {
+    "text": lambda text: text,
+    "gsm8k": _after_hashes,
+    "integer": _integer,
+    "number": _number,
+    "decimal-comma": _decimal_comma,
+    "letter": _letter,
+    "index": _index,
+}
+"""What each kind makes of a cell's text; the last two where the choices are in the question."""
+
+
+def read_choice(cell: Any, choices: Sequence[str], kind: AnswerKind | None) -> str:
+    """The letter of the right one of `choices`; raises Unreadable.
+
+    A cell may hold the letter, the choice's place (from 0, as in MMLU) or its text; `kind` (letter,
+    index, text) says which, where more than one could be meant.
+    """
+    text = as_cell_text(cell).strip()
+    meant = {"letter": _by_letter, "index": _by_index, "text": _by_text}
+    if kind is not None and kind not in meant:
+        raise Unreadable(f"is read as {kind}, but the problem has choices: letter, index or text")
+    if kind is None and isinstance(cell, int):
+        kind = "index"
+    kinds = meant if kind is None else {kind: meant[kind]}
+    found = {name: place for name, of in kinds.items() if (place := of(text, choices)) is not None}
+    if len(places := set(found.values())) == 1:
+        return LETTERS[places.pop()]
+    if not found:
+        raise Unreadable(
+            f"is {text!r:.100}, which is none of the {len(choices)} choices "
+            f"(A to {LETTERS[len(choices) - 1]}, or their texts)"
+        )
+    readings = " or ".join(f"{LETTERS[place]} by its {name}" for name, place in found.items())
+    raise Unreadable(f"is {text!r:.100}: {readings}; --answers says which (letter, index, text)")
+
+
+def _by_letter(text: str, choices: Sequence[str]) -> int | None:
+    if not (match := _LETTER.fullmatch(text)):
+        return None
+    place = LETTERS.index(match[1].upper())
+    return place if place < len(choices) else None
+
+
+def _by_index(text: str, choices: Sequence[str]) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and int(text) < len(choices) else None
+
+
+def _by_text(text: str, choices: Sequence[str]) -> int | None:
+    places = [place for place, choice in enumerate(choices) if choice.strip() == text]
+    return places[0] if len(places) == 1 else None
+
+
+def read_choices(cell: Any) -> list[str]:
+    """The choices in one cell: a list, or labels and texts (`{"label": [...], "text": [...]}`).
+
+    Raises Unreadable.
+    """
+    if isinstance(cell, dict) and isinstance(cell.get("text"), list):
+        cell = cell["text"]
+    if not isinstance(cell, list):
+        raise Unreadable(f"is {cell!r:.100}; it must be a list of choices")
+    return checked_choices(cell)
+
+
+def checked_choices(cells: Sequence[Any]) -> list[str]:
+    """Choices as texts; raises Unreadable where there are too few, too many or blank ones."""
+    if not 2 <= len(cells) <= len(LETTERS):
+        raise Unreadable(f"holds {len(cells)} choices; there must be 2 to {len(LETTERS)}")
+    return [as_cell_text(cell).strip() for cell in cells]
+
+
+def lettered(question: str, choices: Sequence[str]) -> str:
+    """The question as it is asked: with its choices below it, and that a letter answers it."""
+    options = "\n".join(
+        f"({letter}) {choice}" for letter, choice in zip(LETTERS, choices, strict=False)
+    )
+    return f"{question.rstrip()}\n\n{options}\n\nThe final answer is the letter of one choice."

@@ -1,0 +1,125 @@
+"""The problems of a file, whatever its format: each row made a problem, or refused by its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tts.build.errors import DatasetError
+from tts.build.input_files import Unreadable
+from tts.problem import Problem
+
+from .answers import (
+    AnswerKind,
+    as_cell_text,
+    checked_choices,
+    lettered,
+    read_answer,
+    read_choice,
+    read_choices,
+)
+from .columns import USUAL, Columns, choice_columns, column_of
+from .rows import Row, read_rows
+
+
+def read_file(
+    file: Path, columns: Columns, answers: AnswerKind | None
+) -> tuple[list[Problem], str]:
+    """All problems of a file, and a phrase that says which columns they were read from.
+
+    Raises DatasetError naming the file and the line or row.
+    """
+    places: dict[str, str] = {}
+    problems: list[Problem] = []
+    used: dict[str, None] = {}  # by all rows together, in order
+    for row in read_rows(file):
+        where = f"{file}, {row.place}"
+        reader = _RowReader(row, columns, where, used)
+        question, answer = reader.question_and_answer(answers)
+        name = reader.id() or f"{file.stem}:{row.number}"
+        if name in places:
+            raise DatasetError(
+                f"{where}: id {name!r:.200} was used in {places[name]} already; ids must be unique."
+            )
+        places[name] = row.place
+        problems.append(Problem(name, question, answer, reader.level()))
+    if not problems:
+        raise DatasetError(f"{file} holds no problems.")
+    return problems, ", ".join(used)
+
+
+class _RowReader:
+    """The parts of one row's problem; notes in `used` which columns they came from."""
+
+    def __init__(self, row: Row, columns: Columns, where: str, used: dict[str, None]) -> None:
+        self._cells = row.cells
+        self._columns = columns
+        self._where = where
+        self._used = used
+
+    def question_and_answer(self, answers: AnswerKind | None) -> tuple[str, str]:
+        """The question as it is asked, and its reference answer."""
+        column = column_of("problem", self._columns, self._cells, self._where) or ""
+        question = self._text(column)
+        self._note("problem", column)
+        choices = self._choices()
+        column = column_of("answer", self._columns, self._cells, self._where) or ""
+        self._note("answer", column)
+        try:
+            if choices:
+                answer = read_choice(self._cells[column], choices, answers)
+                return lettered(question, choices), answer
+            return question, read_answer(self._cells[column], answers)
+        except Unreadable as error:
+            raise self._refused(column, error) from error
+
+    def level(self) -> int | str | None:
+        """The level, None where there is none."""
+        column = column_of("level", self._columns, self._cells, self._where)
+        level = self._cells[column] if column else None
+        if isinstance(level, float) and level.is_integer():  # as Parquet has integers with gaps
+            level = int(level)
+        if isinstance(level, bool) or not isinstance(level, int | str | None):
+            raise DatasetError(
+                f"{self._where}: {column} is {level!r:.200}; it must be a number or a text."
+            )
+        if column:
+            self._note("level", column)
+        return level
+
+    def id(self) -> str | None:
+        """What the problem is called in its file; None where it has no name."""
+        column_of("id", self._columns, self._cells, self._where)  # one that was named must be there
+        named = self._columns.get("id")
+        for column in (named,) if named else USUAL["id"]:
+            value = self._cells.get(column)
+            if isinstance(value, bool) or not isinstance(value, int | float | str | None):
+                raise DatasetError(
+                    f"{self._where}: {column} is {value!r:.200}; it must be a text or a number."
+                )
+            if value is not None and str(value).strip():
+                self._note("id", column)
+                return str(value)
+        return None
+
+    def _choices(self) -> list[str]:
+        columns = choice_columns(self._columns, self._cells, self._where)
+        cells = [self._cells[column] for column in columns]
+        if not columns:
+            return []
+        self._note("choices", "+".join(columns))
+        try:
+            return read_choices(cells[0]) if len(cells) == 1 else checked_choices(cells)
+        except Unreadable as error:
+            raise self._refused("+".join(columns), error) from error
+
+    def _text(self, column: str) -> str:
+        try:
+            return as_cell_text(self._cells[column])
+        except Unreadable as error:
+            raise self._refused(column, error) from error
+
+    def _note(self, role: str, column: str) -> None:
+        self._used[role if role == column else f"{role} from {column!r}"] = None
+
+    def _refused(self, column: str, error: Unreadable) -> DatasetError:
+        return DatasetError(f"{self._where}: {column} {error}.")

@@ -1,0 +1,64 @@
+"""How a dataset is read, and what is taken of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, get_args
+
+from tts.build.errors import DatasetError
+
+from .answers import AnswerKind
+from .columns import Role, checked_columns
+
+SEED = "dataset_seed"
+"""What run.json calls the seed here: its `seed` is that of sampling."""
+
+
+@dataclass(frozen=True)
+class DatasetOptions:
+    """What a user may say of a dataset besides its name and a limit. Raises DatasetError."""
+
+    seed: int | None = None
+    """Of generated problems and of draws; None: the run's."""
+    columns: Mapping[Role, str] = field(default_factory=dict)
+    """Those of a file that the user named."""
+    answers: AnswerKind | None = None
+    """How a file's answers are written; None: as they are, or after GSM8K's `####`."""
+    per_level: int | None = None
+    """Problems to draw of each level; None: all, in their order."""
+
+    def __post_init__(self) -> None:
+        checked_columns(self.columns)
+        if self.answers is not None and self.answers not in get_args(AnswerKind):
+            raise DatasetError(
+                f"Answers are read as {', '.join(get_args(AnswerKind))}, not as "
+                f"{self.answers!r:.100}."
+            )
+        if self.per_level is not None and self.per_level < 1:
+            raise DatasetError(f"{self.per_level} problems per level; it must be at least 1.")
+
+    @classmethod
+    def of_config(cls, config: Mapping[str, Any]) -> DatasetOptions:
+        """The options that run.json or group.json names; in older ones one seed is both."""
+        return cls(
+            config.get(SEED, config["seed"]),
+            config.get("columns", {}),
+            config.get("answers"),
+            config.get("per_level"),
+        )
+
+    def to_config(self, seed: int) -> dict[str, Any]:
+        """As run.json keeps them: the seed, and what else is set; `seed` is the run's."""
+        kept: dict[str, Any] = {SEED: self.seed_of(seed)}
+        if self.columns:
+            kept["columns"] = dict(self.columns)
+        if self.answers:
+            kept["answers"] = self.answers
+        if self.per_level:
+            kept["per_level"] = self.per_level
+        return kept
+
+    def seed_of(self, seed: int) -> int:
+        """The seed for problems in a run with this one."""
+        return seed if self.seed is None else self.seed

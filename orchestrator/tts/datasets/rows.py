@@ -1,0 +1,140 @@
+"""The rows of a dataset file, one at a time: JSONL, CSV, TSV or Parquet, told by its suffix.
+
+Each row comes with its place, which errors name.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tts.build.errors import DatasetError
+from tts.build.input_files import Unreadable, as_text, parse_json, require_text
+
+MAX_LINE_BYTES = 1_000_000
+"""Of a JSONL or CSV file: a line of one problem."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row, and where it is."""
+
+    number: int
+    """From 1: of its first line, header included; of a Parquet file, of the row."""
+    place: str
+    """`line 7` or `row 7`."""
+    cells: dict[str, Any]
+    """By column."""
+
+
+def read_rows(file: Path) -> Iterator[Row]:
+    """The rows of a file that are not blank, in order; raises DatasetError."""
+    match file.suffix.lower():
+        case ".csv":
+            return _csv_rows(file, ",")
+        case ".tsv":
+            return _csv_rows(file, "\t")
+        case ".parquet":
+            return _parquet_rows(file)
+        case _:
+            return _jsonl_rows(file)
+
+
+def _jsonl_rows(file: Path) -> Iterator[Row]:
+    for number, line in _lines(file):
+        where = f"{file}, line {number}"
+        if not line.strip():
+            continue
+        try:
+            data = parse_json(as_text(line), strict=True)
+        except Unreadable as error:
+            raise DatasetError(f"{where} cannot be read: {error}.") from error
+        if not isinstance(data, dict):
+            raise DatasetError(f"{where} must hold a JSON object, not {type(data).__name__}.")
+        yield Row(number, f"line {number}", data)
+
+
+def _csv_rows(file: Path, delimiter: str) -> Iterator[Row]:
+    """The rows below the header; a quoted cell may span lines, and the first one names the row."""
+    header: Sequence[str] | None = None
+    reader = csv.reader(_text_lines(file), delimiter=delimiter, strict=True)
+    while True:
+        number = reader.line_num + 1
+        where = f"{file}, line {number}"
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise DatasetError(f"{where} cannot be read: {error}.") from error
+        if not any(cell.strip() for cell in cells):
+            continue
+        if header is None:
+            header = [cell.strip() for cell in cells]
+            if twice := {name for name in header if header.count(name) > 1}:
+                raise DatasetError(f"{where}: the column {min(twice)!r:.100} is named twice.")
+        elif len(cells) != len(header):
+            raise DatasetError(
+                f"{where} has {len(cells)} cells, but the header names {len(header)} columns.",
+                hint=f"A cell that holds {delimiter!r} or a line's end must stand in quotes.",
+            )
+        else:
+            yield Row(number, f"line {number}", dict(zip(header, cells, strict=True)))
+
+
+def _parquet_rows(file: Path) -> Iterator[Row]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise DatasetError(
+            f"{file} is a Parquet file, and pyarrow, which reads these, cannot be used: {error}.",
+            hint='Install it (pip install "tts-toolkit[parquet]"), or save the file as JSONL.',
+        ) from error
+    number = 0
+    try:
+        with parquet.ParquetFile(file) as table:
+            for batch in table.iter_batches(batch_size=256):
+                for row in batch.to_pylist():
+                    number += 1
+                    _require_texts(row)
+                    yield Row(number, f"row {number}", row)
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError, Unreadable) as error:
+        place = f"row {number}" if isinstance(error, Unreadable) else f"after row {number}"
+        why = " ".join(str(error).split()).rstrip(".")
+        raise DatasetError(f"{file}, {place}: it cannot be read: {why:.300}.") from error
+
+
+def _require_texts(row: dict[str, Any]) -> None:
+    for cell in row.values():
+        if isinstance(cell, str):
+            require_text(cell)
+
+
+def _text_lines(file: Path) -> Iterator[str]:
+    for number, line in _lines(file):
+        try:
+            yield as_text(line) if number == 1 else line.decode()
+        except (Unreadable, UnicodeDecodeError) as error:
+            raise DatasetError(f"{file}, line {number} cannot be read: it is not UTF-8.") from error
+
+
+def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
+    """All lines with their numbers from 1; raises DatasetError."""
+    try:
+        with file.open("rb") as stream:
+            number = 0
+            while line := stream.readline(MAX_LINE_BYTES + 1):
+                number += 1
+                if len(line) > MAX_LINE_BYTES:
+                    raise DatasetError(
+                        f"{file}, line {number} has more than {MAX_LINE_BYTES:,} bytes.",
+                        hint="A line is one problem. Is this a JSONL, CSV or Parquet file, and is "
+                        "it named so (.jsonl, .csv, .parquet)?",
+                    )
+                yield number, line
+    except OSError as error:
+        raise DatasetError(f"{file} cannot be read: {error.strerror or error}") from error

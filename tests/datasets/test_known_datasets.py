@@ -1,0 +1,118 @@
+"""Known datasets: downloaded once from where they are, kept only if they are what they must be."""
+
+import functools
+import hashlib
+import http.server
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tts.build.errors import DatasetError
+from tts.datasets import load
+from tts.datasets.download import cached_file
+from tts.datasets.known import KNOWN
+from tts.datasets.load import load_dataset, load_problems
+
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+LINES = (
+    b'{"problem": "1?", "answer": "01", "id": "a"}\n{"problem": "2?", "answer": "2", "id": null}\n'
+)
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("TTS_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def served(tmp_path, home, monkeypatch):
+    """A dataset `aime-2024` on a server of our own; its folder, and what was asked for."""
+    asked = []
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, form, *arguments):
+            asked.append(self.path)
+
+    folder = tmp_path / "www"
+    folder.mkdir()
+    (folder / "set.jsonl").write_bytes(LINES)
+    handler = functools.partial(Handler, directory=folder)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        known = replace(
+            KNOWN["aime-2024"],
+            url=f"http://127.0.0.1:{server.server_port}/set.jsonl",
+            sha256=hashlib.sha256(LINES).hexdigest(),
+            size=len(LINES),
+        )
+        monkeypatch.setitem(load.KNOWN, "aime-2024", known)
+        yield folder, asked
+        server.shutdown()
+        thread.join()
+
+
+def test_a_known_dataset_is_downloaded_once_and_read_as_it_is_known_to_be(served):
+    said = []
+    first = load_dataset("aime-2024", say=said.append)
+    assert [problem.answer for problem in first.problems] == ["1", "2"]
+    assert [problem.id for problem in first.problems] == ["a", "aime-2024:2"]
+    assert first.source == "aime-2024: 2 of 2 problems; problem, answer, id"
+    assert load_dataset("aime-2024", say=said.append) == first
+    assert said == [f"Downloading aime-2024 (0.0 MB) from {load.KNOWN['aime-2024'].url}"]
+    assert len(served[1]) == 1
+
+
+def test_what_is_not_the_dataset_is_refused_and_not_kept(served, home):
+    for content in (LINES[:-1], LINES + b"\n", LINES.replace(b"01", b"02")):
+        (served[0] / "set.jsonl").write_bytes(content)
+        with pytest.raises(DatasetError, match="is not the dataset: ") as caught:
+            load_problems("aime-2024")
+        assert str(home / "datasets" / "aime-2024.jsonl") in caught.value.hint
+    assert not (home / "datasets").exists()
+
+
+def test_a_file_in_the_cache_that_has_changed_is_refused_by_name(served):
+    load_problems("aime-2024")
+    cached_file("aime-2024").write_bytes(LINES[1:])
+    with pytest.raises(DatasetError, match=r"aime-2024\.jsonl is not the dataset") as caught:
+        load_problems("aime-2024")
+    assert "Remove it" in caught.value.hint
+
+
+def test_without_a_network_it_is_said_where_to_put_the_file(served, home, monkeypatch):
+    nowhere = replace(load.KNOWN["aime-2024"], url="http://127.0.0.1:9/set.jsonl")
+    monkeypatch.setitem(load.KNOWN, "aime-2024", nowhere)
+    with pytest.raises(DatasetError, match=r":9/set\.jsonl cannot be downloaded") as caught:
+        load_problems("aime-2024")
+    file = home / "datasets" / "aime-2024.jsonl"
+    assert caught.value.hint == f"Download it elsewhere, and put it here: {file}"
+    (served[0] / "gone").mkdir()
+    missing = replace(nowhere, url=nowhere.url.replace(":9/", ":9/gone/"))
+    monkeypatch.setitem(load.KNOWN, "aime-2024", missing)
+    file.parent.mkdir(parents=True)
+    file.write_bytes(LINES)
+    assert len(load_problems("aime-2024")) == 2
+
+
+def test_gsm8k_is_the_published_file(home):
+    file = SHARED / "gsm8k_test.jsonl"
+    if not file.is_file():
+        pytest.skip(f"{file} is not here")
+    cached_file("gsm8k").parent.mkdir(parents=True)
+    cached_file("gsm8k").write_bytes(file.read_bytes())
+    problems = load_problems("gsm8k")
+    assert len(problems) == KNOWN["gsm8k"].problems
+    assert {problem.answer.lstrip("-").isdigit() for problem in problems} == {True}
+    assert problems[0].id == "gsm8k:1"
+
+
+def test_every_entry_names_a_commit_and_a_whole_checksum():
+    for name, known in KNOWN.items():
+        assert len(bytes.fromhex(known.sha256)) == 32, name
+        assert any(len(part) == 40 for part in known.url.split("/")), name
+        assert {"problem", "answer"} <= known.columns.keys(), name
+        assert known.size > 100 * known.problems, name
