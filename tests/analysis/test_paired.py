@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.analysis.paired import mcnemar, paired, paired_difference
+from tts.analysis.paired import mcnemar, paired, paired_difference, share_difference_95
 
 VALUES = st.lists(st.integers(-50, 50).map(float), min_size=1)
 
@@ -60,3 +60,10 @@ def test_paired_difference_is_over_common_problems_with_its_own_error():
     assert error == pytest.approx(math.sqrt(1 / 3 / 4))  # variance of 0, 1, 0, 1 is 1/3
     assert paired_difference(ours, {"x": True}) == (0.0, 0.0, 0)
     assert paired_difference(ours, ours)[:2] == (0.0, 0.0)
+
+
+def test_few_problems_without_a_disagreement_are_no_certainty():
+    low, high = share_difference_95(0, 0, 10)
+    assert low == -high < -0.1
+    assert share_difference_95(0, 0, 10_000)[1] < 0.001
+    assert share_difference_95(50, 10, 100)[0] > 0.2  # 40 points, and far from none

@@ -66,3 +66,18 @@ def mcnemar(only_one: int, only_other: int) -> float:
     count, fewer = only_one + only_other, min(only_one, only_other)
     tail = sum(math.comb(count, k) for k in range(fewer + 1)) << 1
     return min(1.0, tail / (1 << count))
+
+
+def share_difference_95(only_one: int, only_other: int, count: int) -> tuple[float, float]:
+    """The 95% interval of the share that one has right minus that of the other, on `count` pairs.
+
+    Given are the problems that only the one and only the other has right. The interval is that of
+    Agresti and Min, Simple improved confidence intervals for comparing matched proportions (2005):
+    the normal one of the paired differences with half a problem more of each of the four outcomes,
+    so that a few problems without a disagreement do not pass for certainty.
+    """
+    total = count + 2
+    mean = (only_one - only_other) / total
+    variance = max(0.0, (only_one + only_other + 1) / total - mean**2)
+    half = Z_95 * math.sqrt(variance / total)
+    return max(-1.0, mean - half), min(1.0, mean + half)

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from . import doctor, engines, lint, plan, runs, server, simulate, tune
+from . import compare, doctor, engines, lint, plan, runs, server, simulate, tune
 from .ending import ended
 
 app = typer.Typer(
@@ -27,6 +27,7 @@ app.command("tune", rich_help_panel="Build and serve")(tune.tune)
 app.command("solve", rich_help_panel="Search")(runs.solve)
 app.command("bench", rich_help_panel="Search")(runs.bench)
 app.command("report", rich_help_panel="Search")(runs.report)
+app.command("compare", rich_help_panel="Search")(compare.compare)
 app.command("simulate", rich_help_panel="Search")(simulate.simulate)
 app.command("doctor", rich_help_panel="Help")(doctor.doctor)
 

@@ -1,0 +1,37 @@
+"""What every figure has to be."""
+
+import json
+import re
+
+import altair as alt
+
+from tts.reports.figures.charts import MOST_ROWS
+from tts.reports.figures.figure import DATA
+
+MADE_BY_TRANSFORMS = {"place"}
+
+
+def check(figure):
+    """Its rows are a small table, its chart is valid, draws them alone, and fits any page."""
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", figure.name)
+    assert figure.title
+    assert figure.reading.endswith(".")
+    assert 0 < len(figure.rows) <= MOST_ROWS
+    json.dumps(list(figure.rows), allow_nan=False)
+    columns = set(figure.rows[0])
+    assert all(set(row) == columns for row in figure.rows)
+    if figure.chart is not None:
+        alt.Chart.from_dict(figure.chart, validate=True)
+        assert figure.chart["width"] == "container"
+        text = json.dumps(figure.chart)
+        assert json.dumps({"name": DATA}) in text
+        assert not {"config", "datasets"} & figure.chart.keys()
+        for field in re.findall(r'"field": "([^"]+)"', text):
+            assert field in columns | MADE_BY_TRANSFORMS, f"{figure.name} draws {field}"
+
+
+def check_all(figures):
+    """Likewise of all figures of a page."""
+    for figure in figures:
+        check(figure)
+    assert len({figure.name for figure in figures}) == len(figures)
