@@ -1,0 +1,22 @@
+"""`report.html`: figures and search trees on one page that opens offline, from disk, for ever.
+
+    write_page ─┬─ trees ───► packing ──► data blocks, report-files/NNN.js
+                ├─ figures ─────────────► data blocks
+                └─ static/, templates/ ─► one HTML file with its content-security policy
+
+| module | job |
+|---|---|
+| page | the page from a title, facts, figures and runs |
+| trees | the tree of each problem, from the log: thoughts, fates, times |
+| packing | trees as text of a page: gzip in base64, what is inlined and what lies beside |
+| assets | the page's scripts and styles, and the policy that allows no others |
+| facts | what a page says of runs beside figures: configuration, dataset, digest, versions |
+
+In the browser (`static/`): `store.js` reads the data, `charts.js` draws figures, `problems.js`
+lists problems, `tree.js` draws a tree, `viewer.js` ties them together. `static/vendor/` holds third
+parties' builds, which `scripts/vendor` fetches and verifies.
+"""
+
+from .page import FILE, write_page
+
+__all__ = ["FILE", "write_page"]

@@ -1,0 +1,94 @@
+"""Scripts and styles of the page, and the policy under which it opens.
+
+The policy allows the page's own scripts and styles by their hashes, scripts from beside the page
+where trees lie there, and nothing else: no network, no evaluation of text as code.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+STATIC = Path(__file__).parent / "static"
+VENDOR = STATIC / "vendor"
+MANIFEST = VENDOR / "manifest.json"
+SCRIPTS = ("store.js", "charts.js", "problems.js", "tree.js", "viewer.js")
+"""The page's own, in the order in which they run."""
+STYLES = ("page.css",)
+
+
+class Package(msgspec.Struct, frozen=True):
+    """A third party's package from npm: what is taken of it, and how to tell that it is that."""
+
+    name: str
+    version: str
+    license: str
+    integrity: str
+    """Of the package's archive, as npm has it: `sha512-` and base64."""
+    source: str
+    """The file in the archive that is taken."""
+    file: str
+    """Its name here."""
+    sha256: str
+    """Of the file here, in hexadecimal."""
+    license_file: str
+    adapted: str | None = None
+    """What was changed of it; None for nothing."""
+
+
+@cache
+def packages() -> tuple[Package, ...]:
+    """The third parties' scripts, in the order in which they run."""
+    return tuple(msgspec.json.decode(MANIFEST.read_bytes(), type=list[Package]))
+
+
+@cache
+def scripts(*, charts: bool, trees: bool) -> tuple[str, ...]:
+    """The texts of the page's scripts; those of third parties only where they are needed."""
+    wanted = {"d3-hierarchy"} if trees else set()
+    if charts:
+        wanted |= {"vega", "vega-lite", "vega-interpreter", "vega-embed"}
+    texts = [_vendored(package) for package in packages() if package.name in wanted]
+    texts += [(STATIC / name).read_text("utf-8") for name in SCRIPTS]
+    return tuple(texts)
+
+
+@cache
+def styles() -> str:
+    """The page's style sheet."""
+    return "".join((STATIC / name).read_text("utf-8") for name in STYLES)
+
+
+def policy(scripts: Sequence[str], style: str, *, files: bool) -> str:
+    """The content-security policy of a page with these inline scripts and this style sheet.
+
+    With `files` also scripts from beside the page may be loaded: `file:` when it is opened from
+    disk, `'self'` when it is served.
+    """
+    allowed = " ".join(_hash(script) for script in scripts) + (" file: 'self'" if files else "")
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src {_hash(style)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _vendored(package: Package) -> str:
+    license_text = (VENDOR / package.license_file).read_text("utf-8").replace("*/", "* /")
+    head = f"/*! {package.name} {package.version}, {package.license}\n{license_text}*/\n"
+    return head + (VENDOR / package.file).read_text("utf-8")
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def known_packages() -> list[dict[str, Any]]:
+    """The manifest as plain data, for whoever writes it anew."""
+    return [msgspec.to_builtins(package) for package in packages()]

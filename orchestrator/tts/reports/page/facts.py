@@ -1,0 +1,77 @@
+"""What a page says of runs beside its figures: configuration, dataset, digest, versions."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from tts.reports.figures.figure import Cell
+from tts.runlog.folder import Json, has_finished, read_config, read_summary
+
+from .page import Facts
+
+_PLAIN = {
+    "deployment": "deployment",
+    "deployment_source": "deployment file",
+    "deployment_digest": "digest of the deployment",
+    "dataset": "dataset",
+    "seed": "seed",
+    "strategy": "strategy",
+    "vote": "vote",
+    "schedule": "schedule",
+    "speculation": "speculation",
+    "in_flight": "problems at a time, at most",
+    "context": "context of the generator, tokens",
+}
+"""Fields of run.json, and how they are called on a page."""
+
+
+def facts_of(runs: Sequence[Path]) -> Facts:
+    """The facts of runs: what they share, what each has of its own, and what wrote the page.
+
+    Raises RunError if a folder holds no run.
+    """
+    each = [_facts(run) for run in runs]
+    shared = {
+        name: value
+        for name, value in (each[0] if each else {}).items()
+        if all(other.get(name, ...) == value for other in each)
+    }
+    facts: dict[str, dict[str, Cell]] = {"Configuration": shared} if shared else {}
+    for run, values in zip(runs, each, strict=True):
+        own = {name: value for name, value in values.items() if name not in shared}
+        if own:
+            facts[f"Run {run.resolve().name}"] = own
+    facts["This page"] = {
+        "written by": f"tts {version('tts-toolkit')}, Python {platform.python_version()}",
+        "on": platform.platform(),
+    }
+    return facts
+
+
+def _facts(run: Path) -> dict[str, Cell]:
+    config = read_config(run)
+    facts = {said: _cell(config.get(name)) for name, said in _PLAIN.items() if name in config}
+    facts |= _prefixed("", config.get("parameters") or {})
+    facts |= _prefixed("", config.get("limits") or {})
+    for model, settings in (config.get("prompting") or {}).items():
+        facts |= _prefixed(f"{model}: ", settings)
+    facts["problems"] = len(config.get("problem_ids") or ())
+    if replay := config.get("replay"):
+        facts["replay of"] = _cell(replay.get("source"))
+    if has_finished(run):
+        facts["digest of all trees"] = _cell(read_summary(run).get("tree_digest"))
+    return facts
+
+
+def _prefixed(prefix: str, settings: Json) -> dict[str, Cell]:
+    return {f"{prefix}{name}": _cell(value) for name, value in settings.items()}
+
+
+def _cell(value: Any) -> Cell:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return value if isinstance(value, str) and value.isprintable() else repr(value)

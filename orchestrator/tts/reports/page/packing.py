@@ -1,0 +1,149 @@
+"""Trees as text of a page: each problem by itself as gzip in base64, unpacked when it is opened.
+
+What does not fit into the page goes to script files beside it, which it loads when they are asked
+for: a page from disk may load scripts from there, but cannot read any other file.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tts.search import NodePath
+
+from .trees import CancelledRecord, ProblemTree, ThoughtRecord
+
+INLINE_BYTES = 4_000_000
+"""Of packed trees in the page; wrong answers take their place first."""
+FILE_BYTES = 2_000_000
+"""Of packed trees in a file beside the page, about."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackedTree:
+    """A tree as the page holds it: what the list of problems shows, and the rest, packed."""
+
+    entry: dict[str, Any]
+    packed: str
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where packed trees go. A tree's place is its run's number and its own, from 0."""
+
+    inline: list[tuple[int, int]]
+    files: list[list[tuple[int, int]]]
+    """Of each file beside the page."""
+
+
+def pack(tree: ProblemTree) -> PackedTree:
+    """A tree as a page holds it."""
+    seconds = None if tree.ended is None else round(tree.ended - tree.began, 3)
+    entry = {
+        "id": tree.id,
+        "level": tree.level,
+        "correct": tree.correct,
+        "solved": tree.ended is not None,
+        "answer": tree.answer,
+        "reference": tree.reference,
+        "question": tree.question,
+        "seconds": seconds,
+        "tokens": tree.tokens,
+        "thoughts": len(tree.thoughts),
+    }
+    data = {
+        "seconds": seconds,
+        "limit": tree.limit,
+        "groups": [{"answer": group.answer, "correct": group.correct} for group in tree.groups],
+        "completions": [
+            {"path": _name(done.node), "score": done.score, "group": done.group}
+            for done in tree.completions
+        ],
+        "thoughts": [_thought(record, tree.began) for record in tree.thoughts],
+        "cancelled": [_cancelled(record, tree.began) for record in tree.cancelled],
+    }
+    text = json.dumps(data, separators=(",", ":"))
+    packed = gzip.compress(text.encode(), compresslevel=6, mtime=0)
+    return PackedTree(entry, base64.b64encode(packed).decode())
+
+
+def unpack(packed: str) -> dict[str, Any]:
+    """What `pack` has packed, as the page reads it."""
+    data: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(packed)))
+    return data
+
+
+def lay_out(
+    runs: Sequence[Sequence[PackedTree]],
+    inline_bytes: int = INLINE_BYTES,
+    file_bytes: int = FILE_BYTES,
+) -> Layout:
+    """Say which trees are inlined: wrong answers first, then the others, each run in order."""
+    places = [(run, place) for run, trees in enumerate(runs) for place in range(len(trees))]
+    places.sort(key=lambda at: (runs[at[0]][at[1]].entry["correct"] is not False, at[1]))
+    left, room = [], inline_bytes
+    layout = Layout([], [])
+    for run, place in places:
+        size = len(runs[run][place].packed)
+        if size <= room:
+            layout.inline.append((run, place))
+            room -= size
+        else:
+            left.append((run, place))
+    room = 0
+    for run, place in sorted(left):
+        size = len(runs[run][place].packed)
+        if not layout.files or size > room:
+            layout.files.append([])
+            room = file_bytes
+        layout.files[-1].append((run, place))
+        room -= size
+    return layout
+
+
+def packed_text(runs: Sequence[Sequence[PackedTree]], places: Iterable[tuple[int, int]]) -> Any:
+    """The packed trees of these places, by name: `0/12` is tree 12 of run 0."""
+    return {f"{run}/{place}": runs[run][place].packed for run, place in places}
+
+
+def _thought(record: ThoughtRecord, began: float) -> dict[str, Any]:
+    thought = record.thought
+    data = {
+        "path": _name(record.path),
+        "text": thought.text,
+        "stop": thought.stop,
+        "tokens": len(thought.ids),
+        "sent": _ms(record.sent, began),
+        "done": _ms(record.done, began),
+        "score": None if record.score is None else round(record.score, 4),
+        "scored": _ms(record.scored, began),
+        "fate": record.fate or "unused",
+        "decided": _ms(record.decided, began),
+        "speculative": record.speculative,
+        "used": _ms(record.used, began) if record.speculative else None,
+        "reused": record.reused,
+    }
+    return {name: value for name, value in data.items() if value is not None and value is not False}
+
+
+def _cancelled(record: CancelledRecord, began: float) -> dict[str, Any]:
+    return {
+        "path": _name(record.path),
+        "work": record.work,
+        "why": record.why,
+        "sent": _ms(record.sent, began),
+        "done": _ms(record.done, began),
+    }
+
+
+def _name(path: NodePath) -> str:
+    return ".".join(map(str, path))
+
+
+def _ms(seconds: float | None, began: float) -> int | None:
+    """Milliseconds since the problem began."""
+    return None if seconds is None else round(1000 * (seconds - began))

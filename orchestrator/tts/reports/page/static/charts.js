@@ -1,0 +1,114 @@
+"use strict";
+// Figures: the chart, the table behind it, and their downloads.
+(() => {
+  const { figures, table } = ttsReport;
+  const SHOWN_ROWS = 500;
+  // Colours that are told apart without seeing red and green (Okabe and Ito), and on either ground.
+  const PALETTE = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999999"];
+  const INK = "currentColor";
+  const THEME = {
+    background: null,
+    font: "system-ui, sans-serif",
+    view: { stroke: null },
+    axis: {
+      labelColor: INK, titleColor: INK, domainColor: INK, tickColor: INK, gridColor: INK,
+      gridOpacity: 0.15, domainOpacity: 0.5, tickOpacity: 0.5, titleFontWeight: "normal",
+    },
+    legend: { labelColor: INK, titleColor: INK, titleFontWeight: "normal", symbolLimit: 0 },
+    header: { labelColor: INK, titleColor: INK },
+    title: { color: INK },
+    text: { color: INK },
+    rule: { color: INK },
+    range: { category: PALETTE },
+    mark: { color: PALETTE[0] },
+  };
+  const LAYOUTS = ["hconcat", "vconcat", "concat", "facet", "repeat", "spec"];
+
+  const objects = (figure) => figure.rows.map((row) =>
+    Object.fromEntries(figure.columns.map((name, i) => [name, row[i]])));
+
+  function fits(chart) {
+    const { row, column, facet } = chart.encoding ?? {};
+    return !LAYOUTS.some((name) => name in chart) && !row && !column && !facet;
+  }
+
+  async function draw(figure, place) {
+    const spec = { ...figure.chart, datasets: { ...figure.chart.datasets, rows: objects(figure) } };
+    if (fits(spec)) {
+      spec.width = "container";
+      spec.autosize = { type: "fit-x", contains: "padding" };
+    }
+    const narrow = place.clientWidth < 520 ? { legend: { orient: "bottom", columns: 2 } } : {};
+    spec.config = vega.mergeConfig({}, THEME, narrow, withoutTheme(spec.config ?? {}));
+    const { view } = await vegaEmbed(place, spec, {
+      mode: "vega-lite",
+      ast: true,
+      expr: vega.expressionInterpreter,
+      renderer: "svg",
+      actions: false,
+      defaultStyle: false,
+      tooltip: { disableDefaultStyle: true },
+    });
+    return view;
+  }
+
+  // altair's own default theme sets a fixed size for views, and nothing else
+  function withoutTheme({ view, ...config }) {
+    const { continuousWidth, continuousHeight, ...rest } = view ?? {};
+    return { ...config, view: rest };
+  }
+
+  function csvCell(cell) {
+    if (cell === null || cell === undefined) return "";
+    const text = String(cell);
+    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  }
+
+  function csv(figure) {
+    return [figure.columns, ...figure.rows].map((row) => row.map(csvCell).join(",")).join("\r\n") + "\r\n";
+  }
+
+  function download(name, type, text) {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([text], { type }));
+    link.download = name;
+    link.click();
+    URL.revokeObjectURL(link.href);
+  }
+
+  async function save(figure, format, view) {
+    if (format === "csv") download(`${figure.name}.csv`, "text/csv", csv(figure));
+    else if (format === "json") download(`${figure.name}.json`, "application/json", JSON.stringify(objects(figure), null, 1));
+    else download(`${figure.name}.svg`, "image/svg+xml", await (await view).toSVG());
+  }
+
+  function fill(section, figure) {
+    const details = section.querySelector("details.data");
+    const place = details.querySelector(".scroll");
+    const show = () => {
+      if (!details.open || place.firstChild) return;
+      place.append(table(figure.columns, figure.rows.slice(0, SHOWN_ROWS)));
+      if (figure.rows.length > SHOWN_ROWS) {
+        place.append(`The first ${SHOWN_ROWS} rows; the downloads hold all.`);
+      }
+    };
+    details.addEventListener("toggle", show);
+    show();
+  }
+
+  for (const figure of figures) {
+    const section = document.getElementById(figure.name);
+    fill(section, figure);
+    let view = null;
+    if (figure.chart) {
+      const place = section.querySelector(".chart");
+      view = draw(figure, place).catch((error) => {
+        place.textContent = `This chart could not be drawn: ${error.message}`;
+        throw error;
+      });
+    }
+    for (const button of section.querySelectorAll("[data-format]")) {
+      button.addEventListener("click", () => save(figure, button.dataset.format, view));
+    }
+  }
+})();

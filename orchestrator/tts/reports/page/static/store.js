@@ -1,0 +1,76 @@
+"use strict";
+// What the page holds: figures, problems, and trees that are unpacked when they are opened.
+const ttsReport = (() => {
+  const read = (id) => JSON.parse(document.getElementById(id).textContent);
+  const figures = read("figure-data");
+  const { folder, runs } = read("tree-data");
+  const packed = new Map(Object.entries(read("packed-trees")));
+  const unpacked = new Map();
+  const loading = new Map();
+
+  // called by the files beside the page
+  function addTrees(more) {
+    for (const [place, text] of Object.entries(more)) packed.set(place, text);
+  }
+
+  function load(file) {
+    if (!loading.has(file)) {
+      loading.set(file, new Promise((done, failed) => {
+        const script = document.createElement("script");
+        script.src = `${folder}/${file}`;
+        script.onload = done;
+        script.onerror = () => {
+          loading.delete(file);
+          failed(new Error(`This tree is in ${folder}/${file}, which is not beside this page.`));
+        };
+        document.head.append(script);
+      }));
+    }
+    return loading.get(file);
+  }
+
+  async function unpack(text) {
+    const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return JSON.parse(await new Response(stream).text());
+  }
+
+  // The tree of a run's problem by its number; `keep` it for later, as the one that is looked at.
+  async function tree(run, number, keep = true) {
+    const place = `${run}/${number}`;
+    if (unpacked.has(place)) return unpacked.get(place);
+    if (!packed.has(place)) await load(runs[run].problems[number].file);
+    const opened = await unpack(packed.get(place));
+    if (keep) unpacked.set(place, opened);
+    return opened;
+  }
+
+  function element(name, attributes = {}, ...children) {
+    const made = document.createElement(name);
+    for (const [key, value] of Object.entries(attributes)) {
+      if (value !== null && value !== undefined && value !== false) made.setAttribute(key, value);
+    }
+    made.append(...children);
+    return made;
+  }
+
+  function table(columns, rows) {
+    const numeric = columns.map((_, i) => rows.some((row) => typeof row[i] === "number")
+      && rows.every((row) => row[i] === null || typeof row[i] === "number"));
+    const kind = (i) => (numeric[i] ? "number" : null);
+    return element("table", {},
+      element("thead", {}, element("tr", {}, ...columns.map((name, i) =>
+        element("th", { scope: "col", class: kind(i) }, name)))),
+      element("tbody", {}, ...rows.map((row) => element("tr", {}, ...row.map((cell, i) =>
+        element("td", { class: kind(i) }, shown(cell)))))));
+  }
+
+  function shown(cell) {
+    if (cell === null || cell === undefined) return "-";
+    if (typeof cell === "boolean") return cell ? "yes" : "no";
+    if (typeof cell !== "number") return String(cell);
+    return Number.isInteger(cell) ? cell.toLocaleString("en") : String(+cell.toPrecision(5));
+  }
+
+  return { figures, runs, tree, addTrees, element, table };
+})();

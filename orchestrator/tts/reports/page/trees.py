@@ -1,0 +1,248 @@
+"""The tree of each problem as its log tells it: every thought, what became of it, and when."""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from tts.analysis.requests import end_to_end
+from tts.runlog.events import (
+    AnyEvent,
+    Cancelled,
+    Generated,
+    LoggedAnswer,
+    LoggedCompletion,
+    LoggedThought,
+    ProblemSolved,
+    ProblemStarted,
+    Scored,
+    Used,
+)
+from tts.search import Fate, Limit, NodePath, Stop
+
+LOOKAHEAD = -1
+"""The child index of a look-ahead."""
+
+
+@dataclass(slots=True, eq=False)
+class ThoughtRecord:
+    """A thought and what became of it. Times are seconds since the run's first session began."""
+
+    path: NodePath
+    request: NodePath
+    """The node that its request was for: a whole chain comes as one answer."""
+    thought: LoggedThought
+    sent: float
+    done: float
+    speculative: bool
+    """Sent before its search asked for it."""
+    used: float | None
+    """When its search asked for it; None for speculative work that it never asked for."""
+    score: float | None = None
+    scored: float | None = None
+    reused: bool = False
+    """Its score is that of an equal step, without a call of its own."""
+    fate: Fate | None = None
+    """None for speculative work that was not used: it never entered the tree."""
+    decided: float | None = None
+    """When the log first shows its fate; None while it is open."""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelledRecord:
+    """A request that was cancelled: to expand or to score a node, or to compute a prompt ahead."""
+
+    path: NodePath
+    work: str
+    why: str | None
+    sent: float
+    done: float
+
+
+@dataclass(slots=True, eq=False)
+class ProblemTree:
+    """A problem and its tree; unfinished where `ended` is None."""
+
+    id: str
+    question: str | None = None
+    level: int | str | None = None
+    reference: str | None = None
+    answer: str | None = None
+    """By the run's vote."""
+    correct: bool | None = None
+    began: float = 0.0
+    ended: float | None = None
+    limit: Limit | None = None
+    digest: str = ""
+    """Of the tree that the search had grown, as the log has it."""
+    tokens: int = 0
+    """Generated for it, whether they were needed or not."""
+    thoughts: list[ThoughtRecord] = field(default_factory=list)
+    """In the order in which they were written."""
+    cancelled: list[CancelledRecord] = field(default_factory=list)
+    completions: tuple[LoggedCompletion, ...] = ()
+    groups: tuple[LoggedAnswer, ...] = ()
+
+
+@dataclass(slots=True)
+class _Growing:
+    """What the log has said so far of a problem."""
+
+    tree: ProblemTree
+    nodes: dict[NodePath, ThoughtRecord] = field(default_factory=dict)
+    scores: dict[NodePath, tuple[float, float, bool]] = field(default_factory=dict)
+    """Score, when it was known, whether it took no call of its own."""
+    used: dict[NodePath, float] = field(default_factory=dict)
+
+
+def problem_trees(
+    events: Iterable[AnyEvent], vote: str, questions: dict[str, str]
+) -> Iterator[ProblemTree]:
+    """The trees of a log: solved problems in the order in which they were solved, then the others.
+
+    `vote` is the rule by which the run chooses answers; `questions` has those that the log does
+    not say, by problem. What is solved is not kept.
+    """
+    growing: dict[str, _Growing] = {}
+    for began, event in end_to_end(events):
+        match event:
+            case ProblemStarted():
+                if event.problem not in growing:  # else it goes on after an interruption
+                    tree = ProblemTree(event.problem, began=began + event.t)
+                    tree.question = event.question or questions.get(event.problem)
+                    growing[event.problem] = _Growing(tree)
+            case ProblemSolved():
+                one = growing.pop(event.problem, None) or _Growing(ProblemTree(event.problem))
+                yield _solved(one, event, vote, began + event.t)
+            case Generated() | Scored() | Used() | Cancelled():
+                one = growing.setdefault(event.problem, _Growing(ProblemTree(event.problem)))
+                _take_in(one, event, began)
+            case _:
+                pass
+    for one in growing.values():
+        yield _settled(one)
+
+
+def tree_digest(thoughts: Iterable[ThoughtRecord]) -> str:
+    """The digest of a tree as it was read: the log's own where every fate was told right.
+
+    As `tts.search.tree.Tree.digest` computes it. A step that was never written, because its prompt
+    filled the context, is not in the log, so the digest of its tree is another.
+    """
+    sha = hashlib.sha256()
+    for record in sorted(thoughts, key=lambda record: record.path):
+        if record.fate is not None:
+            ids = ",".join(map(str, record.thought.ids))
+            path = ".".join(map(str, record.path))
+            sha.update(f"{path}|{ids}|{record.thought.stop}|{record.fate}\n".encode())
+    return sha.hexdigest()
+
+
+def _take_in(one: _Growing, event: Generated | Scored | Used | Cancelled, began: float) -> None:
+    match event:
+        case Generated():
+            one.tree.tokens += event.tokens
+            sent, done = began + event.sent, began + event.done
+            speculative = event.kind == "speculative"
+            node = event.node
+            for thought in event.thoughts:
+                used = None if speculative else sent
+                one.nodes[node] = ThoughtRecord(
+                    node, event.node, thought, sent, done, speculative, used
+                )
+                node = (*node, 0)
+        case Scored():
+            at = began + (event.t if event.cached else event.done)
+            one.scores.setdefault(event.node, (event.score, at, event.cached))
+        case Used():
+            one.used[event.node] = began + event.t
+        case Cancelled():
+            times = began + event.sent, began + event.done
+            one.tree.cancelled.append(CancelledRecord(event.node, event.work, event.why, *times))
+
+
+def _solved(one: _Growing, event: ProblemSolved, vote: str, now: float) -> ProblemTree:
+    tree = one.tree
+    tree.ended = now
+    tree.level, tree.reference, tree.limit = event.level, event.reference, event.limit
+    tree.answer = event.answers.get(vote)
+    tree.correct = None if event.correct is None else event.correct.get(vote)
+    tree.digest = event.tree_digest
+    tree.completions, tree.groups = event.completions, event.groups or ()
+    return _settled(one)
+
+
+def _settled(one: _Growing) -> ProblemTree:
+    """Give every thought its score, its fate, and the time from which the log shows it."""
+    tree, nodes = one.tree, one.nodes
+    expanded: dict[NodePath, float] = {}
+    """When the first child of a node was asked for."""
+    for path, record in nodes.items():
+        if record.speculative:
+            record.used = one.used.get(record.request)
+        if path in one.scores:
+            record.score, record.scored, record.reused = one.scores[path]
+        if record.used is not None and path[-1] != LOOKAHEAD:
+            expanded[path[:-1]] = min(record.used, expanded.get(path[:-1], record.used))
+    completed = {completion.node for completion in tree.completions}
+    in_tree = [record for record in nodes.values() if record.used is not None]
+    for record in in_tree:
+        record.fate = _fate(record, expanded, completed, solved=tree.ended is not None)
+    if tree.ended is not None and tree_digest(in_tree) != tree.digest:
+        _take_surplus_for_pruned(tree, in_tree)
+    _date(in_tree, expanded, tree.ended)
+    tree.thoughts = sorted(nodes.values(), key=lambda record: (record.done, record.path))
+    return tree
+
+
+def _fate(
+    record: ThoughtRecord,
+    expanded: dict[NodePath, float],
+    completed: set[NodePath],
+    *,
+    solved: bool,
+) -> Fate:
+    if record.path[-1] == LOOKAHEAD:
+        return Fate.LOOKAHEAD
+    if record.path in completed:
+        return Fate.COMPLETED
+    if record.path in expanded:
+        return Fate.EXPANDED
+    if not solved:
+        return Fate.OPEN
+    goes_on = record.thought.stop is Stop.STEP and record.thought.text.strip()
+    return Fate.PRUNED if goes_on else Fate.SURPLUS
+
+
+def _take_surplus_for_pruned(tree: ProblemTree, in_tree: list[ThoughtRecord]) -> None:
+    """Chains that ended and were not chosen: some searches call them pruned; the digest knows."""
+    surplus = [record for record in in_tree if record.fate is Fate.SURPLUS]
+    for record in surplus:
+        record.fate = Fate.PRUNED
+    if surplus and tree_digest(in_tree) != tree.digest:
+        for record in surplus:
+            record.fate = Fate.SURPLUS
+
+
+def _date(
+    in_tree: list[ThoughtRecord], expanded: dict[NodePath, float], ended: float | None
+) -> None:
+    """When each fate is first seen: a thought is kept when a child of it is asked for.
+
+    It is pruned when, after its score, another of its depth is expanded; the rest is known at the
+    end.
+    """
+    by_depth: dict[int, list[float]] = defaultdict(list)
+    for path, asked in expanded.items():
+        by_depth[len(path)].append(asked)
+    for times in by_depth.values():
+        times.sort()
+    for record in in_tree:
+        record.decided = expanded.get(record.path, ended)
+        if record.fate is Fate.PRUNED:
+            times = by_depth[len(record.path)]
+            place = bisect_left(times, record.scored if record.scored else record.done)
+            record.decided = times[place] if place < len(times) else ended

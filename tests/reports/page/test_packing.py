@@ -1,0 +1,85 @@
+"""Trees in a page: packed one by one, wrong answers first, none lost."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tts.reports.page.packing import PackedTree, lay_out, pack, packed_text, unpack
+from tts.reports.page.trees import CancelledRecord, ProblemTree, ThoughtRecord
+from tts.runlog.events import LoggedAnswer, LoggedCompletion, LoggedThought
+from tts.search import Fate, Stop
+
+TEXTS = st.text(st.characters(exclude_categories=()))  # halves of surrogate pairs included
+TREES = st.builds(
+    PackedTree,
+    st.fixed_dictionaries({"correct": st.sampled_from([True, False, None])}),
+    st.integers(0, 50).map("x".__mul__),
+)
+
+
+@settings(max_examples=40)
+@given(TEXTS, TEXTS)
+def test_a_tree_comes_out_as_it_went_in(text, answer):
+    record = ThoughtRecord(
+        (0, 1), (0, 1), LoggedThought((1, 2, 3), text, Stop.END), 10.5, 11.0, True, None, 0.5, 12.0
+    )
+    tree = ProblemTree(
+        "p", began=10.0, ended=13.25, thoughts=[record], correct=False, answer=answer
+    )
+    tree.cancelled = [CancelledRecord((), "prefetch", None, 10.0, 10.125)]
+    tree.completions = (LoggedCompletion((0, 1), 0.25, 0),)
+    tree.groups = (LoggedAnswer(answer, False),)
+    packed = pack(tree)
+    assert packed.entry["seconds"] == 3.25
+    assert packed.entry["correct"] is False
+    assert unpack(packed.packed) == {
+        "seconds": 3.25,
+        "limit": None,
+        "groups": [{"answer": answer, "correct": False}],
+        "completions": [{"path": "0.1", "score": 0.25, "group": 0}],
+        "thoughts": [
+            {
+                "path": "0.1",
+                "text": text,
+                "stop": "end",
+                "tokens": 3,
+                "sent": 500,
+                "done": 1000,
+                "score": 0.5,
+                "scored": 2000,
+                "fate": "unused",
+                "speculative": True,
+            }
+        ],
+        "cancelled": [{"path": "", "work": "prefetch", "why": None, "sent": 0, "done": 125}],
+    }
+
+
+def test_a_score_of_zero_is_kept():
+    record = ThoughtRecord(
+        (0,), (0,), LoggedThought((), "", Stop.STEP), 0.0, 0.0, False, 0.0, 0.0, 0.0
+    )
+    record.fate, record.decided = Fate.PRUNED, 0.0
+    (thought,) = unpack(pack(ProblemTree("p", thoughts=[record])).packed)["thoughts"]
+    assert (thought["score"], thought["sent"], thought["decided"]) == (0.0, 0, 0)
+
+
+@settings(max_examples=40)
+@given(st.lists(st.lists(TREES, max_size=8), max_size=3), st.integers(0, 200), st.integers(1, 80))
+def test_every_tree_has_one_place_within_the_budget(runs, inline_bytes, file_bytes):
+    layout = lay_out(runs, inline_bytes, file_bytes)
+    places = [*layout.inline, *(place for file in layout.files for place in file)]
+    everything = [(run, place) for run, trees in enumerate(runs) for place in range(len(trees))]
+    assert sorted(places) == everything
+
+    def size(some):
+        return sum(map(len, packed_text(runs, some).values()))
+
+    assert size(layout.inline) <= inline_bytes
+    for file in layout.files:
+        assert file
+        assert size(file) <= file_bytes or len(file) == 1
+    wrong = [at for at in everything if runs[at[0]][at[1]].entry["correct"] is False]
+    if any(runs[run][place].entry["correct"] is not False for run, place in layout.inline):
+        free = inline_bytes - size([at for at in layout.inline if at in wrong])
+        for at in set(wrong) - set(layout.inline):  # none gave way to a right one
+            assert size([at]) > free

@@ -1,0 +1,128 @@
+"""The page's text: nothing in it can end a script, and its policy allows its own scripts only."""
+
+import base64
+import hashlib
+import html
+import json
+import re
+
+import pytest
+from tests.reports.page.runs import HOSTILE, write_run
+
+from tts.build.errors import RunError
+from tts.reports.figures.figure import Figure
+from tts.reports.page import write_page
+from tts.reports.page.facts import facts_of
+from tts.reports.page.packing import unpack
+
+CHART = {"mark": "bar", "data": {"name": "rows"}, "encoding": {"y": {"field": "right"}}}
+
+
+def figure(**fields):
+    plain = {"name": "some", "title": "Some", "reading": "Read.", "rows": [{"right": 1}]}
+    return Figure(**(plain | fields))
+
+
+def elements(page, name):
+    return re.findall(rf"<{name}([^>]*)>(.*?)</{name}>", page, re.DOTALL)
+
+
+def data_of(page, name):
+    (text,) = [
+        text for attributes, text in elements(page, "script") if f'id="{name}"' in attributes
+    ]
+    return json.loads(text)
+
+
+@pytest.fixture
+def run(tmp_path):
+    return write_run(tmp_path / "a")
+
+
+def test_the_policy_allows_exactly_the_scripts_and_styles_of_the_page(run):
+    page = write_page(run / "report.html", "T", {}, [figure(chart=CHART)], [run]).read_text()
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    rules = dict(rule.strip().split(" ", 1) for rule in html.unescape(policy).split(";"))
+    assert rules["default-src"] == "'none'"
+
+    def hashes(name):
+        texts = [
+            text for attributes, text in elements(page, name) if "application/" not in attributes
+        ]
+        digests = (hashlib.sha256(text.encode()).digest() for text in texts)
+        return [f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests]
+
+    assert rules["script-src"].split() == hashes("script")
+    assert rules["style-src"].split() == hashes("style")
+    assert not re.search(r"\s(style|on\w+)=", re.sub(r"<script.*?</script>", "", page, flags=re.S))
+
+
+def test_hostile_text_stays_text_everywhere(tmp_path):
+    run = write_run(tmp_path / "a", step=HOSTILE, question=HOSTILE, answer=HOSTILE)
+    plain = write_page(tmp_path / "plain.html", "T", {}, [figure()], [run]).read_text()
+    hostile = figure(
+        title=HOSTILE, reading=HOSTILE, notes=[HOSTILE], rows=[{HOSTILE: HOSTILE, "right": 1}]
+    )
+    page = write_page(
+        tmp_path / "b.html", HOSTILE, {HOSTILE: {HOSTILE: HOSTILE}}, [hostile], [run], lead=HOSTILE
+    ).read_text()
+    for name in ("script", "style", "b", "img"):
+        assert len(elements(page, name)) == len(elements(plain, name))
+    assert "<img" not in page
+    assert data_of(page, "figure-data")[0]["rows"] == [[HOSTILE, 1]]
+    (entry,) = data_of(page, "tree-data")["runs"][0]["problems"]
+    assert (entry["question"], entry["answer"]) == (HOSTILE, HOSTILE)
+    tree = unpack(data_of(page, "packed-trees")["0/0"])
+    assert tree["thoughts"][0]["text"] == HOSTILE
+
+
+def test_numbers_that_are_none_and_half_characters_are_no_obstacle(tmp_path):
+    run = write_run(tmp_path / "a", step="\ud800", question="\udc00")
+    rows = [{"x": float("nan")}, {"x": float("inf"), "y": True}, {"y": None}]
+    page = write_page(tmp_path / "p.html", "T", {"F": {"n": "\ud800"}}, [figure(rows=rows)], [run])
+    (data,) = data_of(page.read_text(), "figure-data")
+    assert (data["columns"], data["rows"]) == (
+        ["x", "y"],
+        [[None, None], [None, True], [None, None]],
+    )
+
+
+def test_a_page_without_trees_or_charts_has_no_scripts_of_third_parties(tmp_path):
+    page = write_page(tmp_path / "p.html", "T", {}, [figure()]).read_text()
+    assert len(page) < 60_000
+    assert "Search trees" not in page
+
+
+def test_what_does_not_fit_lies_beside_and_what_is_left_over_is_removed(tmp_path):
+    run = write_run(tmp_path / "a", problems=3)
+    beside = tmp_path / "p-files"
+    page = write_page(tmp_path / "p.html", "T", {}, [], [run], inline_bytes=0).read_text()
+    assert [file.name for file in beside.iterdir()] == ["001.js"]
+    assert data_of(page, "packed-trees") == {}
+    files = [entry["file"] for entry in data_of(page, "tree-data")["runs"][0]["problems"]]
+    assert files == ["001.js"] * 3
+    assert "file: &#39;self&#39;" in page
+    text = (beside / "001.js").read_text()
+    packed = json.loads(re.fullmatch(r"ttsReport.addTrees\((.*)\);\n", text)[1])
+    assert list(packed) == ["0/0", "0/1", "0/2"]
+    (beside / "002.js").write_text("of a larger page")
+    (beside / "notes.txt").write_text("mine")
+    page = write_page(tmp_path / "p.html", "T", {}, [], [run]).read_text()
+    assert [file.name for file in beside.iterdir()] == ["notes.txt"]
+    assert "file:" not in re.findall(r'content="(default[^"]*)"', page)[0]
+
+
+def test_a_folder_that_cannot_be_written_gets_a_sentence(run, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="cannot be written"):
+        write_page(tmp_path / "file" / "report.html", "T", {}, [], [run])
+
+
+def test_facts_tell_what_runs_share_and_what_each_has_of_its_own(tmp_path):
+    runs = [write_run(tmp_path / name, seed=seed) for name, seed in (("a", 1), ("b", 2))]
+    facts = facts_of(runs)
+    assert facts["Configuration"]["strategy"] == "beam-search"
+    assert facts["Configuration"]["n"] == 2
+    assert (facts["Run a"], facts["Run b"]) == ({"seed": 1}, {"seed": 2})
+    assert "tts" in facts["This page"]["written by"]
+    assert facts_of(runs[:1])["Configuration"]["seed"] == 1

@@ -1,0 +1,175 @@
+"""Trees as the log tells them: fates, times, and what was sent ahead."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.analysis.logs import LOGS, SESSION, cut, solved, started, used
+from tests.driver.scripted_run import Run
+
+from tts.build.tokenizer import Tokenizer
+from tts.reports.page.trees import problem_trees, tree_digest
+from tts.runlog.events import Generated, LoggedCompletion, LoggedThought, ProblemSolved, Scored
+from tts.search import (
+    BeamSearchConfig,
+    DvtsConfig,
+    Fate,
+    MctsConfig,
+    ParticleConfig,
+    RebaseConfig,
+    SampleSearchConfig,
+    Stop,
+)
+
+CONFIGS = [
+    BeamSearchConfig(n=8, beam_width=4, num_iterations=5),
+    SampleSearchConfig(n=4, max_tokens=60),
+    DvtsConfig(n=6, beam_width=2, num_iterations=4, lookahead=1),
+    RebaseConfig(n=6, num_iterations=4, finish="eos", max_tokens=60),
+    ParticleConfig(n=6, num_iterations=4, ess_threshold=1.0),
+    MctsConfig(n=4, max_tokens=60),
+]
+
+
+@pytest.fixture(scope="module")
+def words(tokenizer_folder):
+    tokenizer = Tokenizer(tokenizer_folder)
+    return [tokenizer.encode(word) for word in ("1", "22", "a", " + ", "")], tokenizer.encode(
+        "\n\n"
+    )
+
+
+def generated(node, sent, done, text="step\n\n", kind="main", stop=Stop.STEP):
+    return Generated(
+        t=done,
+        problem="a",
+        sent=sent,
+        done=done,
+        prompt_tokens=5,
+        in_flight=(1, 0),
+        node=tuple(node),
+        kind=kind,
+        tokens=2,
+        thoughts=(LoggedThought((1, 2), text, stop),),
+    )
+
+
+def scored(node, at, score, *, cached=False):
+    return Scored(t=at, problem="a", node=tuple(node), score=score, cached=cached, done=at)
+
+
+def only_tree(*events):
+    (tree,) = problem_trees([SESSION, started("a", 1.0, "What?"), *events], "best", {})
+    return tree, {record.path: record for record in tree.thoughts}
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: type(config).__name__)
+@settings(max_examples=3)
+@given(jitter=st.integers(0, 99), speculation=st.sampled_from(["off", "always"]))
+def test_fates_and_scores_are_those_of_the_tree_that_was_grown(
+    tiny_deployment, words, config, jitter, speculation
+):
+    run = Run(
+        tiny_deployment, words, config, "decoupled", jitter=jitter, speculation=speculation
+    ).go()
+    now = max(event.t for event in run.events)
+    ends = [
+        ProblemSolved(
+            t=now,
+            problem=name,
+            answers={},
+            correct=None,
+            any_correct=None,
+            tree_digest=search.result().tree.digest(),
+            completions=tuple(
+                LoggedCompletion(done.node, done.score) for done in search.result().completions
+            ),
+        )
+        for name, search in run.searches.items()
+    ]
+    trees = list(problem_trees([SESSION, *run.events, *ends], "best", {}))
+    assert [tree.id for tree in trees] == list(run.searches)
+    for tree in trees:
+        grown = run.searches[tree.id].result().tree
+        mine = {record.path: record for record in tree.thoughts if record.fate is not None}
+        written = {node.path: node for node in grown if node.path in mine}
+        missing = [node for node in grown if node.path not in mine]
+        assert all(not node.thought.token_ids for node in missing)  # their context was full
+        unseen = {node.path[:-1] for node in missing}
+        either = {Fate.PRUNED, Fate.SURPLUS}
+        for path, node in written.items():
+            fates = {mine[path].fate, node.fate}
+            assert len(fates) == 1 or fates == either or path in unseen
+            assert mine[path].thought.ids == node.thought.token_ids
+            if node.score is not None and mine[path].score is not None:
+                assert mine[path].score == pytest.approx(node.score, abs=1e-4)
+        assert set(mine) <= {node.path for node in grown}
+        assert all(record.decided is not None for record in mine.values())
+
+
+def test_a_tree_is_told_in_the_order_of_events_and_by_its_digest():
+    events = [
+        generated([0], 1.1, 2.0),
+        generated([1], 1.1, 2.5),
+        scored([0], 3.0, 0.9),
+        scored([1], 3.1, 0.2, cached=True),
+        generated([0, 0], 3.2, 4.0, stop=Stop.END),
+        generated([0, 1], 3.2, 4.1, stop=Stop.END),
+        generated([1, 0], 3.2, 4.2, kind="speculative"),
+        cut([1, 1], 3.2, 3.5),
+        scored([0, 0], 5.0, 0.8),
+    ]
+    end = solved("a", 6.0, completions=(LoggedCompletion((0, 0), 0.8),), level=3, reference="1")
+    tree, thoughts = only_tree(*events, end)
+    fates = {path: thoughts[path].fate for path in thoughts}
+    assert fates == {
+        (0,): Fate.EXPANDED,
+        (1,): Fate.PRUNED,
+        (0, 0): Fate.COMPLETED,
+        (0, 1): Fate.SURPLUS,
+        (1, 0): None,
+    }
+    assert [record.path for record in tree.thoughts] == [(0,), (1,), (0, 0), (0, 1), (1, 0)]
+    assert (thoughts[0,].decided, thoughts[1,].decided) == (3.2, 3.2)
+    assert thoughts[0, 0].decided == tree.ended == 6.0
+    assert (thoughts[1,].reused, thoughts[0,].reused) == (True, False)
+    assert [(one.path, one.why) for one in tree.cancelled] == [((1, 1), "pruned")]
+    assert (tree.question, tree.level, tree.answer, tree.began) == ("What?", 3, "1", 1.0)
+    assert tree.tokens == 10
+
+
+def test_the_digest_tells_whether_chains_that_were_not_chosen_are_pruned_or_surplus():
+    events = [generated([0], 1, 2, stop=Stop.END), generated([1], 1, 2, stop=Stop.END)]
+    completions = (LoggedCompletion((0,), 0.8),)
+    tree, thoughts = only_tree(*events, solved("a", 3.0, completions=completions))
+    assert thoughts[1,].fate is Fate.SURPLUS
+    thoughts[1,].fate = Fate.PRUNED
+    digest = tree_digest(tree.thoughts)
+    end = solved("a", 3.0, completions=completions, tree_digest=digest)
+    _, again = only_tree(*events, end)
+    assert again[1,].fate is Fate.PRUNED
+
+
+def test_what_was_sent_ahead_counts_from_when_it_was_asked_for():
+    events = [generated([0], 1, 2), generated([0, 0], 2, 3, kind="speculative"), used([0, 0], 4.0)]
+    _, thoughts = only_tree(*events)
+    assert thoughts[0, 0].fate is Fate.OPEN
+    assert (thoughts[0, 0].used, thoughts[0,].decided) == (4.0, 4.0)
+    assert thoughts[0,].fate is Fate.EXPANDED
+
+
+def test_a_problem_that_was_interrupted_goes_on_after_what_was_before():
+    tree, _ = only_tree(
+        generated([0], 1, 2), SESSION, started("a", 0.5, "What?"), generated([1], 1, 3)
+    )
+    assert tree.began == 1.0
+    assert tree.ended is None
+    assert [(record.path, record.done) for record in tree.thoughts] == [((0,), 2.0), ((1,), 5.0)]
+
+
+@settings(max_examples=30)
+@given(LOGS)
+def test_any_log_has_trees(events):
+    for tree in problem_trees(events, "best", {"a": "What?"}):
+        paths = [record.path for record in tree.thoughts]
+        assert len(paths) == len(set(paths))
+        assert all((record.fate is None) == (record.used is None) for record in tree.thoughts)
