@@ -18,6 +18,7 @@ from tts.runlog.events import (
     Prefetched,
     ProblemSolved,
     ProblemStarted,
+    Resources,
     Scored,
     Session,
     Used,
@@ -54,7 +55,7 @@ THOUGHTS = st.lists(
     max_size=3,
 ).map(tuple)
 EVENTS = st.one_of(
-    st.builds(Session, t=SECONDS, time=TEXTS, version=COUNTS),
+    st.builds(Session, t=SECONDS, time=TEXTS, version=COUNTS, limits=st.none() | PAIRS),
     st.builds(ProblemStarted, t=SECONDS, problem=TEXTS, question=TEXTS),
     st.builds(Generated, **REQUEST, kind=KINDS, tokens=COUNTS, thoughts=THOUGHTS.map(logged)),
     st.builds(
@@ -103,6 +104,12 @@ EVENTS = st.one_of(
             tuple
         ),
         nodes=COUNTS,
+    ),
+    st.builds(
+        Resources,
+        t=SECONDS,
+        cpu_s=SECONDS,
+        energy_j=st.dictionaries(st.sampled_from("012"), SECONDS),
     ),
     st.builds(Finished, t=SECONDS, saturation_point=st.none() | COUNTS),
 )

@@ -14,7 +14,9 @@
 | independence, curves | accuracy over n from one run, where its parts are smaller runs |
 | measures | everything that is measured of a run, in one pass |
 | trees, calibration, in_flight | parts of it: useful tokens and trees, scores, load over time |
-| measured_run | a run folder with its measures |
+| used_resources | processor time and energy of sessions |
+| measured_run, named_measures | a run folder with its measures, and all of them by name |
+| paired_runs | runs compared problem by problem |
 | intervals, paired, pareto, pass_at_k | 95% intervals, paired differences, fronts, pass@k |
 | statistics, quantiles | quantiles, of lists and of streams; fractions |
 | run | a run folder for programs: `Run.load` |

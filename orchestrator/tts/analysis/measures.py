@@ -17,6 +17,7 @@ from tts.runlog.events import (
     Generated,
     ProblemSolved,
     ProblemStarted,
+    Resources,
     Scored,
     Session,
     Used,
@@ -28,6 +29,7 @@ from .quantiles import QuantileSketch
 from .records import ENGINES, Engine, RequestRecord
 from .requests import end_to_end, request_of
 from .trees import TreeMeasures, Trees
+from .used_resources import UsedResources
 from .utilization import Utilization
 
 
@@ -110,6 +112,9 @@ class Measures:
         self.problems: dict[str, ProblemMeasures] = {}
         """Those that are solved, in the order in which they were."""
         self.sessions = 0
+        self.limits: tuple[int, int] | None = None
+        """What may be in flight, as the last session says: generator requests, verifier tokens."""
+        self.resources = UsedResources()
         self._trees = Trees()
         self._open: dict[str, _Open] = {}
 
@@ -128,6 +133,8 @@ class Measures:
         match event:
             case Session():
                 self.sessions += 1
+                self.limits = event.limits or self.limits
+                self.resources.new_session()
                 self._trees.new_session()
             case ProblemStarted():
                 self._trees.started(event.problem, began + event.t)
@@ -142,6 +149,8 @@ class Measures:
                 self._trees.scored(event, began + event.t)
                 self.cached_scores += event.cached
                 self._of(event.problem).verifier_tokens += event.prompt_tokens
+            case Resources():
+                self.resources.add(event)
             case ProblemSolved():
                 self.calibration.add(event)
                 self.problems[event.problem] = self._solved(event)
@@ -184,6 +193,13 @@ class Measures:
         asked = self.requests["verifier"].seconds.count
         scores = asked + self.cached_scores
         return self.cached_scores / scores if scores else None
+
+    def batch_utilization(self, engine: Engine) -> float | None:
+        """Mean load in flight over what may be; None where the log does not hold the limit."""
+        load = self.in_flight.mean(engine, self.wall_s)
+        if self.limits is None or load is None:
+            return None
+        return load / self.limits[ENGINES.index(engine)]
 
     def judged(self) -> list[ProblemMeasures]:
         """The solved problems that have a reference."""

@@ -15,8 +15,9 @@ import msgspec
 
 from tts.search import Limit, NodePath, Stop, Thought
 
-VERSION = 2
-"""Of the log's schema. Logs of version 1 do not say theirs, and lack some fields."""
+VERSION = 3
+"""Of the log's schema. Logs of version 1 do not say theirs and lack some fields; those of version 2
+have no `resources`."""
 
 EngineName = Literal["generator", "verifier"]
 KindName = Literal["main", "eager", "speculative"]
@@ -34,6 +35,8 @@ class Session(Event, frozen=True, kw_only=True, tag="session"):
 
     time: str
     version: int = 1
+    limits: tuple[int, int] | None = None
+    """What may be in flight: requests on the generator, prompt tokens on the verifier."""
 
 
 class ProblemStarted(Event, frozen=True, kw_only=True, tag="problem_started"):
@@ -157,6 +160,15 @@ class ProblemSolved(Event, frozen=True, kw_only=True, tag="problem_solved"):
     """What ended the search before its own end; only where a limit did."""
 
 
+class Resources(Event, frozen=True, kw_only=True, tag="resources"):
+    """What the orchestrator's process and its machine's GPUs have used since the session began."""
+
+    cpu_s: float
+    """Processor seconds, user and system, of all threads."""
+    energy_j: dict[str, float] = {}
+    """Joules by GPU number; empty where NVML tells none."""
+
+
 class Finished(Event, frozen=True, kw_only=True, tag="finished"):
     """The run is complete.
 
@@ -177,6 +189,7 @@ AnyEvent = (
     | Used
     | Idle
     | ProblemSolved
+    | Resources
     | Finished
 )
 

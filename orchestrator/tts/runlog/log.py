@@ -95,8 +95,11 @@ class RunLog:
 
     FLUSH_S = 0.2
 
-    def __init__(self, folder: Path) -> None:
-        """Open the log of `folder` for appending, cutting off a half-written last line."""
+    def __init__(self, folder: Path, limits: tuple[int, int] | None = None) -> None:
+        """Open the log of `folder` for appending, cutting off a half-written last line.
+
+        `limits` are those of the `session` event, which is written first.
+        """
         self.folder = folder
         self._began = time.monotonic()
         self._flushed = 0.0
@@ -106,9 +109,8 @@ class RunLog:
             sync_folder(folder)
         except OSError as error:
             raise cannot_write(folder, error) from error
-        self.write(
-            Session(t=self.clock(), time=datetime.now(timezone.utc).isoformat(), version=VERSION)
-        )
+        now = datetime.now(timezone.utc).isoformat()
+        self.write(Session(t=self.clock(), time=now, version=VERSION, limits=limits))
 
     def __enter__(self) -> Self:
         return self

@@ -16,6 +16,7 @@
 | solver, outcome, usage | problems in, results out; their answers; what they took |
 | requests | samples and scores outside of any search |
 | run, logged | a run in a folder; the results of one that is continued |
+| resources, energy | what a run takes of the machine, for its log |
 | interrupts | Ctrl-C as an orderly stop, for the commands |
 
 Importing it is quick: what a session needs is imported when one is made.

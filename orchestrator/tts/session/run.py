@@ -33,6 +33,7 @@ from .logged import logged_results
 from .outbox import Outbox
 from .plan import Plan, check_same
 from .progress import RunProgress
+from .resources import recorded_resources
 from .solver import Solver, Task, open_solver
 from .usage import Meter
 
@@ -115,9 +116,13 @@ async def execute(
     if not run.left:
         complete(run)
         return
-    with RunLog(folder) as log:
+    policy = plan.policy
+    with RunLog(folder, (policy.generator_requests, policy.verifier_tokens)) as log:
         progress.began = True
-        async with open_solver(models, *endpoints, plan.policy, log, meter) as solver:
+        async with (
+            recorded_resources(log),
+            open_solver(models, *endpoints, policy, log, meter) as solver,
+        ):
             opened.add(solver)
             try:
                 await solver.solve_all(

@@ -45,18 +45,23 @@ def group_figures(folders: Sequence[Path]) -> list[Figure]:
         found, missing = read_rows(folder)
         rows += found
         unfinished += missing
-    rows = [row for row in in_order(rows) if row.accuracy is not None and row.problems]
+    notes = [f"Not finished, and left out: {', '.join(unfinished)}."] if unfinished else []
+    return figures_of_rows(in_order(rows), notes)
+
+
+def figures_of_rows(rows: Sequence[Compared], notes: Sequence[str]) -> list[Figure]:
+    """The same of rows that have been read; `notes` are added to those of each figure."""
+    rows = [row for row in rows if row.accuracy is not None and row.problems]
     if not rows:
         return []
     names = _names(rows)
-    notes = [f"Not finished, and left out: {', '.join(unfinished)}."] if unfinished else []
-    figures = [
+    found = (
         cost_figure(rows, names, "tokens", notes),
         cost_figure(rows, names, "seconds", notes),
-    ]
-    if curves := over_n(rows, notes):
-        figures.append(curves)
-    return figures
+        over_n(rows, notes),
+        schedules(rows, notes),
+    )
+    return [figure for figure in found if figure]
 
 
 def cost_figure(
@@ -128,7 +133,7 @@ def over_n(rows: Sequence[Compared], notes: Sequence[str]) -> Figure | None:
         for name, points in curves.items()
         for n, point in sorted(points.items())
     ]
-    if all(len(points) < 2 for points in curves.values()):
+    if not table or all(len(points) < 2 for points in curves.values()):
         return None
     names = list(curves)
     drawn = (
@@ -179,6 +184,58 @@ def _shapes(names: Sequence[str]) -> alt.Scale:
     return alt.Scale(
         domain=list(names),
         range=[shapes[place // len(COLOURS) % len(shapes)] for place in range(len(names))],
+    )
+
+
+def schedules(rows: Sequence[Compared], notes: Sequence[str]) -> Figure | None:
+    """How long the same searches took under each schedule; None where only one was used."""
+    searches: dict[str, dict[str, Compared]] = {}
+    for row in rows:
+        parameters = ", ".join(f"{name}={value}" for name, value in row.differs.items())
+        same = f"{row.strategy}{f' ({parameters})' if parameters else ''}, n={row.n}"
+        searches.setdefault(same, {}).setdefault(row.schedule, row)
+    several = {name: by for name, by in searches.items() if len(by) > 1}
+    if not several:
+        return None
+    table: list[Row] = []
+    for name, by_schedule in several.items():
+        slowest = max(row.wall_s for row in by_schedule.values())
+        table += [
+            {
+                "search": name,
+                "schedule": schedule,
+                "seconds": round(row.wall_s, 3),
+                "problems": row.problems,
+                "speed-up": round(slowest / row.wall_s, 3) if row.wall_s else None,
+            }
+            for schedule, row in by_schedule.items()
+        ]
+    names = list(dict.fromkeys(str(row["schedule"]) for row in table))
+    best = max(table, key=lambda row: float(row["speed-up"] or 0.0))
+    drawn = (
+        chart()
+        .mark_bar(tooltip=ALL_FIELDS)
+        .encode(
+            x=alt.X("seconds:Q", title="seconds of the whole run"),
+            y=alt.Y("search:N", title=None, axis=alt.Axis(labelLimit=160)),
+            yOffset=alt.YOffset("schedule:N", sort=names),
+            color=alt.Color(
+                "schedule:N",
+                title=None,
+                scale=colour(names),
+                legend=alt.Legend(orient="top", columns=2),
+            ),
+        )
+    )
+    return Figure(
+        "schedules",
+        "Schedules side by side",
+        f"The largest difference is {number(float(best['speed-up'] or 0.0))} times: "
+        f"{best['search']} under {best['schedule']}, against the slowest schedule of the same "
+        "search. Schedules change the order of the work, not the trees.",
+        table,
+        spec(drawn, 28 * len(table)),
+        notes=notes,
     )
 
 

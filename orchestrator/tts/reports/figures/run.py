@@ -7,10 +7,11 @@ from pathlib import Path
 
 from tts.analysis.measured_run import MeasuredRun
 
-from . import accuracy, timing, work
+from . import accuracy, key, timing, work
 from .figure import Figure
 
 _FIGURES: Sequence[Callable[[MeasuredRun], Figure | None]] = (
+    key.key_measures,
     accuracy.by_level,
     accuracy.by_rule,
     accuracy.pass_over_k,
@@ -23,6 +24,11 @@ _FIGURES: Sequence[Callable[[MeasuredRun], Figure | None]] = (
     timing.in_flight_verifier,
     timing.idle,
     work.requests_by_kind,
+    work.speculation,
+    work.tokens_per_generator_request,
+    work.tokens_per_verifier_request,
+    work.verifier_batches,
+    work.tree_shape,
 )
 """Each is None of a run that says nothing about it."""
 

@@ -7,7 +7,7 @@ from collections import Counter
 import altair as alt
 
 from tts.analysis.measured_run import MeasuredRun
-from tts.analysis.records import ENGINES
+from tts.analysis.records import ENGINES, Engine
 from tts.analysis.statistics import quantile
 
 from .charts import (
@@ -22,6 +22,7 @@ from .charts import (
     number,
     percent,
     spec,
+    thinned,
 )
 from .figure import Figure, Row
 
@@ -117,4 +118,141 @@ def requests_by_kind(run: MeasuredRun) -> Figure | None:
         "because an equal step had been scored before.",
         rows,
         spec(drawn, bars_height(4)),
+    )
+
+
+def speculation(run: MeasuredRun) -> Figure | None:
+    """What became of expansions that were sent ahead; None without any."""
+    ahead = run.measures.use.speculation
+    if not ahead.sent:
+        return None
+    cancelled = sum(ahead.cancelled.values())
+    answered_unused = max(0, ahead.sent - ahead.used - cancelled)
+    parts = {"used": ahead.used, "answered, not needed": answered_unused}
+    parts |= {f"cancelled: {why}": count for why, count in sorted(ahead.cancelled.items())}
+    rows: list[Row] = [
+        {"outcome": name, "requests": count, "share": round(count / ahead.sent, 4)}
+        for name, count in parts.items()
+    ]
+    drawn = (
+        chart()
+        .mark_bar(color=BLUE, tooltip=ALL_FIELDS)
+        .encode(
+            x=alt.X("requests:Q", title="speculative expansions"),
+            y=alt.Y("outcome:N", title=None, sort=list(parts)),
+        )
+    )
+    return Figure(
+        "speculation",
+        "What became of speculation",
+        f"{ahead.sent:,} expansions were sent before their search asked for them; "
+        f"{percent(ahead.hit_rate)} were asked for in the end. {ahead.unused_tokens:,} tokens were "
+        "answered and not needed.",
+        rows,
+        spec(drawn, bars_height(len(rows))),
+        notes=["One that its search asked for may have been cancelled when the search ended."],
+    )
+
+
+def tokens_per_generator_request(run: MeasuredRun) -> Figure | None:
+    """Tokens of each generator request."""
+    return _tokens_per_request(run, "generator", "prompt and generated tokens")
+
+
+def tokens_per_verifier_request(run: MeasuredRun) -> Figure | None:
+    """Tokens of each verifier request."""
+    return _tokens_per_request(run, "verifier", "prompt tokens")
+
+
+def _tokens_per_request(run: MeasuredRun, engine: Engine, unit: str) -> Figure | None:
+    sketch = run.measures.requests[engine].scheduled_tokens
+    parts = [part for part in sketch.histogram(30) if part[0]]
+    if not parts or sketch.mean is None:
+        return None
+    middle, high = (number(sketch.quantile(share) or 0) for share in (0.5, 0.95))
+    return Figure(
+        f"tokens-per-{engine}-request",
+        f"Tokens per {engine} request",
+        f"Of {sketch.count:,} requests half scheduled {middle} {unit} or fewer, 5% more than "
+        f"{high}; the mean is {number(sketch.mean)}.",
+        histogram_rows(parts, "tokens"),
+        histogram_spec("tokens", unit, "requests", logarithmic=True),
+        notes=[
+            "As the client sent them: what an engine finds in its prefix cache it does not "
+            "compute again."
+        ],
+    )
+
+
+def verifier_batches(run: MeasuredRun) -> Figure | None:
+    """What let verifier batches go, and how large they were; None where none were held back."""
+    batches = run.measures.use.batches
+    if not batches:
+        return None
+    rows: list[Row] = [
+        {
+            "trigger": name,
+            "batches": each.batches,
+            "requests per batch": round(each.requests / each.batches, 2),
+            "tokens per batch": round(each.tokens / each.batches, 1),
+        }
+        for name, each in batches.items()
+    ]
+    drawn = (
+        chart()
+        .mark_bar(color=BLUE, tooltip=ALL_FIELDS)
+        .encode(
+            x=alt.X("tokens per batch:Q", title="mean tokens per batch"),
+            y=alt.Y("trigger:N", title=None),
+        )
+    )
+    total = sum(each.batches for each in batches.values())
+    tokens = sum(each.tokens for each in batches.values())
+    return Figure(
+        "verifier-batches",
+        "Verifier batches by trigger",
+        f"{total:,} batches of {number(tokens / total)} tokens in the mean went to the verifier. "
+        "Tokens: the threshold was reached; group: all siblings were there; deadline: the oldest "
+        "had waited long enough.",
+        rows,
+        spec(drawn, bars_height(len(rows))),
+    )
+
+
+def tree_shape(run: MeasuredRun) -> Figure | None:
+    """Nodes of the trees by depth: how wide they are, and how many go so deep."""
+    shapes = [problem.tree.nodes_by_depth for problem in run.measures.problems.values()]
+    deepest = max(map(len, shapes), default=0)
+    if not deepest:
+        return None
+    rows: list[Row] = []
+    for depth in thinned(range(1, deepest + 1), 100):
+        widths = [shape[depth - 1] for shape in shapes if len(shape) >= depth]
+        rows.append(
+            {
+                "depth": depth,
+                "nodes per problem": round(sum(widths) / len(shapes), 3),
+                "widest": max(widths),
+                "problems": len(widths),
+            }
+        )
+    depths = [float(len(shape)) for shape in shapes]
+    nodes = sum(map(sum, shapes)) / len(shapes)
+    drawn = (
+        chart()
+        .mark_bar(color=BLUE, tooltip=ALL_FIELDS)
+        .encode(
+            x=alt.X(
+                "depth:O", title="depth (steps)", axis=alt.Axis(labelOverlap=True, labelAngle=0)
+            ),
+            y=alt.Y("nodes per problem:Q", title="nodes per problem"),
+        )
+    )
+    return Figure(
+        "tree-shape",
+        "Depth and width of the trees",
+        f"A tree has {number(nodes)} steps in the mean and is {number(quantile(depths, 0.5) or 0)} "
+        f"deep in the median, {number(max(depths))} at most.",
+        rows,
+        spec(drawn, 200),
     )

@@ -1,0 +1,31 @@
+"""The measures of a run as one table, which is the first figure of its page."""
+
+from __future__ import annotations
+
+from tts.analysis.measured_run import MeasuredRun
+from tts.analysis.named_measures import named_measures
+
+from .charts import number, percent
+from .figure import Figure
+
+
+def key_measures(run: MeasuredRun) -> Figure | None:
+    """Every measure that the run's log gives; None of a run in which nothing has happened."""
+    measures = run.measures
+    if not measures.wall_s:
+        return None
+    found = [measure for measure in named_measures(run) if measure.value is not None]
+    solved = len(measures.problems)
+    accuracy = f", {percent(run.accuracy)} of them right" if run.accuracy is not None else ""
+    return Figure(
+        "measures",
+        "Measures",
+        f"{solved:,} problems in {number(measures.wall_s)} s{accuracy}: "
+        f"{number(solved / measures.wall_s)} problems and "
+        f"{number(measures.generated_tokens / measures.wall_s)} generated tokens per second.",
+        [
+            {"measure": measure.name, "value": measure.value, "unit": measure.unit}
+            for measure in found
+        ],
+        notes=["docs/metrics.md defines each of them."],
+    )
