@@ -29,13 +29,15 @@ from tts.search import (
 )
 
 
-@settings(max_examples=300, deadline=None)
-@given(
-    st.one_of(
-        dvts_configs, sample_configs, beam_configs, rebase_configs, mcts_configs, ab_mcts_configs
-    ),
-    worlds,
+voting_configs = st.one_of(
+    dvts_configs, sample_configs, beam_configs, rebase_configs, mcts_configs, ab_mcts_configs
 )
+"""Of the strategies that may stop early: all but particle filtering, whose completed particles may
+still be drawn again or lost."""
+
+
+@settings(max_examples=300, deadline=None)
+@given(voting_configs, worlds)
 def test_an_early_stop_cannot_change_the_vote(config, world):
     """Votes by the forms of the answers, as the search compares them while it runs."""
     if getattr(config, "sort_completed", False):
@@ -75,7 +77,7 @@ def test_an_early_stop_saves_chains_that_cannot_matter():
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.one_of(dvts_configs, sample_configs, beam_configs, rebase_configs), worlds)
+@given(voting_configs, worlds)
 def test_enough_equal_answers_end_a_search_and_no_fewer_do(config, world):
     if getattr(config, "sort_completed", False):
         return

@@ -10,6 +10,7 @@
 | unfinished, budget | what a search that is stopped has; one whose tokens are limited |
 | early_stop | when no missing completion can change the vote |
 | candidates, growth | what a tree strategy decides on, and the requests it is made of |
+| tree_search | base of the strategies: what is asked for, and the end |
 | step_search, voting_search | bases of the tree strategies: pools grow, are scored and decided |
 | foresight | which expansions may be asked for next |
 | posterior | what AB-MCTS believes of a mean, and how it is drawn from |

@@ -27,11 +27,10 @@ from .config import SearchConfig
 from .early_stop import AnswerOf, EarlyStop
 from .growth import goes_on
 from .posterior import Posterior
-from .protocol import Expand, Generated, Score, Scored, Search, SearchResult, Work
+from .protocol import Expand, Generated, Score, Scored, Search
 from .seeds import SeedOf, unit_interval
 from .thought import Completion, Fate, NodePath, Thought, significant
-from .tree import Tree
-from .unfinished import completions_so_far
+from .tree_search import TreeSearch
 
 
 class AbMctsConfig(SearchConfig):
@@ -118,13 +117,11 @@ class Trial:
         return bool(self.steps) and not self.unscored
 
 
-class AbMctsSearch(Search):
+class AbMctsSearch(TreeSearch[AbMctsConfig]):
     """The state machine. Trial i begins when trials 0 to i - `parallel` have been told, in order.
 
     Nothing is foreseen: where a chain branches off hangs on scores that are not known yet.
     """
-
-    tree: Tree
 
     def __init__(
         self, config: AbMctsConfig, seed: SeedOf, answer_of: AnswerOf | None = None
@@ -133,10 +130,8 @@ class AbMctsSearch(Search):
 
         `answer_of` is for `early_stop` only.
         """
-        self.config = config
-        self.tree = Tree()
+        super().__init__(config)
         self._seed = seed
-        self._asks: list[Work] = []
         self._root = Branching(())
         self._trials: list[Trial] = []
         """All that have begun."""
@@ -149,14 +144,8 @@ class AbMctsSearch(Search):
         self._scoring: dict[NodePath, Trial] = {}
         """Trials that wait for scores, by the steps."""
         self._stop = EarlyStop.wanted(config.early_stop, config.agree, config.n, answer_of)
-        self._result: SearchResult | None = None
         for _ in range(min(config.parallel, config.n)):
             self._begin()
-
-    def ask(self) -> list[Work]:
-        """The work wanted now and not asked before."""
-        asks, self._asks = self._asks, []
-        return asks
 
     def tell(self, result: Generated | Scored) -> None:
         """Take in one result; late, unknown and duplicate ones are ignored."""
@@ -169,19 +158,6 @@ class AbMctsSearch(Search):
             trial.unscored.remove(result.node)
             if trial.ready:
                 self._tell_ready()
-
-    def result(self) -> SearchResult | None:
-        """The chains, best first."""
-        return self._result
-
-    def stop(self) -> SearchResult:
-        """See Search."""
-        if self._result is None:
-            completions = completions_so_far(self.tree, self.config.agg_strategy)
-            self._result = SearchResult(completions, self.tree)
-            for pending in (self._asks, self._growing, self._scoring):
-                pending.clear()
-        return self._result
 
     def _begin(self) -> None:
         """Decide where the next chain branches off, and ask for it."""
@@ -242,15 +218,18 @@ class AbMctsSearch(Search):
         dropped = {trial.start for trial in self._trials[self._told :]}
         self.tree.drop(lambda path: any(path[:depth] in dropped for depth in range(len(path) + 1)))
         del self._trials[self._told :]
-        for pending in (self._asks, self._growing, self._scoring):
-            pending.clear()
         how = self.config.agg_strategy
         ends = [trial.steps[-1] for trial in self._trials]
         ends.sort(key=lambda path: self.tree.rank(path, how))
-        self._result = SearchResult(
+        self._end(
             tuple(
                 Completion(path, self.tree.text(path), self.tree.path_score(path, how))
                 for path in ends
-            ),
-            self.tree,
+            )
         )
+
+    def _end(self, completions: tuple[Completion, ...]) -> None:
+        """See TreeSearch; nothing is awaited any more."""
+        super()._end(completions)
+        self._growing.clear()
+        self._scoring.clear()

@@ -13,12 +13,11 @@ from pydantic import Field
 
 from .config import SearchConfig
 from .early_stop import AnswerOf, EarlyStop
-from .protocol import Expand, Generated, Score, Scored, Search, SearchResult, Work
+from .protocol import Expand, Generated, Score, Scored, Search
 from .search_and_learn import Semantics
 from .seeds import SeedOf
 from .thought import Completion, Fate, NodePath
-from .tree import Tree
-from .unfinished import completions_so_far
+from .tree_search import TreeSearch
 
 
 class SampleSearchConfig(SearchConfig):
@@ -38,10 +37,8 @@ class SampleSearchConfig(SearchConfig):
         return SampleSearch(self, seed, answer_of)
 
 
-class SampleSearch(Search):
+class SampleSearch(TreeSearch[SampleSearchConfig]):
     """The state machine. Nothing is foreseen: all is asked for at once, whole chains."""
-
-    tree: Tree
 
     def __init__(
         self,
@@ -50,9 +47,7 @@ class SampleSearch(Search):
         answer_of: AnswerOf | None = None,
     ) -> None:
         """`seed` maps a node to the seed of its sample; `answer_of` is for early stops only."""
-        self.config = config
-        self.tree = Tree()
-        self._asks: list[Work] = []
+        super().__init__(config)
         self._generated: dict[int, NodePath] = {}
         """Last step of every generated chain."""
         self._unscored: dict[int, set[NodePath]] = {}
@@ -63,15 +58,9 @@ class SampleSearch(Search):
         self._counted = 0
         """Chains from the first on that early stop has counted."""
         self._wanted = config.n
-        self._result: SearchResult | None = None
         for chain in range(config.n):
             path = self.tree.add((chain,)).path
             self._asks.append(Expand(path, seed(path), config.sampling, whole=True))
-
-    def ask(self) -> list[Work]:
-        """The work wanted now and not asked before."""
-        asks, self._asks = self._asks, []
-        return asks
 
     def tell(self, result: Generated | Scored) -> None:
         """Take in one result."""
@@ -90,18 +79,6 @@ class SampleSearch(Search):
             self._grow(result)
         if not self._unscored[chain]:
             self._complete(chain)
-
-    def result(self) -> SearchResult | None:
-        """The chains, best first (unscored: by path)."""
-        return self._result
-
-    def stop(self) -> SearchResult:
-        """See Search."""
-        if self._result is None:
-            completions = completions_so_far(self.tree, self.config.agg_strategy)
-            self._result = SearchResult(completions, self.tree)
-            self._asks.clear()
-        return self._result
 
     def _grow(self, result: Generated) -> None:
         """Take in one chain, a node per step, and ask for the scores it needs."""
@@ -127,18 +104,14 @@ class SampleSearch(Search):
             self._wanted = self._counted
             self.tree.drop(lambda path: path[0] >= self._wanted)
             self._leaves = {chain: self._leaves[chain] for chain in range(self._wanted)}
-            self._asks.clear()
         if len(self._leaves) == self._wanted:
-            self._result = self._ranked()
+            self._end(self._ranked())
 
-    def _ranked(self) -> SearchResult:
+    def _ranked(self) -> tuple[Completion, ...]:
         leaves = sorted(self._leaves.values())
         if self.config.scored and self.config.semantics == "native":
             leaves.sort(key=lambda path: self.tree.rank(path, self.config.agg_strategy))
-        return SearchResult(
-            tuple(Completion(path, self.tree.text(path), self._score(path)) for path in leaves),
-            self.tree,
-        )
+        return tuple(Completion(path, self.tree.text(path), self._score(path)) for path in leaves)
 
     def _decided_by(self, stop: EarlyStop) -> bool:
         """Count the chains in their order, so that timing cannot move the stop."""

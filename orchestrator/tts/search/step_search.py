@@ -31,20 +31,11 @@ from . import foresight
 from .candidates import Candidate, Pool, State
 from .config import StepConfig
 from .growth import Growth, goes_on, is_lookahead
-from .protocol import (
-    Expand,
-    Generated,
-    Guess,
-    Score,
-    Scored,
-    Search,
-    SearchResult,
-    Work,
-)
+from .protocol import Expand, Generated, Guess, Score, Scored
 from .seeds import SeedOf
 from .thought import MAX_SCORE, Completion, Fate, NodePath, Thought, aggregate
-from .tree import Node, Rank, Tree
-from .unfinished import completions_so_far
+from .tree import Node, Rank
+from .tree_search import TreeSearch
 
 BY_RANK = attrgetter("rank")
 """Sort key of candidates that are ready."""
@@ -52,7 +43,7 @@ BY_RANK = attrgetter("rank")
 Config = TypeVar("Config", bound=StepConfig)
 
 
-class StepSearch(Search, Generic[Config]):
+class StepSearch(TreeSearch[Config], Generic[Config]):
     """Base of the tree strategies.
 
     A strategy opens its first pools in its constructor (`_open`) and defines `_decide`, which opens
@@ -61,18 +52,13 @@ class StepSearch(Search, Generic[Config]):
     `_outranked` for early pruning, `_is_active` for chains that end in ways of their own.
     """
 
-    tree: Tree
-
     def __init__(self, config: Config, seed: SeedOf) -> None:
-        self.config = config
-        self.tree = Tree()
+        super().__init__(config)
         self._growth = Growth(config, seed)
-        self._asks: list[Work] = []
         self._unwanted: list[NodePath] = []
         self._undecided: dict[int, Pool] = {}
         self._awaiting_step: dict[NodePath, Candidate] = {}
         self._awaiting_score: dict[NodePath, Candidate] = {}
-        self._result: SearchResult | None = None
 
     @abstractmethod
     def _decide(self, pool: Pool) -> None:
@@ -101,11 +87,6 @@ class StepSearch(Search, Generic[Config]):
         """Whether the chain that `node` ends can be expanded after this pool's iteration."""
         return not pool.last and goes_on(node.thought)
 
-    def ask(self) -> list[Work]:
-        """The work wanted now and not asked before."""
-        asks, self._asks = self._asks, []
-        return asks
-
     def tell(self, result: Generated | Scored) -> None:
         """Take in one result; late, unknown and duplicate ones are ignored."""
         if isinstance(result, Generated):
@@ -114,18 +95,6 @@ class StepSearch(Search, Generic[Config]):
         elif result.node in self._awaiting_score:
             self.tree.lock_score(result.node, result.score)
             self._take_score(self._awaiting_score.pop(result.node))
-
-    def result(self) -> SearchResult | None:
-        """The completions, best first."""
-        return self._result
-
-    def stop(self) -> SearchResult:
-        """See Search; n completions at most."""
-        if self._result is None:
-            n, how = self.config.n, self.config.agg_strategy
-            self._end(completions_so_far(self.tree, how, n))
-        assert self._result is not None
-        return self._result
 
     def unwanted(self) -> list[NodePath]:
         """Nodes that were pruned after their score was asked for; each is told once."""
@@ -186,9 +155,8 @@ class StepSearch(Search, Generic[Config]):
         self._end(completions)
 
     def _end(self, completions: tuple[Completion, ...]) -> None:
-        """Nothing is awaited any more."""
-        self._result = SearchResult(completions, self.tree)
-        self._asks.clear()
+        """See TreeSearch; nothing is awaited any more."""
+        super()._end(completions)
         self._unwanted.clear()
         self._undecided.clear()
         self._awaiting_step.clear()
