@@ -50,6 +50,7 @@ REFERENCES = {
     "particle-filtering": "particle_filtering",
     "mcts": "mcts",
     "ab-mcts": "ab_mcts",
+    "auto": "auto",
 }
 """The reference's function for each strategy."""
 
@@ -197,7 +198,8 @@ class World:
     def expected(self):
         """The reference's outcome of each problem."""
         search = getattr(reference, REFERENCES[self.case.strategy])
-        params = reference_run.Params(**self.config.model_dump(exclude={"semantics"}))
+        given = self.config.model_dump(exclude={"semantics", "policy"})
+        params = reference_run.Params(**given, policy=getattr(self.config, "policy", None))
         return {
             problem.id: search(params, self.seed(problem), _ByPath(self, problem))
             for problem in self.problems

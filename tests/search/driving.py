@@ -3,6 +3,7 @@
 import random
 
 from hypothesis import strategies as st
+from tests.search.worlds import budgets
 
 from tts.search import (
     AbMctsConfig,
@@ -23,6 +24,7 @@ from tts.search import (
     Work,
     node_seed,
 )
+from tts.strategies.auto import AutoConfig
 from tts.strategies.catalog import new_search
 
 AGGREGATIONS = st.sampled_from(["last", "min", "prod", "mean"])
@@ -107,7 +109,16 @@ ab_mcts_configs = st.builds(
 
 tree_configs = st.one_of(beam_configs, dvts_configs, rebase_configs, particle_configs, mcts_configs)
 
-configs = st.one_of(tree_configs, sample_configs, ab_mcts_configs)
+auto_configs = st.builds(AutoConfig, policy=budgets(), agg_strategy=AGGREGATIONS)
+
+configs = st.one_of(tree_configs, sample_configs, ab_mcts_configs, auto_configs)
+
+
+def most_completions(config) -> int:
+    """How many completions may come out."""
+    if isinstance(config, AutoConfig):
+        return max(choice.n for choice in config.policy.choices)
+    return config.n
 
 
 def candidates_per_depth(config) -> int:

@@ -6,7 +6,16 @@ after the other, no events, no order to get wrong. To be read next to the defini
 
 import math
 
-from tests.search.reference_run import Outcome, Params, Run, Seed, World, twelve_digits
+from tests.search.reference_run import (
+    GenerateCall,
+    Node,
+    Outcome,
+    Params,
+    Run,
+    Seed,
+    World,
+    twelve_digits,
+)
 
 from tts.search.thought import Fate, NodePath
 
@@ -313,3 +322,56 @@ def ab_mcts(params: Params, seed: Seed, world: World) -> Outcome:
         if len(starts) < params.n:
             begin()
     return run.outcome(completed)
+
+
+def auto(params: Params, seed: Seed, world: World) -> Outcome:
+    """A few samples, then the search that their mean score calls for, which begins with them."""
+    policy = params.policy
+    samples = sample(_alike(params, policy.samples), seed, world)
+    scores = [done.score for done in samples.completions]
+    choice = policy.choose(twelve_digits(math.fsum(scores) / len(scores)))
+    search = {
+        "weighted-best-of-n": sample,
+        "beam-search": beam_search,
+        "dvts": dvts,
+        "rebase": rebase,
+        "particle-filtering": particle_filtering,
+        "mcts": mcts,
+        "ab-mcts": ab_mcts,
+    }[choice.strategy]
+    chosen = search(_alike(params, choice.n), seed, _Sampled(world, samples))
+    nodes = dict(chosen.nodes)
+    for path, node in samples.nodes.items():
+        fate = Fate.SURPLUS if node.fate == Fate.COMPLETED else node.fate
+        nodes.setdefault(path, Node(node.thought, node.score, fate))
+    calls = [*samples.calls, *(call for call in chosen.calls if not _answers(samples, call))]
+    return Outcome(nodes, chosen.completions, calls)
+
+
+def _alike(params: Params, n: int) -> Params:
+    """What a search is chosen with: its own defaults, but for how steps are sampled and scored."""
+    shared = ("temperature", "top_p", "max_tokens", "agg_strategy")
+    return Params(n=n, beam_width=4, **{name: getattr(params, name) for name in shared})
+
+
+def _answers(samples: Outcome, call) -> bool:
+    """Whether the samples hold what this call asks for."""
+    node = samples.nodes.get(call.path)
+    return node is not None and (isinstance(call, GenerateCall) or node.score is not None)
+
+
+class _Sampled:
+    """A world in which the samples' steps are known."""
+
+    def __init__(self, world: World, samples: Outcome):
+        self.world, self.samples = world, samples
+        self.score, self.answer_form = world.score, world.answer_form
+
+    def generate(self, path, seed, temperature, whole):
+        nodes = self.samples.nodes
+        if path not in nodes:
+            return self.world.generate(path, seed, temperature, whole)
+        thoughts = [nodes[path].thought]
+        while whole and (path := (*path, 0)) in nodes:
+            thoughts.append(nodes[path].thought)
+        return tuple(thoughts)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from decimal import Context
 from typing import Protocol
 
+from tts.search.policy import Budget
 from tts.search.thought import Fate, NodePath, Stop, Thought, quantise
 
 LOOKAHEAD = "lookahead"
@@ -37,6 +38,7 @@ class Params:
     width: int = 4
     exploration: float = 1.0
     parallel: int = 4
+    policy: Budget | None = None
 
 
 class World(Protocol):

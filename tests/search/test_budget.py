@@ -5,7 +5,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.search.driving import build, configs, drive, may_stop_early, worlds
+from tests.search.driving import build, configs, drive, may_stop_early, most_completions, worlds
 
 from tts.search import (
     BudgetedSearch,
@@ -71,7 +71,7 @@ def test_what_a_budget_leaves_is_part_of_the_whole_tree(config, world, budget):
     if not may_stop_early(config):  # beyond whose stop the whole tree holds nothing
         thoughts = {node.path: node.thought for node in whole.tree}
         assert all(thoughts[node.path] == node.thought for node in budgeted.tree)
-    check_stopped(budgeted, config.n)
+    check_stopped(budgeted, most_completions(config))
     if result.limit is None:
         assert result.completions == whole.result().completions
     elif (ended := [done for done in result.completions if not goes_on(budgeted, done)]) != []:
@@ -86,7 +86,7 @@ def test_a_search_may_be_stopped_at_any_time(config, world, shuffle, answers):
     result = search.stop()
     assert search.stop() is search.result() is result
     assert search.ask() == []
-    check_stopped(search, config.n)
+    check_stopped(search, most_completions(config))
 
 
 def drive_for(search, world, order, answers):

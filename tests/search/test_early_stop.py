@@ -28,7 +28,6 @@ from tts.search import (
     Thought,
 )
 
-
 voting_configs = st.one_of(
     dvts_configs, sample_configs, beam_configs, rebase_configs, mcts_configs, ab_mcts_configs
 )

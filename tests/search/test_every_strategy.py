@@ -28,6 +28,8 @@ from tts.search import (
     Stop,
     Thought,
 )
+from tts.search.policy import Budget, Choice
+from tts.strategies.auto import AutoConfig
 
 
 @settings(max_examples=300, deadline=None)
@@ -35,6 +37,8 @@ from tts.search import (
 def test_exactly_n_completions_come_out(config, world):
     search = build(config)
     drive(search, world)
+    if isinstance(config, AutoConfig):
+        config = search.chosen
     completions = search.result().completions
     nodes = [done.node for done in completions]
     if may_stop_early(config):
@@ -109,6 +113,7 @@ PINNED = {
         n=6, width=2, num_iterations=4, parallel=3, lookahead=1, granularity=2
     ): "844b953761c91a72",
     AbMctsConfig(n=12, parallel=3): "233e577276d13488",
+    AutoConfig(policy=Budget(n=6, samples=3, choices=(Choice(strategy="rebase", n=6),))): "?",
 }
 """Digests of trees in world 5, which no version has changed: runs are compared by them."""
 

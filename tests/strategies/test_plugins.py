@@ -59,7 +59,7 @@ def test_an_entry_point_may_be_a_function(installed):
 def test_an_unknown_name_lists_plugins_too(example):
     with pytest.raises(ConfigError, match=r"no strategy 'shortish'") as caught:
         find_strategy("shortish")
-    assert caught.value.hint.endswith("ab-mcts, shortest.")
+    assert caught.value.hint.endswith("ab-mcts, auto, shortest.")
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,7 @@ class BudgetedSearch(Search):
     def _take_asks(self) -> None:
         """What the search wants after what it was told last, in its order."""
         self._result = self._inner.result()
+        self.tree = self._inner.tree
         for node in self._inner.unwanted():
             self._withdraw((True, node))
             self._unwanted.append(node)

@@ -24,6 +24,7 @@ from tts.search import (
     SeedOf,
 )
 
+from .auto import AutoConfig
 from .names import OTHER_NAMES
 from .plugins import PLUGINS, load_plugin
 from .strategy import Strategy
@@ -102,6 +103,12 @@ _ALL = (
         "ab-mcts",
         "n chains that branch off wider or deeper by Thompson sampling, weighted vote",
         AbMctsConfig,
+        "weighted",
+    ),
+    Strategy(
+        "auto",
+        "strategy and n by difficulty, n chains' worth of tokens on average, weighted vote",
+        AutoConfig,
         "weighted",
     ),
 )

@@ -11,6 +11,7 @@ STRATEGY_NAMES = (
     "particle-filtering",
     "mcts",
     "ab-mcts",
+    "auto",
 )
 """In the order of the catalog, which a test compares with this."""
 OTHER_NAMES = {"greedy": "cot"}

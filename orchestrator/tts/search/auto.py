@@ -1,0 +1,153 @@
+"""Compute-optimal choice: a few samples first, then the search that their scores call for.
+
+    samples ──mean score──► choice ──► its search ──asks──┬─ the samples have it ──► told at once
+                                                          └─ else ────────────────► asked for
+
+Nothing of the samples is thrown away: they are the first chains of the search that goes on, and
+where a tree search wants the step that a sample took, that step is its answer. (It was drawn from
+the same distribution: a chain that is generated in one request is its steps one after the other.)
+Chains that the search did not take over are `surplus`. What is chosen depends on scores alone,
+which are locked, so the tree does not depend on timing.
+
+After Snell et al., "Scaling LLM test-time compute optimally can be more effective than scaling
+model parameters" (arXiv 2408.03314): difficulty as the verifier's mean score of samples, in bins.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Container, Iterator, Mapping
+
+from .config import SearchConfig
+from .early_stop import AnswerOf
+from .protocol import Expand, Generated, Guess, Score, Scored, Search, SearchResult, Work
+from .sampling import SampleSearch, SampleSearchConfig
+from .seeds import SeedOf
+from .thought import Fate, NodePath, Thought, significant
+from .tree import Tree
+from .unfinished import completions_so_far
+
+Choose = Callable[[float], SearchConfig]
+"""The search for a problem whose samples have this mean score."""
+
+
+class AutoSearch(Search):
+    """Samples, then goes on as what was chosen."""
+
+    tree: Tree
+
+    def __init__(
+        self, samples: SampleSearchConfig, choose: Choose, seed: SeedOf, answer_of: AnswerOf
+    ) -> None:
+        """`samples` are scored; `seed` maps a node to the seed of its sample, in every search."""
+        self._choose = choose
+        self._seed = seed
+        self._answer_of = answer_of
+        self._config: SearchConfig = samples
+        """Of the search that goes on now."""
+        self._search: Search = SampleSearch(samples, seed)
+        assert self._search.tree is not None
+        self.tree = self._samples = self._search.tree
+        self._steps: dict[NodePath, tuple[Thought, ...]] = {}
+        """The samples' steps, once there is a choice."""
+        self._asks = self._search.ask()
+        self._unwanted: list[NodePath] = []
+        self._result: SearchResult | None = None
+
+    @property
+    def chosen(self) -> SearchConfig | None:
+        """The parameters of the search that was chosen; None before that."""
+        return self._config if self._steps else None
+
+    def ask(self) -> list[Work]:
+        """The work wanted now and not asked before."""
+        asks, self._asks = self._asks, []
+        return asks
+
+    def tell(self, result: Generated | Scored) -> None:
+        """Take in one result; late, unknown and duplicate ones are ignored."""
+        if self._result:
+            return
+        self._search.tell(result)
+        if not self._steps and (samples := self._search.result()):
+            self._go_on(samples)
+        self._take_asks()
+        if self._steps and (found := self._search.result()):
+            self._add_unused_samples()
+            self._end(found)
+
+    def result(self) -> SearchResult | None:
+        """That of the search that was chosen."""
+        return self._result
+
+    def stop(self) -> SearchResult:
+        """See Search; the samples count like the chains that the chosen search has completed."""
+        if self._result is None:
+            self._add_unused_samples()
+            found = completions_so_far(self.tree, self._config.agg_strategy, self._config.n)
+            self._end(SearchResult(found, self.tree))
+        assert self._result is not None
+        return self._result
+
+    def unwanted(self) -> list[NodePath]:
+        """See Search."""
+        nodes, self._unwanted = self._unwanted, []
+        return nodes
+
+    def foresee(self, answered: Mapping[NodePath, tuple[Thought, ...]]) -> Iterator[Guess]:
+        """See Search; the samples' steps are answered already."""
+        return self._search.foresee({**answered, **self._steps}) if not self._result else iter(())
+
+    def expandable(self) -> Container[NodePath]:
+        """See Search."""
+        return self._search.expandable() if not self._result else ()
+
+    def _go_on(self, samples: SearchResult) -> None:
+        """Choose by the samples' scores."""
+        scores = [done.score for done in samples.completions if done.score is not None]
+        self._config = self._choose(significant(math.fsum(scores) / len(scores)))
+        self._search = self._config.new_search(self._seed, self._answer_of)
+        assert self._search.tree is not None
+        self.tree = self._search.tree
+        self._steps = {node.path: (node.thought,) for node in self._samples if node.thought}
+
+    def _take_asks(self) -> None:
+        """What the search wants now; what the samples have is told at once."""
+        while asks := self._search.ask():
+            for work in asks:
+                if known := self._known(work):
+                    self._search.tell(known)
+                else:
+                    self._asks.append(work)
+        for node in self._search.unwanted():
+            asks = [w for w in self._asks if isinstance(w, Expand) or w.node != node]
+            if len(asks) == len(self._asks):
+                self._unwanted.append(node)  # it has been handed out
+            self._asks = asks
+
+    def _known(self, work: Work) -> Generated | Scored | None:
+        """The answer that the samples hold; what they take from a node is its child 0."""
+        path = work.node
+        if path not in self._steps:
+            return None
+        if isinstance(work, Score):
+            score = self._samples[path].score
+            return None if score is None else Scored(path, score)
+        thoughts = list(self._steps[path])
+        while work.whole and (path := (*path, 0)) in self._steps:
+            thoughts += self._steps[path]
+        return Generated(work.node, tuple(thoughts))
+
+    def _add_unused_samples(self) -> None:
+        """What the chosen search has not taken over is part of the tree: it was paid for."""
+        for sample in self._samples:
+            if sample.path not in self.tree:
+                node = self.tree.add(sample.path)
+                node.thought, node.score = sample.thought, sample.score
+                ends = sample.fate is Fate.COMPLETED
+                node.fate = Fate.SURPLUS if ends else sample.fate
+
+    def _end(self, result: SearchResult) -> None:
+        self._result = result
+        self._asks.clear()
+        self._unwanted.clear()
