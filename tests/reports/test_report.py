@@ -4,8 +4,10 @@ import pytest
 from rich.console import Console
 from tests.analysis.logs import SESSION, expansion, idle, scoring
 
+from tts.analysis.summary import summarise
 from tts.analysis.utilization import Utilization
-from tts.reports.runs import accuracy_cell, engine_use, work_lines
+from tts.reports.runs import accuracy_cell, comparison, engine_use, work_lines
+from tts.strategies.catalog import find_strategy
 
 
 def summary_of(events):
@@ -67,3 +69,22 @@ def test_the_work_of_a_run_in_words():
         "cancelled requests",
         "verifier batches by trigger: tokens 2 (of 1,500 tokens)",
     ]
+
+
+def test_runs_of_one_search_are_compared_whatever_its_parameters_are(tiny_deployment):
+    """The policy of `auto` is a table."""
+    auto = find_strategy("auto").configure({}, context=64)
+    config = {
+        "deployment": "tiny",
+        "dataset": "demo",
+        "seed": 0,
+        "strategy": "auto",
+        "vote": "weighted",
+        "parameters": auto.to_json(),
+        "context": 64,
+    }
+    summaries = [
+        summarise({**config, "schedule": schedule}, [SESSION])
+        for schedule in ("lockstep", "decoupled")
+    ]
+    assert "trees identical (auto: lockstep and decoupled): yes" in shown(comparison(summaries))

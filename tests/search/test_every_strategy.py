@@ -99,6 +99,8 @@ def test_a_score_that_is_no_probability_is_refused(config):
             search.tell(Scored((0,), wrong))
 
 
+REBASE_AFTER_3 = Budget(n=6, samples=3, choices=(Choice(strategy="rebase", n=6),))
+
 PINNED = {
     SampleSearchConfig(n=4): "5032e8a7390cd243",
     BeamSearchConfig(n=8, beam_width=4, num_iterations=4): "cdc4e992b2a02085",
@@ -113,7 +115,9 @@ PINNED = {
         n=6, width=2, num_iterations=4, parallel=3, lookahead=1, granularity=2
     ): "844b953761c91a72",
     AbMctsConfig(n=12, parallel=3): "233e577276d13488",
-    AutoConfig(policy=Budget(n=6, samples=3, choices=(Choice(strategy="rebase", n=6),))): "?",
+    AutoConfig(
+        policy=Budget(n=6, samples=3, choices=(Choice(strategy="rebase", n=6),))
+    ): "afa24acb8470e293",
 }
 """Digests of trees in world 5, which no version has changed: runs are compared by them."""
 

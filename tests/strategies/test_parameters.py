@@ -72,3 +72,9 @@ def test_defaults_are_what_a_strategy_does_by_itself(tiny_deployment):
         context = tiny_deployment.generator.max_seq_len
         assert default_parameters(strategy, context) == config.model_dump(mode="json")
         assert config.max_tokens == context < default_parameters(strategy, 4096)["max_tokens"]
+
+
+def test_defaults_that_depend_on_n_are_those_of_that_n():
+    auto, beams = STRATEGIES["auto"], STRATEGIES["beam-search"]
+    assert default_parameters(auto, 320, 64)["policy"]["n"] == 64
+    assert default_parameters(beams, 320, 6) == default_parameters(beams, 320)

@@ -217,7 +217,7 @@ def _differs(strategy: str, summary: Json) -> dict[str, Any]:
         return {}
     # logs from before the context was kept had defaults that did not depend on it
     context = summary.get("context") or sys.maxsize
-    defaults = default_parameters(known, context)
+    defaults = default_parameters(known, context, summary["n"])
     return {
         name: value
         for name, value in summary["parameters"].items()
@@ -232,4 +232,6 @@ def _rounded(interval: tuple[float, float]) -> tuple[float, float]:
 def _plain(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, dict):  # such as a policy
+        return "own"
     return Path(value).name if isinstance(value, str) else str(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -223,7 +224,7 @@ def replay_line(summary: Json) -> str | None:
 
 def _same_search(summary: Json) -> tuple[Any, ...]:
     """What two runs must share for their trees to be comparable."""
-    parameters = tuple(sorted(summary["parameters"].items()))
+    parameters = json.dumps(summary["parameters"], sort_keys=True)
     names = ("strategy", "dataset", "seed", "problems", "deployment")
     replayed = (summary.get("replay") or {}).get("digest")
     limits = tuple(sorted((summary.get("limits") or {}).items()))

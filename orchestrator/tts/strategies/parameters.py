@@ -80,9 +80,17 @@ def block_problems(deployment: Deployment) -> Iterator[tuple[str, str]]:
             yield from _refusals(strategy, deployment, path)
 
 
-def default_parameters(strategy: Strategy, context: int) -> dict[str, Any]:
-    """What each parameter is where nobody says otherwise; `context` as in `Strategy.configure`."""
-    return strategy.configure({}, context=context).model_dump(mode="json")
+def default_parameters(strategy: Strategy, context: int, n: int | None = None) -> dict[str, Any]:
+    """What each parameter is where nobody says otherwise; `context` as in `Strategy.configure`.
+
+    Some may depend on n: those are by default as for this `n`, if it goes with the other defaults.
+    """
+    given = {} if n is None else {"n": n}
+    try:
+        config = strategy.configure(given, context=context)
+    except ConfigError:
+        config = strategy.configure({}, context=context)
+    return config.model_dump(mode="json")
 
 
 def _settable(strategy: Strategy) -> list[str]:
