@@ -33,7 +33,7 @@ def test_engines_that_were_built_are_served(
     with pytest.raises(BuildError, match="verifier engine of 'tiny' is not ready"):
         start_server(deployment)
     build_engines(deployment, verify=False, say=lambda line: None)
-    with start_server(deployment, iteration_log=True) as running:
+    with start_server(deployment) as running:
         running.check()
         assert sorted(running.health.stubs.values()) == ["generator", "prm_engine", "prm_score"]
         assert pod_probe(running.addresses.http_port) == ""

@@ -31,8 +31,9 @@ from .generation import Generation
 from .mapped_weights import release_mapped
 from .pipeline import add_request, open_pipeline
 from .prefix_guard import PrefixGuard, extend_hashes, prefix_hashes
+from .recorder import Recorder
 from .responses import Response
-from .statistics import Recorder, Statistics
+from .statistics import Statistics
 
 logger = logging.getLogger(__name__)
 
@@ -236,7 +237,9 @@ class EngineHost:
         return not hashes or self._guard.enter(ticket, hashes)
 
     def _step(self) -> None:
+        began = time.monotonic()
         self._pipeline.step()
+        seconds = time.monotonic() - began
         if self._weights_in_use:
             release_mapped(self._weights)
             self._weights_in_use = False
@@ -244,7 +247,8 @@ class EngineHost:
         for job in [job for job in self._leaving.values() if _has_left(job)]:
             del self._leaving[job.ticket]
             self._release(job)
-        generating = context_tokens = 0
+        generating = started = context_tokens = 0
+        answers: list[tuple[_Job, Response]] = []
         for job in list(self._active.values()):
             generation = job.generation
             assert generation is not None  # or it would have failed in _admit
@@ -256,12 +260,23 @@ class EngineHost:
                     generation.moved_on = True
                     self._guard.moved_on(job.ticket)
             elif generation.started:
+                started += 1
                 context_tokens += len(job.request.input_ids)
             if response is not None:
-                self._respond(job, response)
-        self._record(generating, context_tokens)
+                self._book(job, response)
+                answers.append((job, response))
+        try:  # first, so that who has an answer finds its iterations in the log
+            self._record(seconds, generating, started, context_tokens)
+        finally:
+            for job, response in answers:
+                _guarded(job.on_response, response)
 
     def _respond(self, job: _Job, response: Response) -> None:
+        self._book(job, response)
+        _guarded(job.on_response, response)
+
+    def _book(self, job: _Job, response: Response) -> None:
+        """Count a response; after a final one the job is over."""
         self._recorder.count(output_tokens=len(response.token_ids))
         if response.final:
             self._recorder.count(requests=1, input_tokens=len(job.request.input_ids))
@@ -270,7 +285,6 @@ class EngineHost:
                 self._leaving[job.ticket] = job
             else:
                 self._release(job)
-        _guarded(job.on_response, response)
 
     def _release(self, job: _Job) -> None:
         """Give back all that a request held; it has left the queue or the pipeline."""
@@ -318,17 +332,19 @@ class EngineHost:
             self._fail(job, f"the engine failed: {error}")
         self._pipeline = None  # opened by the next request; its prefixes are lost
 
-    def _record(self, generating: int, context_tokens: int) -> None:
+    def _record(self, seconds: float, generating: int, started: int, context_tokens: int) -> None:
         metrics = self._pipeline.get_metrics()
         scheduled = metrics.scheduled_requests
         generating = min(generating, scheduled)
         self._recorder.record(
+            seconds=seconds,
             active=len(self._active) + len(self._waiting),
             queued=len(self._waiting),
             scheduled=scheduled,
             context_requests=scheduled - generating,
             generation_requests=generating,
             context_tokens=context_tokens,
+            generated_tokens=generating + started,
             blocks_used=self._blocks_used(metrics),
             blocks_reserved=self._admission.reserved,
         )

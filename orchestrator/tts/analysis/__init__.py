@@ -19,5 +19,6 @@
 | paired_runs | runs compared problem by problem |
 | intervals, paired, pareto, pass_at_k | 95% intervals, paired differences, fronts, pass@k |
 | statistics, quantiles | quantiles, of lists and of streams; fractions |
+| engine_steps | what the engines did per step: every target as one type, on a run's clock |
 | run | a run folder for programs: `Run.load` |
 """

@@ -15,8 +15,13 @@ def serve(
         bool, typer.Option("--stop", help="Stop the server of this deployment that is running.")
     ] = False,
     iteration_log: Annotated[
-        bool, typer.Option(help="Write one line per engine step beside the server's log.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            help="Write a line per engine step beside the server's log, from which runs take "
+            "what the engines did (target openvino). Default: yes, where it can be.",
+            show_default=False,
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the command that would run, and do nothing.")
     ] = False,

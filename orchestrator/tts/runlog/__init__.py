@@ -5,6 +5,7 @@
 | events | the events, typed, with their one codec and the schema's version |
 | log | appending to the log, and the one reader |
 | folder | the files of a run folder: names, create, read, write |
+| engine_steps | what the engines did per step, beside the log |
 | groups | a folder of several runs that are compared |
 | config | what run.json must say for a run to be continued |
 | lock | one process at a time works on a folder |

@@ -101,16 +101,18 @@ class RunLog:
         `limits` are those of the `session` event, which is written first.
         """
         self.folder = folder
-        self._began = time.monotonic()
+        self.began = time.monotonic()
+        """When this session began, on the machine's monotonic clock."""
         self._flushed = 0.0
         try:
-            _cut_half_line(folder / EVENTS)
+            cut_half_line(folder / EVENTS)
             self._file = (folder / EVENTS).open("ab")
             sync_folder(folder)
         except OSError as error:
             raise cannot_write(folder, error) from error
-        now = datetime.now(timezone.utc).isoformat()
-        self.write(Session(t=self.clock(), time=now, version=VERSION, limits=limits))
+        self.time = datetime.now(timezone.utc).isoformat()
+        """The wall-clock time at which this session began, ISO 8601."""
+        self.write(Session(t=self.clock(), time=self.time, version=VERSION, limits=limits))
 
     def __enter__(self) -> Self:
         return self
@@ -125,7 +127,7 @@ class RunLog:
 
     def clock(self) -> float:
         """Seconds since this session began, in whole microseconds: the clock of its events."""
-        return round(time.monotonic() - self._began, 6)
+        return round(time.monotonic() - self.began, 6)
 
     def write(self, event: Event) -> None:
         """Append one event as it is; raises RunError if the disk refuses."""
@@ -163,7 +165,8 @@ class RunLog:
         self._flushed = self.clock()
 
 
-def _cut_half_line(file: Path) -> None:
+def cut_half_line(file: Path) -> None:
+    """Cut off what follows the last whole line of a file, if there is one; raises OSError."""
     if not file.exists():
         return
     with file.open("r+b") as log:

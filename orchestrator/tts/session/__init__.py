@@ -15,6 +15,7 @@
 | functions | the program's own reward, `answer_of` and `equal` |
 | solver, outcome, usage | problems in, results out; their answers; what they took |
 | requests | samples and scores outside of any search |
+| engine_steps | what the engines do per step, recorded beside a run |
 | run, logged | a run in a folder; the results of one that is continued |
 | resources, energy | what a run takes of the machine, for its log |
 | interrupts | Ctrl-C as an orderly stop, for the commands |

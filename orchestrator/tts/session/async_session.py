@@ -477,6 +477,7 @@ class AsyncSession:
                     outbox,
                     progress=progress,
                     opened=self._solvers,
+                    steps=self._server.steps if self._server else None,
                 )
 
     @asynccontextmanager

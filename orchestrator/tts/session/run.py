@@ -29,6 +29,7 @@ from tts.runlog.log import RunLog, read_events
 from tts.runlog.repair import repair_log
 from tts.runlog.resume import ResumePoint, read_resume_point
 
+from .engine_steps import OpenSteps, recording_steps
 from .logged import logged_results
 from .outbox import Outbox
 from .plan import Plan, check_same
@@ -94,12 +95,14 @@ async def execute(
     *,
     progress: RunProgress,
     opened: set[Solver],
+    steps: OpenSteps | None = None,
 ) -> None:
     """Carry out a run in its folder; each result goes to `outbox`.
 
     The results that are in its log come first, and what was generated or scored for unfinished
-    problems is taken from there. `opened` holds the run's solver while it runs. Raises a TtsError
-    if a problem fails; what was done until then is saved.
+    problems is taken from there. `opened` holds the run's solver while it runs. `steps`
+    is where what the engines do can be read, if they are engines of a server. Raises a TtsError if
+    a problem fails; what was done until then is saved.
     """
     plan, folder = run.plan, run.folder
     meter = Meter()
@@ -121,6 +124,7 @@ async def execute(
         progress.began = True
         async with (
             recorded_resources(log),
+            recording_steps(log, steps),
             open_solver(models, *endpoints, policy, log, meter) as solver,
         ):
             opened.add(solver)

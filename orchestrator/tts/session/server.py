@@ -18,6 +18,8 @@ from tts.serving.server.start import start_server
 from tts.serving.server.supervise import wait_for_server
 from tts.serving.server.supervisor import comes_back
 
+from .engine_steps import OpenSteps, steps_of
+
 HEALTH_CHECK_S = 1.0
 
 T = TypeVar("T")
@@ -37,6 +39,8 @@ class Server:
     """Whether it was started here."""
     comes_back: Callable[[], bool] = lambda: False
     """Whether it is gone, and another process is starting it again."""
+    steps: OpenSteps | None = None
+    """Opens what can be read of its engines' steps, if anything can be."""
 
 
 async def open_server(
@@ -87,9 +91,11 @@ def _open(
         # of one that is not ours we see no process: the requests tell, and outlast its restart
         health = observe(found).check_from_outside if found.server else lambda: None
         back = partial(comes_back, deployment.name)
-        return Server(found.addresses.grpc, health, lambda: None, comes_back=back)
+        steps = steps_of(deployment, found.addresses, ours=found.server is not None)
+        return Server(found.addresses.grpc, health, lambda: None, comes_back=back, steps=steps)
     server = start_server(deployment, say=say, on_loading=on_loading, check=check)
-    return Server(server.addresses.grpc, server.check, server.stop, started=True)
+    steps = steps_of(deployment, server.addresses, ours=True)
+    return Server(server.addresses.grpc, server.check, server.stop, started=True, steps=steps)
 
 
 async def while_healthy(running: Coroutine[Any, Any, T], check: Callable[[], None]) -> T:

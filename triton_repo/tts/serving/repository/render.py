@@ -81,7 +81,7 @@ def require_engines(deployment: Deployment) -> None:
 
 
 def iteration_logs(deployment: Deployment) -> dict[Role, Path]:
-    """The files to which a server started with `iteration_log` writes each step of its engines."""
+    """The files to which a server with `iteration_log` writes the iterations of its engines."""
     folder = paths.server_dir(deployment.name)
     return {role: folder / f"{role}-iterations.jsonl" for role in deployment.engines()}
 

@@ -24,11 +24,7 @@ from ..command.ports import Addresses, choose_addresses, is_loopback, socket_pat
 from ..command.server_command import ServerCommand, server_command
 from ..command.tritonserver import TritonServer, find_runtime
 from ..repository.digest import deployment_digest
-from ..repository.render import (
-    iteration_logs,
-    render_repository,
-    require_engines,
-)
+from ..repository.render import render_repository, require_engines
 from . import probe
 from .health import observe, watch
 from .launch import Launched, PortTaken, launch
@@ -111,7 +107,7 @@ class RunningServer:
 def start_server(
     deployment: Deployment,
     *,
-    iteration_log: bool = False,
+    iteration_log: bool | None = None,
     say: Callable[[str], None] = lambda line: None,
     check: Callable[[], None] = lambda: None,
     on_loading: Callable[[Loading], None] = lambda loading: None,
@@ -125,13 +121,16 @@ def start_server(
     may take as long as it gets on; a server that does nothing for `stall_s` seconds is given up.
     `check` is called again and again meanwhile; what it raises gives the start up. `addresses` are
     those of the server that this one replaces. `supervised` tells others that this process starts
-    it again if it dies.
+    it again if it dies. `iteration_log`: whether each engine logs its iterations beside the
+    server's log; None: where its target can.
 
     Raises ServerError (no tritonserver, port in use, a model that does not load, a server that
     does nothing, already running), BuildError (an engine is missing or old) or ConfigError (this
     machine's memory cannot hold the pair).
     """
-    if iteration_log and deployment.target != "openvino":
+    if iteration_log is None:
+        iteration_log = deployment.target == "openvino"
+    elif iteration_log and deployment.target != "openvino":
         raise ConfigError(
             "Only engines of target openvino write an iteration log.",
             hint="For TensorRT-LLM read the metrics nv_trt_llm_* of the server instead.",
@@ -158,8 +157,6 @@ def start_server(
             if isinstance(runtime, TritonServer):
                 prepared = environment.prepare(runtime, environment.folder(deployment))
                 variables = prepared.variables
-            for file in iteration_logs(deployment).values():
-                file.unlink(missing_ok=True)  # the previous server's; iterations start from 0 anew
         if not is_loopback(deployment.server.host):
             say(f"Listening on {deployment.server.host}: others can reach this server.")
         say(f"Starting {runtime.describe()}")

@@ -28,7 +28,7 @@ FIRST_WAIT_S = 1.0
 def supervise(
     deployment: Deployment,
     *,
-    iteration_log: bool = False,
+    iteration_log: bool | None = None,
     say: Callable[[str], None],
     on_loading: Callable[[Loading], None] = lambda loading: None,
 ) -> None:

@@ -5,14 +5,15 @@ from dataclasses import asdict, fields
 
 import pytest
 
-from tts.engines.statistics import Recorder, Statistics
+from tts.engines.recorder import Recorder
+from tts.engines.statistics import Statistics
 
 
 @pytest.fixture
 def clock(monkeypatch):
     """Seconds that pass only where a test says so."""
     now = [100.0]
-    monkeypatch.setattr("tts.engines.statistics.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("tts.engines.recorder.time.monotonic", lambda: now[0])
     return now
 
 

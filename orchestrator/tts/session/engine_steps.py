@@ -1,0 +1,195 @@
+"""What the engines do per step, recorded into a run's folder while the run goes on.
+
+Of engines of target openvino on this machine every step is taken from the iteration logs that their
+hosts write; of all others about one a second from the server's metrics. A thread of its own does
+it, so that neither a slow disk nor a slow server holds up the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from http.client import HTTPConnection, HTTPException
+from typing import Protocol
+
+from tts.analysis.engine_steps import of_iteration, of_metrics
+from tts.build.spec import Deployment
+from tts.engines.iteration_log import IterationLogFollower
+from tts.engines.statistics import Statistics
+from tts.runlog.engine_steps import EngineStep, StepLog, StepSession
+from tts.runlog.events import EngineName
+from tts.runlog.log import RunLog
+from tts.serving.command.ports import Addresses
+from tts.serving.repository.render import iteration_logs
+
+logger = logging.getLogger(__name__)
+
+PERIOD_S = 1.0
+LAST_S = 1.0
+"""Longest wait at the end for what the engines have not written yet."""
+_POLL_S = 0.02
+_ANSWER_S = 2.0
+
+
+class StepSource(Protocol):
+    """Where the steps of a deployment's engines can be read."""
+
+    sampled: bool
+    """Whether `read` gives samples rather than every step."""
+
+    def read(self) -> Mapping[EngineName, list[EngineStep]]:
+        """The steps since the last call, oldest first; raises OSError."""
+
+    def is_complete(self, until: float) -> bool:
+        """Whether all steps until that moment (monotonic clock) were read, as far as is known."""
+
+    def close(self) -> None:
+        """Nothing more is read."""
+
+
+OpenSteps = Callable[[float], StepSource]
+"""Opens a source; given when the session began, on the machine's monotonic clock."""
+
+
+class IterationLogs:
+    """Every step, from the iteration logs of the engine hosts on this machine."""
+
+    sampled = False
+
+    def __init__(self, deployment: Deployment, began: float) -> None:
+        self._began = began
+        engines = deployment.engines()
+        self._blocks = {role: spec.kv_cache.blocks for role, spec in engines.items()}
+        self._logs = {
+            role: IterationLogFollower(file) for role, file in iteration_logs(deployment).items()
+        }
+        self._last: dict[EngineName, Statistics] = {}
+
+    def read(self) -> Mapping[EngineName, list[EngineStep]]:
+        """See StepSource."""
+        return {role: self._read(role) for role in self._logs}
+
+    def is_complete(self, until: float) -> bool:
+        """See StepSource. An engine that has nothing left to do writes at once that it is so."""
+        return all(last.monotonic >= until or not last.active for last in self._last.values())
+
+    def close(self) -> None:
+        """See StepSource."""
+        for log in self._logs.values():
+            log.close()
+
+    def _read(self, role: EngineName) -> list[EngineStep]:
+        found = [step for step in self._logs[role].read() if step.monotonic >= self._began]
+        if found:
+            self._last[role] = found[-1]
+        return [of_iteration(step, began=self._began, blocks=self._blocks[role]) for step in found]
+
+
+class MetricSamples:
+    """The step that each engine made last, from the metrics of a server anywhere."""
+
+    sampled = True
+
+    def __init__(self, address: str, began: float) -> None:
+        self._address = address
+        self._began = began
+        self._seen: dict[EngineName, int | None] = {}
+
+    def read(self) -> Mapping[EngineName, list[EngineStep]]:
+        """See StepSource. Nothing of an engine that has made no step since the last call."""
+        t = round(time.monotonic() - self._began, 6)
+        now = of_metrics(self._fetch(), t=t)
+        # what is there when the run begins was before it
+        new = {
+            engine: [step]
+            for engine, step in now.items()
+            if engine in self._seen and step.iteration != self._seen[engine]
+        }
+        self._seen = {engine: step.iteration for engine, step in now.items()}
+        return new
+
+    def is_complete(self, until: float) -> bool:
+        """See StepSource."""
+        return True
+
+    def close(self) -> None:
+        """See StepSource."""
+
+    def _fetch(self) -> str:
+        connection = HTTPConnection(self._address, timeout=_ANSWER_S)
+        try:
+            connection.request("GET", "/metrics")
+            return connection.getresponse().read().decode(errors="replace")
+        except HTTPException as error:
+            raise OSError(f"the metrics at {self._address} cannot be read: {error!r}") from error
+        finally:
+            connection.close()
+
+
+def steps_of(deployment: Deployment, addresses: Addresses, *, ours: bool) -> OpenSteps | None:
+    """How to read the steps of a server's engines; None where nothing can be read.
+
+    `ours`: whether the server was started on this machine, by this user.
+    """
+    if ours and deployment.target == "openvino":
+        return partial(IterationLogs, deployment)
+    return partial(MetricSamples, addresses.metrics) if addresses.metrics_port else None
+
+
+@asynccontextmanager
+async def recording_steps(log: RunLog, opening: OpenSteps | None) -> AsyncIterator[None]:
+    """Record the engines' steps beside a run's log until the block is left, however it is left.
+
+    With None nothing is recorded. No failure of this ends a run.
+    """
+    try:
+        source = opening(log.began) if opening else None
+    except OSError as error:
+        logger.warning("the engines' steps are not recorded: %s", error)
+        source = None
+    if source is None:
+        yield
+        return
+    ended = threading.Event()
+    thread = threading.Thread(target=_record, args=(log, source, ended), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        await asyncio.to_thread(thread.join)
+
+
+def _record(log: RunLog, source: StepSource, ended: threading.Event) -> None:
+    session = StepSession(session=log.time, sampled=source.sampled)
+    files: dict[EngineName, StepLog] = {}
+
+    def take() -> None:
+        with suppress(ConnectionError, TimeoutError):  # a server that restarts
+            for engine, steps in source.read().items():
+                if steps:
+                    if engine not in files:
+                        files[engine] = StepLog(log.folder, engine, session)
+                    files[engine].write(steps)
+
+    try:
+        take()
+        while not ended.wait(PERIOD_S):
+            take()
+        now = time.monotonic()
+        take()
+        while not source.is_complete(now) and time.monotonic() < now + LAST_S:
+            time.sleep(_POLL_S)
+            take()
+    except OSError as error:  # a full disk ends the run by its log
+        logger.warning("the engines' steps are recorded no further: %s", error)
+    finally:
+        source.close()
+        for file in files.values():
+            with suppress(OSError):
+                file.close()
