@@ -20,5 +20,7 @@
 | intervals, paired, pareto, pass_at_k | 95% intervals, paired differences, fronts, pass@k |
 | statistics, quantiles | quantiles, of lists and of streams; fractions |
 | engine_steps | what the engines did per step: every target as one type, on a run's clock |
+| token_requests | a run's requests with their token ids, rebuilt from its log |
+| paged_cache | what a paged KV cache of any size makes of them |
 | run | a run folder for programs: `Run.load` |
 """
