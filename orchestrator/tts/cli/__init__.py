@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from . import compare, doctor, engines, lint, plan, runs, server, simulate, tune
+from . import compare, doctor, engines, lint, plan, runs, server, simulate, trace, tune
 from .ending import ended
 
 app = typer.Typer(
@@ -28,6 +28,7 @@ app.command("solve", rich_help_panel="Search")(runs.solve)
 app.command("bench", rich_help_panel="Search")(runs.bench)
 app.command("report", rich_help_panel="Search")(runs.report)
 app.command("compare", rich_help_panel="Search")(compare.compare)
+app.command("trace", rich_help_panel="Search")(trace.trace)
 app.command("simulate", rich_help_panel="Search")(simulate.simulate)
 app.command("doctor", rich_help_panel="Help")(doctor.doctor)
 

@@ -7,6 +7,7 @@
 | live_tree, folded_tree | the tree of one problem while it grows, on as many lines as there are |
 | sheet | tables that are never cut |
 | runs, comparison | finished runs, and groups of runs side by side |
+| trace, perfetto_file | a run's timeline for Perfetto |
 | tuning | throughput over load, saturation points, budgets |
 | simulation | simulated schedules side by side |
 | memory_plan | the memory of each GPU, and both engines' pools |
