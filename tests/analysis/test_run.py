@@ -105,6 +105,14 @@ def test_without_a_reference_nothing_is_right_or_wrong(tmp_path):
     assert (problem.correct, problem.reference, problem.seconds) == (None, None, None)
 
 
+def test_a_run_has_its_measures_by_name(tmp_path):
+    config = {"vote": "weighted", "strategy": "beam-search", "parameters": {"n": 2}}
+    measures = Run.load(make_run(tmp_path / "run", *TREE, config=config)).measures
+    assert (measures["problems"], measures["accuracy"]) == (1, 1.0)
+    assert measures["useful_token_throughput"] <= measures["token_throughput"]
+    assert measures["gpu_energy"] is None
+
+
 def test_an_unfinished_run_has_no_summary_and_the_problems_that_are_solved(tmp_path):
     open_problem = started("open", 1.0), expansion((0,), 1.0, 2.0, problem="open")
     run = Run.load(str(make_run(tmp_path, *TREE, *open_problem)))

@@ -22,6 +22,9 @@ from tts.runlog.groups import is_group, read_group
 from tts.runlog.log import read_events
 from tts.search import NodePath
 
+from .measured_run import MeasuredRun
+from .measures import Measures
+from .named_measures import named_measures
 from .records import CompletionRecord, ProblemRecord, RequestRecord
 from .requests import end_to_end, requests_of
 
@@ -61,6 +64,15 @@ class Run:
     def requests(self) -> tuple[RequestRecord, ...]:
         """All requests to both engines, in the order in which they ended; raises RunError."""
         return tuple(requests_of(read_events(self.folder)))
+
+    @cached_property
+    def measures(self) -> dict[str, float | int | None]:
+        """Its measures by name, as docs/metrics.md defines them; raises RunError.
+
+        None is what the log does not say.
+        """
+        run = MeasuredRun(self.folder, self.config, Measures.of(read_events(self.folder)))
+        return {measure.name: measure.value for measure in named_measures(run)}
 
     def to_frames(self, library: FrameLibrary | None = None) -> tuple[Any, Any]:
         """Problems and requests as data frames of `library`, or of whichever is installed.

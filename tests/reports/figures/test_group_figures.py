@@ -7,7 +7,7 @@ from tests.reports.figures.checks import check, check_all
 from tts.analysis.comparison import Row
 from tts.analysis.curves import Point
 from tts.analysis.pareto import pareto_front
-from tts.reports.figures.group import cost_figure, figures_of_rows, over_n, schedules
+from tts.reports.figures.group import at_equal_cost, cost_figure, figures_of_rows, over_n, schedules
 
 ROWS = st.builds(
     Row,
@@ -53,6 +53,18 @@ def test_what_is_marked_is_the_pareto_front_of_the_table(rows):
     assert [points[place] for place in pareto_front(points)] == sorted(
         points[place] for place in marked
     )
+
+
+@settings(max_examples=20)
+@given(st.lists(ROWS, min_size=1, max_size=8))
+def test_within_more_a_strategy_is_never_less_right(rows):
+    figure = at_equal_cost(rows, "tokens", [])
+    assert (figure is None) == (len({row.strategy for row in rows}) == 1)
+    for strategy in {row.strategy for row in rows} if figure else ():
+        points = [(r["tokens"], r["accuracy"]) for r in figure.rows if r["strategy"] == strategy]
+        assert points == sorted(points)
+        best = max(row.accuracy for row in rows if row.strategy == strategy)
+        assert points[-1][1] == best
 
 
 @given(ROWS, ROWS)

@@ -10,18 +10,20 @@ import altair as alt
 
 from tts.analysis.comparison import Row as Compared
 from tts.analysis.comparison import in_order, joined_curves, label, read_rows, varying
-from tts.analysis.pareto import pareto_front
+from tts.analysis.pareto import best_within, pareto_front
 
 from .charts import (
     ALL_FIELDS,
     BLUE,
     COLOURS,
+    MOST_ROWS,
     PERCENT,
     chart,
     colour,
     number,
     percent,
     spec,
+    thinned,
 )
 from .figure import Figure, Row
 
@@ -58,6 +60,8 @@ def figures_of_rows(rows: Sequence[Compared], notes: Sequence[str]) -> list[Figu
     found = (
         cost_figure(rows, names, "tokens", notes),
         cost_figure(rows, names, "seconds", notes),
+        at_equal_cost(rows, "tokens", notes),
+        at_equal_cost(rows, "seconds", notes),
         over_n(rows, notes),
         schedules(rows, notes),
     )
@@ -124,6 +128,54 @@ def cost_figure(
     )
 
 
+def at_equal_cost(rows: Sequence[Compared], cost: Cost, notes: Sequence[str]) -> Figure | None:
+    """What each strategy reaches within the same budgets; None where there is one strategy.
+
+    A strategy's accuracy within a budget is that of its best run that costs no more: the step of
+    its own Pareto front, nothing is interpolated.
+    """
+    runs: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        runs.setdefault(row.strategy, []).append((_cost(row, cost), row.accuracy or 0.0))
+    if len(runs) < 2:
+        return None
+    costs = sorted({point[0] for points in runs.values() for point in points})
+    table: list[Row] = []
+    for budget in thinned(costs, MOST_ROWS // len(runs)):
+        for strategy, points in runs.items():
+            place = best_within(points, budget)
+            if place is not None:
+                table.append(
+                    {"strategy": strategy, cost: round(budget, 4), "accuracy": points[place][1]}
+                )
+    middle = costs[len(costs) // 2]
+    within = {
+        strategy: points[place][1]
+        for strategy, points in runs.items()
+        if (place := best_within(points, middle)) is not None
+    }
+    ranked = sorted(within.items(), key=lambda reached: -reached[1])
+    drawn = (
+        chart()
+        .mark_line(interpolate="step-after", point={"size": 20}, tooltip=ALL_FIELDS)
+        .encode(
+            x=alt.X(f"{cost}:Q", title=f"budget: {_TITLES[cost]}", scale=_LOGARITHMIC),
+            y=_accuracy("accuracy:Q"),
+            color=_by_strategy(list(runs)),
+            strokeDash=_dashed(list(runs)),
+        )
+    )
+    return Figure(
+        f"accuracy-at-equal-{cost}",
+        f"Accuracy at equal {cost}",
+        f"Within {number(middle)} {cost} per problem: "
+        f"{', '.join(f'{name} {percent(share)}' for name, share in ranked)}.",
+        table,
+        spec(drawn, 280),
+        notes=["Each strategy's best run within the budget; nothing is interpolated.", *notes],
+    )
+
+
 def over_n(rows: Sequence[Compared], notes: Sequence[str]) -> Figure | None:
     """Accuracy over n, a line for each strategy; None where no strategy has two points."""
     also = varying(rows)
@@ -143,11 +195,7 @@ def over_n(rows: Sequence[Compared], notes: Sequence[str]) -> Figure | None:
             x=alt.X("n:Q", title="completions (n)", scale=alt.Scale(type="log", base=2)),
             y=_accuracy("accuracy:Q"),
             color=_by_strategy(names),
-            strokeDash=alt.StrokeDash(
-                "strategy:N",
-                legend=None,
-                scale=alt.Scale(domain=names, range=_dashes(len(names))),
-            ),
+            strokeDash=_dashed(names),
         )
     )
     top = max(table, key=lambda row: float(row["accuracy"] or 0.0))
@@ -239,10 +287,12 @@ def schedules(rows: Sequence[Compared], notes: Sequence[str]) -> Figure | None:
     )
 
 
-def _dashes(count: int) -> list[list[int]]:
+def _dashed(names: Sequence[str]) -> alt.StrokeDash:
     """Solid for the first six lines, then dashed in the same colours."""
     patterns = [[1, 0], [6, 3], [2, 2]]
-    return [patterns[place // len(COLOURS) % len(patterns)] for place in range(count)]
+    dashes = [patterns[place // len(COLOURS) % len(patterns)] for place in range(len(names))]
+    scale = alt.Scale(domain=list(names), range=dashes)
+    return alt.StrokeDash("strategy:N", legend=None, scale=scale)
 
 
 def _cost(row: Compared, cost: Cost) -> float:
