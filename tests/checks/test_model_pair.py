@@ -36,6 +36,25 @@ def test_a_generator_in_the_verifiers_place_is_doubted_unless_it_is_a_judge():
     template = {"head": "{question} ", "answer": "? ", "turn": "\n"}
     custom = judge | {"verifier.format": "custom", "verifier.template": template}
     assert list(model_pair.exchanged(changed("demo", custom))) == []
+    assert "verifier.format prompted" in finding.fix
+    prompt = "{question}\n{steps}\n{step}\nRight?"
+    asked = judge | {"verifier.format": "prompted", "verifier.prompt": prompt}
+    assert list(model_pair.exchanged(changed("demo", asked))) == []
+    answers = asked | {"verifier.labels": {"positive": "No", "negative": "Yes"}}
+    (turned,) = model_pair._labels(changed("demo", answers).verifier)
+    assert "turned round" in turned.why
+
+
+def test_a_likelihood_verifier_that_is_the_generator_itself_is_doubted():
+    likelihood = {"verifier.format": "likelihood"}
+    assert list(model_pair.own_likelihood(changed("demo", likelihood))) == []
+    own = likelihood | {"verifier.checkpoint": str(PAIR["generator"])}
+    (finding,) = model_pair.own_likelihood(changed("demo", own))
+    assert finding.where == "verifier.checkpoint"
+    assert "a larger model" in finding.fix
+    assert list(model_pair.exchanged(changed("demo", own))) == []
+    own["verifier.format"] = "rlhflow"
+    assert list(model_pair.own_likelihood(changed("demo", own))) == []
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,15 @@ def test_run_json_has_the_keys_that_it_has_always_had(tiny_deployment):
     assert config.keys() == KEYS | {"functions"}
 
 
+def test_a_prompt_is_part_of_a_run_and_runs_from_before_there_were_any_lack_it(tiny_deployment):
+    fields = plan(tiny_deployment).to_config()["prompting"]["verifier"]
+    assert fields.keys() == {"format", "step_tag", "template"}
+    update = {"format": "prompted", "prompt": "{question} {steps} {step}"}
+    verifier = tiny_deployment.verifier.model_copy(update=update)
+    asked = tiny_deployment.model_copy(update={"verifier": verifier})
+    assert plan(asked).to_config()["prompting"]["verifier"]["prompt"] == update["prompt"]
+
+
 def test_every_function_that_takes_part_is_named_in_run_json(tiny_deployment):
     functions = plan(
         tiny_deployment,

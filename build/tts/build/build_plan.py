@@ -11,8 +11,8 @@ from .manifest import EngineConfig, Settings, Verification
 from .model_config import ModelConfig
 from .spec import Deployment, EngineSpec, Role, VerifierSpec
 from .tokenizer import Tokenizer
-from .verifier_format import label_ids, verifier_format
-from .verifier_head import HEAD_COLUMNS
+from .verifier_format import column_tokens, verifier_format
+from .verifier_likelihood import CODES
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,16 @@ def describe_engine(
     `logits` is the number of its columns; None: one per label.
     """
     spec = deployment.engines()[role]
-    labels = None
+    labels, vocab_size = None, model.vocab_size
     if isinstance(spec, VerifierSpec):
-        labels = HEAD_COLUMNS if model.head else label_ids(tokenizer, spec.labels)
+        labels = column_tokens(tokenizer, spec)
+        if spec.format == "likelihood":
+            vocab_size *= CODES
     return EngineConfig(
         target=deployment.target,
         role=role,
         architecture=model.architecture,
-        vocab_size=model.vocab_size,
+        vocab_size=vocab_size,
         output_vocab_size=len(labels or ()) if logits is None else logits,
         label_token_ids=labels,
         eos_token_ids=tokenizer.eos_ids,

@@ -31,7 +31,7 @@ def engine_shape(model: ModelConfig, spec: EngineSpec) -> ModelConfig:
     if spec.head not in (None, found):
         raise CheckpointError(
             f"verifier.head is {spec.head!r}, but {spec.checkpoint}/config.json names an "
-            f"architecture with {judged_by(model)}.",
+            f"architecture with {judged_by(model, spec)}.",
             hint="Leave verifier.head out to take what the checkpoint says.",
         )
     if model.head and spec.labels != Labels():
@@ -42,9 +42,22 @@ def engine_shape(model: ModelConfig, spec: EngineSpec) -> ModelConfig:
     return model
 
 
-def judged_by(model: ModelConfig) -> str:
+def is_likelihood(spec: EngineSpec) -> bool:
+    """Whether an engine answers with the likelihood of a step instead of logits."""
+    return isinstance(spec, VerifierSpec) and spec.format == "likelihood"
+
+
+def judged_by(model: ModelConfig, spec: EngineSpec) -> str:
     """What a verifier of this shape judges with, in words."""
-    return model.head.text if model.head else "a language head, read at the labels"
+    if model.head:
+        return model.head.text
+    match spec.format if isinstance(spec, VerifierSpec) else "rlhflow":
+        case "prompted":
+            return "a prompt: a language head, read at the labels"
+        case "likelihood":
+            return "the likelihood that a language head gives to each step"
+        case _:
+            return "a language head, read at the labels"
 
 
 def read_engine_shape(spec: EngineSpec) -> ModelConfig:

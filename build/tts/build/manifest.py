@@ -37,12 +37,13 @@ class EngineConfig(_Record):
     role: Role
     architecture: str
     vocab_size: int
-    """Rows of the embedding: every input id is below it."""
+    """Every input id is below it: the rows of the embedding, and of a verifier of format likelihood
+    CODES times as many."""
     output_vocab_size: int
     """Columns of the logits: the vocabulary, or the labels of a verifier."""
     label_token_ids: tuple[int, ...] | None
-    """The token of each logit column, the positive label's first; 0 and 1 for a head's classes,
-    which are no tokens; null for a generator."""
+    """The token of each logit column, the positive label's first; 0 and 1 for columns that stand
+    for no tokens, such as a head's classes; null for a generator."""
     eos_token_ids: tuple[int, ...]
     precision: Precision
     max_position_embeddings: int

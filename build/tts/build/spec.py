@@ -62,7 +62,7 @@ def _path(value: object) -> object:
     return value
 
 
-CheckpointPath = Annotated[Path, BeforeValidator(_path)]
+FilePath = Annotated[Path, BeforeValidator(_path)]
 
 _HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*")
 
@@ -185,7 +185,7 @@ class TensorRTEngine(_Model):
 class EngineSpec(_Model):
     """What both engines have in common. Field names are TensorRT-LLM's where it has them."""
 
-    checkpoint: CheckpointPath
+    checkpoint: FilePath
     """Hugging Face checkpoint folder; relative paths are relative to the deployment file."""
     precision: Precision
     max_batch_size: Count
@@ -246,6 +246,10 @@ class Labels(_Model):
         return self
 
 
+ANSWERS = {"positive": "Yes", "negative": "No"}
+"""The labels of format prompted unless the deployment names others."""
+
+
 class Template(_Model):
     """The dialogue of a verifier of format custom; the texts are sent verbatim.
 
@@ -280,8 +284,16 @@ class Template(_Model):
 
 
 VerifierDialogue = Literal[
-    "rlhflow", "math-shepherd", "custom", "qwen2.5-math-prm", "skywork-o1-prm"
+    "rlhflow",
+    "math-shepherd",
+    "custom",
+    "qwen2.5-math-prm",
+    "skywork-o1-prm",
+    "prompted",
+    "likelihood",
 ]
+PROMPT_PLACES = ("{question}", "{steps}", "{step}")
+"""What a prompt holds, in this order: the KV cache then serves all but the end of it."""
 
 
 class VerifierSpec(EngineSpec):
@@ -301,7 +313,25 @@ class VerifierSpec(EngineSpec):
     """The token after which a step's score is read (format math-shepherd only; default "ки")."""
     template: Template | None = None
     """The dialogue of format custom."""
+    prompt_file: FilePath | None = None
+    """The file of `prompt`, relative to the deployment file; `load_deployment` reads it."""
+    prompt: Annotated[str, Field(max_length=100_000)] | None = None
+    """What an instruct model is asked of a step (format prompted only); see PROMPT_PLACES."""
+    system_prompt: str | None = None
+    """What the model is told before the question (format likelihood only)."""
     labels: Labels = Labels()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _answers_of_a_prompt(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("format") == "prompted" and "labels" not in data:
+            return data | {"labels": ANSWERS}
+        return data
+
+    @field_validator("prompt")
+    @classmethod
+    def _asks(cls, prompt: str | None) -> str | None:
+        return prompt if prompt is None else _checked_prompt(prompt)
 
     @model_validator(mode="after")
     def _fields_of_its_format(self) -> Self:
@@ -316,6 +346,22 @@ class VerifierSpec(EngineSpec):
             )
         if self.template is None and self.format == "custom":
             raise ValueError("format is custom, so template is required: head, answer and turn")
+        if self.format != "prompted" and (self.prompt_file or self.prompt is not None):
+            raise ValueError(
+                f"a prompt is given, but format is {self.format}; only format prompted has one"
+            )
+        if self.format == "prompted" and self.prompt_file is None and self.prompt is None:
+            raise ValueError(
+                "format is prompted, so prompt_file is required: the text that asks whether a step "
+                "is right (docs/verifiers.md)"
+            )
+        if self.format != "likelihood" and self.system_prompt is not None:
+            raise ValueError(
+                f"system_prompt is given, but format is {self.format}; only format likelihood has "
+                "one"
+            )
+        if self.format == "likelihood" and self.labels != Labels():
+            raise ValueError("labels are given, but format likelihood reads none; remove them")
         return self
 
     @model_validator(mode="after")
@@ -326,6 +372,19 @@ class VerifierSpec(EngineSpec):
                 f"{self.max_seq_len}; the budget must let one full request through"
             )
         return self
+
+
+def _checked_prompt(prompt: str) -> str:
+    """A prompt without white space around it, which chat templates strip; raises ValueError."""
+    rest = prompt
+    for place in PROMPT_PLACES:
+        _, found, rest = rest.partition(place)
+        if not found or prompt.count(place) > 1:
+            raise ValueError(
+                f"must hold {', '.join(PROMPT_PLACES)} once each, in this order; {place} "
+                + ("comes twice" if prompt.count(place) > 1 else "is not where it should be")
+            )
+    return prompt.strip()
 
 
 Image = Annotated[str, Field(max_length=255, pattern=r"^[A-Za-z0-9][A-Za-z0-9_./:@-]*$")]
@@ -467,6 +526,7 @@ def load_deployment(name_or_file: str | Path) -> Deployment:
     except ValidationError as error:
         raise ConfigError(f"{file} is not a valid deployment:\n{explain(error)}") from error
     deployment = _with_absolute_checkpoints(deployment, file.parent)
+    deployment = _with_prompt(deployment, file.parent)
     deployment._named = str(name_or_file)
     return deployment
 
@@ -557,6 +617,27 @@ def _fields_at(detail: Any) -> str:
 
 def _is_model(annotation: Any) -> TypeGuard[type[BaseModel]]:
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _with_prompt(deployment: Deployment, base: Path) -> Deployment:
+    """The deployment with the text of its verifier's prompt file."""
+    verifier = deployment.verifier
+    if verifier.prompt_file is None:
+        return deployment
+    if verifier.prompt is not None:
+        raise ConfigError("verifier.prompt and verifier.prompt_file are both given; remove one.")
+    file = base / verifier.prompt_file.expanduser()
+    try:
+        prompt = _checked_prompt(read_text(file, MAX_BYTES))
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"verifier.prompt_file: {file}: "
+            + (error.strerror or str(error) if isinstance(error, OSError) else str(error))
+            + ".",
+            hint="docs/verifiers.md describes the file; engines/deployments/prompts/ has one.",
+        ) from error
+    update = {"prompt": prompt, "prompt_file": None}  # which is then all there is to know
+    return deployment.model_copy(update={"verifier": verifier.model_copy(update=update)})
 
 
 def _with_absolute_checkpoints(deployment: Deployment, base: Path) -> Deployment:

@@ -2,8 +2,9 @@
 
 A dialogue is cut only where a score is read. The text between two cuts is encoded in one go, so its
 ids are those of the running text; and the ids of a longer path extend those of its prefix exactly,
-so that the engine's prefix cache serves every earlier step. To add a format, write one function
-that makes a VerifierFormat, and name it in `verifier_format` and in the spec.
+so that the engine's prefix cache serves every earlier step (of format prompted: all but the end,
+which asks about the last step). To add a format, write one function that makes a VerifierFormat,
+and name it in `verifier_format` and in the spec.
 
 The published dialogues of verifiers with a head of their own, and where they are from:
 
@@ -23,15 +24,18 @@ from typing import Protocol
 import numpy as np
 
 from .checkpoint_files import read_json_object
-from .errors import CheckpointError
+from .errors import CheckpointError, ConfigError
+from .model_config import read_model_config
 from .spec import HeadKind, Labels, VerifierSpec
 from .tokenizer import Ids, Tokenizer
-from .verifier_head import HEADED
+from .verifier_head import HEAD_COLUMNS, HEADED
+from .verifier_likelihood import continuation
+from .verifier_prompted import Prompted, prompted
 
 DEFAULT_STEP_TAG = "ки"
 QWEN_SYSTEM = r"Please reason step by step, and put your final answer within \boxed{}."
 QWEN_MARKER = "<extra_0>"
-_FOR_LABELS = ("rlhflow", "math-shepherd", "custom")
+_FOR_LABELS = ("rlhflow", "math-shepherd", "custom", "prompted", "likelihood")
 _FOR_HEADS = ("qwen2.5-math-prm", "skywork-o1-prm", "custom")
 
 
@@ -46,13 +50,17 @@ class VerifierFormat(Protocol):
     def answer(self) -> str:
         """The text after a step, up to where its score is read."""
 
+    def decode(self, ids: Ids) -> str:
+        """The text of a part of a dialogue, without special tokens."""
+
     def first(self, question: str, step: str) -> Ids:
         """Ids that score the first step of `question`; a step without text adds nothing."""
 
     def extend(self, scored: Ids, step: str) -> Ids:
         """Ids that score `step` after the path that `scored` scores; they extend them exactly.
 
-        A step without text adds nothing: its path is scored as its parent's.
+        Of format prompted, all but the end of `scored`, which asks about its own step. A step
+        without text adds nothing: its path is scored as its parent's.
         """
 
     def add_turn(self, scored: Ids, step: str) -> Ids:
@@ -77,6 +85,10 @@ class Dialogue:
     label: str = ""
     """What follows every earlier step: the positive label, or nothing."""
     label_ids: tuple[int, ...] = ()
+
+    def decode(self, ids: Ids) -> str:
+        """See VerifierFormat."""
+        return self.tokenizer.decode(ids.tolist())
 
     def first(self, question: str, step: str) -> Ids:
         """See VerifierFormat."""
@@ -103,6 +115,10 @@ class Lines:
     """The text of the token in front of the question."""
     line_end: int
     answer: str = "\n"
+
+    def decode(self, ids: Ids) -> str:
+        """See VerifierFormat."""
+        return self.tokenizer.decode(ids.tolist())
 
     def first(self, question: str, step: str) -> Ids:
         """See VerifierFormat."""
@@ -145,6 +161,18 @@ def verifier_format(tokenizer: Tokenizer, spec: VerifierSpec) -> VerifierFormat:
             return _skywork_prm(tokenizer)
         case "custom":
             return _custom(tokenizer, spec, head)
+        case "prompted":
+            return _prompted(tokenizer, spec)
+        case "likelihood":
+            vocab_size = read_model_config(tokenizer.checkpoint).vocab_size
+            return continuation(tokenizer, spec.system_prompt, vocab_size)
+
+
+def column_tokens(tokenizer: Tokenizer, spec: VerifierSpec) -> tuple[int, int]:
+    """The ids of the labels, or 0 and 1 where no labels are read; raises CheckpointError."""
+    if spec.format == "likelihood" or head_kind(tokenizer.checkpoint, spec) != "labels":
+        return HEAD_COLUMNS
+    return label_ids(tokenizer, spec.labels)
 
 
 def head_kind(checkpoint: Path, spec: VerifierSpec) -> HeadKind:
@@ -219,6 +247,17 @@ def _rlhflow(tokenizer: Tokenizer, spec: VerifierSpec) -> Dialogue:
     return Dialogue(
         tokenizer, answer, turn, head, label=spec.labels.positive, label_ids=(positive,)
     )
+
+
+def _prompted(tokenizer: Tokenizer, spec: VerifierSpec) -> Prompted:
+    """An instruct model, asked with the deployment's prompt."""
+    if spec.prompt is None:
+        raise ConfigError(
+            f"The prompt of {spec.prompt_file} has not been read.",
+            hint="Load the deployment from its file, or give verifier.prompt, its text.",
+        )
+    label_ids(tokenizer, spec.labels)
+    return prompted(tokenizer, spec.prompt, spec.labels.positive)
 
 
 def _math_shepherd(tokenizer: Tokenizer, spec: VerifierSpec) -> Dialogue:

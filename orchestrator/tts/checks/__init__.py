@@ -57,6 +57,7 @@ BEFORE_BUILD: Sequence[Check] = (
     file_kinds.checkpoint_files,
     checkpoints.lengths,
     model_pair.exchanged,
+    model_pair.own_likelihood,
     model_pair.verifier_length,
     model_pair.labels,
     build_settings.buildable,

@@ -19,6 +19,8 @@ from .prompts import tokenizer_of
 # words in the names of folders by which either is published
 _VERIFIER = re.compile(r"(?<![a-z])(prm|orm|rm|reward|verifier|shepherd)(?![a-z])", re.IGNORECASE)
 _GENERATOR = re.compile(r"(?<![a-z])(generator|instruct|chat)(?![a-z])", re.IGNORECASE)
+_UNTRAINED = ("custom", "prompted", "likelihood")
+"""Formats in which a model judges that was not trained to."""
 _TRAINED_LABELS = ("+", "-")
 """The labels of both formats that are named after their verifiers (docs/verifiers.md)."""
 _PUBLISHED_FORMATS = {
@@ -55,12 +57,26 @@ def exchanged(deployment: Deployment) -> Iterator[Finding]:
             fix,
             "warning",
         )
-    elif _is_generator(verifier) and deployment.verifier.format != "custom":  # or it is a judge
+    elif _is_generator(verifier) and deployment.verifier.format not in _UNTRAINED:
         yield Finding(
             f"{verifier} is a generator by its name",
             "verifier.checkpoint",
             "a model that was not trained to judge gives its labels chance probabilities",
-            fix,
+            f"{fix} An instruct model judges with verifier.format prompted.",
+            "warning",
+        )
+
+
+def own_likelihood(deployment: Deployment) -> Iterator[Finding]:
+    """A likelihood verifier is another model than the generator."""
+    generator, verifier = deployment.generator.checkpoint, deployment.verifier.checkpoint
+    if deployment.verifier.format == "likelihood" and generator.name == verifier.name:
+        yield Finding(
+            f"{verifier} is the generator, too",
+            "verifier.checkpoint",
+            "steps that it finds likely are those that it writes anyway: nothing is learned from a "
+            "larger model",
+            "Set verifier.checkpoint to a larger model of the same family.",
             "warning",
         )
 
@@ -106,7 +122,7 @@ def _labels(spec: VerifierSpec) -> Iterator[Finding]:
             f"Set verifier.labels to {{positive: {negative!r}, negative: {positive!r}}}.",
             "warning",
         )
-    elif spec.format != "custom" and (positive, negative) != _TRAINED_LABELS:
+    elif spec.format not in _UNTRAINED and (positive, negative) != _TRAINED_LABELS:
         yield Finding(
             f"are {positive!r} and {negative!r}, but verifiers of format {spec.format} are trained "
             "with '+' and '-'",

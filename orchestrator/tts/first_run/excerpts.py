@@ -66,9 +66,10 @@ def scrubbed(text: str, deployment: Deployment) -> str:
 def _prompts(deployment: Deployment) -> Iterator[str]:
     """The texts of a deployment that go into prompts, whole and by line, plain and quoted."""
     template = deployment.verifier.template
-    texts = [deployment.generator.system_prompt or ""]
+    verifier = deployment.verifier
+    texts = [deployment.generator.system_prompt, verifier.system_prompt, verifier.prompt]
     texts += [template.head, template.answer, template.turn] if template else []
-    for text in texts:
+    for text in filter(None, texts):
         for part in (text, *text.splitlines()):
             for form in (part, json.dumps(part)[1:-1], repr(part)[1:-1]):
                 if len(form.strip()) > 7:  # a word of its own would be cut out of everything

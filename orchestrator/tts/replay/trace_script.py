@@ -89,7 +89,7 @@ class TraceScript:
 
     def score(self, input_ids: Ids) -> float:
         """See Script. A step that was cut off has no mark: it gets a score by its ids."""
-        text = self._models.verifier.tokenizer.decode(input_ids[-self._tail :].tolist())
+        text = self._models.verifier.decode(input_ids[-self._tail :])
         mark = text.rstrip().removesuffix(self._answer).rstrip()[-self._mark_length :]
         place = self._place(mark)
         if place is None:

@@ -28,8 +28,9 @@ LIMITS = "limits"
 # what decides the engines' answers but is not served, and so is not in the deployment's digest
 _PROMPTING: dict[str, set[str]] = {
     "generator": {"system_prompt", "step_delimiter"},
-    "verifier": {"format", "step_tag", "template"},
+    "verifier": {"format", "step_tag", "template", "prompt", "system_prompt"},
 }
+_NEWER = ("prompt", "system_prompt")
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class Plan:
             "deployment": self.deployment.name,
             "deployment_source": self.source or self.deployment.name,
             "deployment_digest": deployment_digest(self.deployment),
-            "prompting": self.deployment.model_dump(mode="json", include=_PROMPTING),
+            "prompting": _prompting(self.deployment),
             "dataset": self.dataset,
             "limit": self.limit,
             "seed": self.seed,
@@ -124,6 +125,14 @@ class Plan:
         if self.grading.equal:
             names["equal"] = name_of(self.grading.equal)
         return names
+
+
+def _prompting(deployment: Deployment) -> dict[str, Any]:
+    """What is asked of the models; without the fields that runs from before they existed lack."""
+    fields = deployment.model_dump(mode="json", include=_PROMPTING)
+    verifier = fields["verifier"]
+    fields["verifier"] = {k: v for k, v in verifier.items() if k not in _NEWER or v is not None}
+    return fields
 
 
 def load_checked(deployment: str | Path | Deployment) -> Deployment:

@@ -1,14 +1,4 @@
-"""Export of a checkpoint to a stateful OpenVINO model, built op by op.
-
-The graph is the one that OpenVINO's own tools export, so that the CPU plug-in fuses it and GenAI's
-continuous batching can turn its attention into paged attention:
-
-    inputs   input_ids, attention_mask, position_ids  i64 [batch, tokens];  beam_idx  i32 [batch]
-    state    key and value of every layer             f32 [batch, kv_heads, past tokens, head_dim]
-    output   logits                                   f32 [batch, tokens, output vocabulary]
-
-The attention mask reaches nothing but the attention ops: paged attention removes them together.
-"""
+"""Export of a checkpoint to a stateful OpenVINO model, and how it is saved."""
 
 from __future__ import annotations
 
@@ -17,38 +7,37 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from ..checkpoint import EMBEDDING, FINAL_NORM, LM_HEAD, Checkpoint, layer_prefix
-from ..errors import CheckpointError
-from ..head_layers import head_layers
-from ..model_config import ModelConfig
+from ..checkpoint import Checkpoint
 from ..spec import Precision
-from .constants import constant, label_precision, matrix
+from .likelihood import Likelihood
+from .transformer import Transformer
 
 if TYPE_CHECKING:
-    from openvino import Model, Node
-
-    from ..weights import Array
+    from openvino import Model
 
 MODEL_FILE = "openvino_model.xml"
 WEIGHTS_FILE = "openvino_model.bin"
 EXPORTER_VERSIONS: Mapping[Precision, int] = {"fp32": 1, "bf16": 2, "int8": 1}
 """Raised where the exported graph changes, so that engines made before are built again."""
-_MASKED = -65504.0  # finite, also in bf16: a row without any key must not become NaN
 
 
 def export_model(
-    checkpoint: Checkpoint, precision: Precision, label_token_ids: Sequence[int] | None = None
+    checkpoint: Checkpoint,
+    precision: Precision,
+    label_token_ids: Sequence[int] | None = None,
+    *,
+    likelihood: bool = False,
 ) -> Model:
     """Build the model of a checkpoint.
 
     With `label_token_ids` the output vocabulary is these tokens in this order, and the embedding
     keeps the whole vocabulary; of a checkpoint with a head of its own it is the head's two columns
-    (see head_layers). Weights are mapped from the checkpoint, so it must stay in place until the
-    model is saved.
+    (see head_layers). With `likelihood` the output is how likely each step is (see likelihood.py).
+    Weights are mapped from the checkpoint, so it must stay in place until the model is saved.
     """
-    return _Exporter(checkpoint, precision).model(label_token_ids)
+    if likelihood:
+        return Likelihood(checkpoint, precision).model()
+    return Transformer(checkpoint, precision, label_token_ids).model()
 
 
 def save_model(model: Model, folder: Path) -> None:
@@ -62,21 +51,6 @@ def save_model(model: Model, folder: Path) -> None:
         openvino.Core().read_model(folder / MODEL_FILE)
     except RuntimeError as error:
         raise OSError(f"OpenVINO could not write the model: {error}") from error
-
-
-def rotary_frequencies(config: ModelConfig) -> Array:
-    """Angle per position of each rotated pair, fp32 [head_dim / 2]."""
-    exponents = np.arange(0, config.head_dim, 2, dtype=np.float32) / np.float32(config.head_dim)
-    frequencies = 1.0 / np.power(np.float32(config.rope_theta), exponents)
-    scaling = config.rope_scaling
-    if scaling is None:
-        return frequencies
-    # llama3: long wavelengths are stretched by `factor`, short ones kept, the rest interpolated
-    turns = scaling.original_max_position_embeddings * frequencies / (2 * np.pi)
-    blend = (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor)
-    blend = np.clip(blend, 0.0, 1.0)
-    scaled = (1 - blend) * frequencies / scaling.factor + blend * frequencies
-    return scaled.astype(np.float32)
 
 
 def _keep_compressed(file: Path) -> None:
@@ -95,199 +69,3 @@ def _keep_compressed(file: Path) -> None:
         node.insert(1, mark)  # the schema's order: data, rt_info, input, output
     if weights:
         tree.write(file, encoding="utf-8", xml_declaration=True)
-
-
-class _Exporter:
-    """The graph under construction; one method per part of the transformer."""
-
-    def __init__(self, checkpoint: Checkpoint, precision: Precision) -> None:
-        from openvino import opset13
-
-        self.ops = opset13
-        self.checkpoint = checkpoint
-        self.config = checkpoint.config
-        self.precision = precision
-        self.sinks: list[Node] = []
-
-    def model(self, label_token_ids: Sequence[int] | None) -> Model:
-        from openvino import Model
-
-        ops, config = self.ops, self.config
-        inputs = {
-            "input_ids": ops.parameter([-1, -1], np.int64),
-            "attention_mask": ops.parameter([-1, -1], np.int64),
-            "position_ids": ops.parameter([-1, -1], np.int64),
-            "beam_idx": ops.parameter([-1], np.int32),
-        }
-        for name, node in inputs.items():
-            node.set_friendly_name(name)
-            node.output(0).get_tensor().set_names({name})
-        ids = inputs["input_ids"]
-        self.beam_idx = inputs["beam_idx"]
-        self.batch = ops.gather(ops.shape_of(ids), self._ints(0), self._int(0))
-        self.rotary = self._rotary(inputs["position_ids"])
-        self.mask = self._mask(ids, inputs["attention_mask"])
-
-        table = matrix(self._tensor(EMBEDDING), self.precision)
-        hidden = ops.gather(table, ids, self._int(0))
-        for index in range(config.num_layers):
-            hidden = self._layer(layer_prefix(index), hidden)
-        hidden = self._norm(hidden, FINAL_NORM)
-        if config.head:
-            logits = self._own_head(hidden)
-        else:
-            logits = ops.matmul(hidden, self._head(table, label_token_ids), False, True)
-        result = ops.result(logits)
-        result.set_friendly_name("logits")
-        logits.output(0).get_tensor().set_names({"logits"})
-        return Model([result], self.sinks, list(inputs.values()), self.checkpoint.path.name)
-
-    def _layer(self, prefix: str, hidden: Node) -> Node:
-        ops = self.ops
-        normed = self._norm(hidden, f"{prefix}input_layernorm.weight")
-        hidden = ops.add(hidden, self._attention(f"{prefix}self_attn.", normed))
-        normed = self._norm(hidden, f"{prefix}post_attention_layernorm.weight")
-        return ops.add(hidden, self._mlp(f"{prefix}mlp.", normed))
-
-    def _attention(self, prefix: str, hidden: Node) -> Node:
-        ops, config = self.ops, self.config
-        query = self._heads(f"{prefix}q_proj", hidden, config.num_heads)
-        key = self._heads(f"{prefix}k_proj", hidden, config.num_kv_heads)
-        value = self._heads(f"{prefix}v_proj", hidden, config.num_kv_heads)
-        if config.qk_norm:
-            query = self._norm(query, f"{prefix}q_norm.weight")
-            key = self._norm(key, f"{prefix}k_norm.weight")
-        query, key, value = (
-            ops.transpose(node, self._ints(0, 2, 1, 3)) for node in (query, key, value)
-        )
-        query, key = self._rotate(query), self._rotate(key)
-        key = self._repeat(self._remember(f"{prefix}key", key))
-        value = self._repeat(self._remember(f"{prefix}value", value))
-        mixed = ops.scaled_dot_product_attention(query, key, value, self.mask, causal=False)
-        mixed = ops.transpose(mixed, self._ints(0, 2, 1, 3))
-        mixed = ops.reshape(mixed, self._ints(0, 0, config.num_heads * config.head_dim), True)
-        return self._linear(f"{prefix}o_proj", mixed)
-
-    def _mlp(self, prefix: str, hidden: Node) -> Node:
-        gate = self.ops.swish(self._linear(f"{prefix}gate_proj", hidden))
-        up = self._linear(f"{prefix}up_proj", hidden)
-        return self._linear(f"{prefix}down_proj", self.ops.multiply(gate, up))
-
-    def _heads(self, name: str, hidden: Node, heads: int) -> Node:
-        """[batch, tokens, hidden] -> [batch, tokens, heads, head_dim]."""
-        shape = self._ints(0, 0, heads, self.config.head_dim)
-        return self.ops.reshape(self._linear(name, hidden), shape, True)
-
-    def _linear(self, name: str, value: Node) -> Node:
-        weight = matrix(self._tensor(f"{name}.weight"), self.precision)
-        product = self.ops.matmul(value, weight, False, True)
-        if not self._has_bias(name):
-            return product
-        return self.ops.add(product, constant(self._tensor(f"{name}.bias")))
-
-    def _has_bias(self, name: str) -> bool:
-        config = self.config
-        if name.endswith("o_proj"):
-            return config.output_bias
-        return config.mlp_bias if ".mlp." in name else config.qkv_bias
-
-    def _norm(self, value: Node, name: str) -> Node:
-        """RMS norm over the last axis."""
-        ops = self.ops
-        mean = ops.reduce_mean(ops.power(value, self._float(2.0)), self._ints(-1), True)
-        root = ops.sqrt(ops.add(mean, self._float(self.config.rms_norm_eps)))
-        scaled = ops.multiply(value, ops.divide(self._float(1.0), root))
-        return ops.multiply(constant(self._tensor(name)), scaled)
-
-    def _rotary(self, positions: Node) -> tuple[Node, Node]:
-        """Cosine and sine [batch, 1, tokens, head_dim] of every position."""
-        ops = self.ops
-        column = ops.convert(ops.unsqueeze(positions, self._ints(-1)), np.float32)
-        angles = ops.multiply(column, constant(rotary_frequencies(self.config)[None, None]))
-        angles = ops.unsqueeze(ops.concat([angles, angles], -1), self._ints(1))
-        return ops.cos(angles), ops.sin(angles)
-
-    def _rotate(self, value: Node) -> Node:
-        ops, half = self.ops, self.config.head_dim // 2
-        cosine, sine = self.rotary
-        step, axis = self._ints(1), self._ints(-1)
-        first = ops.slice(value, self._ints(0), self._ints(half), step, axis)
-        second = ops.slice(value, self._ints(half), self._ints(2 * half), step, axis)
-        turned = ops.concat([ops.multiply(second, self._float(-1.0)), first], -1)
-        return ops.add(ops.multiply(value, cosine), ops.multiply(turned, sine))
-
-    def _mask(self, ids: Node, attention_mask: Node) -> Node:
-        """What is added to the attention scores, f32 [batch, 1, tokens, all tokens]."""
-        ops = self.ops
-        new = ops.gather(ops.shape_of(ids), self._int(1), self._int(0))
-        total = ops.gather(ops.shape_of(attention_mask), self._int(1), self._int(0))
-        slots = ops.range(self._int(0), total, self._int(1), "i64")
-        rows = ops.range(ops.subtract(total, new), total, self._int(1), "i64")
-        causal = ops.less_equal(slots, ops.unsqueeze(rows, self._ints(1)))
-        given = ops.convert(ops.unsqueeze(attention_mask, self._ints(1, 2)), bool)
-        seen = ops.logical_and(given, causal)
-        return ops.select(seen, self._float(0.0), self._float(_MASKED))
-
-    def _remember(self, name: str, new: Node) -> Node:
-        """Append to the state `name` and return the whole of it."""
-        ops, config = self.ops, self.config
-        heads, dim = config.num_kv_heads, config.head_dim
-        shape = ops.concat([self.batch, self._ints(heads, 0, dim)], 0)
-        empty = ops.broadcast(self._float(0.0), shape)
-        past = ops.read_value(empty, name, np.float32, [-1, heads, -1, dim])
-        whole = ops.concat([ops.gather(past, self.beam_idx, self._int(0)), new], 2)
-        self.sinks.append(ops.assign(whole, name))
-        return whole
-
-    def _repeat(self, value: Node) -> Node:
-        """Give each query head its key/value head: [b, kv_heads, t, d] -> [b, heads, t, d]."""
-        ops, config = self.ops, self.config
-        groups = config.num_heads // config.num_kv_heads
-        if groups == 1:
-            return value
-        shape = ops.shape_of(value)
-        dims = [ops.gather(shape, self._ints(axis), self._int(0)) for axis in range(4)]
-        target = ops.concat([dims[0], dims[1], self._ints(groups), dims[2], dims[3]], 0)
-        wide = ops.broadcast(ops.unsqueeze(value, self._ints(2)), target, "BIDIRECTIONAL")
-        merged = ops.concat([dims[0], self._ints(config.num_heads), dims[2], dims[3]], 0)
-        return ops.reshape(wide, merged, False)
-
-    def _own_head(self, hidden: Node) -> Node:
-        """The head's layers, ReLU between them; kept in the precision of label rows."""
-        precision = label_precision(self.precision)
-        for index, (weight, bias) in enumerate(head_layers(self.checkpoint)):
-            value = self.ops.relu(hidden) if index else hidden
-            product = self.ops.matmul(value, matrix(weight, precision), False, True)
-            hidden = self.ops.add(product, constant(bias))
-        return hidden
-
-    def _head(self, table: Node, label_token_ids: Sequence[int] | None) -> Node:
-        """The output matrix: the label rows, the embedding again when tied, or lm_head."""
-        tied = self.config.tie_word_embeddings
-        name = EMBEDDING if tied else LM_HEAD
-        if tied and LM_HEAD in self.checkpoint.weights:
-            self._require_tied()
-        if label_token_ids is not None:
-            rows = self._tensor(name)[list(label_token_ids)]
-            return matrix(rows, label_precision(self.precision))
-        return table if tied else matrix(self._tensor(name), self.precision)
-
-    def _require_tied(self) -> None:
-        if not np.array_equal(self._tensor(EMBEDDING), self._tensor(LM_HEAD)):
-            raise CheckpointError(
-                f"{self.checkpoint.path}: config.json says tie_word_embeddings is true, but "
-                f"{LM_HEAD} differs from {EMBEDDING}.",
-                hint="Set tie_word_embeddings to false, or save the model again.",
-            )
-
-    def _tensor(self, name: str) -> Array:
-        return self.checkpoint.weights.tensor(name)
-
-    def _int(self, value: int) -> Node:
-        return self.ops.constant(np.array(value, np.int64))
-
-    def _ints(self, *values: int) -> Node:
-        return self.ops.constant(np.array(values, np.int64))
-
-    def _float(self, value: float) -> Node:
-        return self.ops.constant(np.array(value, np.float32))

@@ -24,11 +24,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ..checkpoint import EMBEDDING, LM_HEAD, expected_tensors
-from ..engine_shape import judged_by, read_engine_shape
+from ..engine_shape import is_likelihood, judged_by, read_engine_shape
 from ..errors import ConfigError
 from ..model_config import ModelConfig
 from ..spec import Deployment, EngineSpec, Precision, Role
 from .constants import label_precision
+from .likelihood import likelihood_columns
 
 MIB = 1 << 20
 PROCESS = 80 * MIB
@@ -99,7 +100,7 @@ def plan_host_memory(deployment: Deployment) -> HostMemoryPlan:
     specs = deployment.engines()
     shapes = {role: read_engine_shape(spec) for role, spec in specs.items()}
     engines = {role: engine_memory(shapes[role], spec, role) for role, spec in specs.items()}
-    return HostMemoryPlan(deployment, engines, judged_by(shapes["verifier"]))
+    return HostMemoryPlan(deployment, engines, judged_by(shapes["verifier"], deployment.verifier))
 
 
 def engine_memory(shape: ModelConfig, spec: EngineSpec, role: Role) -> EngineMemory:
@@ -107,13 +108,14 @@ def engine_memory(shape: ModelConfig, spec: EngineSpec, role: Role) -> EngineMem
     precision = spec.precision
     table = _stored((shape.vocab_size, shape.hidden_size), precision)
     inner = sum(_stored(matrix, precision) for matrix in _inner_matrices(shape))
-    if role == "verifier":  # its head is cut to the labels, or is one of its own
+    whole = role == "generator" or is_likelihood(spec)
+    if not whole:  # its head is cut to the labels, or is one of its own
         inner_layers = len(shape.head.layers) - 1 if shape.head else 0
         rows = _LABELS + inner_layers * shape.hidden_size
         head = _stored((rows, shape.hidden_size), label_precision(precision))
     else:
         head = table
-    in_file = 0 if role == "generator" and shape.tie_word_embeddings else head
+    in_file = 0 if whole and shape.tie_word_embeddings else head
     twice = _attention(shape) if (role, precision) == ("generator", "int8") else 0
     return EngineMemory(
         file=table + inner + in_file,
@@ -148,15 +150,19 @@ def _computed_bytes(spec: EngineSpec) -> int:
 
 
 def _kv_bytes_per_token(shape: ModelConfig, spec: EngineSpec) -> int:
-    heads = shape.num_layers * shape.num_kv_heads * shape.head_dim
-    return 2 * heads * _computed_bytes(spec)
+    columns = shape.num_layers * shape.num_kv_heads * shape.head_dim
+    if is_likelihood(spec):
+        columns += likelihood_columns(shape)
+    return 2 * columns * _computed_bytes(spec)
 
 
 def _working(shape: ModelConfig, spec: EngineSpec, role: Role) -> int:
     heads = (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim
     width = 6 * shape.hidden_size + 2 * heads + 3 * shape.intermediate_size
-    logits = shape.vocab_size if role == "generator" else _LABELS
+    logits = shape.vocab_size if role == "generator" or is_likelihood(spec) else _LABELS
     rows = min(spec.max_batch_size, spec.max_num_tokens)
+    if is_likelihood(spec):
+        rows = 2 * spec.max_num_tokens  # those of every token, and their softmax
     each = _computed_bytes(spec)
     return spec.max_num_tokens * width * each + rows * logits * (4 + each)
 

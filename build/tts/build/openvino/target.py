@@ -17,7 +17,7 @@ from ..build_plan import (
     describe_engine,
 )
 from ..checkpoint import Checkpoint, FileStamp
-from ..engine_shape import judged_by, open_engine_checkpoint
+from ..engine_shape import is_likelihood, judged_by, open_engine_checkpoint
 from ..errors import BuildError
 from ..manifest import CONFIG_FILE, EngineConfig, Settings, read_engine_config, write_record
 from ..spec import Deployment, Role, VerifierSpec
@@ -39,6 +39,8 @@ def settings_for(deployment: Deployment, role: Role) -> Settings:
     if isinstance(spec, VerifierSpec):
         labels = [spec.labels.positive, spec.labels.negative]
         stated = {"head": spec.head} if spec.head else {}
+    if is_likelihood(spec):
+        labels, stated = None, {"output": "likelihood"}
     return {
         "target": deployment.target,
         "role": role,
@@ -62,7 +64,7 @@ def plan_engine(deployment: Deployment, role: Role) -> BuildPlan:
     config = describe_engine(deployment, role, model, tokenizer, logits)
     folder = paths.engine_dir(deployment.name, role)
     settings = settings_for(deployment, role)
-    judges = judged_by(model) if role == "verifier" else None
+    judges = judged_by(model, spec) if role == "verifier" else None
     return BuildPlan(deployment, role, folder, settings, config, judges)
 
 
@@ -92,13 +94,17 @@ def make_engine(
     precision, labels = plan.config.precision, plan.config.label_token_ids
     _require_space(plan, checkpoint)
     say(f"{plan.role}: exporting {checkpoint.path.name} to OpenVINO in {precision}")
-    save_model(export_model(checkpoint, precision, labels), folder)
+    likelihood = is_likelihood(plan.spec)
+    model = export_model(checkpoint, precision, labels, likelihood=likelihood)
+    save_model(model, folder)
     write_record(folder, CONFIG_FILE, plan.config)
     if not_verified := _why_not_verified(checkpoint, verify):
         say(f"{plan.role}: not verified: {not_verified}")
         return VerificationOutcome(None, not_verified)
     say(f"{plan.role}: comparing with transformers")
-    return VerificationOutcome(verify_engine(folder, checkpoint, precision, labels), None)
+    return VerificationOutcome(
+        verify_engine(folder, checkpoint, precision, labels, likelihood=likelihood), None
+    )
 
 
 def preview(deployment: Deployment, role: Role) -> list[str]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +48,14 @@ class _Case:
     mask: Array
     positions: Array
     steps: tuple[int, ...]
+    codes: Array | None = None
+    """Of a likelihood verifier, what its ids say beside the tokens (see verifier_likelihood)."""
+
+    @property
+    def compared(self) -> Array:
+        """Where the engine's answer means something."""
+        real: Array = self.mask == 1
+        return real if self.codes is None else real & (self.codes > 0)
 
 
 def missing_packages() -> list[str]:
@@ -60,15 +68,24 @@ def verify_engine(
     checkpoint: Checkpoint,
     precision: Precision,
     label_token_ids: Sequence[int] | None = None,
+    *,
+    likelihood: bool = False,
 ) -> Verification:
-    """Compare the engine in `folder` with transformers; raises BuildError when they disagree."""
+    """Compare the engine in `folder` with transformers; raises BuildError when they disagree.
+
+    Of a `likelihood` engine, its pair of logits at every token of a step is compared.
+    """
     cases = _cases(checkpoint)
+    if likelihood:
+        label_token_ids = None
+        cases = [_with_steps(case) for case in cases if _consecutive(case)]
     exact, stored = _reference(checkpoint, precision, label_token_ids, cases)
     largest = float(np.max([np.abs(logits).max() for logits in exact]))
-    export_error = _largest_error(folder, "fp32", cases, stored)
+    rows = checkpoint.config.vocab_size
+    export_error = _largest_error(folder, "fp32", cases, stored, rows)
     served_error = export_error
     if precision != "fp32":
-        served_error = _largest_error(folder, precision, cases, exact)
+        served_error = _largest_error(folder, precision, cases, exact, rows)
     result = Verification(
         export_error=export_error, served_error=served_error, largest_logit=largest
     )
@@ -112,8 +129,38 @@ def _cases(checkpoint: Checkpoint) -> list[_Case]:
     return [*alone, _Case(spread.ids, spread.mask, positions, spread.steps), padded]
 
 
+def _consecutive(case: _Case) -> bool:
+    """Whether every token's position is one more than that of the token before."""
+    return bool((case.positions.max(axis=1) + 1 == case.mask.sum(axis=1)).all())
+
+
+def _with_steps(case: _Case) -> _Case:
+    """The same tokens as a prompt of one token and steps of three, whose last does not count."""
+    positions = case.positions
+    codes = 2 * ((positions + 2) // 3) + (positions % 3 > 0)
+    return replace(case, codes=np.where(positions > 0, codes, 0))
+
+
+def _step_logits(case: _Case, logits: Array) -> Array:
+    """What a likelihood engine answers where the model's own logits are these."""
+    assert case.codes is not None
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    log_probs = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    chosen = np.take_along_axis(log_probs[:, :-1], case.ids[:, 1:, None], axis=-1)[..., 0]
+    answers = np.zeros((*case.ids.shape, 2))
+    for row, token in zip(*np.nonzero(case.compared), strict=True):
+        same = case.codes[row, 1 : token + 1] == case.codes[row, token] | 1
+        mean = chosen[row, :token][same].mean()
+        answers[row, token] = mean, np.log(-np.expm1(mean))
+    return answers
+
+
 def _largest_error(
-    folder: Path, precision: Precision, cases: Sequence[_Case], reference: Sequence[Array]
+    folder: Path,
+    precision: Precision,
+    cases: Sequence[_Case],
+    reference: Sequence[Array],
+    vocab_size: int,
 ) -> float:
     import openvino
 
@@ -129,18 +176,19 @@ def _largest_error(
     for case, expected in zip(cases, reference, strict=True):
         request = model.create_infer_request()
         logits, start = [], 0
+        ids = case.ids if case.codes is None else case.ids + case.codes * vocab_size
         for step in case.steps:
             end = start + step
             inputs = {
-                "input_ids": case.ids[:, start:end],
+                "input_ids": ids[:, start:end],
                 "attention_mask": case.mask[:, :end],
                 "position_ids": case.positions[:, start:end],
                 "beam_idx": np.arange(len(case.ids), dtype=np.int32),
             }
             logits.append(request.infer(inputs)["logits"].copy())
             start = end
-        real = case.mask == 1
-        errors.append(np.abs(np.concatenate(logits, axis=1) - expected)[real].max())
+        difference = np.abs(np.concatenate(logits, axis=1) - expected)[case.compared]
+        errors.append(difference.max(initial=0.0))
     return float(np.max(errors))
 
 
@@ -169,7 +217,8 @@ def _reference(
             "position_ids": torch.from_numpy(case.positions),
         }
         if not head:
-            return np.asarray(model(**inputs).logits.numpy())
+            whole = np.asarray(model(**inputs).logits.numpy())
+            return whole if case.codes is None else _step_logits(case, whole)
         hidden = model.model(**inputs).last_hidden_state
         for index, (weight, bias) in enumerate(head):
             hidden = functional.linear(functional.relu(hidden) if index else hidden, weight, bias)

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..checkpoint import LM_HEAD, Checkpoint, expected_tensors
 from ..checkpoint_files import read_json_object
-from ..engine_shape import engine_shape
+from ..engine_shape import engine_shape, is_likelihood
 from ..errors import ConfigError
 from ..head_layers import head_layers
 from ..model_config import ModelConfig
@@ -26,15 +26,27 @@ from ..spec import Deployment, Role
 from ..weights import Array
 
 _SMALL_FILES = ("generation_config.json", "tokenizer.json", "tokenizer_config.json")
+_NO_LIKELIHOOD = (
+    "TensorRT-LLM gives log-probabilities of generated tokens only, and the logits of a prompt as "
+    "a whole (prompt length x vocabulary x 4 bytes for each score) and without KV reuse"
+)
 _NAMES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 
 
 def require_convertible(deployment: Deployment, role: Role, model: ModelConfig) -> None:
-    """Raise ConfigError for a head that no engine of the target ends in.
+    """Raise ConfigError for a head that no engine of the target ends in, and for likelihoods.
 
     Raises CheckpointError where the deployment and the checkpoint disagree about the head.
     """
-    head = engine_shape(model, deployment.engines()[role]).head
+    spec = deployment.engines()[role]
+    if is_likelihood(spec):
+        raise ConfigError(
+            f"Deployment {deployment.name!r}: verifier.format is likelihood, which target "
+            f"{deployment.target} cannot compute: {_NO_LIKELIHOOD}.",
+            hint="Use verifier.format prompted with the same model, or target openvino "
+            "(docs/verifiers.md).",
+        )
+    head = engine_shape(model, spec).head
     if head is None or (deployment.target == "tensorrt" and len(head.layers) == 1):
         return
     if len(head.layers) > 1:

@@ -100,7 +100,7 @@ def plan_engine(deployment: Deployment, role: Role) -> BuildPlan:
         folder=paths.engine_dir(deployment.name, role),
         settings=settings_for(deployment, role),
         config=_engine_config(deployment, role, model, tokenizer),
-        judged_by=judged_by(model) if role == "verifier" else None,
+        judged_by=judged_by(model, spec) if role == "verifier" else None,
     )
 
 
@@ -214,7 +214,7 @@ def preview(deployment: Deployment, role: Role) -> list[str]:
     if not (spec.checkpoint / "config.json").is_file():
         lines.append(f"# not at {spec.checkpoint} yet; its shape is the published one")
     if isinstance(spec, VerifierSpec):
-        lines.append(f"# judges with {judged_by(model)}")
+        lines.append(f"# judges with {judged_by(model, spec)}")
         if model.head:
             lines.append(f"# its checkpoint, written again as a causal model: {work.causal}")
         else:

@@ -8,8 +8,7 @@ from tts.build.head_layers import head_layers
 from tts.build.spec import Deployment, Labels, VerifierSpec
 from tts.build.tensorrt.known_models import known_model
 from tts.build.tokenizer import Tokenizer
-from tts.build.verifier_format import head_kind, label_ids, verifier_format
-from tts.build.verifier_head import HEAD_COLUMNS
+from tts.build.verifier_format import column_tokens, head_kind, verifier_format
 
 
 def label_columns(deployment: Deployment) -> list[int]:
@@ -26,15 +25,13 @@ def label_token_ids(deployment: Deployment) -> list[int]:
 
     Those of the verifier's tokenizer, or, before its checkpoint is downloaded, those of the
     published model of its name. Raises CheckpointError if it is neither, or if its tokenizer cannot
-    make the labels or the dialogue. A head's columns are the first two.
+    make the labels or the dialogue. Columns that stand for no tokens are the first two.
     """
     spec = deployment.verifier
     if (spec.checkpoint / "tokenizer.json").is_file():
         tokenizer = Tokenizer(spec.checkpoint)
         verifier_format(tokenizer, spec)
-        if head_kind(spec.checkpoint, spec) != "labels":
-            return list(HEAD_COLUMNS)
-        return list(label_ids(tokenizer, spec.labels))
+        return list(column_tokens(tokenizer, spec))
     return _published(spec, spec.labels)
 
 

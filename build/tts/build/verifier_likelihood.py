@@ -1,0 +1,108 @@
+"""A verifier that is a language model: a step's score is how likely the model finds its text.
+
+The score is exp(m), m the mean of the natural log-probabilities that the model gives to the step's
+tokens after the question and all earlier steps: the geometric mean of their probabilities. It lies
+in (0, 1] and grows with m. (The sum would favour short steps, and its exponential is 0 in fp32 from
+about 100 nats on.) This is the likelihood-guided selection of arXiv 2606.01682, without its chunks
+of one fixed length. Its authors find that likelihoods of steps of different lengths mislead, also
+as means: docs/verifiers.md.
+
+The path is the running chat: the question's turn, then the steps as the assistant's text with an
+empty line behind each. That line is part of the context and not of the score: the last step of a
+solution has none.
+
+Which tokens make up a step is written into the ids, so that the engine needs nothing else and a
+longer path extends a shorter one exactly: an id is TOKEN + vocabulary size x CODE. The code is 0
+for the prompt, 2 n + 1 for a token of step n that counts and 2 n for one that does not. The score
+is read at the last token of a step (openvino/likelihood.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+import numpy as np
+
+from .errors import CheckpointError
+from .tokenizer import Ids, Tokenizer
+
+CODES = 4096
+"""Ids of an engine are below CODES times its vocabulary, and so below 2**31 for any vocabulary of
+up to 524,287 tokens."""
+MOST_STEPS = CODES // 2 - 1
+"""What follows the step of this number is scored together with it."""
+STEP_END = "\n\n"
+_MARK = "\ue000question\ue001"
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """The steps as the answer to the question; see VerifierFormat, whose methods these are."""
+
+    tokenizer: Tokenizer
+    head: str
+    """From the beginning of the chat to the question."""
+    turn: str
+    """From the question to the first step."""
+    vocab_size: int
+    """Rows of the model's embedding."""
+    answer: str = STEP_END
+
+    def decode(self, ids: Ids) -> str:
+        """See VerifierFormat."""
+        return self.tokenizer.decode((ids % self.vocab_size).tolist())
+
+    def first(self, question: str, step: str) -> Ids:
+        """See VerifierFormat."""
+        prompt = self.tokenizer.encode(self.head + question + self.turn)
+        return self.extend(np.asarray(prompt, dtype=np.int32), step)
+
+    def extend(self, scored: Ids, step: str) -> Ids:
+        """See VerifierFormat."""
+        return self.add_turn(scored, step) if step else scored
+
+    def add_turn(self, scored: Ids, step: str) -> Ids:
+        """See VerifierFormat. Of an empty step its end alone is scored."""
+        above = int(scored[-1]) // self.vocab_size // 2
+        number = min(above + 1, MOST_STEPS)
+        before = STEP_END if above else self.turn
+        tokens = self.tokenizer.encode_after(before, step + STEP_END)
+        content = _shared(tokens, self.tokenizer.encode_after(before, step)) or len(tokens)
+        codes = np.full(len(tokens), 2 * number, dtype=np.int32)
+        codes[:content] += 1
+        return np.concatenate((scored, np.asarray(tokens, np.int32) + codes * self.vocab_size))
+
+
+def _shared(tokens: Sequence[int], others: Sequence[int]) -> int:
+    """How many tokens both begin with."""
+    pairs = zip(tokens, others, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def continuation(tokenizer: Tokenizer, system_prompt: str | None, vocab_size: int) -> Continuation:
+    """The dialogue of a language model that continues the chat; raises CheckpointError."""
+    if vocab_size * CODES > 2**31:
+        raise CheckpointError(
+            f"{tokenizer.checkpoint} has a vocabulary of {vocab_size:,} tokens; verifier format "
+            f"likelihood writes steps into the ids, which leaves room for {2**31 // CODES:,}."
+        )
+    system = [{"role": "system", "content": system_prompt}] if system_prompt else []
+    messages = [*system, {"role": "user", "content": _MARK}]
+    try:
+        text = tokenizer.chat(messages, generation_prompt=True)
+    except CheckpointError as error:
+        raise CheckpointError(
+            f"{error.message} Verifier format likelihood is made from it.",
+            hint="Set verifier.checkpoint to an instruct model"
+            + (", or remove verifier.system_prompt." if system_prompt else "."),
+        ) from error
+    head, found, turn = text.partition(_MARK)
+    if not found:
+        raise CheckpointError(
+            f"The chat template of {tokenizer.checkpoint} does not carry a message verbatim, so it "
+            "cannot be used for verifier format likelihood.",
+            hint="Use the chat template that the checkpoint was published with.",
+        )
+    return Continuation(tokenizer, head, turn, vocab_size)

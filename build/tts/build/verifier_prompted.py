@@ -1,0 +1,99 @@
+"""A verifier that was never trained to be one: an instruct model, asked whether a step is right.
+
+The prompt is the deployment's, with few-shot text of its own, and goes through the checkpoint's
+chat template as one user turn. Its places come in the order {question}, {steps}, {step}:
+
+    few-shot text, question | first step | second step | ... | last step | is it right? | answer
+
+What stands between {steps} and {step} stands between any two steps. So everything up to the last
+step extends what the path above it was asked with, and the engine's KV cache serves it; only the
+text behind {step} is asked anew for each score. To keep that exact the text is cut, and encoded
+piece by piece, at each bar. The score is the softmax over the two labels' logits, as of a verifier
+that was trained on labels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .errors import CheckpointError
+from .spec import PROMPT_PLACES
+from .tokenizer import Ids, Tokenizer
+
+_MARKS = ("\ue000question\ue001", "\ue000steps\ue001", "\ue000step\ue001")
+_ANY_WORD = "1"
+"""What a piece of text is encoded behind: alone it might begin with another token."""
+
+
+@dataclass(frozen=True)
+class Prompted:
+    """A prompt around a path; see VerifierFormat, whose methods these are."""
+
+    tokenizer: Tokenizer
+    head: str
+    """From the beginning of the chat to the question."""
+    join: str
+    """Between the question and the first step."""
+    between: str
+    """Between any two steps."""
+    answer: str
+    """All that follows the last step: the question about it, and where its answer begins."""
+    answer_ids: tuple[int, ...]
+
+    def decode(self, ids: Ids) -> str:
+        """See VerifierFormat."""
+        return self.tokenizer.decode(ids.tolist())
+
+    def first(self, question: str, step: str) -> Ids:
+        """See VerifierFormat."""
+        ids = self.tokenizer.encode(self.head + question + self.join + step)
+        return np.asarray([*ids, *self.answer_ids], dtype=np.int32)
+
+    def extend(self, scored: Ids, step: str) -> Ids:
+        """See VerifierFormat; what asks about the parent's step gives way to the new step."""
+        return self.add_turn(scored, step) if step else scored
+
+    def add_turn(self, scored: Ids, step: str) -> Ids:
+        """See VerifierFormat."""
+        path = scored[: len(scored) - len(self.answer_ids)]
+        new = self.tokenizer.encode_after(_ANY_WORD, self.between + step)
+        return np.concatenate((path, np.asarray([*new, *self.answer_ids], dtype=np.int32)))
+
+
+def prompted(tokenizer: Tokenizer, prompt: str, label: str) -> Prompted:
+    """The dialogue of a prompt, answered by labels such as `label`.
+
+    Raises CheckpointError for a checkpoint without a chat template, for one whose template changes
+    the prompt, and where the answer would share a token with the text before it.
+    """
+    pieces: list[str] = []
+    content = prompt
+    for place, mark in zip(PROMPT_PLACES, _MARKS, strict=True):
+        content = content.replace(place, mark)
+    try:
+        text = tokenizer.chat([{"role": "user", "content": content}], generation_prompt=True)
+    except CheckpointError as error:
+        raise CheckpointError(
+            f"{error.message} Verifier format prompted is made from it.",
+            hint="Set verifier.checkpoint to an instruct model: it answers questions in a chat.",
+        ) from error
+    for mark in _MARKS:
+        before, found, text = text.partition(mark)
+        if not found:
+            raise CheckpointError(
+                f"The chat template of {tokenizer.checkpoint} does not carry a message verbatim, "
+                "so it cannot be used for verifier format prompted.",
+                hint="Spell the chat out with verifier.format custom (docs/verifiers.md).",
+            )
+        pieces.append(before)
+    head, join, between = pieces
+    asked = tokenizer.encode_after(_ANY_WORD, text)
+    if tokenizer.encode_after(_ANY_WORD, text + label)[: len(asked)] != asked:
+        raise CheckpointError(
+            f"verifier.prompt: no answer can be read between {text[-40:]!r} and {label!r}: they "
+            f"share a token in the tokenizer of {tokenizer.checkpoint}.",
+            hint="Set verifier.labels to words that this model begins an answer with.",
+        )
+    return Prompted(tokenizer, head, join, between, text, tuple(asked))

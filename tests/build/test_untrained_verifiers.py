@@ -1,0 +1,278 @@
+"""Verifiers that were never trained to judge: asked in a prompt, or by the likelihood they give."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from tts.build import paths
+from tts.build.errors import CheckpointError, ConfigError
+from tts.build.spec import Deployment, VerifierSpec, load_deployment
+from tts.build.tokenizer import Tokenizer
+from tts.build.verifier_format import column_tokens, verifier_format
+from tts.build.verifier_likelihood import CODES, MOST_STEPS, STEP_END, Continuation
+from tts.build.verifier_prompted import Prompted
+
+CHECKPOINTS = paths.deployments_dir().parent / "checkpoints"
+PROMPT = "Example: 1 + 1 = 3? No.\n\nProblem: {question}\n\nSolution:\n{steps}\n\n{step}\n\nRight?"
+SPELLED = "{question} {steps}<|eot_id|><|assistant|>+<|eot_id|><|user|>{step}"
+"""The demo verifier's own dialogue, written as a prompt."""
+
+lines = st.lists(st.sampled_from([*"37+-=. ", "## Step", "So", " = ", "\\boxed{3}"]), min_size=1)
+texts = lines.map("".join).map(str.strip).filter(bool)
+paths_of_steps = st.lists(texts, min_size=1, max_size=5)
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer(CHECKPOINTS / "demo-verifier")
+
+
+def fields(**changes: object) -> dict[str, object]:
+    """A verifier's part of a deployment."""
+    engine = {
+        "checkpoint": str(CHECKPOINTS / "demo-verifier"),
+        "precision": "fp32",
+        "max_batch_size": 8,
+        "max_num_tokens": 256,
+        "max_seq_len": 320,
+        "kv_cache": {"tokens": 4096},
+        "in_flight_tokens": 512,
+    }
+    return engine | changes
+
+
+def spec(**changes: object) -> VerifierSpec:
+    return VerifierSpec.model_validate(fields(**changes))
+
+
+def asked(tokenizer: Tokenizer, prompt: str = PROMPT) -> Prompted:
+    labels = {"positive": "+", "negative": "-"}
+    form = verifier_format(tokenizer, spec(format="prompted", prompt=prompt, labels=labels))
+    assert isinstance(form, Prompted)
+    return form
+
+
+def continued(tokenizer: Tokenizer, **changes: object) -> Continuation:
+    form = verifier_format(tokenizer, spec(format="likelihood", **changes))
+    assert isinstance(form, Continuation)
+    return form
+
+
+@settings(max_examples=40)
+@given(question=texts, steps=paths_of_steps)
+def test_a_longer_path_extends_all_of_a_prompt_but_what_asks_about_the_last_step(
+    tokenizer: Tokenizer, question: str, steps: list[str]
+) -> None:
+    form = asked(tokenizer)
+    end = len(form.answer_ids)
+    ids = form.first(question, steps[0])
+    for count, step in enumerate(steps[1:], 2):
+        longer = form.extend(ids, step)
+        path = ids[:-end]
+        assert longer[: len(path)].tolist() == path.tolist()
+        assert longer[-end:].tolist() == ids[-end:].tolist() == list(form.answer_ids)
+        text = "\n\n".join(steps[:count])
+        assert f"Solution:\n{text}\n\nRight?" in form.decode(longer)
+        ids = longer
+    assert form.extend(ids, "") is ids, "a step without text is scored as its parent"
+    assert len(form.add_turn(ids, "")) > len(ids)
+
+
+@settings(max_examples=40)
+@given(question=texts, steps=paths_of_steps)
+def test_a_trained_dialogue_written_as_a_prompt_is_that_dialogue(
+    tokenizer: Tokenizer, question: str, steps: list[str]
+) -> None:
+    trained, form = verifier_format(tokenizer, spec()), asked(tokenizer, SPELLED)
+    theirs, ours = trained.first(question, steps[0]), form.first(question, steps[0])
+    for step in steps[1:]:
+        theirs, ours = trained.extend(theirs, step), form.extend(ours, step)
+    assert ours.tolist() == theirs.tolist()
+
+
+def test_a_prompt_is_one_turn_of_the_chat(tokenizer: Tokenizer) -> None:
+    ids = asked(tokenizer).first("What is 1 + 1?", "1 + 1 = 2")
+    content = PROMPT.replace("{steps}\n\n{step}", "1 + 1 = 2").replace(
+        "{question}", "What is 1 + 1?"
+    )
+    chat = tokenizer.chat([{"role": "user", "content": content}], generation_prompt=True)
+    assert ids.tolist() == tokenizer.encode(chat)
+
+
+def test_a_prompt_is_answered_yes_or_no_unless_the_deployment_says_otherwise() -> None:
+    assert dict(spec(format="prompted", prompt=PROMPT).labels) == {
+        "positive": "Yes",
+        "negative": "No",
+    }
+    assert dict(spec().labels) == {"positive": "+", "negative": "-"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format": "prompted"}, "so prompt_file is required"),
+        ({"format": "rlhflow", "prompt": PROMPT}, "only format prompted has one"),
+        ({"format": "custom", "prompt_file": "x"}, "template is required"),
+        ({"format": "prompted", "prompt": "{question} {step}"}, r"\{steps\} is not where"),
+        ({"format": "prompted", "prompt": "{question} {step} {steps}"}, r"\{step\} is not where"),
+        ({"format": "prompted", "prompt": PROMPT + "{step}"}, r"\{step\} comes twice"),
+        ({"format": "rlhflow", "system_prompt": "x"}, "only format likelihood has one"),
+        ({"format": "likelihood", "labels": {"positive": "1"}}, "likelihood reads none"),
+    ],
+)
+def test_fields_that_do_not_go_with_the_format_are_refused(changes: dict, message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        spec(**changes)
+
+
+def deployment_file(folder: Path, **verifier: object) -> Path:
+    generator = fields(checkpoint=str(CHECKPOINTS / "demo-generator"), in_flight_requests=8)
+    del generator["in_flight_tokens"]
+    data = {
+        "name": "asked",
+        "target": "openvino",
+        "generator": generator,
+        "verifier": fields(**verifier),
+    }
+    file = folder / "asked.yaml"
+    file.write_text(yaml.safe_dump(data))
+    return file
+
+
+def test_a_prompt_file_is_read_beside_the_deployment(tmp_path: Path) -> None:
+    (tmp_path / "judge.txt").write_text(f"\n{PROMPT}\n\n")
+    file = deployment_file(tmp_path, format="prompted", prompt_file="judge.txt")
+    verifier = load_deployment(file).verifier
+    assert verifier.prompt == PROMPT
+    assert verifier.prompt_file is None, "a deployment that was loaded needs no file any more"
+
+
+def test_a_prompt_file_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    file = deployment_file(tmp_path, format="prompted", prompt_file="judge.txt")
+    with pytest.raises(ConfigError, match=r"prompt_file: .*judge.txt: No such file"):
+        load_deployment(file)
+    (tmp_path / "judge.txt").write_text("Is {step} right?")
+    with pytest.raises(ConfigError, match=r"judge.txt: must hold .*\{question\} is not where"):
+        load_deployment(file)
+    file = deployment_file(tmp_path, format="prompted", prompt_file="judge.txt", prompt=PROMPT)
+    with pytest.raises(ConfigError, match="are both given"):
+        load_deployment(file)
+
+
+def test_a_deployment_whose_prompt_file_was_not_read_is_refused(tokenizer: Tokenizer) -> None:
+    with pytest.raises(ConfigError, match="has not been read"):
+        verifier_format(tokenizer, spec(format="prompted", prompt_file="judge.txt"))
+
+
+@pytest.mark.parametrize("form", ["prompted", "likelihood"])
+@pytest.mark.parametrize(
+    ("template", "problem"),
+    [
+        (None, "no chat template. Verifier format"),
+        ("{{ messages[-1]['content'] | upper }}", "verbatim"),
+    ],
+)
+def test_checkpoints_that_cannot_be_asked_are_refused(
+    tmp_path: Path, form: str, template: str | None, problem: str
+) -> None:
+    for name in ("tokenizer.json", "config.json"):
+        (tmp_path / name).symlink_to(CHECKPOINTS / "demo-verifier" / name)
+    (tmp_path / "tokenizer_config.json").write_text(
+        json.dumps({"chat_template": template} if template else {})
+    )
+    prompt = {"prompt": PROMPT, "labels": {"positive": "+", "negative": "-"}}
+    changes = {"format": form} | (prompt if form == "prompted" else {})
+    with pytest.raises(CheckpointError, match=problem):
+        verifier_format(Tokenizer(tmp_path), spec(checkpoint=str(tmp_path), **changes))
+
+
+@pytest.mark.parametrize("form", ["prompted", "likelihood"])
+def test_a_head_of_its_own_is_neither_asked_nor_continued(form: str) -> None:
+    folder = CHECKPOINTS / "demo-value"
+    changes = {"prompt": PROMPT} if form == "prompted" else {}
+    headed = spec(checkpoint=str(folder), format=form, **changes)
+    with pytest.raises(CheckpointError, match=f"format is '{form}', but .* judges with a value"):
+        verifier_format(Tokenizer(folder), headed)
+
+
+@settings(max_examples=40)
+@given(question=texts, steps=paths_of_steps)
+def test_the_ids_of_a_likelihood_verifier_say_which_tokens_make_up_which_step(
+    tokenizer: Tokenizer, question: str, steps: list[str]
+) -> None:
+    form = continued(tokenizer)
+    ids = form.first(question, steps[0])
+    for step in steps[1:]:
+        longer = form.extend(ids, step)
+        assert longer[: len(ids)].tolist() == ids.tolist()
+        ids = longer
+    assert ids.dtype == np.int32
+    assert form.extend(ids, "") is ids
+    tokens, codes = ids % form.vocab_size, ids // form.vocab_size
+    chat = tokenizer.chat([{"role": "user", "content": question}], generation_prompt=True)
+    assert tokens[codes == 0].tolist() == tokenizer.encode(chat)
+    for number, step in enumerate(steps, 1):
+        of_step = codes // 2 == number
+        assert form.decode(tokens[of_step]) == step + STEP_END
+        counted = tokens[codes == 2 * number + 1]
+        assert len(counted) >= 1
+        assert step.startswith(form.decode(counted).rstrip("\n"))
+
+
+def test_the_end_of_a_step_counts_only_where_there_is_nothing_else(tokenizer: Tokenizer) -> None:
+    form = continued(tokenizer)
+    ids = form.first("1 + 1?", "1 + 1 = 2")
+    assert ids[-1] // form.vocab_size == 2
+    empty = form.add_turn(ids, "")
+    assert (empty[len(ids) :] // form.vocab_size).tolist() == [5]
+
+
+def test_more_steps_than_there_are_codes_are_scored_together(tokenizer: Tokenizer) -> None:
+    form = continued(tokenizer)
+    last = np.asarray([2 * MOST_STEPS * form.vocab_size], np.int32)
+    longer = form.extend(last, "1 + 1 = 2")
+    assert set(longer // form.vocab_size) == {2 * MOST_STEPS, 2 * MOST_STEPS + 1}
+    assert longer.max() < CODES * form.vocab_size
+
+
+def test_a_system_prompt_comes_before_the_question(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    for name in ("tokenizer.json", "config.json"):
+        (tmp_path / name).symlink_to(CHECKPOINTS / "demo-verifier" / name)
+    chat = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": chat}))
+    form = continued(Tokenizer(tmp_path), checkpoint=str(tmp_path), system_prompt="Be brief.")
+    ids = form.first("1 + 1?", "")
+    assert ids.tolist() == tokenizer.encode("system: Be brief.\nuser: 1 + 1?\n")
+    with pytest.raises(CheckpointError, match="user and assistant only") as refused:
+        continued(tokenizer, system_prompt="Be brief.")
+    assert "remove verifier.system_prompt" in str(refused.value.hint)
+
+
+def test_a_vocabulary_that_leaves_no_room_for_codes_is_refused(tmp_path: Path) -> None:
+    for file in (CHECKPOINTS / "demo-verifier").iterdir():
+        (tmp_path / file.name).symlink_to(file)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").unlink()
+    (tmp_path / "config.json").write_text(json.dumps(config | {"vocab_size": 600_000}))
+    with pytest.raises(CheckpointError, match="vocabulary of 600,000 tokens"):
+        continued(Tokenizer(tmp_path), checkpoint=str(tmp_path))
+
+
+def test_columns_of_a_likelihood_stand_for_no_tokens(tokenizer: Tokenizer) -> None:
+    assert column_tokens(tokenizer, spec(format="likelihood")) == (0, 1)
+    labels = {"positive": "+", "negative": "-"}
+    judge = spec(format="prompted", prompt=PROMPT, labels=labels)
+    assert column_tokens(tokenizer, judge) == column_tokens(tokenizer, spec())
+
+
+def test_a_deployment_may_hold_the_text_of_its_prompt(tmp_path: Path) -> None:
+    file = deployment_file(tmp_path, format="prompted", prompt=PROMPT)
+    deployment = load_deployment(file)
+    assert isinstance(deployment, Deployment)
+    assert deployment.verifier.prompt == PROMPT
