@@ -15,7 +15,14 @@ from tts.build.model_config import ModelConfig, parse_model_config
 from tts.build.openvino import fits
 from tts.build.openvino.export import export_model, save_model
 from tts.build.openvino.memory import MIB, SERVER, engine_memory, plan_host_memory
-from tts.build.spec import PRECISIONS, Deployment, EngineSpec, Role, load_deployment
+from tts.build.spec import (
+    PRECISIONS,
+    Deployment,
+    EngineSpec,
+    Role,
+    bundled_deployments,
+    load_deployment,
+)
 from tts.build.tensorrt.known_models import known_model
 
 ROLES: tuple[Role, ...] = ("generator", "verifier")
@@ -168,3 +175,28 @@ def test_a_machine_whose_memory_others_use_is_warned_of(
     for enough in (plan.needed, None):
         monkeypatch.setattr(fits, "memory_available", lambda found=enough: found)
         assert fits.shortage(plan) is None
+
+
+def host_rows() -> list[str]:
+    """The rows of docs/memory-plan.md: engines as the plan's report has them, in MiB."""
+    rows = ["| deployment | judges with | generator | verifier | needed |", "|---|---|---|---|---|"]
+    for name in bundled_deployments():
+        if (deployment := load_deployment(name)).target == "openvino":
+            plan = plan_host_memory(deployment)
+            sizes = [plan.engines["generator"].needed, plan.engines["verifier"].needed, plan.needed]
+            shown = " | ".join(f"{size / MIB:,.0f}" for size in sizes)
+            rows.append(f"| `{name}` | {plan.judged_by} | {shown} |")
+    return rows
+
+
+def test_the_page_shows_what_the_ready_made_pairs_need() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "memory-plan.md").read_text(encoding="utf-8")
+    table = "\n".join(host_rows())
+    assert f"with the plans -->\n{table}\n<!-- end of host" in page, f"the page needs:\n{table}"
+
+
+def test_a_published_model_is_planned_before_its_download() -> None:
+    plan = plan_host_memory(load_deployment("qwen-1.5b-math-prm-7b-cpu"))
+    assert plan.judged_by == "a classification head (score.0, ReLU, score.2)"
+    weights = 28 * 3584 * (2 * 3584 + 2 * 512 + 3 * 18944) + 3584 * 3584 * 4  # int8; the head fp32
+    assert plan.engines["verifier"].copies == pytest.approx(weights, rel=0.01)

@@ -27,9 +27,11 @@ def memory(deployment: Deployment) -> Iterator[Finding]:
 
 
 def machine_memory(deployment: Deployment) -> Iterator[Finding]:
-    """Both engines of target openvino within this machine's memory."""
+    """Both engines of target openvino within this machine's memory, once their checkpoints are."""
+    specs = deployment.engines().values()
+    here = all((spec.checkpoint / "config.json").is_file() for spec in specs)
     known = len(list(models_of(deployment))) == len(deployment.engines())
-    if deployment.target == "openvino" and known:
+    if deployment.target == "openvino" and known and here:
         why = "the kernel would end the server, or another process, in the middle of a run"
         try:
             require_memory(deployment)

@@ -24,10 +24,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ..checkpoint import EMBEDDING, LM_HEAD, expected_tensors
-from ..engine_shape import is_likelihood, judged_by, read_engine_shape
+from ..engine_shape import engine_shape, is_likelihood, judged_by, read_engine_shape
 from ..errors import ConfigError
-from ..model_config import ModelConfig
+from ..model_config import ModelConfig, parse_model_config
 from ..spec import Deployment, EngineSpec, Precision, Role
+from ..tensorrt.known_models import known_model
 from .constants import label_precision
 from .likelihood import likelihood_columns
 
@@ -98,9 +99,17 @@ def plan_host_memory(deployment: Deployment) -> HostMemoryPlan:
             "the memory of GPUs."
         )
     specs = deployment.engines()
-    shapes = {role: read_engine_shape(spec) for role, spec in specs.items()}
+    shapes = {role: _shape(spec) for role, spec in specs.items()}
     engines = {role: engine_memory(shapes[role], spec, role) for role, spec in specs.items()}
     return HostMemoryPlan(deployment, engines, judged_by(shapes["verifier"], deployment.verifier))
+
+
+def _shape(spec: EngineSpec) -> ModelConfig:
+    """The shape of a checkpoint, or before its download that of the published one of its name."""
+    file = spec.checkpoint / "config.json"
+    if file.is_file() or not (known := known_model(spec.checkpoint)):
+        return read_engine_shape(spec)
+    return engine_shape(parse_model_config(file, known.config), spec)
 
 
 def engine_memory(shape: ModelConfig, spec: EngineSpec, role: Role) -> EngineMemory:

@@ -21,7 +21,9 @@ class KnownModel(BaseModel):
     config: dict[str, Any]
     """The fields of its config.json that describe its shape."""
     label_token_ids: dict[str, int] | None
-    """Ids of a verifier's labels in its tokenizer; null for a generator."""
+    """Ids of a verifier's labels in its tokenizer, none if it has a head; null for a generator."""
+    answer_token_ids: dict[str, int] = {}
+    """Ids of words with which an instruct model may answer a prompt."""
 
 
 def known_model(checkpoint: Path) -> KnownModel | None:

@@ -7,8 +7,10 @@ from tts.build.errors import CheckpointError
 from tts.build.head_layers import head_layers
 from tts.build.spec import Deployment, Labels, VerifierSpec
 from tts.build.tensorrt.known_models import known_model
+from tts.build.tensorrt.model_shape import shape_of
 from tts.build.tokenizer import Tokenizer
 from tts.build.verifier_format import column_tokens, head_kind, verifier_format
+from tts.build.verifier_head import HEAD_COLUMNS
 
 
 def label_columns(deployment: Deployment) -> list[int]:
@@ -32,6 +34,8 @@ def label_token_ids(deployment: Deployment) -> list[int]:
         tokenizer = Tokenizer(spec.checkpoint)
         verifier_format(tokenizer, spec)
         return list(column_tokens(tokenizer, spec))
+    if shape_of(spec.checkpoint).head:
+        return list(HEAD_COLUMNS)
     return _published(spec, spec.labels)
 
 
@@ -49,7 +53,7 @@ def label_biases(deployment: Deployment) -> list[float]:
 
 def _published(spec: VerifierSpec, labels: Labels) -> list[int]:
     known = known_model(spec.checkpoint)
-    ids = (known and known.label_token_ids) or {}
+    ids = (known and (known.label_token_ids or known.answer_token_ids)) or {}
     missing = [label for label in (labels.positive, labels.negative) if label not in ids]
     if missing:
         raise CheckpointError(

@@ -1,0 +1,74 @@
+"""Verifiers that were never trained to judge, searched with on a real server."""
+
+import asyncio
+from typing import get_args
+
+import numpy as np
+import pytest
+from tests.end_to_end.commands import Tts, carry_out, events
+
+from tts.bench.request import Wanted, plan_of
+from tts.build.spec import load_deployment
+from tts.datasets.load import load_problems
+from tts.endpoints.base import ScoreCall
+from tts.endpoints.triton import TritonConnection, TritonVerifier
+from tts.prompting import Models
+from tts.scheduling import ScheduleName
+from tts.serving.server.start import start_server
+
+pytestmark = pytest.mark.server
+
+SAYS = {
+    "demo-prompted": "judges with a prompt: a language head, read at the labels",
+    "demo-likelihood": "judges with the likelihood that a language head gives to each step",
+}
+SMALL = {"n": 4, "beam_width": 2, "num_iterations": 3}
+QUESTION = "Compute 37 + 58 - 20."
+STEPS = ("## Step 1: 37 + 58 = 95", "## Step 2: 95 - 20 = 75")
+
+
+@pytest.fixture(scope="module", params=SAYS)
+def served(request, tmp_path_factory):
+    """A deployment that is served, whose engines are built in a home of its own."""
+    tts = Tts(tmp_path_factory.mktemp(request.param))
+    code, out, err = tts.run("build-engines", request.param, "--no-verify")
+    assert code == 0, err
+    assert f"verifier: {SAYS[request.param]}" in out + err
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TTS_HOME", str(tts.home))
+        deployment = load_deployment(request.param)
+        with start_server(deployment) as server:
+            yield deployment, server
+    assert tts.leftovers() == []
+
+
+def test_every_schedule_grows_the_same_trees_without_a_trained_verifier(served, tmp_path):
+    name = served[0].name
+    problems = load_problems("demo", limit=3)
+    digests, scores = set(), []
+    for schedule in get_args(ScheduleName):
+        wanted = Wanted(name, "demo", 3, 0, "beam-search", schedule, SMALL)
+        folder = tmp_path / schedule
+        outcome = carry_out(plan_of(wanted, problems), folder)
+        assert outcome["problems"] == 3
+        digests.add(outcome["tree_digest"])
+        scores += [e["score"] for e in events(folder) if e["event"] == "scored"]
+    assert len(digests) == 1
+    assert np.ptp(scores) > 0.3, "a verifier that tells nothing would agree with itself, too"
+
+
+def test_scores_on_the_server_do_not_depend_on_what_it_has_cached(served):
+    deployment, server = served
+    form = Models.load(deployment).verifier
+    first = form.first(QUESTION, STEPS[0])
+    paths = [first, form.extend(first, STEPS[1]), form.extend(first, "## Step 2: 95 - 20 = 65")]
+
+    async def scores(asked):
+        async with TritonConnection(server.addresses.grpc) as connection:
+            verifier = TritonVerifier(connection)
+            return [(await verifier.score(ScoreCall(ids, QUESTION, ()))).score for ids in asked]
+
+    cold = asyncio.run(scores(paths))
+    warm = asyncio.run(scores(paths[::-1]))[::-1]
+    assert cold == pytest.approx(warm, abs=1e-4)
+    assert cold[1] > cold[2]
