@@ -9,6 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tts.build.errors import CheckpointError
 from tts.build.spec import bundled_deployments, load_deployment
 from tts.checks import check_manifests
 from tts.checks.manifests import _differences
@@ -16,7 +17,9 @@ from tts.serving.contract import Finding
 from tts.serving.repository.manifests import render_manifests
 
 TWO = "llama-8b-prm-8b-2xh100-bf16"
-GPU = [name for name in bundled_deployments() if load_deployment(name).tensorrt]
+HEADED = "llama-1b-skywork-1.5b-h100-bf16"
+"""Its manifests hold the biases of its verifier's head, and so need the checkpoint."""
+GPU = [name for name in bundled_deployments() if load_deployment(name).tensorrt and name != HEADED]
 
 
 @pytest.fixture
@@ -39,6 +42,11 @@ def edited(folder: Path, name: str, old: str, new: str) -> Finding:
     assert finding.where.startswith(f"{file}: ")
     assert finding.fix.endswith(f"tts deploy {TWO} --manifests {folder}")
     return finding
+
+
+def test_a_head_whose_biases_are_not_here_is_refused_by_name(tmp_path: Path):
+    with pytest.raises(CheckpointError, match="biases of the verifier's head are not known"):
+        render_manifests(load_deployment(HEADED), tmp_path)
 
 
 @pytest.mark.parametrize("name", GPU)

@@ -47,6 +47,11 @@ def label_biases(deployment: Deployment) -> list[float]:
     spec = deployment.verifier
     if deployment.target != "tensorrt" or head_kind(spec.checkpoint, spec) == "labels":
         return []
+    if not (spec.checkpoint / "config.json").is_file():
+        raise CheckpointError(
+            f"The biases of the verifier's head are not known: {spec.checkpoint} is not here.",
+            hint="Download the verifier's checkpoint to that folder: its weights hold them.",
+        )
     _, bias = head_layers(open_engine_checkpoint(spec))[-1]
     return [float(value) for value in bias]
 
