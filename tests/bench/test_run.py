@@ -29,7 +29,7 @@ class Told:
     def say(self, line):
         self._note(("say", line))
 
-    def began(self, run, title):
+    def began(self, run, title, folder):
         self.run = run
         self._note(("began", title, run.total))
 

@@ -62,6 +62,7 @@ def deployment(tmp_path, **changes):
         "solve",
         "bench",
         "report",
+        "top",
         "doctor",
     ],
 )

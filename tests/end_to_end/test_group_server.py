@@ -41,7 +41,7 @@ class Following(Silent):
         if (number := line.partition("/")[0]).isdigit() and "already" not in line:
             self._at_title(int(number))
 
-    def began(self, run, title):
+    def began(self, run, title, folder):
         self.began_at.append(time.time())
 
 

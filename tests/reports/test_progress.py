@@ -1,6 +1,7 @@
 """Progress of a benchmark and of a tuning, on a terminal and in a pipe."""
 
 import io
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -28,7 +29,7 @@ def test_a_pipe_is_told_how_far_a_run_is_every_ten_seconds(clock):
     out = console(terminal=False)
     observer: BenchObserver = BenchProgress(out)
     run = RunProgress(8)
-    observer.began(run, "dvts")
+    observer.began(run, "dvts", Path("run"))
     for problem in range(8):
         clock[0] += PLAIN_INTERVAL_S / 4
         run.count(problem % 2 == 0)
@@ -48,7 +49,7 @@ def test_a_terminal_is_shown_a_bar_for_each_run():
     observer: BenchObserver = BenchProgress(out)
     for title in ("1/2 cot", "2/2 dvts"):
         run = RunProgress(4)
-        observer.began(run, title)
+        observer.began(run, title, Path("run"))
         run.count(None)
         observer.changed()
         observer.ended()
@@ -90,7 +91,7 @@ def test_a_narrow_terminal_is_shown_count_time_and_state_whole(width):
     observer = BenchProgress(out)
     run = RunProgress(1_000, done=17, judged=17, right=17)
     run.in_flight = (128, 65_536)
-    observer.began(run, "12/12 best-of-n and weighted-best-of-n")
+    observer.began(run, "12/12 best-of-n and weighted-best-of-n", Path("run"))
     observer.changed()
     observer.ended()
     text = out.file.getvalue()
@@ -103,7 +104,7 @@ def test_a_narrow_terminal_is_shown_count_time_and_state_whole(width):
 def test_a_terminal_of_another_size_is_cleared_before_the_next_line():
     out = console(terminal=True)
     observer = BenchProgress(out)
-    observer.began(RunProgress(4), "cot")
+    observer.began(RunProgress(4), "cot", Path("run"))
     observer.changed()
     clear = "\x1b[2J"
     assert clear not in out.file.getvalue()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Protocol
 
 from tts.serving.server.loading import Loading
@@ -20,8 +21,8 @@ class Observer(Protocol):
     def loading(self, loading: Loading) -> None:
         """What the engines of a starting server do; called twice a second."""
 
-    def began(self, run: RunProgress, title: str) -> None:
-        """A run begins; `run` is kept up to date until it has ended."""
+    def began(self, run: RunProgress, title: str, folder: Path) -> None:
+        """A run begins in its folder; `run` is kept up to date until it has ended."""
 
     def changed(self) -> None:
         """The numbers may have changed; called about ten times a second while a run goes on."""
@@ -39,7 +40,7 @@ class Silent:
     def loading(self, loading: Loading) -> None:
         """See Observer."""
 
-    def began(self, run: RunProgress, title: str) -> None:
+    def began(self, run: RunProgress, title: str, folder: Path) -> None:
         """See Observer."""
 
     def changed(self) -> None:

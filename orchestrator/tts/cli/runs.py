@@ -190,6 +190,10 @@ def bench(
             "while they work at its lengths.",
         ),
     ] = None,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", help="Show load, rates and recent problems while the run goes on."),
+    ] = False,
     out: _Out = None,
     resume: Annotated[
         Path | None,
@@ -213,6 +217,7 @@ def bench(
     from tts.datasets.columns import parse_columns
     from tts.datasets.options import DatasetOptions
     from tts.reports.live_tree import report_comparison, report_run
+    from tts.reports.live_watch import WatchedBench
     from tts.reports.progress import BenchProgress
     from tts.runlog.folder import read_summary
     from tts.runlog.groups import is_group
@@ -220,11 +225,12 @@ def bench(
 
     if resume is not None and replay is not None:
         raise typer.BadParameter("a resumed run goes on as it began", param_hint="--replay")
+    progress = WatchedBench if watch else BenchProgress
     if repair and resume is None:
         raise typer.BadParameter("goes with --resume DIR", param_hint="--repair")
     if resume is not None:
         carry_on = resume_group if is_group(resume) else resume_bench
-        with BenchProgress() as observer:
+        with progress() as observer:
             folder = carry_on(resume, deployment, observer, repair=repair)
     elif deployment is None:
         raise typer.BadParameter("name one, or --resume a run", param_hint="DEPLOYMENT")
@@ -250,7 +256,7 @@ def bench(
         if replay is not None:
             wanted = as_recorded(wanted, replay, given_options(context))
         run = run_all if wanted.strategy == ALL else run_bench
-        with BenchProgress() as observer:
+        with progress() as observer:
             folder = run(wanted, out, observer)
     if is_group(folder):
         report_comparison([folder])

@@ -78,7 +78,7 @@ class LiveTree(StartLines):
         self._out, _ = consoles()
         self._size = self._console.size
 
-    def began(self, run: RunProgress, title: str) -> None:
+    def began(self, run: RunProgress, title: str, folder: Path) -> None:
         """See Observer; draws if there is a terminal to draw on."""
         self._waiting.end()
         if self._console.is_terminal:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from types import TracebackType
 
 from rich.console import Console, RenderableType
@@ -71,7 +72,7 @@ class BenchProgress(StartLines):
         self._bar: _Bar | None = None
         self._said = 0.0
 
-    def began(self, run: RunProgress, title: str) -> None:
+    def began(self, run: RunProgress, title: str, folder: Path) -> None:
         """See Observer."""
         self._waiting.end()
         self._run, self._title = run, title

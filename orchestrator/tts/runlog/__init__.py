@@ -4,6 +4,8 @@
 |---|---|
 | events | the events, typed, with their one codec and the schema's version |
 | log | appending to the log, and the one reader |
+| follow | reading a log that is still being written |
+| going_on | which runs go on, and which of them is meant |
 | folder | the files of a run folder: names, create, read, write |
 | engine_steps | what the engines did per step, beside the log |
 | groups | a folder of several runs that are compared |

@@ -62,27 +62,29 @@ def read_lines(folder: Path) -> Iterator[AnyEvent | Damage]:
             for number, line in enumerate(lines, start=1):
                 if not line.endswith(b"\n"):
                     return
-                found = _decoded(line, f"{file}, line {number}")
-                if isinstance(found, Session) and found.version > VERSION:
-                    raise RunError(
-                        f"{file}, line {number}: the log has schema version {found.version}; this "
-                        f"version of tts reads up to {VERSION}.",
-                        hint="Read or continue it with the version of tts that wrote it.",
-                    )
-                yield found
+                yield read_line(line, file, number)
     except FileNotFoundError:
         return
     except OSError as error:
         raise RunError(f"{file} cannot be read: {error}") from error
 
 
-def _decoded(line: bytes, where: str) -> AnyEvent | Damage:
+def read_line(line: bytes, file: Path, number: int) -> AnyEvent | Damage:
+    """What a whole line of a log is, the `number`th; raises RunError for a newer version's log."""
+    where = f"{file}, line {number}"
     try:
-        return decode(line)
+        event = decode(line)
     except msgspec.ValidationError as error:
         return Damage(where, f"is not an event that this version of tts knows: {error}")
     except (ValueError, RecursionError) as error:
         return Damage(where, f"is not JSON: {error}")
+    if isinstance(event, Session) and event.version > VERSION:
+        raise RunError(
+            f"{where}: the log has schema version {event.version}; this version of tts reads up to "
+            f"{VERSION}.",
+            hint="Read or continue it with the version of tts that wrote it.",
+        )
+    return event
 
 
 class RunLog:

@@ -1,0 +1,234 @@
+"""What a run's log says while it grows: how far it is, how well it does, what the engines do.
+
+Memory: an id for each solved problem, a few numbers for each running one, and a window of seconds.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final
+
+from tts.analysis.intervals import wilson
+from tts.analysis.records import ENGINES, Engine
+from tts.analysis.requests import request_of
+from tts.analysis.speculation import Speculation
+from tts.runlog.events import (
+    AnyEvent,
+    Finished,
+    Generated,
+    Idle,
+    ProblemSolved,
+    ProblemStarted,
+    Scored,
+    Session,
+    Used,
+)
+from tts.runlog.folder import Json
+
+WINDOW_S: Final = 30
+"""Over which rates and loads are taken: long enough for several steps of every beam."""
+RECENT: Final = 50
+"""Solved problems that are kept to be shown."""
+_PACE: Final = 100
+"""Solved problems from which the time left is estimated."""
+
+
+@dataclass(frozen=True)
+class SolvedProblem:
+    """A line of the list of recent problems."""
+
+    id: str
+    level: int | str | None
+    answer: str | None
+    correct: bool | None
+    tokens: int
+    seconds: float | None
+    """None where the log does not say when it was started."""
+
+
+@dataclass
+class _Second:
+    """What one second of the session adds to the window, by engine."""
+
+    tokens: dict[Engine, int] = field(default_factory=lambda: dict.fromkeys(ENGINES, 0))
+    idle_s: dict[Engine, float] = field(default_factory=lambda: dict.fromkeys(ENGINES, 0.0))
+    in_flight: dict[Engine, int] = field(default_factory=lambda: dict.fromkeys(ENGINES, 0))
+    """Summed over the requests that were sent in it."""
+    sent: int = 0
+
+
+@dataclass
+class _Running:
+    started: float
+    tokens: int = 0
+
+
+class LiveNumbers:
+    """A run so far. Times are those of the log: nothing here reads a clock."""
+
+    def __init__(self, config: Json) -> None:
+        """Of the run with this run.json."""
+        self.total = len(config["problem_ids"])
+        self.vote: str = config["vote"]
+        self.sessions = 0
+        self.session_s = 0.0
+        """What the log covers of the session that goes on."""
+        self.earlier_s = 0.0
+        """And of those before it."""
+        self.judged = self.right = 0
+        self.generated_tokens = 0
+        self.finished = False
+        self.speculation = Speculation()
+        self.recent: deque[SolvedProblem] = deque(maxlen=RECENT)
+        """The newest last."""
+        self._solved: set[str] = set()
+        self._running: dict[str, _Running] = {}
+        self._seconds: dict[int, _Second] = {}
+        self._pace: deque[float] = deque([0.0], maxlen=_PACE + 1)
+
+    @property
+    def done(self) -> int:
+        """Problems solved, in all sessions."""
+        return len(self._solved)
+
+    @property
+    def running(self) -> int:
+        """Problems that have begun and are not solved."""
+        return len(self._running)
+
+    @property
+    def wall_s(self) -> float:
+        """Of all sessions, without what was between them."""
+        return self.earlier_s + self.session_s
+
+    @property
+    def accuracy(self) -> tuple[float, float, float] | None:
+        """The share of right answers with its 95% interval; None without a judged problem."""
+        if not self.judged:
+            return None
+        share = self.right / self.judged
+        return (share, *wilson(share, self.judged))
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds to the end at the pace of the problems solved last; None before the first.
+
+        Only the session that goes on counts: an earlier one may have been on another machine.
+        """
+        solved = len(self._pace) - 1
+        if not solved or self.finished:
+            return None
+        return (self.total - self.done) * (self.session_s - self._pace[0]) / solved
+
+    def tokens_per_s(self, engine: Engine) -> float:
+        """Tokens generated, or read by the verifier, over the window."""
+        tokens = sum(second.tokens[engine] for second in self._seconds.values())
+        return tokens / self._window_s if self._window_s else 0.0
+
+    def in_flight(self, engine: Engine) -> float | None:
+        """Requests in flight when one was sent, on average over the window; None: none was sent."""
+        seconds = [second for second in self._seconds.values() if second.sent]
+        sent = sum(second.sent for second in seconds)
+        return sum(second.in_flight[engine] for second in seconds) / sent if sent else None
+
+    def in_flight_by_second(self, engine: Engine, seconds: int) -> list[float]:
+        """The same for each of the last seconds, oldest first; 0 where nothing was sent."""
+        now = int(self.session_s)
+        found = (self._seconds.get(place) for place in range(now - seconds + 1, now + 1))
+        return [each.in_flight[engine] / each.sent if each and each.sent else 0 for each in found]
+
+    def busy(self, engine: Engine) -> float | None:
+        """The share of the window in which an engine had something in flight; None at first."""
+        if not self._window_s:
+            return None
+        idle = sum(second.idle_s[engine] for second in self._seconds.values())
+        return max(0.0, 1 - idle / self._window_s)
+
+    def add(self, event: AnyEvent) -> None:
+        """Take in the next event."""
+        if isinstance(event, Session):
+            self._begin()
+            return
+        self._advance(event.t)
+        match event:
+            case ProblemStarted():
+                self._running[event.problem] = _Running(event.t)
+            case ProblemSolved():
+                self._solve(event)
+            case Used():
+                self.speculation.use(event.problem, event.node)
+            case Idle():
+                self._idle(event)
+            case Finished():
+                self.finished = True
+        if request := request_of(event, 0.0):
+            if request.engine == "generator" and request.kind == "speculative":
+                self.speculation.add(request)
+            sent = self._second(request.sent)
+            sent.sent += 1
+            for engine, load in zip(ENGINES, request.in_flight, strict=True):
+                sent.in_flight[engine] += load
+        if isinstance(event, Generated):
+            self.generated_tokens += event.tokens
+            self._second(event.done).tokens["generator"] += event.tokens
+            if running := self._running.get(event.problem):
+                running.tokens += event.tokens
+        elif isinstance(event, Scored) and not event.cached:
+            self._second(event.done).tokens["verifier"] += event.prompt_tokens
+
+    def _begin(self) -> None:
+        self.sessions += 1
+        self.earlier_s += self.session_s
+        self.session_s = 0.0
+        self.finished = False
+        self._running.clear()
+        self._seconds.clear()
+        self._pace = deque([0.0], maxlen=_PACE + 1)
+
+    def _solve(self, event: ProblemSolved) -> None:
+        running = self._running.pop(event.problem, None)
+        self.speculation.solved(event.problem)
+        if event.problem in self._solved:  # by two processes at once: only its first counts
+            return
+        self._solved.add(event.problem)
+        self._pace.append(event.t)
+        correct = None if event.correct is None else event.correct.get(self.vote)
+        if correct is not None:
+            self.judged += 1
+            self.right += correct
+        self.recent.append(
+            SolvedProblem(
+                event.problem,
+                event.level,
+                event.answers.get(self.vote),
+                correct,
+                running.tokens if running else 0,
+                event.t - running.started if running else None,
+            )
+        )
+
+    def _idle(self, event: Idle) -> None:
+        first = max(event.since, self.session_s - WINDOW_S)
+        last = min(event.until, self.session_s)
+        for place in range(int(first), int(last) + 1):
+            inside = min(last, place + 1) - max(first, place)
+            self._second(place).idle_s[event.engine] += max(0.0, inside)
+
+    @property
+    def _window_s(self) -> float:
+        return min(self.session_s, WINDOW_S)
+
+    def _second(self, at: float) -> _Second:
+        """The second of this time; one that nobody looks at where it is not in the window."""
+        place = int(at)
+        if not self.session_s - WINDOW_S <= place <= self.session_s:
+            return _Second()
+        return self._seconds.setdefault(place, _Second())
+
+    def _advance(self, now: float) -> None:
+        """The log has come to this time: drop what is older than the window."""
+        before, self.session_s = int(self.session_s), max(self.session_s, now)
+        if int(self.session_s) > before:
+            oldest = self.session_s - WINDOW_S
+            self._seconds = {at: each for at, each in self._seconds.items() if at >= oldest}
