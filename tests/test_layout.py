@@ -23,6 +23,7 @@ LAYERS = (
     "plugins",
     "search",
     "endpoints",
+    "constraints",
     # order of work, token ids, answers, the log
     "scheduling",
     "prompting",

@@ -146,7 +146,13 @@ def open_host(pair: Deployment) -> Iterator[Open]:
     """Open an engine of the pair: open_host("generator", blocks=..., ...)."""
     hosts: list[EngineHost] = []
 
-    def make(role: str = "generator", *, iteration_log: Path | None = None, **limits) -> Runner:
+    def make(
+        role: str = "generator",
+        *,
+        iteration_log: Path | None = None,
+        vocabulary: list[bytes] | None = None,
+        **limits,
+    ) -> Runner:
         folder = paths.engine_dir(pair.name, role)
         config: EngineConfig = read_engine_config(folder)
         spec = getattr(pair, role)
@@ -166,6 +172,7 @@ def open_host(pair: Deployment) -> Iterator[Open]:
             iteration_log=iteration_log,
             cancel_check_s=0.0,
             statistics_s=0.02,
+            vocabulary=vocabulary,
         )
         hosts.append(host)
         return Runner(host)

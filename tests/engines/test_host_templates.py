@@ -21,7 +21,7 @@ def configs(pair: Deployment):
 
 
 def types(tensors) -> dict[str, str]:
-    names = {"FP32": "TYPE_FP32", "INT32": "TYPE_INT32", "UINT64": "TYPE_UINT64"}
+    names = {"BYTES": "TYPE_STRING"}
     back = {names.get(kind, f"TYPE_{kind}"): kind for kind in wire.DTYPES}
     return {t.name: back[model_config_pb2.DataType.Name(t.data_type)] for t in tensors}
 

@@ -231,6 +231,8 @@ class GeneratorSpec(EngineSpec):
     system_prompt: str | None = None
     step_delimiter: Annotated[str, Field(min_length=1)] = "\n\n"
     """A step ends where this string appears in the text."""
+    guided_decoding: StrictBool = False
+    """Let searches say what an answer must look like (guided_decoding_backend: xgrammar)."""
 
 
 class Labels(_Model):
@@ -436,6 +438,12 @@ class Deployment(_Model):
     strategies: dict[str, dict[str, Parameter]] = {}
     """Strategy -> parameter -> value: defaults of searches on this deployment, not of engines."""
     _named: str | None = PrivateAttr(default=None)
+    _folder: Path | None = PrivateAttr(default=None)
+
+    @property
+    def folder(self) -> Path | None:
+        """Where its file lies and relative paths start; None if it was not read from a file."""
+        return self._folder
 
     @property
     def named(self) -> str:
@@ -458,6 +466,12 @@ class Deployment(_Model):
         if self.target != "openvino" and self.tensorrt is None:
             raise ValueError(
                 f"target {self.target} needs the block tensorrt, with the gpu to build for"
+            )
+        if self.target == "llmapi" and self.generator.guided_decoding:
+            raise ValueError(
+                "generator.guided_decoding is for targets openvino and tensorrt: LLM(...) matches "
+                "grammars against its own tokenizer, and it is opened without one "
+                "(skip_tokenizer_init)"
             )
         if self.target == "openvino" and self.tensorrt is not None:
             raise ValueError("the block tensorrt is for targets tensorrt and llmapi; remove it")
@@ -528,6 +542,7 @@ def load_deployment(name_or_file: str | Path) -> Deployment:
     deployment = _with_absolute_checkpoints(deployment, file.parent)
     deployment = _with_prompt(deployment, file.parent)
     deployment._named = str(name_or_file)
+    deployment._folder = file.parent
     return deployment
 
 

@@ -90,6 +90,17 @@ class Tokenizer:
         return [self.decode([token]) for token in range(self.vocab_size)]
 
     @cached_property
+    def specification(self) -> dict[str, Any]:
+        """What tokenizer.json holds, as the tokenizer has read it."""
+        specification: dict[str, Any] = json.loads(self._tokenizer.to_str())
+        return specification
+
+    @property
+    def spellings(self) -> list[str]:
+        """The vocabulary's entries as tokenizer.json spells them, by id; "" for an id without."""
+        return [self._tokenizer.id_to_token(token) or "" for token in range(self.vocab_size)]
+
+    @cached_property
     def added_ids(self) -> frozenset[int]:
         """Ids added to the vocabulary beside what its text was cut into, special tokens above all.
 

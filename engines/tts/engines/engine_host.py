@@ -14,7 +14,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, count, islice
@@ -75,9 +75,11 @@ class EngineHost:
         statistics_s: float = 0.1,
         on_statistics: Callable[[Statistics], None] = lambda statistics: None,
         iteration_log: Path | None = None,
+        vocabulary: Sequence[bytes] | None = None,
     ) -> None:
         """Open the engine and start its thread.
 
+        `vocabulary` is the text of every token, for an engine that takes guides.
         `on_statistics` is called from the engine thread, at most every `statistics_s` seconds.
         Raises EngineError if the engine cannot be opened.
         """
@@ -85,7 +87,7 @@ class EngineHost:
         self._labels = config.label_token_ids or ()
         if len(self._labels) not in (0, 2):
             raise EngineError(f"{engine_dir} has {len(self._labels)} labels; a verifier has two.")
-        self._open = partial(open_pipeline, engine_dir, config, limits, threads)
+        self._open = partial(open_pipeline, engine_dir, config, limits, threads, vocabulary)
         self._weights = (engine_dir / WEIGHTS_FILE).resolve()
         self._weights_in_use = True  # until a first step has made the runtime's own copies
         try:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from tts.build.errors import RequestError
 
 from . import wire
+from .guide_grammar import check_grammar
 
 Tensors = Mapping[str, npt.NDArray[Any]]
 
@@ -26,6 +27,8 @@ MAX_STOP_WORD_IDS = 65536
 """Ids of all stop words of a request together; a request waits with its own in memory."""
 _PROMPT_ID_BYTES = 48
 """Of one id of a prompt: itself, and the hash of the prefix that it ends."""
+MAX_GUIDE_BYTES = 1 << 18
+"""Of a guide's text: a JSON schema of hundreds of fields takes less."""
 _STOP_ID_BYTES = 96
 """Of one id of a stop word, in a tuple of its own as most of them are."""
 REQUIRED = ("input_ids", "input_lengths", "request_output_len")
@@ -62,6 +65,8 @@ class Limits:
     decoupled: bool = True
     exclude_input: bool = True
     """Whether the prompt is left out of the output when the request does not say."""
+    guided_end_id: int | None = None
+    """The end id that a request with a guide must have; None: the engine takes no guides."""
 
     @property
     def max_prompt(self) -> int:
@@ -92,6 +97,8 @@ class GenerateRequest:
     return_generation_logits: bool = False
     streaming: bool = False
     exclude_input: bool = True
+    guide: str | None = None
+    """A grammar (EBNF) that the output's text follows."""
 
     @property
     def tokens(self) -> int:
@@ -102,7 +109,8 @@ class GenerateRequest:
     def bytes_waiting(self) -> int:
         """Memory that it takes while it waits, at most: equal stop words may be shared."""
         stop_ids = sum(map(len, self.stop_words))
-        return _PROMPT_ID_BYTES * len(self.input_ids) + _STOP_ID_BYTES * stop_ids
+        guide = len(self.guide) if self.guide else 0
+        return _PROMPT_ID_BYTES * len(self.input_ids) + _STOP_ID_BYTES * stop_ids + guide
 
     @property
     def greedy(self) -> bool:
@@ -142,6 +150,7 @@ def parse_request(tensors: Tensors, limits: Limits) -> GenerateRequest:
         return_generation_logits=_scalar(tensors, "return_generation_logits", False),
         streaming=_scalar(tensors, "streaming", False),
         exclude_input=_scalar(tensors, "exclude_input_in_output", limits.exclude_input),
+        guide=_guide(tensors),
     )
     _fits_engine(request, limits)
     return request
@@ -265,6 +274,37 @@ def _top_k(tensors: Tensors) -> int:
     return top_k
 
 
+def _guide(tensors: Tensors) -> str | None:
+    kind, guide = (
+        _text(tensors, name) for name in ("guided_decoding_guide_type", "guided_decoding_guide")
+    )
+    if kind is None and guide is None:
+        return None
+    if kind is None or guide is None:
+        raise RequestError("guided_decoding_guide_type and guided_decoding_guide go together")
+    if kind != wire.GUIDE_TYPE:
+        raise RequestError(
+            f"guided_decoding_guide_type is {kind!r:.100}; this engine takes {wire.GUIDE_TYPE} only"
+        )
+    try:
+        check_grammar(guide)
+    except ValueError as error:
+        raise RequestError(f"guided_decoding_guide is not a grammar: {error}") from None
+    return guide
+
+
+def _text(tensors: Tensors, name: str) -> str | None:
+    data = _scalar(tensors, name, None)
+    if data is None:
+        return None
+    if len(data) > MAX_GUIDE_BYTES:
+        raise RequestError(f"{name} has {len(data)} bytes; at most {MAX_GUIDE_BYTES} are allowed")
+    try:
+        return data.decode() if isinstance(data, bytes) else str(data)
+    except UnicodeDecodeError as error:
+        raise RequestError(f"{name} is not UTF-8 at byte {error.start}") from None
+
+
 def _fits_engine(request: GenerateRequest, limits: Limits) -> None:
     if request.streaming and not limits.decoupled:
         raise RequestError("streaming needs a decoupled model; this one answers with one response")
@@ -274,12 +314,27 @@ def _fits_engine(request: GenerateRequest, limits: Limits) -> None:
             f"prompt and output are {request.tokens} tokens, {blocks} KV blocks; "
             f"the whole pool has {limits.blocks}"
         )
+    if request.guide is not None:
+        _fits_guide(request, limits)
     if limits.labels:
         _fits_verifier(request)
     elif request.return_generation_logits:
         raise RequestError(
             "return_generation_logits needs an engine that gathers generation logits; "
             "this generator does not"
+        )
+
+
+def _fits_guide(request: GenerateRequest, limits: Limits) -> None:
+    if limits.guided_end_id is None:
+        raise RequestError(
+            "guided_decoding_guide needs generator.guided_decoding in the deployment; this "
+            "engine is served without it"
+        )
+    if request.end_id != limits.guided_end_id:  # the one token that a grammar's end allows
+        raise RequestError(
+            f"end_id is {wire.NO_END_ID if request.end_id is None else request.end_id}; with a "
+            f"guide it must be {limits.guided_end_id}"
         )
 
 

@@ -15,6 +15,8 @@ from pathlib import Path
 import triton_python_backend_utils as pb_utils
 
 from tts.build.manifest import read_engine_config
+from tts.build.token_texts import guide_texts
+from tts.build.tokenizer import Tokenizer
 
 from .engine_host import EngineHost
 from .generate_request import Limits
@@ -40,6 +42,7 @@ class TritonPythonModel(EngineModel):
         engine_dir = Path(settings["gpt_model_path"])
         engine = read_engine_config(engine_dir)
         block_size = int(settings["tokens_per_block"])
+        guided = bool(settings["guided_decoding_backend"])
         limits = Limits(
             vocab_size=engine.vocab_size,
             max_seq_len=int(settings["max_seq_len"]),
@@ -52,6 +55,7 @@ class TritonPythonModel(EngineModel):
             labels=len(engine.label_token_ids or ()),
             decoupled=pb_utils.using_decoupled_model_transaction_policy(config),
             exclude_input=settings["exclude_input_in_output"] == "true",
+            guided_end_id=engine.eos_token_ids[0] if guided else None,
         )
         self.serve(args, limits)
         log = settings["iteration_log"]
@@ -69,6 +73,7 @@ class TritonPythonModel(EngineModel):
             statistics_s=int(settings["stats_check_period_ms"]) / 1000,
             on_statistics=self._publish_statistics,
             iteration_log=Path(log) if log else None,
+            vocabulary=guide_texts(Tokenizer(Path(settings["tokenizer_dir"]))) if guided else None,
         )
         host.call(partial(self._publish_statistics, host.statistics()))
         self._host = host

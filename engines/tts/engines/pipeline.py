@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tts.build.manifest import EngineConfig
 from tts.build.openvino.runtime import plugin_properties, require_precision
 
 from .generate_request import GenerateRequest, Limits
+from .guide_tokenizer import guide_tokenizer
 from .stop_words import single_stops
 
 RUNNING = ov_genai.GenerationStatus.RUNNING.value
@@ -20,9 +22,16 @@ FINISHED = ov_genai.GenerationStatus.FINISHED.value
 _FLOOR = -1e4  # finite stand-in for log 0, far below anything softmax can see
 
 
-def open_pipeline(engine_dir: Path, config: EngineConfig, limits: Limits, threads: int) -> Any:
+def open_pipeline(
+    engine_dir: Path,
+    config: EngineConfig,
+    limits: Limits,
+    threads: int,
+    vocabulary: Sequence[bytes] | None = None,
+) -> Any:
     """Load an engine into a new pipeline (about 0.1 s for a tiny model).
 
+    `vocabulary` is the text of every token, which an engine that takes guides needs.
     Raises ConfigError for a precision that this CPU cannot serve: it may have been built elsewhere.
     """
     require_precision(config.role, config.precision)
@@ -33,7 +42,12 @@ def open_pipeline(engine_dir: Path, config: EngineConfig, limits: Limits, thread
     scheduler.dynamic_split_fuse = limits.chunked_context
     scheduler.enable_prefix_caching = limits.kv_reuse
     properties = plugin_properties(config.precision, threads)
-    return ov_genai.ContinuousBatchingPipeline(str(engine_dir), scheduler, "CPU", properties)
+    if vocabulary is None or limits.guided_end_id is None:
+        return ov_genai.ContinuousBatchingPipeline(str(engine_dir), scheduler, "CPU", properties)
+    tokenizer = guide_tokenizer(vocabulary, config.vocab_size, limits.guided_end_id)
+    return ov_genai.ContinuousBatchingPipeline(
+        str(engine_dir), tokenizer, scheduler, "CPU", **properties
+    )
 
 
 def add_request(pipeline: Any, number: int, request: GenerateRequest, *, log_probs: bool) -> Any:
@@ -66,6 +80,8 @@ def _generation_config(request: GenerateRequest, log_probs: bool) -> ov_genai.Ge
     config.eos_token_id = next(iter(stops), 0)
     if log_probs:
         config.logprobs = 1
+    if request.guide is not None:
+        config.structured_output_config = ov_genai.StructuredOutputConfig(grammar=request.guide)
     if not request.greedy:
         config.do_sample = True
         config.rng_seed = _fold_seed(request.seed)

@@ -26,6 +26,13 @@ RESET_PREFIX_CACHE = "reset_prefix_cache"
 IN_FLIGHT = "the prefix cache is in use"
 """What a request with that parameter is refused with while the engine holds other requests."""
 
+GUIDE_TYPE = "ebnf_grammar"
+"""The one type of guide that both targets take and that can describe free text around an answer.
+
+TensorRT-LLM's backend takes json, json_schema and regex, too, each for the whole output; a
+structural tag, which its executor knows, has no name there (getGuidedDecodingParamsFromTensors).
+"""
+
 NO_END_ID = -1
 """The end_id that means none: only a stop word or the length ends the output."""
 
@@ -34,6 +41,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "UINT64": np.dtype(np.uint64),
     "FP32": np.dtype(np.float32),
     "BOOL": np.dtype(np.bool_),
+    "BYTES": np.dtype(np.object_),  # texts; TYPE_STRING in a model's configuration
 }
 
 INPUTS: dict[str, str] = {
@@ -62,6 +70,8 @@ INPUTS: dict[str, str] = {
     "frequency_penalty": "FP32",
     "bad_words_list": "INT32",  # [1, 2, M]
     "embedding_bias": "FP32",  # [1, V]
+    "guided_decoding_guide_type": "BYTES",
+    "guided_decoding_guide": "BYTES",
 }
 """Inputs that both targets declare. Those without a shape beside them are scalars, [1, 1]."""
 
@@ -81,6 +91,12 @@ SCORE_OUTPUTS: dict[str, str] = {"score": "FP32", "label_logits": "FP32"}
 def scalar(name: str, value: int | float | bool) -> npt.NDArray[Any]:
     """The [1, 1] tensor of a scalar input, in the type that the contract gives it."""
     return np.array([[value]], dtype=DTYPES[INPUTS[name]])
+
+
+def encode_text(text: str) -> bytes:
+    """A text as the raw content of a [1, 1] input: its length in four bytes, then its UTF-8."""
+    data = text.encode()
+    return len(data).to_bytes(4, "little") + data
 
 
 def encode_stop_words(words: Sequence[Sequence[int]]) -> npt.NDArray[np.int32]:

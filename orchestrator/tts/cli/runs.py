@@ -341,6 +341,7 @@ def report(
 def _parameters(n: int | None, assignments: list[str] | None) -> dict[str, Any]:
     from tts.build.input_files import Unreadable
     from tts.build.yaml_text import parse_yaml
+    from tts.strategies.names import TEXTS
 
     parameters: dict[str, Any] = {} if n is None else {"n": n}
     for assignment in assignments or []:
@@ -348,7 +349,8 @@ def _parameters(n: int | None, assignments: list[str] | None) -> dict[str, Any]:
         if not separator or not name:
             raise typer.BadParameter(f"{assignment!r} is not NAME=VALUE", param_hint="--set")
         try:
-            parameters[name.strip()] = parse_yaml(value)
+            name = name.strip()
+            parameters[name] = value if name in TEXTS else parse_yaml(value)
         except Unreadable as error:
             raise typer.BadParameter(f"{assignment!r:.100}: {error}", param_hint="--set") from error
     return parameters

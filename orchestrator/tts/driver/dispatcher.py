@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
+from tts.constraints import answer_constraint
 from tts.endpoints.base import GenerateCall, Generator, Verifier
 from tts.runlog import events
 from tts.scheduling import Job, Prefetch, Scheduler
@@ -134,6 +135,7 @@ class Dispatcher:
                 sampling.temperature,
                 sampling.top_p,
                 not work.whole,
+                _guide(run, work),
             )
         )
 
@@ -204,6 +206,15 @@ class Dispatcher:
         self._tasks.discard(task)
         self._give_back(job)
         self._reasons.pop(job, None)
+
+
+def _guide(run: ProblemRun, work: Expand) -> str | None:
+    """The grammar of what is generated below the parent, if the answer has a form."""
+    sampling, context = work.sampling, run.context
+    constraint = answer_constraint(
+        sampling.answer_regex, sampling.answer_schema, context.models.step_delimiter
+    )
+    return constraint.guide(context.line(work.node[:-1])) if constraint else None
 
 
 def _limit(run: ProblemRun, work: Expand) -> int:

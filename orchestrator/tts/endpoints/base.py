@@ -20,6 +20,8 @@ class GenerateCall:
     top_p: float
     stop_at_step: bool
     """End at the step delimiter; else only at the end of sequence."""
+    guide: str | None = None
+    """A grammar (EBNF) that the new text follows; None: it is free."""
 
 
 class Generator(Protocol):

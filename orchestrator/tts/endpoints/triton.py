@@ -131,17 +131,21 @@ class TritonGenerator:
         """`step_stop_words` end a step, `end_stop_words` end a sequence as `end_id` does."""
         self._connection = connection
         self._templates = {
-            (stop, greedy): _generate_template(
-                end_id, [*end_stop_words, *(step_stop_words if stop else ())], greedy=greedy
+            (stop, greedy, guided): _generate_template(
+                end_id,
+                [*end_stop_words, *(step_stop_words if stop else ())],
+                greedy=greedy,
+                guided=guided,
             )
             for stop in (True, False)
             for greedy in (True, False)
+            for guided in (True, False)
         }
 
     async def generate(self, call: GenerateCall) -> list[int]:
         """See endpoints.Generator."""
         greedy = call.temperature == 0
-        template, fixed = self._templates[call.stop_at_step, greedy]
+        template, fixed = self._templates[call.stop_at_step, greedy, call.guide is not None]
         request = service_pb2.ModelInferRequest()
         request.CopyFrom(template)
         ids = np.ascontiguousarray(call.input_ids, dtype=np.int32)
@@ -153,6 +157,8 @@ class TritonGenerator:
                 np.float32(call.top_p).tobytes(),
                 np.uint64(call.seed).tobytes(),
             ]
+        if call.guide is not None:
+            varying += [wire.encode_text(wire.GUIDE_TYPE), wire.encode_text(call.guide)]
         request.raw_input_contents.extend(varying + fixed)
         answer = await self._connection.infer_decoupled(request)
         output = np.frombuffer(_output(answer, "output_ids"), dtype=np.int32)
@@ -189,12 +195,12 @@ class TritonVerifier:
 
 
 def _generate_template(
-    end_id: int, stop_words: Sequence[tuple[int, ...]], *, greedy: bool
+    end_id: int, stop_words: Sequence[tuple[int, ...]], *, greedy: bool, guided: bool
 ) -> tuple[Any, list[bytes]]:
     """A request without its varying values, and the raw contents that follow them.
 
     The varying inputs come first: ids, length, output length and, unless greedy (no top_k and no
-    top_p means greedy on the wire), temperature, top_p and seed.
+    top_p means greedy on the wire), temperature, top_p and seed; then the guide's type and text.
     """
     request = service_pb2.ModelInferRequest(model_name=wire.GENERATOR)
     _add_input(request, "input_ids", [1, 0])
@@ -204,6 +210,9 @@ def _generate_template(
         _add_input(request, "temperature")
         _add_input(request, "runtime_top_p")
         _add_input(request, "seed")
+    if guided:
+        _add_input(request, "guided_decoding_guide_type")
+        _add_input(request, "guided_decoding_guide")
     _add_input(request, "end_id")
     _add_input(request, "exclude_input_in_output")
     fixed = [_int32(end_id), b"\x01"]

@@ -7,6 +7,7 @@
 |---|---|
 | extract | the last boxed answer of a text |
 | canonical | a cheap normal form: equal strings are equal answers |
+| json_answers | answers that are JSON, equal by value |
 | screen | refuses what would only burn a worker (towers, factorials) |
 | times | times of day, which math-verify takes for ratios |
 | sketch | invariants of a parsed answer: what certainly tells two apart |

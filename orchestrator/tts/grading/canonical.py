@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 
+from .json_answers import json_form
+
 _COMMAND = re.compile(r"\\([A-Za-z]+|!\s*|.)", re.DOTALL)
 _RENAMED = dict.fromkeys(["dfrac", "tfrac", "cfrac"], r"\frac")
 _RENAMED |= dict.fromkeys([",", ";", ":", " ", "\n", "quad", "qquad"], " ")
@@ -30,6 +32,8 @@ _INTEGER = re.compile(r"-?\d+", re.ASCII)
 
 def canonical(answer: str) -> str:
     """The normal form of `answer`; takes time linear in its length."""
+    if (form := json_form(answer)) is not None:
+        return form
     text = _COMMAND.sub(_rename, _without_dollars(trimmed(answer)).replace("−", "-"))
     text = _SPACES.sub(" ", text).strip()
     if len(text) > 1 and text.endswith(".") and not text.endswith(".."):

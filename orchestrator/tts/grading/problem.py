@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from .canonical import canonical, is_integer
+from .json_answers import json_form
 from .process import Reply
 from .screen import is_too_costly
 from .sketch import Parsed, are_separated
@@ -161,5 +162,7 @@ def _look_at(text: str) -> _Answer:
     if len(text) > MAX_ANSWER_CHARS:
         return _Answer(text, False, Verdict(Outcome.UNDECIDED, Reason.TOO_LONG))
     form = canonical(text)
+    if json_form(text) is not None:  # equal to what has its form, and to nothing else
+        return _Answer(form, False, Verdict(Outcome.DIFFERENT, Reason.JSON))
     limit = Verdict(Outcome.UNDECIDED, Reason.TOO_COSTLY) if is_too_costly(text) else None
     return _Answer(form, is_integer(form), limit)

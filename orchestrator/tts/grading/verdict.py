@@ -22,6 +22,7 @@ class Reason(StrEnum):
     IDENTICAL = "identical"  # equal: the same characters
     CANONICAL = "canonical"  # equal: the same canonical form
     INTEGERS = "integers"  # different: two plain integers
+    JSON = "json"  # different: a JSON answer, and one with another value
     TIMES = "times of day"  # equal or different: two times of day, such as 4:30 p.m.
     INVARIANTS = "invariants"  # different: what equal answers share differs (see sketch)
     MATH = "math-verify"  # equal or different: math-verify compared them

@@ -26,7 +26,7 @@ class Context:
     problem: Problem
     prompt: Ids
     _generator: dict[NodePath, Ids] = field(default_factory=dict)
-    _steps: dict[NodePath, str] = field(default_factory=dict)
+    _texts: dict[NodePath, str] = field(default_factory=dict)
     _verifier: dict[NodePath, Ids] = field(default_factory=dict)
 
     @classmethod
@@ -59,7 +59,7 @@ class Context:
         self._generator[node] = np.concatenate(
             (self._generator[node[:-1]], np.asarray(thought.token_ids, dtype=np.int32))
         )
-        self._steps[node] = thought.text.strip()
+        self._texts[node] = thought.text
 
     def add_empty_turn(self, node: NodePath) -> None:
         """Have an empty step scored as a turn of its own; a node that is new becomes one."""
@@ -72,6 +72,14 @@ class Context:
         """Prompt plus everything generated down to `parent`, int32 [length]."""
         return self._generator[parent]
 
+    def line(self, parent: NodePath) -> str:
+        """What has been generated down to `parent` since the last line break."""
+        line = ""
+        while parent and "\n" not in line:
+            line = self._texts[parent] + line
+            parent = parent[:-1]
+        return line.rpartition("\n")[2]
+
     def room(self, parent: NodePath) -> int:
         """Tokens that the generator's context has left below `parent`."""
         return self.models.deployment.generator.max_seq_len - len(self._generator[parent])
@@ -83,7 +91,7 @@ class Context:
         """
         if (known := self._verifier.get(node)) is not None:
             return known
-        verifier, step = self.models.verifier, self._steps[node]
+        verifier, step = self.models.verifier, self._texts[node].strip()
         ids = (
             verifier.first(self.problem.question, step)
             if len(node) == 1
@@ -114,4 +122,4 @@ class Context:
         return ScoreCall(ids, self.problem.question, self._chain(node))
 
     def _chain(self, node: NodePath) -> tuple[str, ...]:
-        return tuple(self._steps[node[:depth]] for depth in range(1, len(node) + 1))
+        return tuple(self._texts[node[:depth]].strip() for depth in range(1, len(node) + 1))

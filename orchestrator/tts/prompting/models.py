@@ -55,6 +55,11 @@ class Models:
         return replace(self, deployment=deployment)
 
     @property
+    def step_delimiter(self) -> str:
+        """What ends a step, in the text."""
+        return self.deployment.generator.step_delimiter
+
+    @property
     def verifier(self) -> VerifierFormat:
         """How the verifier is asked; RuntimeError for one that takes text."""
         if self.dialogue is None:
@@ -67,7 +72,7 @@ class Models:
         """Generated ids as thoughts: one, or with `whole` one per step."""
         if tuple(token_ids[-1:]) in self.end_stop_words:
             token_ids, truncated = token_ids[:-1], False
-        delimiter = self.deployment.generator.step_delimiter
+        delimiter = self.step_delimiter
         if whole:
             return split_steps(token_ids, self.generator.decode, delimiter, truncated=truncated)
         return (first_step(token_ids, self.generator.decode, delimiter, truncated=truncated),)

@@ -24,7 +24,8 @@ class ReplayGenerator:
         """
         ids = self.script.generate(call)
         tokens = len(ids) + self.script.ended(call, ids)
-        work = replace(call, max_new_tokens=tokens, stop_at_step=False)
+        # a grammar could end the output; what matching it costs is not part of a replay
+        work = replace(call, max_new_tokens=tokens, stop_at_step=False, guide=None)
         done = len(await self.inner.generate(work))
         if done != tokens:
             raise EndpointError(

@@ -12,7 +12,7 @@ from .protocol import Search
 from .seeds import SeedOf
 from .thought import Aggregation, Sampling
 
-_LATER = {"agree", "semantics"}
+_LATER = {"agree", "semantics", "answer_regex", "answer_schema"}
 """Parameters that earlier versions did not have, and that are off by default."""
 
 
@@ -30,6 +30,10 @@ class SearchConfig(BaseModel, ABC):
     """Tokens of one request at most: a step, or a whole chain."""
     agg_strategy: Aggregation = "last"
     """How the scores of a path's steps become its own."""
+    answer_regex: str | None = None
+    """What stands in the box of an answer matches it; None: anything may."""
+    answer_schema: str | None = None
+    """What stands in the box of an answer is JSON that this schema allows, given as JSON text."""
 
     def to_json(self) -> dict[str, Any]:
         """As run.json keeps them; what earlier versions lacked only where it is set.
@@ -45,7 +49,9 @@ class SearchConfig(BaseModel, ABC):
     @property
     def sampling(self) -> Sampling:
         """How every request is sampled."""
-        return Sampling(self.temperature, self.top_p, self.max_tokens)
+        return Sampling(
+            self.temperature, self.top_p, self.max_tokens, self.answer_regex, self.answer_schema
+        )
 
     @abstractmethod
     def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:

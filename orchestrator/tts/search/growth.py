@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .config import StepConfig
 from .protocol import Expand
 from .seeds import SeedOf
-from .thought import NodePath, Sampling, Thought
+from .thought import NodePath, Thought
 
 
 class Growth:
@@ -19,7 +21,7 @@ class Growth:
         self.config = config
         self._seed = seed
         self._sampling = config.sampling
-        self._greedy = Sampling(0.0, 1.0, config.max_tokens)
+        self._greedy = replace(config.sampling, temperature=0.0, top_p=1.0)
 
     def is_last(self, iteration: int) -> bool:
         """Whether this is the last iteration."""

@@ -82,6 +82,10 @@ class Sampling:
     temperature: float
     top_p: float
     max_tokens: int
+    answer_regex: str | None = None
+    """What an answer must match; the text around it is free."""
+    answer_schema: str | None = None
+    """Or the JSON schema of an answer, as JSON text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from tts.build.spec import Deployment
 from tts.grading.votes import answer_form
 from tts.problem import Problem
 from tts.search import AnswerOf, NodePath, Search, SearchConfig, SeedOf, node_seed
+from tts.strategies.answers import constraint_of
 from tts.strategies.catalog import find_strategy, new_search, strategy_of
 from tts.strategies.parameters import configure
 from tts.strategies.strategy import Vote, require_context
@@ -75,6 +76,7 @@ def choose(strategy: StrategyLike, deployment: Deployment, given: dict[str, Any]
         )
     if isinstance(strategy, SearchConfig):
         config = _fitted(strategy, deployment.generator.max_seq_len)
+        constraint_of(config, deployment)
         try:
             known = strategy_of(config)
         except ConfigError:  # parameters of the program's own

@@ -14,5 +14,7 @@ STRATEGY_NAMES = (
     "auto",
 )
 """In the order of the catalog, which a test compares with this."""
+TEXTS = ("answer_regex", "answer_schema")
+"""Parameters that are taken as they are typed: as YAML `[0-9]+` would be no text."""
 OTHER_NAMES = {"greedy": "cot"}
 """What else a built-in strategy may be called by; tables and logs have its own name."""

@@ -11,7 +11,9 @@ from tts.build.errors import ConfigError
 from tts.build.spec import Deployment, explain
 from tts.search import SearchConfig
 
+from .answers import constraint_of, with_schema_text
 from .catalog import all_strategies, find_strategy, strategy_names
+from .names import TEXTS
 from .strategy import Strategy
 
 
@@ -20,8 +22,14 @@ def configure(strategy: Strategy, deployment: Deployment, given: dict[str, Any])
 
     `given` wins over the deployment's block for that strategy, which wins over the defaults.
     """
-    values = {**deployment.strategies.get(strategy.name, {}), **given}
-    return strategy.configure(values, context=deployment.generator.max_seq_len)
+    block = with_schema_text(deployment.strategies.get(strategy.name, {}), deployment.folder)
+    given = with_schema_text(given)
+    for one, other in (TEXTS, TEXTS[::-1]):  # the form that is given replaces the block's
+        if one in given and other not in given:
+            block.pop(other, None)
+    config = strategy.configure({**block, **given}, context=deployment.generator.max_seq_len)
+    constraint_of(config, deployment)
+    return config
 
 
 def configure_all(deployment: Deployment, given: dict[str, Any]) -> dict[str, SearchConfig]:

@@ -20,6 +20,7 @@ MODULES = (
     "build.llmapi.version",
     "engines",
     "engines.generate_request",
+    "engines.guide_grammar",
     "engines.llmapi",
     "engines.llmapi.host",
     "engines.llmapi.model",

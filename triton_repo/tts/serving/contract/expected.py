@@ -18,6 +18,7 @@ from tts.build.spec import Deployment, EngineSpec
 from tts.engines import wire
 
 from ..repository.digest import DIGEST, deployment_digest
+from ..repository.guided import grammar_tokenizer_file
 from ..repository.labels import label_biases, label_columns, label_token_ids
 from .facts import Tensor, contract
 
@@ -55,6 +56,7 @@ def _engine(deployment: Deployment, name: str, spec: EngineSpec) -> Any:
     for tensor in contract().outputs:
         _add(config.output, tensor)
     role = "generator" if name == wire.GENERATOR else "verifier"
+    grammars = grammar_tokenizer_file(deployment) if name == wire.GENERATOR else None
     values = {
         "gpt_model_type": "inflight_fused_batching",
         "gpt_model_path": paths.engine_dir(deployment.name, role),
@@ -74,6 +76,8 @@ def _engine(deployment: Deployment, name: str, spec: EngineSpec) -> Any:
         "exclude_input_in_output": True,
         "normalize_log_probs": True,
         "FORCE_CPU_ONLY_INPUT_TENSORS": "no",
+        "guided_decoding_backend": "xgrammar" if grammars else "",
+        "xgrammar_tokenizer_info_path": grammars or "",
     }
     required = {item.key: "" for item in contract().parameters if item.required}
     _set_parameters(config, required | values)

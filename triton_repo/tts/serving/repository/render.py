@@ -20,6 +20,7 @@ from tts.build.llmapi.target import read_model
 from tts.build.spec import Deployment, Role
 
 from .digest import DIGEST, deployment_digest
+from .guided import grammar_tokenizer_file, write_grammar_tokenizer
 from .labels import label_biases, label_columns, label_token_ids
 from .modules import carry
 from .templates import CONFIG, TEMPLATE, model_folders, render_template
@@ -38,6 +39,7 @@ def render_repository(deployment: Deployment, *, iteration_log: bool = False) ->
     # TensorRT-LLM engines may be built on a machine other than this one
     if deployment.target == "openvino" or not missing_engines(deployment):
         require_current(deployment)
+    write_grammar_tokenizer(deployment)
     values = template_values(deployment, iteration_log=iteration_log)
     target = paths.repository_dir(deployment.name)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -88,11 +90,14 @@ def iteration_logs(deployment: Deployment) -> dict[Role, Path]:
 
 def template_values(deployment: Deployment, *, iteration_log: bool) -> dict[str, Any]:
     """The variables of the templates (described in their README.md)."""
-    engines = {role: paths.engine_dir(deployment.name, role) for role in deployment.engines()}
+    specs = deployment.engines()
+    engines = {role: paths.engine_dir(deployment.name, role) for role in specs}
     logs = iteration_logs(deployment)
     return {
         "generator": deployment.generator,
         "verifier": deployment.verifier,
+        "checkpoints": {role: _quoted(spec.checkpoint) for role, spec in specs.items()},
+        "grammar_tokenizer": _quoted(grammar_tokenizer_file(deployment) or ""),
         "engine_dirs": {role: _quoted(folder) for role, folder in engines.items()},
         "iteration_logs": {
             role: _quoted(file) if iteration_log else "" for role, file in logs.items()

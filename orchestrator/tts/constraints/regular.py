@@ -1,0 +1,252 @@
+"""Regular languages as trees, and the automata that recognise them. Pure.
+
+A language is made of character sets, sequences, choices and repetitions. An automaton has states
+0, 1, ...; from each lead moves, which take one character of a set, and skips, which take none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from tts.build.errors import ConfigError
+
+MAX_STATES = 20_000
+"""Of an automaton: more would take seconds to check, and as long to compile in the engine."""
+
+Ranges = tuple[tuple[int, int], ...]
+"""Code points from the first to the last of each pair, both included; sorted and apart."""
+Tracked = TypeVar("Tracked")
+
+
+@dataclass(frozen=True, slots=True)
+class Chars:
+    """One character of a set."""
+
+    ranges: Ranges
+
+    def __contains__(self, char: str) -> bool:
+        return any(low <= ord(char) <= high for low, high in self.ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class Seq:
+    """One part after the other; without parts the empty text."""
+
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of the options, at least one."""
+
+    options: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """A node from `least` to `most` times; None: any number of times."""
+
+    node: Node
+    least: int
+    most: int | None
+
+
+Node = Chars | Seq | Choice | Repeat
+EMPTY = Seq(())
+
+
+def chars(*ranges: tuple[int, int]) -> Chars:
+    """The characters of these ranges, which may overlap."""
+    joined: list[tuple[int, int]] = []
+    for low, high in sorted(ranges):
+        if joined and low <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(high, joined[-1][1]))
+        else:
+            joined.append((low, high))
+    return Chars(tuple(joined))
+
+
+def chars_of(text: str) -> Chars:
+    """One of the characters of `text`."""
+    return chars(*((ord(char), ord(char)) for char in text))
+
+
+def without(some: Chars, others: Chars) -> Chars:
+    """The characters of `some` that are not among `others`."""
+    left: list[tuple[int, int]] = []
+    for low, high in some.ranges:
+        for taken_low, taken_high in others.ranges:
+            if taken_high < low or taken_low > high:
+                continue
+            if taken_low > low:
+                left.append((low, taken_low - 1))
+            low = taken_high + 1
+        if low <= high:
+            left.append((low, high))
+    return Chars(tuple(left))
+
+
+# No control characters: an answer is one line, and a line break may end a step. No spaces but the
+# common one, which look like it. No halves of surrogate pairs, which are no characters.
+_LEFT_OUT = (
+    *((0x7F, 0xA0), (0x1680, 0x1680), (0x2000, 0x200A), (0x2028, 0x2029), (0x202F, 0x202F)),
+    *((0x205F, 0x205F), (0x3000, 0x3000), (0xD800, 0xDFFF)),
+)
+TEXT = without(chars((0x20, 0x10FFFF)), chars(*_LEFT_OUT))
+"""Every character that an answer may hold."""
+
+
+def literal(text: str) -> Node:
+    """Exactly this text."""
+    return Seq(tuple(Chars(((ord(char), ord(char)),)) for char in text))
+
+
+def optional(node: Node) -> Node:
+    """A node, or nothing."""
+    return Repeat(node, 0, 1)
+
+
+@dataclass
+class Automaton:
+    """What recognises a language: text that leads from state 0 to state `accept`."""
+
+    moves: list[list[tuple[Chars, int]]] = field(default_factory=list)
+    skips: list[list[int]] = field(default_factory=list)
+    accept: int = 0
+
+    @classmethod
+    def of(cls, node: Node) -> Automaton:
+        """The automaton of a language; raises ConfigError if it is too large."""
+        automaton = cls()
+        start = automaton._new()
+        automaton.accept = automaton._add(node, start)
+        return automaton
+
+    def accepts(self, text: str) -> bool:
+        """Whether the language holds exactly this text."""
+        states = self._closure({0})
+        for char in text:
+            states = self._closure(
+                {there for here in states for some, there in self.moves[here] if char in some}
+            )
+        return self.accept in states
+
+    def find(
+        self,
+        start: Tracked,
+        follow: Callable[[Tracked, str], Tracked | None],
+        is_wrong: Callable[[Tracked], bool],
+        telling: str,
+    ) -> str | None:
+        """A shortest text that breaks a rule, or None if the language keeps it.
+
+        `follow` takes what is known of a text one character further; None says that no
+        continuation can be right. `is_wrong` judges the end of a text of the language. Characters
+        that are not `telling` are all alike to the rule.
+        """
+        seen = {(0, start)}
+        rows: list[tuple[int, Tracked, str]] = [(0, start, "")]
+        ends = self._shortest_ends()
+        for here, known, text in rows:
+            if here == self.accept and is_wrong(known):
+                return text
+            for there in self.skips[here]:
+                if (there, known) not in seen:
+                    seen.add((there, known))
+                    rows.append((there, known, text))
+            for some, there in self.moves[here]:
+                for char in _representatives(some, telling):
+                    after = follow(known, char)
+                    if after is None:
+                        return text + char + ends[there]
+                    if (there, after) not in seen:
+                        seen.add((there, after))
+                        rows.append((there, after, text + char))
+        return None
+
+    def _new(self) -> int:
+        if len(self.moves) >= MAX_STATES:
+            raise ConfigError(
+                f"The form of the answer is too large: its automaton has over {MAX_STATES:,} "
+                "states.",
+                hint="Repeat less, or leave the number of repetitions open (* or +).",
+            )
+        self.moves.append([])
+        self.skips.append([])
+        return len(self.moves) - 1
+
+    def _add(self, node: Node, start: int) -> int:
+        """The state in which a text of `node` that began in `start` ends."""
+        if isinstance(node, Chars):
+            end = self._new()
+            self.moves[start].append((node, end))
+            return end
+        if isinstance(node, Seq):
+            for part in node.parts:
+                start = self._add(part, start)
+            return start
+        if isinstance(node, Choice):
+            end = self._new()
+            for option in node.options:
+                begin = self._new()
+                self.skips[start].append(begin)
+                self.skips[self._add(option, begin)].append(end)
+            return end
+        return self._add_repeat(node, start)
+
+    def _add_repeat(self, node: Repeat, start: int) -> int:
+        for _ in range(node.least):
+            start = self._add(node.node, start)
+        end = self._new()
+        self.skips[start].append(end)
+        if node.most is None:
+            loop = self._new()  # of its own: what leads back here must not lead back further
+            self.skips[start].append(loop)
+            after = self._add(node.node, loop)
+            self.skips[after] += [loop, end]
+            return end
+        for _ in range(node.most - node.least):
+            begin = self._new()
+            self.skips[start].append(begin)
+            start = self._add(node.node, begin)
+            self.skips[start].append(end)
+        return end
+
+    def _closure(self, states: Iterable[int]) -> set[int]:
+        found = set(states)
+        rows = list(found)
+        for here in rows:
+            for there in self.skips[here]:
+                if there not in found:
+                    found.add(there)
+                    rows.append(there)
+        return found
+
+    def _shortest_ends(self) -> list[str]:
+        """For each state a text that leads to the end; every state has one."""
+        ends: list[str | None] = [None] * len(self.moves)
+        before: list[list[tuple[int, str]]] = [[] for _ in self.moves]
+        for here, (moves, skips) in enumerate(zip(self.moves, self.skips, strict=True)):
+            for some, there in moves:
+                before[there].append((here, _representatives(some, "")[0]))
+            for there in skips:
+                before[there].append((here, ""))
+        ends[self.accept] = ""
+        rows = [self.accept]
+        for there in rows:
+            for here, char in before[there]:
+                if ends[here] is None:
+                    ends[here] = char + (ends[there] or "")
+                    rows.append(here)
+        return [end or "" for end in ends]
+
+
+def _representatives(some: Chars, telling: str) -> list[str]:
+    """One character for each way in which a rule may take a character of the set."""
+    found = [char for char in telling if char in some]
+    rest = without(some, chars_of(telling)) if telling else some
+    if rest.ranges:
+        found.insert(0, next((char for char in "0a" if char in rest), chr(rest.ranges[0][0])))
+    return found

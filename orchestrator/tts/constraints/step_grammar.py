@@ -1,0 +1,137 @@
+r"""The grammar that a step obeys: free text in which every box holds an answer. Pure.
+
+EBNF as xgrammar reads it, which both OpenVINO GenAI and TensorRT-LLM carry; the whole output of a
+request has to follow it, so it describes the free text, too. That text is right-linear: a rule for
+each place in the words that open a box.
+
+    text ──\──► escape ──b──► \b ──o──► \bo ── ... ──► \boxed ──{──► answer ──}──► text
+
+After `\boxed` and `\fbox` a brace must follow (TeX would take one letter or digit without), and an
+escaped backslash opens nothing, as in `tts.grading.extract`. Each rule but the one before a brace
+may end the output: at the end of the sequence, at a stop word, or at the request's limit.
+"""
+
+from __future__ import annotations
+
+from .boxable import BOXES
+from .regular import Chars, Choice, Node, Repeat, Seq
+
+TEXT_RULE = "text"
+_ESCAPE_RULE = "escape"
+_BOX_RULE = "box"
+_SPECIAL = {ord(char) for char in '"\\]^-['}
+
+
+def step_grammar(answer: Node, start: str = TEXT_RULE) -> str:
+    """The grammar of a text in which every box holds an answer; `start` is from `rule_after`."""
+    rules = {
+        "root": start,
+        TEXT_RULE: f'[^\\\\]* ("\\\\" {_ESCAPE_RULE})?',
+        _ESCAPE_RULE: _escape_rule(),
+        **_letter_rules(),
+        _BOX_RULE: f'"{{" answer "}}" {TEXT_RULE}',
+        "answer": ebnf(answer),
+    }
+    return "".join(f"{name} ::= {rule}\n" for name, rule in rules.items())
+
+
+def rule_after(text: str) -> str:
+    """The rule in which a text goes on whose boxes are all closed.
+
+    It depends on the end of the text alone: after a line break it is `TEXT_RULE`, unless a
+    backslash escapes the break.
+    """
+    rule = TEXT_RULE
+    for char in text:
+        rule = _follow(rule, char)
+    return rule
+
+
+def _follow(rule: str, char: str) -> str:
+    if rule == _BOX_RULE:  # only a brace can follow; what is in the box opens no other
+        return TEXT_RULE
+    if rule == _ESCAPE_RULE:
+        return next((_rule(box[:2]) for box in BOXES if box[1] == char), TEXT_RULE)
+    if char == "\\":
+        return _ESCAPE_RULE
+    for box in BOXES:
+        for length in range(2, len(box)):
+            if rule == _rule(box[:length]) and box[length] == char:
+                return _rule(box[: length + 1])
+    return TEXT_RULE
+
+
+def _rule(read: str) -> str:
+    """The rule that follows when so much of a box's word has been read."""
+    return _BOX_RULE if read in BOXES else f"after_{read[1:]}"
+
+
+def _escape_rule() -> str:
+    firsts = [box[1] for box in BOXES]
+    starts = " | ".join(f'"{box[1]}" {_rule(box[:2])}' for box in BOXES)
+    return f'"" | [^{"".join(firsts)}] {TEXT_RULE} | {starts}'
+
+
+def _letter_rules() -> dict[str, str]:
+    return {
+        _rule(box[:length]): (
+            f'"" | "\\\\" {_ESCAPE_RULE} | [^{box[length]}\\\\] {TEXT_RULE} | '
+            f'"{box[length]}" {_rule(box[: length + 1])}'
+        )
+        for box in BOXES
+        for length in range(2, len(box))
+    }
+
+
+def ebnf(node: Node) -> str:
+    """A regular language as the right side of a rule."""
+    if isinstance(node, Chars):
+        if len(node.ranges) == 1 and node.ranges[0][0] == node.ranges[0][1]:
+            return f'"{_char(node.ranges[0][0])}"'
+        return "[" + "".join(_range(low, high) for low, high in node.ranges) + "]"
+    if isinstance(node, Seq):
+        return " ".join(_pieces(node)) or '""'
+    if isinstance(node, Choice):
+        return "(" + " | ".join(ebnf(option) for option in node.options) + ")"
+    return _repeat(node)
+
+
+def _pieces(node: Seq) -> list[str]:
+    """The parts of a sequence; single characters in a row become one text."""
+    pieces: list[str] = []
+    text = ""
+    for part in node.parts:
+        if isinstance(part, Chars) and len(part.ranges) == 1 and len(set(part.ranges[0])) == 1:
+            text += _char(part.ranges[0][0])
+            continue
+        if text:
+            pieces.append(f'"{text}"')
+            text = ""
+        pieces.append(ebnf(part))
+    return [*pieces, f'"{text}"'] if text else pieces
+
+
+def _repeat(node: Repeat) -> str:
+    inner = ebnf(node.node)
+    if not isinstance(node.node, Chars | Choice):
+        inner = f"({inner})"
+    least, most = node.least, node.most
+    if most == 0:
+        return '""'
+    if most is None and least < 2:
+        return inner + "*+"[least]
+    if (least, most) == (0, 1):
+        return f"{inner}?"
+    if most is None:
+        return f"{inner}{{{least},}}"
+    return f"{inner}{{{least},{most}}}"
+
+
+def _range(low: int, high: int) -> str:
+    return _char(low) if low == high else f"{_char(low)}-{_char(high)}"
+
+
+def _char(code: int) -> str:
+    if code in _SPECIAL or not 0x20 <= code < 0x7F:
+        return f"\\x{code:02x}" if code < 0x80 else f"\\U{code:08x}"
+    return chr(code)

@@ -1,0 +1,71 @@
+"""What tokens stand for in bytes, as grammars are matched with them."""
+
+import json
+
+import pytest
+import tokenizers
+
+from tts.build import paths
+from tts.build.errors import CheckpointError
+from tts.build.token_texts import grammar_tokenizer, guide_texts, token_texts
+from tts.build.tokenizer import Tokenizer
+
+
+@pytest.fixture(scope="module")
+def demo():
+    return Tokenizer(paths.deployments_dir().parent / "checkpoints" / "demo-generator")
+
+
+def write(folder, model, decoder, special=("</s>", "<|end|>"), eos=(0, 1)):
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.decoder = decoder
+    tokenizer.add_special_tokens(list(special))
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "config.json").write_text(json.dumps({"eos_token_id": list(eos)}))
+    return Tokenizer(folder)
+
+
+def test_the_bytes_of_a_byte_level_vocabulary_spell_any_text(demo):
+    texts = token_texts(demo)
+    assert len(texts) == demo.vocab_size
+    for text in ("1 + 2 = 3\n\n", "é ∑ 中", "\\boxed{12}"):
+        assert b"".join(texts[token] for token in demo.encode(text)) == text.encode()
+    assert [texts[token] for token in demo.eos_ids] == [b""]
+
+
+def test_the_bytes_of_a_sentencepiece_vocabulary(tmp_path):
+    spellings = ["</s>", "<|end|>", "▁so", "▁"] + [f"<0x{byte:02X}>" for byte in range(256)]
+    vocab = {spelling: token for token, spelling in enumerate(spellings)}
+    model = tokenizers.models.BPE(vocab, [], byte_fallback=True)
+    tokenizer = write(
+        tmp_path,
+        model,
+        tokenizers.decoders.Sequence(
+            [tokenizers.decoders.Replace("▁", " "), tokenizers.decoders.ByteFallback()]
+        ),
+    )
+    assert token_texts(tokenizer)[:5] == [b"", b"", b" so", b" ", b"\x00"]
+    assert token_texts(tokenizer)[-1] == b"\xff"
+    # the engine allows the first eos at a grammar's end; the other stands where text is free
+    assert guide_texts(tokenizer)[:2] == [b"", b"\n"]
+    info = json.loads(grammar_tokenizer(tokenizer))
+    assert info["encoded_vocab"] == ["", "", *spellings[2:]]
+    assert info["stop_token_ids"] == [0, 1]
+    assert json.loads(info["tokenizer_str"])["model"]["type"] == "BPE"
+
+
+def test_another_kind_of_tokenizer_is_refused_by_its_decoder(tmp_path):
+    model = tokenizers.models.WordPiece({"[UNK]": 0, "</s>": 1, "<|end|>": 2, "a": 3})
+    tokenizer = write(tmp_path, model, tokenizers.decoders.WordPiece())
+    with pytest.raises(CheckpointError, match="decodes by WordPiece"):
+        token_texts(tokenizer)
+
+
+def test_a_vocabulary_that_cannot_spell_every_text_is_refused_by_the_byte(tmp_path):
+    spellings = ["</s>", "<|end|>"] + [f"<0x{byte:02X}>" for byte in range(256) if byte != 0x37]
+    vocab = {spelling: token for token, spelling in enumerate(spellings)}
+    model = tokenizers.models.BPE(vocab, [], byte_fallback=True)
+    tokenizer = write(tmp_path, model, tokenizers.decoders.ByteFallback())
+    for read in (guide_texts, grammar_tokenizer):
+        with pytest.raises(CheckpointError, match="no token for the byte 0x37"):
+            read(tokenizer)

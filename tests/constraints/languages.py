@@ -1,0 +1,55 @@
+"""Languages drawn by hypothesis, and texts of them."""
+
+import random
+
+from hypothesis import strategies as st
+
+from tts.constraints.regular import TEXT, Chars, Choice, Node, Repeat, Seq, chars_of, literal
+
+LETTERS = "ab1 "
+
+
+def nodes(alphabet: str = LETTERS) -> st.SearchStrategy[Node]:
+    leaves = st.one_of(
+        st.sets(st.sampled_from(alphabet), min_size=1).map(lambda some: chars_of("".join(some))),
+        st.text(alphabet, max_size=3).map(literal),
+        st.just(TEXT),
+    )
+    return st.recursive(
+        leaves,
+        lambda inner: st.one_of(
+            st.lists(inner, max_size=3).map(lambda parts: Seq(tuple(parts))),
+            st.lists(inner, min_size=1, max_size=3).map(lambda options: Choice(tuple(options))),
+            st.builds(repeat, inner, st.integers(0, 2), st.none() | st.integers(0, 2)),
+        ),
+        max_leaves=6,
+    )
+
+
+def repeat(node: Node, least: int, more: int | None) -> Repeat:
+    return Repeat(node, least, None if more is None else max(least + more, 1))
+
+
+def as_regex(node: Node) -> str:
+    """In Python's notation."""
+    if isinstance(node, Chars):
+        return "[" + "".join(f"\\U{low:08x}-\\U{high:08x}" for low, high in node.ranges) + "]"
+    if isinstance(node, Seq):
+        return "".join(map(as_regex, node.parts))
+    if isinstance(node, Choice):
+        return "(?:" + "|".join(map(as_regex, node.options)) + ")"
+    most = "" if node.most is None else node.most
+    return f"(?:{as_regex(node.node)}){{{node.least},{most}}}"
+
+
+def drawn(node: Node, choice: random.Random) -> str:
+    """A text of the language."""
+    if isinstance(node, Chars):
+        low, high = choice.choice(node.ranges)
+        return chr(choice.randint(low, min(high, low + 100)))
+    if isinstance(node, Seq):
+        return "".join(drawn(part, choice) for part in node.parts)
+    if isinstance(node, Choice):
+        return drawn(choice.choice(node.options), choice)
+    most = node.least + 3 if node.most is None else node.most
+    return "".join(drawn(node.node, choice) for _ in range(choice.randint(node.least, most)))

@@ -1,0 +1,54 @@
+"""The grammar of a step, read by the checker of the engine host and by a reader of its own."""
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.constraints.languages import nodes
+
+from tts.constraints import answer_constraint
+from tts.constraints.step_grammar import rule_after, step_grammar
+from tts.engines.guide_grammar import check_grammar
+
+# An escaped character is one token; a box is one that a brace follows at once (grading.extract).
+TEXTS = st.lists(
+    st.sampled_from(["\\", "b", "f", "o", "x", "e", "d", "boxed", "\\boxed{1}", "\n", "{", "}"]),
+    max_size=12,
+).map("".join)
+
+
+def opened(text: str) -> bool:
+    """Whether a text ends right after a word that opens a box."""
+    tokens = re.findall(r"\\(?:boxed|fbox)|\\.|[^\\]|\\", text, re.DOTALL)
+    return bool(tokens) and tokens[-1] in ("\\boxed", "\\fbox")
+
+
+@given(TEXTS)
+def test_a_box_is_known_to_open_wherever_the_steps_were_cut(text):
+    if re.search(r"\\(boxed|fbox)(?!\{1\}|$)", text):
+        return  # a box that no constrained text holds
+    assert (rule_after(text) == "box") == opened(text)
+
+
+@given(TEXTS, TEXTS)
+def test_only_what_follows_the_last_line_break_counts(before, after):
+    assert rule_after(f"{before}\\boxed{{1}}a\n{after}") == rule_after(after)
+
+
+@given(nodes("ab{}[]^-\\\"é '"), TEXTS)
+def test_every_grammar_passes_the_check_of_the_engine(node, before):
+    check_grammar(step_grammar(node, rule_after(before)))
+
+
+def test_the_grammar_of_whole_numbers():
+    constraint = answer_constraint(r"-?\d+", None, "\n\n")
+    assert constraint
+    lines = constraint.guide().splitlines()
+    assert lines[:3] == [
+        "root ::= text",
+        r'text ::= [^\\]* ("\\" escape)?',
+        r'escape ::= "" | [^bf] text | "b" after_b | "f" after_f',
+    ]
+    assert lines[-2:] == ['box ::= "{" answer "}" text', r'answer ::= "\x2d"? [0-9]+']
+    assert constraint.guide("1.\n\nso \\box").startswith("root ::= after_box\n")
+    assert constraint.guide("\n\n") is constraint.guide()

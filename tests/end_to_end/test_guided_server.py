@@ -1,0 +1,143 @@
+"""Answers held to a form, end to end: on a real server, under every schedule, resumed, replayed."""
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+from tests.end_to_end.commands import carry_out, events, summary, wait_for_events
+
+from tts.bench.request import Wanted, plan_of
+from tts.build.errors import RequestRefused
+from tts.build.spec import load_deployment
+from tts.constraints import answer_constraint
+from tts.datasets.load import load_problems
+from tts.endpoints.base import GenerateCall
+from tts.endpoints.triton import TritonConnection, TritonGenerator
+from tts.grading import extract_answer
+from tts.problem import Problem
+from tts.prompting import Context, Models
+from tts.scheduling import ScheduleName
+from tts.serving.server.start import start_server
+
+pytestmark = pytest.mark.server
+
+SCHEMA = json.dumps(
+    {
+        "type": "object",
+        "properties": {"value": {"type": "integer"}, "unit": {"enum": ["m", "km"]}},
+        "required": ["value"],
+    }
+)
+FORMS = {"answer_regex": r"\d{3}", "answer_schema": SCHEMA}
+STRATEGIES = {
+    "beam-search": {"answer_regex": FORMS["answer_regex"], "beam_width": 2, "lookahead": 1},
+    "weighted-best-of-n": {"answer_schema": SCHEMA},
+}
+
+
+def answers(folder):
+    """The answers of the chains that have ended, where there is one."""
+    texts, found = {}, []
+    for event in events(folder):
+        if event["event"] != "generated":
+            continue
+        path = (event["problem"], *event["node"])
+        for thought in event["thoughts"]:
+            texts[path] = texts.get(path[:-1], "") + thought["text"]
+            if thought["stop"] == "end" and (answer := extract_answer(texts[path])) is not None:
+                found.append(answer)
+            path = (*path, 0)
+    return found
+
+
+def test_forms_are_kept_in_the_same_trees_under_every_schedule(tts, tmp_path, monkeypatch):
+    monkeypatch.setenv("TTS_HOME", str(tts.home))
+    problems = load_problems("demo", limit=3)
+    with start_server(load_deployment("demo")):
+        for strategy, more in STRATEGIES.items():
+            constraint = answer_constraint(*(more.get(name) for name in FORMS), "\n\n")
+            parameters = {"n": 4, "temperature": 1.2, "max_tokens": 100, **more}
+            digests = set()
+            for schedule in get_args(ScheduleName):
+                wanted = Wanted("demo", "demo", 3, 0, strategy, schedule, parameters)
+                folder = tmp_path / f"{strategy}-{schedule}"
+                digests.add(carry_out(plan_of(wanted, problems), folder)["tree_digest"])
+                found = answers(folder)
+                assert len(found) >= 4
+                assert all(constraint.allows(answer) for answer in found), found
+            assert len(digests) == 1, strategy
+
+
+def test_a_run_with_a_form_is_killed_continued_and_replayed(tts, tmp_path):
+    (tmp_path / "form.json").write_text(SCHEMA)
+    options = ("--limit", 3, "--n", 8, "--set", f"answer_schema={tmp_path / 'form.json'}")
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    code, _, err = tts.run("bench", "demo", *options, "--out", whole)
+    assert code == 0, err
+    process = tts.start("bench", "demo", *options, "--schedule", "lockstep", "--out", killed)
+    wait_for_events(process, killed, "problem_solved", 1)
+    process.kill()
+    process.communicate()
+    assert tts.leftovers() == [], "the server outlived its parent"
+    (tmp_path / "form.json").unlink()  # the run has kept what it says
+    code, _, err = tts.run("bench", "--resume", killed)
+    assert code == 0, err
+    again = tmp_path / "again"
+    kept = json.loads((whole / "run.json").read_text())["parameters"]["answer_schema"]
+    code, _, err = tts.run(
+        *("bench", "demo", "--limit", 3, "--n", 8, "--replay", whole, "--out", again),
+        *("--set", f"answer_schema={kept}"),
+    )
+    assert code == 0, err
+    digests = {summary(folder)["tree_digest"] for folder in (whole, killed, again)}
+    assert len(digests) == 1
+
+
+def test_a_wrong_form_ends_the_command_before_any_work(tts, tmp_path):
+    code, _, err = tts.run(
+        *("bench", "demo", "--limit", 1, "--set", "answer_regex=a(", "--out", tmp_path / "run")
+    )
+    assert code == 2
+    assert "wrong at character 2 ('(')" in err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_guide_that_is_no_grammar_is_refused_and_harms_no_other_request(tts, monkeypatch):
+    monkeypatch.setenv("TTS_HOME", str(tts.home))
+    deployment = load_deployment("demo")
+    models = Models.load(deployment)
+    prompt = Context.of(models, Problem("p", "Compute (37 + 58) - 20.")).prompt
+    guide = answer_constraint(r"\d{4}", None, "\n\n").guide()
+
+    async def go(address):
+        async with TritonConnection(address) as connection:
+            generator = TritonGenerator(
+                connection, end_id=models.end_id, step_stop_words=models.step_stop_words
+            )
+            call = GenerateCall(prompt, 200, 7, 0.8, 1.0, stop_at_step=False)
+            free = await generator.generate(call)
+            beside = [asyncio.ensure_future(generator.generate(call)) for _ in range(4)]
+            for wrong in ("root ::= [", "root ::= root", ""):
+                with pytest.raises(RequestRefused, match="guided_decoding_guide is not a grammar"):
+                    await generator.generate(replace(call, guide=wrong))
+            assert [await each for each in beside] == [free] * 4
+            guided = replace(call, guide=guide)
+            first, greedy = [
+                await generator.generate(each)
+                for each in (guided, replace(guided, temperature=0.0))
+            ]
+            assert first == await generator.generate(guided)
+            for ids in (first, greedy):
+                answer = extract_answer(models.generator.decode(ids))
+                assert answer is None or (len(answer) == 4 and answer.isdigit())
+            running = [asyncio.ensure_future(generator.generate(guided)) for _ in range(20)]
+            await asyncio.sleep(0)
+            for task in running:
+                task.cancel()
+            await asyncio.wait(running)
+            assert first == await generator.generate(guided)
+
+    with start_server(deployment) as server:
+        asyncio.run(go(server.addresses.grpc))

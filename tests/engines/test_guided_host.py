@@ -1,0 +1,140 @@
+"""The engine host with grammars: outputs that follow them, and requests beside them that do not.
+
+The tiny engine's weights are random, so that it would break every form that it is not held to.
+"""
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.constraints.languages import nodes
+from tests.engines.conftest import VOCABULARY
+from tests.engines.host_requests import sampled
+from tests.engines.test_guide_grammar import RIGHT
+
+from tts.constraints import answer_constraint
+from tts.constraints.step_grammar import step_grammar
+from tts.engines.generate_request import GenerateRequest
+
+END = 2
+# a vocabulary of characters, of words that open a box and of parts of an é
+CHARS = [chr(code) for code in range(0x20, 0x7F)]
+TEXTS = [
+    *[
+        b"",
+        b"",
+        b"",
+        b"\\boxed{",
+        b"}\n\n",
+        b"\\bo",
+        b"xed{",
+        b"d{1",
+        b"\xc3",
+        b"\xa9",
+        b"\n",
+        b"\\",
+    ],
+    *[char.encode() for char in CHARS],
+]
+TEXTS += [b""] * (VOCABULARY - len(TEXTS))
+WHOLE_NUMBER = answer_constraint(r"-?\d+", None, "\n\n")
+BOX = re.compile(r"\\boxed\{([^}]*)\}")
+
+
+@pytest.fixture(scope="module")
+def guided(open_host):
+    return open_host(guided_end_id=END, vocabulary=TEXTS)
+
+
+def text(response):
+    return b"".join(TEXTS[token] for token in response.token_ids).decode(errors="replace")
+
+
+def requests(guide, count=16, **fields):
+    fields = {"n": 60, "end_id": END, **fields}
+    return [replace(sampled(seed, **fields), guide=guide) for seed in range(count)]
+
+
+def test_every_box_holds_an_answer_and_the_text_around_it_is_free(guided):
+    constrained = [text(r) for r in guided.run(*requests(WHOLE_NUMBER.guide()))]
+    boxes = [box for each in constrained for box in BOX.findall(each)]
+    assert len(boxes) >= 10
+    assert all(re.fullmatch(r"-?\d+", box) for box in boxes)
+    free = [text(r) for r in guided.run(*requests(None))]
+    wild = [box for each in free for box in BOX.findall(each)]
+    assert not all(re.fullmatch(r"-?\d+", box) for box in wild)
+    letters = set("".join(constrained)) - set("\\boxed{}-0123456789\n")
+    assert len(letters) > 50
+
+
+def test_a_grammar_that_allows_every_token_changes_nothing(open_host):
+    characters = [chr(0x4E00 + token).encode() for token in range(VOCABULARY)]
+    host = open_host(guided_end_id=END, vocabulary=characters)
+    anything = 'root ::= [^a]* ("a" root)?'
+    assert host.run(*requests(anything)) == host.run(*requests(None))
+
+
+def test_seeds_give_the_same_tokens_alone_together_and_beside_others(guided):
+    wanted = requests(WHOLE_NUMBER.guide(), 8)
+    alone = [guided.run(request)[0].token_ids for request in wanted]
+    mixed = guided.run(*[r for pair in zip(wanted, requests(None, 8), strict=True) for r in pair])
+    assert [response.token_ids for response in mixed[::2]] == alone
+    free = guided.run(*requests(None, 8))
+    assert [response.token_ids for response in mixed[1::2]] == [r.token_ids for r in free]
+
+
+def test_a_host_that_takes_guides_answers_the_others_as_any_host(guided, open_host):
+    plain = open_host()
+    assert guided.run(*requests(None)) == plain.run(*requests(None))
+
+
+def test_a_request_ends_at_its_stop_word_its_limit_or_its_end_token(guided):
+    wanted = requests(WHOLE_NUMBER.guide(), stop_words=((4,), (10, 10)))
+    reasons = {response.finish_reason for response in guided.run(*wanted)}
+    assert "stop" in reasons
+    guide = r'root ::= "\\boxed{" [0-9]'
+    greedy = GenerateRequest(wanted[0].input_ids, 20, end_id=END, guide=guide)
+    (response,) = guided.run(greedy)
+    assert re.fullmatch(r"\\boxed\{\d", text(response))
+    assert response.finish_reason == "end_id"  # nothing else may follow
+    (response,) = guided.run(replace(greedy, guide="root ::= [0-9]*", max_new_tokens=3))
+    assert (len(response.token_ids), response.finish_reason) in [
+        (n, "end_id") for n in range(3)
+    ] + [(3, "length")]
+
+
+def test_a_cancelled_request_leaves_the_others_alone(guided):
+    wanted = requests(WHOLE_NUMBER.guide(), 4)
+    expected = [r.token_ids for r in guided.run(*wanted)]
+    dropped = [
+        guided.host.submit(request, lambda response: None, lambda: True)
+        for request in requests(WHOLE_NUMBER.guide("\\box"), 4)
+    ]
+    assert [r.token_ids for r in guided.run(*wanted)] == expected
+    for ticket in dropped:
+        guided.host.cancel(ticket)
+    assert guided.at_rest()
+
+
+@pytest.mark.parametrize("grammar", RIGHT)
+def test_what_the_check_lets_through_compiles(guided, grammar):
+    (request,) = requests(grammar, 1, n=8)
+    assert guided.run(request)[0].error is None
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(node=nodes("ab{}[]^-\\\"é '0"), start=st.sampled_from(["text", "escape", "box"]))
+def test_every_form_compiles(guided, node, start):
+    (request,) = requests(step_grammar(node, start), 1, n=8)
+    assert guided.run(request)[0].error is None
+
+
+def test_a_form_is_followed_from_the_middle_of_the_word_that_opens_its_box(guided):
+    guide = WHOLE_NUMBER.guide("1.\n\nso \\box")
+    outputs = [text(r) for r in guided.run(*requests(guide, 64, n=8))]
+    opened = [each for each in outputs if each.startswith("ed{")]
+    assert all(re.match(r"ed\{-?\d*(\}|$)", each) for each in opened)
+    guide = WHOLE_NUMBER.guide("\\boxed")
+    assert all(re.match(r"\{-?\d*(\}|$)", text(r)) for r in guided.run(*requests(guide, 8, n=8)))
