@@ -12,6 +12,7 @@ check reports. To add one, write it and name it in a list below.
 | placement, memory | GPUs, their memory, and the machine's |
 | in_flight | how much is sent to the engines at a time |
 | prompts | tokenizers, prompts, the verifier's dialogue, stop words, end tokens |
+| guided | what guided decoding needs of the generator's tokenizer |
 | addresses | where a server would listen |
 | strategies | what the deployment says about searches |
 | repository, python_caches | the Triton model repository, as rendered and on disk |
@@ -37,6 +38,7 @@ from . import (
     checkpoints,
     container_command,
     file_kinds,
+    guided,
     in_flight,
     memory,
     model_pair,
@@ -76,6 +78,7 @@ BEFORE_BUILD: Sequence[Check] = (
     prompts.prompt,
     prompts.dialogue,
     prompts.stop_words,
+    guided.token_texts,
     repository.rendering,
 )
 BEFORE_DEPLOY: Sequence[Check] = (*BEFORE_BUILD, built_engines.read_back)
@@ -87,6 +90,7 @@ ALL: Sequence[Check] = (
     file_kinds.engine_files,
     built_engines.current,
     repository.on_disk,
+    guided.tokenizer_file,
     python_caches.python_caches,
 )
 DEEP: Sequence[Check] = (*ALL, built_engines.contents)
