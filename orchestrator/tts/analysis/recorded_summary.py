@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -82,7 +82,7 @@ class _Summary(msgspec.Struct, kw_only=True):
     seed: int
     n: _Count | None
     vote: _Rule
-    parameters: dict[str, bool | int | float | str | None]
+    parameters: dict[str, bool | int | float | str | dict[str, Any] | None]
     context: int | None = None
     deployment: str
     dataset: str
