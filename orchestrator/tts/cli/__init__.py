@@ -6,7 +6,20 @@ import sys
 
 import typer
 
-from . import compare, doctor, engines, lint, plan, runs, server, simulate, top, trace, tune
+from . import (
+    compare,
+    doctor,
+    engines,
+    lint,
+    plan,
+    report,
+    runs,
+    server,
+    simulate,
+    top,
+    trace,
+    tune,
+)
 from .ending import ended
 
 app = typer.Typer(
@@ -27,7 +40,7 @@ app.command("tune", rich_help_panel="Build and serve")(tune.tune)
 app.command("solve", rich_help_panel="Search")(runs.solve)
 app.command("bench", rich_help_panel="Search")(runs.bench)
 app.command("top", rich_help_panel="Search")(top.top)
-app.command("report", rich_help_panel="Search")(runs.report)
+app.command("report", rich_help_panel="Search")(report.report)
 app.command("compare", rich_help_panel="Search")(compare.compare)
 app.command("trace", rich_help_panel="Search")(trace.trace)
 app.command("simulate", rich_help_panel="Search")(simulate.simulate)

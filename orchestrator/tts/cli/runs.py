@@ -1,4 +1,4 @@
-"""`tts bench`, `tts solve` and `tts report`."""
+"""`tts bench` and `tts solve`."""
 
 from __future__ import annotations
 
@@ -216,6 +216,7 @@ def bench(
     from tts.bench.request import Wanted, resume_bench, run_bench
     from tts.datasets.columns import parse_columns
     from tts.datasets.options import DatasetOptions
+    from tts.reports.console import say
     from tts.reports.live_tree import report_comparison, report_run
     from tts.reports.live_watch import WatchedBench
     from tts.reports.progress import BenchProgress
@@ -262,6 +263,7 @@ def bench(
         report_comparison([folder])
     else:
         report_run([folder], [read_summary(folder)])
+    say(f"figures and search trees, as a page: tts report --open {folder}")
 
 
 def solve(
@@ -315,27 +317,6 @@ def solve(
         result, folder = run_solve(question, wanted, out, tree, tree.step)
     tree.print_answer(result)
     say(f"run folder: {folder}")
-
-
-def report(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(
-            callback=usable,
-            metavar="RUN...",
-            help="Folders of finished runs, or of whole comparisons.",
-        ),
-    ],
-) -> None:
-    """Print the tables of a run again, or of several side by side."""
-    from tts.analysis.recorded_summary import read_whole_summary
-    from tts.reports.live_tree import report_comparison, report_run
-    from tts.runlog.groups import is_group
-
-    if any(is_group(run) for run in runs):
-        report_comparison(runs)
-    else:
-        report_run(runs, [read_whole_summary(run) for run in runs])
 
 
 def _parameters(n: int | None, assignments: list[str] | None) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import json
 
+from tts.analysis.summary import summarise
 from tts.runlog.events import (
     Finished,
     Generated,
@@ -16,6 +17,7 @@ from tts.runlog.events import (
 )
 from tts.search import Stop
 
+RULES = ("best", "weighted", "majority")
 HOSTILE = "</script><img src=x onerror=alert(1)><b>&amp; ' \" <!-- \u2028 ]]> `${1}`"
 
 
@@ -25,6 +27,9 @@ def write_run(folder, *, problems=1, step="## Step 1\n\n", question=None, answer
     names = [f"p{number}" for number in range(problems)]
     config = {
         "deployment": "demo",
+        "deployment_source": "demo",
+        "deployment_digest": "d",
+        "limit": problems,
         "dataset": "demo",
         "seed": seed,
         "strategy": "beam-search",
@@ -39,6 +44,7 @@ def write_run(folder, *, problems=1, step="## Step 1\n\n", question=None, answer
         events += _problem(name, 10.0 * number, step, question, answer, right=number > 0)
     events.append(Finished(t=10.0 * problems))
     (folder / "events.jsonl").write_bytes(b"".join(encode(event) + b"\n" for event in events))
+    (folder / "summary.json").write_text(json.dumps(summarise(config, events)))
     return folder
 
 
@@ -62,15 +68,20 @@ def _problem(name, began, step, question, answer, *, right):
             tokens=3,
             thoughts=(LoggedThought((1, 2, 3), text, stop),),
         )
-        score = 0.9 if node[0] == 0 else 0.1
         yield Scored(
-            t=began + at + 0.25, problem=name, node=node, score=score, cached=node == (0, 1)
+            t=began + at + 0.25,
+            problem=name,
+            node=node,
+            score=0.9 if node[0] == 0 else 0.1,
+            cached=node == (0, 1),
+            sent=began + at,
+            done=began + at + 0.25,
         )
     yield ProblemSolved(
         t=began + 5.0,
         problem=name,
-        answers={"best": answer},
-        correct={"best": right},
+        answers=dict.fromkeys(RULES, answer),
+        correct=dict.fromkeys(RULES, right),
         any_correct=right,
         tree_digest="",
         level=3,

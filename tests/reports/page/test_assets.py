@@ -5,7 +5,16 @@ import re
 
 import pytest
 
-from tts.reports.page.assets import SCRIPTS, STATIC, VENDOR, packages, scripts, styles
+from tts.reports.page.assets import (
+    SCRIPTS,
+    STATIC,
+    STYLES,
+    THEME,
+    VENDOR,
+    packages,
+    scripts,
+    styles,
+)
 
 
 @pytest.mark.parametrize("package", packages(), ids=lambda package: package.name)
@@ -23,7 +32,7 @@ def test_every_file_is_in_the_manifest_or_the_page():
         known |= {package.file, package.license_file}
     assert {file.name for file in VENDOR.iterdir()} == known
     own = {file.name for file in STATIC.iterdir() if file.is_file()}
-    assert own == {*SCRIPTS, "page.css"}
+    assert own == {*SCRIPTS, *STYLES, THEME}
 
 
 def test_nothing_ends_the_element_that_it_stands_in():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,7 @@ MANIFEST = VENDOR / "manifest.json"
 SCRIPTS = ("store.js", "charts.js", "problems.js", "tree.js", "viewer.js")
 """The page's own, in the order in which they run."""
 STYLES = ("page.css",)
+THEME = "theme.json"
 
 
 class Package(msgspec.Struct, frozen=True):
@@ -63,6 +65,13 @@ def scripts(*, charts: bool, trees: bool) -> tuple[str, ...]:
 def styles() -> str:
     """The page's style sheet."""
     return "".join((STATIC / name).read_text("utf-8") for name in STYLES)
+
+
+def chart_theme(ink: str) -> dict[str, Any]:
+    """The Vega-Lite configuration of all charts, with axes and texts in the colour `ink`."""
+    text = (STATIC / THEME).read_text("utf-8")
+    theme: dict[str, Any] = json.loads(text.replace("currentColor", ink))
+    return theme
 
 
 def policy(scripts: Sequence[str], style: str, *, files: bool) -> str:

@@ -17,7 +17,7 @@ from tts.runlog.durable import make_folder, write_whole
 from tts.runlog.folder import read_config, read_problems
 from tts.runlog.log import read_events
 
-from .assets import policy, scripts, styles
+from .assets import chart_theme, policy, scripts, styles
 from .packing import INLINE_BYTES, Layout, PackedTree, lay_out, pack, packed_text
 from .trees import problem_trees
 
@@ -108,6 +108,7 @@ def _page(
         policy=policy(own_scripts, styles(), files=bool(layout.files)),
         style=Markup(styles()),
         scripts=[Markup(script) for script in own_scripts],
+        theme=_json(chart_theme("currentColor")),
         figure_data=_json([_figure_data(figure) for figure in figures]),
         tree_data=_json(trees),
         packed_data=_json(packed_text(packed, layout.inline)),

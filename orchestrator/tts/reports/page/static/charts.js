@@ -3,25 +3,7 @@
 (() => {
   const { figures, table } = ttsReport;
   const SHOWN_ROWS = 500;
-  // Colours that are told apart without seeing red and green (Okabe and Ito), and on either ground.
-  const PALETTE = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999999"];
-  const INK = "currentColor";
-  const THEME = {
-    background: null,
-    font: "system-ui, sans-serif",
-    view: { stroke: null },
-    axis: {
-      labelColor: INK, titleColor: INK, domainColor: INK, tickColor: INK, gridColor: INK,
-      gridOpacity: 0.15, domainOpacity: 0.5, tickOpacity: 0.5, titleFontWeight: "normal",
-    },
-    legend: { labelColor: INK, titleColor: INK, titleFontWeight: "normal", symbolLimit: 0 },
-    header: { labelColor: INK, titleColor: INK },
-    title: { color: INK },
-    text: { color: INK },
-    rule: { color: INK },
-    range: { category: PALETTE },
-    mark: { color: PALETTE[0] },
-  };
+  const THEME = JSON.parse(document.getElementById("chart-theme").textContent);
   const LAYOUTS = ["hconcat", "vconcat", "concat", "facet", "repeat", "spec"];
 
   const objects = (figure) => figure.rows.map((row) =>

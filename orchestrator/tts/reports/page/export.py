@@ -1,0 +1,80 @@
+"""Figures as files for papers: PDF, SVG and PNG, drawn without a browser (extra `figures`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from tts.build.errors import ConfigError, RunError
+from tts.reports.figures.figure import DATA, Figure, Spec
+from tts.runlog.durable import make_folder
+
+from .assets import chart_theme
+
+Format = Literal["pdf", "svg", "png"]
+WIDTH = 480
+"""Of a chart that is as wide as its page, in points."""
+PNG_SCALE = 3
+"""Pixels for each point."""
+_VEGA_LITE = "6.4"
+"""Nearest to the version that pages are drawn with."""
+
+
+def export_figures(
+    figures: Sequence[Figure], folder: Path, formats: Sequence[Format]
+) -> list[Path]:
+    """Write each figure that has a chart to `folder`, in every format; the files.
+
+    Raises ConfigError where the package that draws them is not installed, RunError where nothing
+    can be written.
+    """
+    try:
+        import vl_convert
+    except ImportError as error:
+        raise ConfigError(
+            "Figures are drawn as files by vl-convert, which is not installed.",
+            hint="Install it: pip install 'tts-toolkit[figures]'",
+        ) from error
+    draw = {
+        "pdf": vl_convert.vegalite_to_pdf,
+        "svg": lambda spec, **options: vl_convert.vegalite_to_svg(spec, **options).encode(),
+        "png": lambda spec, **options: vl_convert.vegalite_to_png(spec, scale=PNG_SCALE, **options),
+    }
+    files = []
+    try:
+        make_folder(folder)
+        for figure in figures:
+            if figure.chart is None:
+                continue
+            chart = printed(figure)
+            for name in formats:
+                file = folder / f"{figure.name}.{name}"
+                file.write_bytes(draw[name](chart, vl_version=_VEGA_LITE))
+                files.append(file)
+    except OSError as error:
+        raise RunError(
+            f"The figures cannot be written to {folder}: {error.strerror or error}.",
+            hint="Free some space or fix the permissions, or run tts report on a copy.",
+        ) from error
+    return files
+
+
+def printed(figure: Figure) -> Spec:
+    """A figure's chart with its data, black on white, at a width of its own."""
+    assert figure.chart is not None
+    chart = {**figure.chart, "datasets": {DATA: [dict(row) for row in figure.rows]}}
+    if chart.get("width") == "container":
+        chart["width"] = WIDTH
+    theme = {**chart_theme("black"), "background": "white"}
+    chart["config"] = _merged(theme, figure.chart.get("config", {}))
+    return chart
+
+
+def _merged(config: Spec, other: Spec) -> Spec:
+    merged: dict[str, Any] = {**config}
+    for name, value in other.items():
+        inner = merged.get(name)
+        both = isinstance(inner, dict) and isinstance(value, dict)
+        merged[name] = {**inner, **value} if both else value
+    return merged

@@ -1,0 +1,181 @@
+"""The page in a real browser: from disk, without network, by keyboard."""
+
+import json
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from tests.reports.page.runs import HOSTILE, write_run
+
+from tts.reports.figures.figure import Figure
+from tts.reports.page import write_page
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
+QUIET = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+ROWS = [{"level": "1", "right": 0.5}, {"level": 'a "quoted", one', "right": None}]
+CHART = {
+    "mark": {"type": "bar", "tooltip": {"content": "data"}},
+    "width": "container",
+    "data": {"name": "rows"},
+    "transform": [{"filter": "datum.level != ''"}],
+    "encoding": {"x": {"field": "level"}, "y": {"field": "right", "type": "quantitative"}},
+}
+
+
+@dataclass
+class Opened:
+    """A page, and what it has said and asked for."""
+
+    page: object
+    said: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+    def open(self, file: Path) -> None:
+        page = self.page
+        page.on("console", lambda message: self.said.append(message.text))
+        page.on("pageerror", lambda error: self.said.append(str(error)))
+        page.on("dialog", lambda dialog: self.said.append(dialog.message) or dialog.dismiss())
+        page.on("request", lambda request: self.asked.append(request.url))
+        page.goto(file.as_uri())
+        page.wait_for_selector(".chart svg")
+        page.wait_for_selector(".node.completed")
+
+    def listed(self, status: str) -> list[str]:
+        """The questions in the list, once its status line says so."""
+        self.page.wait_for_function(
+            "said => document.getElementById('found').textContent === said", arg=status
+        )
+        return self.page.locator("#problems .text").all_inner_texts()
+
+    def current(self) -> str:
+        """The text of the thought that is walked to."""
+        return self.page.locator(".steps .current pre").inner_text()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None:
+        pytest.skip("there is no chromium here")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(browser):
+    context = browser.new_context(offline=True, accept_downloads=True)
+    context.set_default_timeout(60_000)
+    yield Opened(context.new_page())
+    context.close()
+
+
+def test_a_page_opens_from_disk_is_walked_and_searched_and_asks_for_no_network(opened, tmp_path):
+    run = write_run(tmp_path / "a run", problems=3, step=HOSTILE)
+    figure = Figure("by-level", "By level", HOSTILE, ROWS, CHART)
+    file = write_page(
+        run / "report.html", "T", {"F": {"a": HOSTILE}}, [figure], [run], inline_bytes=0
+    )
+    opened.open(file)
+    page = opened.page
+    assert opened.listed("3 of 3 problems") == ["What is p0?", "What is p1?", "What is p2?"]
+    assert page.locator("img").count() == 0
+
+    page.keyboard.press("n")
+    page.wait_for_function("document.querySelector('.pane h3').textContent === 'p1'")
+    assert opened.current() == "the end"
+    page.locator(".tree svg").focus()
+    page.keyboard.press("ArrowLeft")
+    assert opened.current() == HOSTILE
+    page.keyboard.press("ArrowDown")
+    assert opened.current() == "a poor step"
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    assert opened.current() == "another end"
+    assert "reused" in page.locator(".steps .current .facts").inner_text()
+    page.keyboard.press("End")
+    assert opened.current() == "the end"
+
+    def visible():
+        return page.locator(".tree .node:not(.later)").count()
+
+    assert visible() == 5  # the root, too
+    slider = page.locator("input[type=range]")
+    slider.fill("1")  # the first thought is written
+    assert visible() == 2
+    assert page.locator(".node.open").count() >= 1
+    slider.focus()
+    page.keyboard.press("End")
+    assert visible() == 5
+    page.locator(".kept-only").check()
+    assert visible() == 4  # without the pruned one
+
+    page.select_option("#outcome", "wrong")
+    assert opened.listed("1 of 3 problems") == ["What is p0?"]
+    page.select_option("#outcome", "")
+    opened.listed("3 of 3 problems")
+    page.locator("h1").click()
+    page.keyboard.press("/")
+    page.keyboard.type("P2?")
+    assert opened.listed("1 of 3 problems") == ["What is p2?"]
+    page.locator("#search").fill("another END")
+    assert len(opened.listed("3 of 3 problems")) == 3
+    page.wait_for_selector(".tree .hit")
+    page.locator("#search").fill("nowhere")
+    assert opened.listed("0 of 3 problems") == []
+
+    with page.expect_download() as download:
+        page.click("[data-format=csv]")
+    assert download.value.suggested_filename == "by-level.csv"
+    saved = Path(download.value.path()).read_bytes()
+    assert saved == b'level,right\r\n1,0.5\r\n"a ""quoted"", one",\r\n'
+    with page.expect_download() as download:
+        page.click("[data-format=json]")
+    assert json.loads(Path(download.value.path()).read_text()) == ROWS
+    with page.expect_download() as download:
+        page.click("[data-format=svg]")
+    assert Path(download.value.path()).read_text().startswith("<svg")
+
+    assert opened.said == []
+    folder = file.parent.as_uri()
+    loaded = [url for url in opened.asked if not url.startswith("blob:")]
+    assert loaded == [file.as_uri(), f"{folder}/report-files/001.js"]
+
+
+def test_two_runs_stand_side_by_side_on_a_phone_and_a_missing_file_is_named(opened, tmp_path):
+    runs = [write_run(tmp_path / name, problems=2) for name in ("one", "two")]
+    figure = Figure("some", "Some", "Read.", ROWS, CHART)
+    file = write_page(tmp_path / "p.html", "T", {}, [figure], runs)
+    opened.page.set_viewport_size({"width": 390, "height": 800})
+    opened.open(file)
+    page = opened.page
+    assert page.locator(".pane h3").all_inner_texts() == ["one: p0", "two: p0"]
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    page.select_option("#outcome", "differ")
+    assert opened.listed("0 of 2 problems") == []
+    page.select_option("#other-run", "")
+    page.select_option("#outcome", "right")
+    opened.listed("1 of 2 problems")
+    page.wait_for_function("document.querySelectorAll('.pane').length === 1")
+    assert opened.said == []
+
+    write_page(file, "T", {}, [figure], runs, inline_bytes=0)
+    shutil.rmtree(tmp_path / "p-files")
+    page.goto(file.as_uri())
+    page.wait_for_selector(".problem")
+    assert (
+        "p-files/001.js, which is not beside this page"
+        in page.locator(".problem").first.inner_text()
+    )

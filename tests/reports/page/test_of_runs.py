@@ -1,0 +1,96 @@
+"""Which page a folder gets, and what `tts report` says of it."""
+
+import json
+import os
+import sys
+
+import pytest
+import typer
+from tests.reports.page.runs import write_run
+from typer.testing import CliRunner
+
+from tts.build.errors import ConfigError, RunError
+from tts.cli import app
+from tts.reports.page.of_runs import report_of
+
+
+@pytest.fixture
+def runs(tmp_path):
+    return [write_run(tmp_path / name, problems=3, seed=seed) for seed, name in enumerate("ab")]
+
+
+def tts(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def test_a_run_has_a_page_in_its_folder(runs):
+    report = report_of(runs[:1])
+    assert report.file == runs[0] / "report.html"
+    assert report.title == "beam-search on demo"
+    assert report.lead == "3 problems of demo, 66.7% right, in a."
+    assert "accuracy-by-rule" in [figure.name for figure in report.figures]
+    assert len({figure.name for figure in report.figures}) == len(report.figures)
+
+
+def test_several_runs_have_one_that_names_them_in_the_first_folder(runs):
+    report = report_of(runs)
+    assert report.file == runs[0] / "report-with-b.html"
+    assert report.title == "a and b"
+    assert report.runs == runs
+    assert "accuracy-differences" in [figure.name for figure in report.figures]
+    assert report.write().read_text().startswith("<!doctype html>")
+
+
+def test_a_group_has_a_page_with_the_trees_of_all_its_runs(tmp_path):
+    members = [write_run(tmp_path / "g" / name, problems=2) for name in ("a", "b")]
+    config = json.loads((members[0] / "run.json").read_text())
+    config["runs"] = [
+        {"folder": run.name, "votes": {"beam-search": "best"}, "parameters": {"n": 2}}
+        for run in members
+    ]
+    (tmp_path / "g" / "group.json").write_text(json.dumps(config))
+    report = report_of([tmp_path / "g"])
+    assert (report.file, report.runs) == (tmp_path / "g" / "report.html", members)
+    assert report.write().exists()
+
+
+def test_the_command_prints_tables_writes_the_page_and_opens_it(runs, monkeypatch):
+    launched = []
+    monkeypatch.setattr(typer, "launch", launched.append)
+    done = tts("report", runs[0])
+    assert done.exit_code == 0
+    assert "66.7%" in done.stdout
+    assert f"page: {runs[0] / 'report.html'}" in done.stderr.replace("\n", "")
+    assert launched == []
+    assert tts("report", runs[0], "--open").exit_code == 0
+    assert launched == [(runs[0] / "report.html").as_uri()]
+
+
+def test_figures_go_to_a_folder_beside_the_page(runs):
+    pytest.importorskip("vl_convert")
+    done = tts("report", runs[0], "--svg")
+    assert done.exit_code == 0
+    assert (runs[0] / "figures" / "accuracy-by-rule.svg").exists()
+
+
+def test_a_folder_that_cannot_be_written_has_its_tables_and_a_sentence(runs, monkeypatch):
+    def refuse(file, text):
+        raise PermissionError(13, os.strerror(13), str(file))
+
+    monkeypatch.setattr("tts.reports.page.page.write_whole", refuse)
+    done = tts("report", runs[0])
+    assert done.exit_code == 0
+    assert "66.7%" in done.stdout
+    assert "cannot be written: Permission denied" in done.stderr.replace("\n", " ")
+    assert isinstance(tts("report", runs[0], "--open").exception, RunError)
+
+
+def test_a_configuration_that_lacks_something_is_said_by_name(runs):
+    (runs[0] / "run.json").write_text("{}")
+    with pytest.raises(RunError, match=r"run\.json cannot be used"):
+        report_of(runs[:1])
+
+
+def test_without_the_extra_the_command_says_what_to_install(runs, monkeypatch):
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    assert isinstance(tts("report", runs[0], "--png").exception, ConfigError)
