@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from tts.build.errors import ConfigError, RunError
 from tts.reports.figures.figure import DATA, Figure, Spec
@@ -36,10 +36,12 @@ def export_figures(
             "Figures are drawn as files by vl-convert, which is not installed.",
             hint="Install it: pip install 'tts-toolkit[figures]'",
         ) from error
-    draw = {
-        "pdf": vl_convert.vegalite_to_pdf,
-        "svg": lambda spec, **options: vl_convert.vegalite_to_svg(spec, **options).encode(),
-        "png": lambda spec, **options: vl_convert.vegalite_to_png(spec, scale=PNG_SCALE, **options),
+    draw: dict[Format, Callable[[Spec], bytes]] = {
+        "pdf": lambda chart: vl_convert.vegalite_to_pdf(chart, vl_version=_VEGA_LITE),
+        "svg": lambda chart: vl_convert.vegalite_to_svg(chart, vl_version=_VEGA_LITE).encode(),
+        "png": lambda chart: vl_convert.vegalite_to_png(
+            chart, vl_version=_VEGA_LITE, scale=PNG_SCALE
+        ),
     }
     files = []
     try:
@@ -50,7 +52,7 @@ def export_figures(
             chart = printed(figure)
             for name in formats:
                 file = folder / f"{figure.name}.{name}"
-                file.write_bytes(draw[name](chart, vl_version=_VEGA_LITE))
+                file.write_bytes(draw[name](chart))
                 files.append(file)
     except OSError as error:
         raise RunError(
@@ -72,9 +74,11 @@ def printed(figure: Figure) -> Spec:
 
 
 def _merged(config: Spec, other: Spec) -> Spec:
-    merged: dict[str, Any] = {**config}
+    merged = {**config}
     for name, value in other.items():
         inner = merged.get(name)
-        both = isinstance(inner, dict) and isinstance(value, dict)
-        merged[name] = {**inner, **value} if both else value
+        if isinstance(inner, dict) and isinstance(value, dict):
+            merged[name] = {**inner, **value}
+        else:
+            merged[name] = value
     return merged

@@ -28,6 +28,7 @@
       expr: vega.expressionInterpreter,
       renderer: "svg",
       actions: false,
+      logLevel: vega.Error,
       defaultStyle: false,
       tooltip: { disableDefaultStyle: true },
     });
