@@ -60,14 +60,10 @@ class InFlight:
 
     def __init__(self) -> None:
         self.over_time: dict[Engine, LoadOverTime] = {engine: LoadOverTime() for engine in ENGINES}
-        self.most: dict[Engine, int] = dict.fromkeys(ENGINES, 0)
-        """The most requests that were in flight at a time, as seen by those that were sent."""
 
     def add(self, request: RequestRecord) -> None:
         """Take in a request that is over."""
         self.over_time[request.engine].add(request.sent, request.done, request.load)
-        for engine, count in zip(ENGINES, request.in_flight, strict=True):
-            self.most[engine] = max(self.most[engine], count)
 
     def mean(self, engine: Engine, wall_s: float) -> float | None:
         """Mean load over the wall time; None without any."""

@@ -1,12 +1,24 @@
 """The figures of a run: whole, small, and honest about what a log says."""
 
 from hypothesis import given, settings
-from tests.analysis.logs import LOGS, whole_logs
+from msgspec.structs import replace
+from tests.analysis.logs import (
+    LOGS,
+    SESSION,
+    expansion,
+    idle,
+    scoring,
+    solved,
+    started,
+    used,
+    whole_logs,
+)
 from tests.reports.figures.checks import check_all
 
 from tts.analysis.measured_run import MeasuredRun
 from tts.analysis.measures import Measures
 from tts.reports.figures.run import figures_of
+from tts.runlog.events import LoggedAnswer, LoggedCompletion, LoggedThought, Session
 
 CONFIG = {"strategy": "best-of-n", "vote": "best", "parameters": {"n": 4}}
 
@@ -29,3 +41,63 @@ def test_a_run_that_has_solved_nothing_has_figures_too(log):
 
 def test_a_run_that_has_not_begun_has_no_figures():
     assert figures([]) == []
+
+
+def test_readings_carry_the_numbers_of_the_run():
+    """Two problems, one of them right; half of what was speculated is used."""
+    groups = (LoggedAnswer("1", True), LoggedAnswer("2", False))
+    both = (LoggedCompletion((0,), 0.75, 0), LoggedCompletion((1,), 0.25, 1))
+    wrong = tuple(replace(done, group=1) for done in both)
+    log = [Session(t=0.0, time="", limits=(8, 100))]
+    for name, begun, completions in (("a", 0.0, both), ("b", 5.0, wrong)):
+        right = {"best": completions is both, "weighted": False, "majority": False}
+        log += [
+            started(name, begun),
+            written((0,), begun, begun + 2, 30, name),
+            written((1,), begun, begun + 2, 10, name, kind="speculative"),
+            scoring([0], begun + 2, begun + 3, problem=name, trigger="group"),
+            idle("verifier", begun, begun + 2, "dependency"),
+            solved(
+                name,
+                begun + 5,
+                level=1 if name == "a" else 2,
+                correct=right,
+                any_correct=completions is both,
+                completions=completions if name == "a" else completions[:1],
+                groups=groups,
+            ),
+        ]
+    log.insert(3, used((1,), 1.0, problem="a"))
+    found = {figure.name: figure for figure in figures(log, parameters={"n": 2})}
+    check_all(list(found.values()))
+    for name, part in {
+        "measures": "2 problems in 10 s, 50.0% of them right",
+        "accuracy-by-level": "from 100.0% at level 1 down to 0.0% at level 2",
+        "accuracy-by-rule": "Chosen by the best score, 50.0%",
+        "pass-at-k": "among 1 of the completions for 25.0% of the problems, among 2 for 50.0%",
+        "scores": "in 75.0% of all pairs",
+        "token-use": "87.5% of 80 generated tokens are on the path of a completion: 7 useful",
+        "tokens-per-problem": "Half of 2 problems took 40 tokens or less",
+        "latency": "5 s in the median",
+        "in-flight-generator": "On average 0.8 requests were in flight, 10.0% of the 8 that",
+        "idle": "the verifier for 40.0%",
+        "requests-by-kind": "The generator answered 4 requests, the verifier 2",
+        "speculation": "2 expansions were sent before their search asked for them; 50.0% were",
+        "tokens-per-generator-request": "Of 4 requests half scheduled 15",
+        "verifier-batches": "2 batches of 5 tokens",
+        "tree-shape": "A tree has 1.5 steps in the mean and is 1 deep in the median",
+    }.items():
+        assert part in found[name].reading, found[name].reading
+    assert "calibration" in found
+
+
+def test_a_rule_that_is_new_here_is_shown_by_its_name():
+    log = [SESSION, started("a", 0.0), solved("a", 1.0, correct={"best": True, "unheard": True})]
+    rules = next(figure for figure in figures(log, vote="unheard") if "rule" in figure.name)
+    assert [row["rule"] for row in rules.rows] == ["best score", "unheard", "any (pass@n)"]
+    assert "Chosen by the unheard" in rules.reading
+
+
+def written(node, sent, done, tokens, problem, kind="main"):
+    event = expansion(node, sent, done, kind, tokens=tokens, problem=problem)
+    return replace(event, thoughts=(LoggedThought((1,) * tokens, "x", "step"),))

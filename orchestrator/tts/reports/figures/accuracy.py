@@ -41,12 +41,14 @@ def by_level(run: MeasuredRun) -> Figure | None:
 def by_rule(run: MeasuredRun) -> Figure | None:
     """Accuracy by each vote over the same completions, and pass@n; None without references."""
     judged = run.measures.judged()
-    rules = [rule for rule in RULES if any(rule in (p.correct or {}) for p in judged)]
+    seen = {rule for problem in judged for rule in problem.correct or {}}
+    rules = [rule for rule in RULES if rule in seen] + sorted(seen - RULES.keys())
     if not rules:
         return None
     count = len(judged)
     rows = [
-        _share_row("rule", RULES[rule], sum(p.right(rule) for p in judged), count) for rule in rules
+        _share_row("rule", _named(rule), sum(p.right(rule) for p in judged), count)
+        for rule in rules
     ]
     any_right = sum(bool(p.any_correct) for p in judged)
     rows.append(_share_row("rule", "any (pass@n)", any_right, count))
@@ -54,7 +56,7 @@ def by_rule(run: MeasuredRun) -> Figure | None:
     return Figure(
         "accuracy-by-rule",
         "Accuracy by rule",
-        f"Chosen by the {RULES[run.rule]}, {percent(run.accuracy)} of the answers are right; a "
+        f"Chosen by the {_named(run.rule)}, {percent(run.accuracy)} of the answers are right; a "
         f"right one is among the completions of {percent(any_right / count)} of the problems. So "
         f"{lost:,} {'problem is' if lost == 1 else 'problems are'} lost by the choice, and "
         f"{count - any_right:,} by the search.",
@@ -195,6 +197,10 @@ def calibration(run: MeasuredRun) -> Figure | None:
             *_unscored(run),
         ],
     )
+
+
+def _named(rule: str) -> str:
+    return RULES.get(rule, rule)
 
 
 def _share_right(field: str) -> alt.Y:

@@ -11,6 +11,7 @@ from tts.analysis.statistics import quantile
 from .charts import (
     ALL_FIELDS,
     BLUE,
+    VERMILLION,
     bars_height,
     chart,
     colour,
@@ -64,7 +65,7 @@ def _in_flight(run: MeasuredRun, engine: Engine) -> Figure | None:
         {"seconds": round(place * load.width_s, 6), unit: round(mean, 3)}
         for place, mean in enumerate(means)
     ]
-    drawn = (
+    area = (
         chart()
         .mark_area(color=BLUE, opacity=0.7, interpolate="step-after", line={"color": BLUE})
         .encode(
@@ -72,11 +73,19 @@ def _in_flight(run: MeasuredRun, engine: Engine) -> Figure | None:
             y=alt.Y(f"{unit}:Q", title=f"{unit} in flight"),
         )
     )
+    used = run.measures.batch_utilization(engine)
+    limits, of_limit = run.measures.limits, ""
+    drawn: alt.Chart | alt.LayerChart | alt.FacetChart = area
+    if limits is not None and used is not None:
+        limit = limits[ENGINES.index(engine)]
+        of_limit = f", {percent(used)} of the {limit:,} that the policy allows (dashed)"
+        line = chart().mark_rule(strokeDash=[4, 4], color=VERMILLION)
+        drawn = alt.layer(area, line.encode(y=alt.YDatum(limit)))
     return Figure(
         f"in-flight-{engine}",
         f"In flight on the {engine}",
-        f"On average {number(load.total / wall)} {unit} were in flight; the busiest stretch had "
-        f"{number(max(means))}.",
+        f"On average {number(load.total / wall)} {unit} were in flight{of_limit}; the busiest "
+        f"stretch had {number(max(means))}.",
         rows,
         spec(drawn, 160),
         notes=[f"Means over {number(load.width_s)} s each."],
