@@ -80,7 +80,7 @@ def run_core(search: core.Search, world: World) -> list[Call]:
             asked.append(ScoreCall(work.node))
             search.tell(core.Scored(work.node, world.score(work.node)))
         else:
-            sampling = dataclasses.astuple(work.sampling)
+            sampling = dataclasses.astuple(work.sampling)[:3]
             asked.append(GenerateCall(work.node, work.seed, *sampling, work.whole))
             thoughts = world.generate(work.node, work.seed, work.sampling.temperature, work.whole)
             search.tell(core.Generated(work.node, thoughts))
