@@ -63,10 +63,15 @@ def read_engine_steps(folder: Path, engine: EngineName) -> tuple[SessionSteps, .
 
 
 def steps_of_run(folder: Path, engine: EngineName) -> Iterator[EngineStep]:
-    """The same, one step after the other, with times since the run's first session began."""
-    for session in read_engine_steps(folder, engine):
-        for step in session.steps:
-            yield msgspec.structs.replace(step, t=session.began + step.t)
+    """The same one by one, none kept, with times since the run's first session began."""
+    begins: dict[str, float] = {}
+    began = 0.0
+    for line in read_step_log(folder, engine):
+        if isinstance(line, StepSession):
+            begins = begins or _session_begins(folder)
+            began = begins.get(line.session, 0.0)
+        else:
+            yield msgspec.structs.replace(line, t=began + line.t)
 
 
 def of_iteration(statistics: Statistics, *, began: float, blocks: int) -> EngineStep:
