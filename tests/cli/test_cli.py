@@ -63,6 +63,7 @@ def deployment(tmp_path, **changes):
         "bench",
         "report",
         "top",
+        "watch",
         "doctor",
     ],
 )

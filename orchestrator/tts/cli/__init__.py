@@ -19,6 +19,7 @@ from . import (
     top,
     trace,
     tune,
+    watch,
 )
 from .ending import ended
 
@@ -40,6 +41,7 @@ app.command("tune", rich_help_panel="Build and serve")(tune.tune)
 app.command("solve", rich_help_panel="Search")(runs.solve)
 app.command("bench", rich_help_panel="Search")(runs.bench)
 app.command("top", rich_help_panel="Search")(top.top)
+app.command("watch", rich_help_panel="Search")(watch.watch)
 app.command("report", rich_help_panel="Search")(report.report)
 app.command("compare", rich_help_panel="Search")(compare.compare)
 app.command("trace", rich_help_panel="Search")(trace.trace)

@@ -1,0 +1,28 @@
+"""`tts watch`: the report of a run that goes on, in a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .options import usable
+
+
+def watch(
+    run: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="RUN",
+            callback=usable,
+            help="Folder of a run, or of a whole comparison.",
+            show_default="the newest under runs/ that has not finished",
+        ),
+    ] = None,
+) -> None:
+    """Serve the report of a run that goes on, growing, to browsers on this machine."""
+    from tts.reports.console import say
+    from tts.reports.live_server import serve_run
+
+    serve_run(run, say)
