@@ -17,6 +17,7 @@ from tests.reports.figures.checks import check_all
 
 from tts.analysis.measured_run import MeasuredRun
 from tts.analysis.measures import Measures
+from tts.reports.figures.charts import colour
 from tts.reports.figures.run import figures_of
 from tts.runlog.events import LoggedAnswer, LoggedCompletion, LoggedThought, Session
 
@@ -101,3 +102,10 @@ def test_a_rule_that_is_new_here_is_shown_by_its_name():
 def written(node, sent, done, tokens, problem, kind="main"):
     event = expansion(node, sent, done, kind, tokens=tokens, problem=problem)
     return replace(event, thoughts=(LoggedThought((1,) * tokens, "x", "step"),))
+
+
+def test_a_kind_has_its_colour_in_every_run():
+    kinds = ("main", "eager", "cached")
+    alone, all_of_them = (colour(names, kinds).to_dict() for names in (["cached"], kinds))
+    assert alone["range"] == all_of_them["range"][2:]
+    assert colour(["unheard"], kinds).to_dict()["domain"] == ["unheard"]

@@ -42,10 +42,14 @@ def spec(drawn: alt.Chart | alt.LayerChart | alt.FacetChart, height: int | None 
     return found
 
 
-def colour(names: Sequence[str]) -> alt.Scale:
-    """The colours of so many names, in their order; they begin anew after the sixth."""
+def colour(names: Sequence[str], among: Sequence[str] = ()) -> alt.Scale:
+    """The colours of these names, in their order; they begin anew after the sixth.
+
+    Where all names that there can be are given, `among`, each has its colour in every run.
+    """
+    order = list(dict.fromkeys([*among, *names]))
     return alt.Scale(
-        domain=list(names), range=[COLOURS[i % len(COLOURS)] for i in range(len(names))]
+        domain=list(names), range=[COLOURS[order.index(name) % len(COLOURS)] for name in names]
     )
 
 

@@ -24,6 +24,7 @@ from .charts import (
 )
 from .figure import Figure, Row
 
+_REASONS = ("dependency", "budget", "no work")
 _LOADS: dict[Engine, str] = {"generator": "requests", "verifier": "prompt tokens"}
 
 
@@ -115,7 +116,10 @@ def idle(run: MeasuredRun) -> Figure | None:
             x=alt.X("share:Q", title="share of the run", axis=alt.Axis(format=".1%")),
             y=alt.Y("engine:N", title=None, sort=list(ENGINES), scale=alt.Scale(domain=ENGINES)),
             color=alt.Color(
-                "why:N", title=None, scale=colour(reasons), legend=alt.Legend(orient="top")
+                "why:N",
+                title=None,
+                scale=colour(reasons, _REASONS),
+                legend=alt.Legend(orient="top"),
             ),
         )
     )

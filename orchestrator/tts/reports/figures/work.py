@@ -102,7 +102,7 @@ def requests_by_kind(run: MeasuredRun) -> Figure | None:
             x=alt.X("requests:Q", title="requests, and scores from the cache"),
             y=alt.Y("engine:N", title=None, sort=list(ENGINES)),
             color=alt.Color(
-                "kind:N", title=None, scale=colour(there), legend=alt.Legend(orient="top")
+                "kind:N", title=None, scale=colour(there, kinds), legend=alt.Legend(orient="top")
             ),
             order=alt.Order("place:Q"),
         )
