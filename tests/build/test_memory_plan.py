@@ -339,6 +339,22 @@ def plan_rows(name: str) -> list[str]:
     return rows
 
 
+def test_what_a_prompt_adds_to_each_question_and_to_each_score_is_planned() -> None:
+    from tts.build.tensorrt.gpus import GPUS
+    from tts.build.tensorrt.memory_plan import CHARACTERS_PER_TOKEN, _side
+    from tts.build.tensorrt.model_shape import shape_of
+
+    asked = load_deployment("qwen-1.5b-prompted-7b-h100-bf16")
+    shape, gpu = shape_of(asked.verifier.checkpoint), GPUS["h100"]
+    labels = asked.verifier.model_copy(update={"format": "rlhflow", "prompt": None})
+    plain = asked.model_copy(update={"verifier": labels})
+    here, there = (_side(deployment, "verifier", shape, gpu) for deployment in (asked, plain))
+    before, _, behind = str(asked.verifier.prompt).partition("{steps}")
+    assert here.shared - there.shared == len(before) // CHARACTERS_PER_TOKEN > 100
+    assert here.new - there.new == len(behind) // CHARACTERS_PER_TOKEN > 0
+    assert here.own == there.own, "what asks about a step is no part of the path"
+
+
 HEADER = [
     "| deployment | GPU | weights | activations, logits | workspaces, transfer | server "
     "| generator KV | verifier KV | free | room | generator pool, tokens | verifier pool, tokens |",

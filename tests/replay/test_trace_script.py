@@ -15,6 +15,7 @@ from tests.replay.recordings import FEW, replay
 from tokenizers import Tokenizer as RawTokenizer
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
+from tts.build.spec import load_deployment
 from tts.endpoints.base import GenerateCall
 from tts.prompting import Context, Models
 from tts.replay import (
@@ -62,11 +63,13 @@ def wordy_folder(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(params=["letters", "words"])
+@pytest.fixture(params=["letters", "words", "demo-prompted", "demo-likelihood"])
 def written(request, tiny_deployment, wordy_folder):
-    """The models of a deployment whose made-up text is of letters, or of words."""
+    """The models of a deployment: made-up text of letters or words, verifiers of other kinds."""
     if request.param == "letters":
         return Models.load(tiny_deployment)
+    if request.param.startswith("demo-"):
+        return Models.load(load_deployment(request.param))
     engines = {
         role: engine.model_copy(update={"checkpoint": wordy_folder})
         for role, engine in tiny_deployment.engines().items()

@@ -333,8 +333,11 @@ def _side(deployment: Deployment, role: Role, shape: ModelConfig, gpu: GpuFacts)
         prompt = QUESTION + len(spec.system_prompt or "") // CHARACTERS_PER_TOKEN
         own, new, decoded = STEPS // 2 * STEP, 1, STEP
     else:
-        prompt, new, decoded = QUESTION, STEP + TEMPLATE, 0
-        own = STEPS // 2 * new
+        # a prompt's text before the steps is shared, and the text behind them asked for each score
+        before, _, asked = (spec.prompt or "").partition("{steps}")
+        prompt = QUESTION + len(before) // CHARACTERS_PER_TOKEN
+        own, decoded = STEPS // 2 * (STEP + TEMPLATE), 0
+        new = STEP + TEMPLATE + len(asked) // CHARACTERS_PER_TOKEN
     # sequences as short as the demo pair's scale all lengths down
     scale = min(1.0, spec.max_seq_len / (prompt + own + decoded))
     return Side(
