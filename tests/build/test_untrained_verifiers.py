@@ -165,6 +165,12 @@ def test_a_prompt_file_that_cannot_be_used_is_named(tmp_path: Path) -> None:
         load_deployment(file)
 
 
+def test_answers_without_quotes_are_explained(tmp_path: Path) -> None:
+    file = deployment_file(tmp_path, format="prompted", prompt=PROMPT, labels={"positive": True})
+    with pytest.raises(ConfigError, match=r"labels\.positive = True: .* put it in quotes"):
+        load_deployment(file)
+
+
 def test_a_deployment_whose_prompt_file_was_not_read_is_refused(tokenizer: Tokenizer) -> None:
     with pytest.raises(ConfigError, match="has not been read"):
         verifier_format(tokenizer, spec(format="prompted", prompt_file="judge.txt"))

@@ -612,6 +612,8 @@ def _explain_one(detail: Any, within: str) -> str:
         return f"{where} = {value!r:.200}: unknown field; allowed here: {_fields_at(detail)}"
     known = _REASONS.get(kind)
     reason = known.format(**detail.get("ctx", {})) if known else str(detail["msg"])
+    if kind == "string_type" and isinstance(value, bool):
+        reason += "; put it in quotes, as YAML reads Yes and No as true and false"
     if kind == "literal_error":
         reason = reason.replace(" or ", ", ").replace("'", "")
     if kind == "missing" or isinstance(value, (dict, BaseModel)):
