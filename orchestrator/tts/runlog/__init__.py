@@ -13,5 +13,6 @@
 | lock | one process at a time works on a folder |
 | durable | writing what is still there after the power has failed |
 | repair | dropping what is damaged from a log |
+| surroundings | versions and machine, which each session logs |
 | resume | what an interrupted run's log already holds |
 """

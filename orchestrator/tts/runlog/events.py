@@ -37,6 +37,8 @@ class Session(Event, frozen=True, kw_only=True, tag="session"):
     version: int = 1
     limits: tuple[int, int] | None = None
     """What may be in flight: requests on the generator, prompt tokens on the verifier."""
+    made_with: dict[str, str] = {}
+    """Versions and machine (`surroundings`); older logs do not say."""
 
 
 class ProblemStarted(Event, frozen=True, kw_only=True, tag="problem_started"):

@@ -23,6 +23,7 @@ from tts.compat import Self
 from .durable import sync_folder
 from .events import VERSION, AnyEvent, Event, Session, decode, encode
 from .folder import EVENTS, cannot_write
+from .surroundings import surroundings
 
 
 def read_events(folder: Path) -> Iterator[AnyEvent]:
@@ -114,7 +115,15 @@ class RunLog:
             raise cannot_write(folder, error) from error
         self.time = datetime.now(timezone.utc).isoformat()
         """The wall-clock time at which this session began, ISO 8601."""
-        self.write(Session(t=self.clock(), time=self.time, version=VERSION, limits=limits))
+        self.write(
+            Session(
+                t=self.clock(),
+                time=self.time,
+                version=VERSION,
+                limits=limits,
+                made_with=surroundings(),
+            )
+        )
 
     def __enter__(self) -> Self:
         return self

@@ -39,7 +39,9 @@ def write_run(folder, *, problems=1, step="## Step 1\n\n", question=None, answer
         "problem_ids": names,
     }
     (folder / "run.json").write_text(json.dumps(config))
-    events = [Session(t=0.0, time="2026-01-01T00:00:00+00:00", version=2)]
+    made_with = {"tts": "1.2.3"}
+    began = Session(t=0.0, time="2026-01-01T00:00:00+00:00", version=2, made_with=made_with)
+    events = [began]
     for number, name in enumerate(names):
         events += _problem(name, 10.0 * number, step, question, answer, right=number > 0)
     events.append(Finished(t=10.0 * problems))

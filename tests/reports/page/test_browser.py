@@ -52,9 +52,7 @@ class Opened:
 
     def listed(self, status: str) -> list[str]:
         """The questions in the list, once its status line says so."""
-        self.page.wait_for_function(
-            "said => document.getElementById('found').textContent === said", arg=status
-        )
+        sync_api.expect(self.page.locator("#found")).to_have_text(status)
         return self.page.locator("#problems .text").all_inner_texts()
 
     def current(self) -> str:
@@ -66,6 +64,7 @@ class Opened:
 def browser():
     if CHROMIUM is None:
         pytest.skip("there is no chromium here")
+    sync_api.expect.set_options(timeout=60_000)  # a busy machine is no failure
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
         yield browser
@@ -92,7 +91,7 @@ def test_a_page_opens_from_disk_is_walked_and_searched_and_asks_for_no_network(o
     assert page.locator("img").count() == 0
 
     page.keyboard.press("n")
-    page.wait_for_function("document.querySelector('.pane h3').textContent === 'p1'")
+    sync_api.expect(page.locator(".pane h3")).to_have_text("p1")
     assert opened.current() == "the end"
     page.locator(".tree svg").focus()
     page.keyboard.press("ArrowLeft")
@@ -168,7 +167,7 @@ def test_two_runs_stand_side_by_side_on_a_phone_and_a_missing_file_is_named(open
     page.select_option("#other-run", "")
     page.select_option("#outcome", "right")
     opened.listed("1 of 2 problems")
-    page.wait_for_function("document.querySelectorAll('.pane').length === 1")
+    sync_api.expect(page.locator(".pane")).to_have_count(1)
     assert opened.said == []
 
     write_page(file, "T", {}, [figure], runs, inline_bytes=0)

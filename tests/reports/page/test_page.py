@@ -124,5 +124,6 @@ def test_facts_tell_what_runs_share_and_what_each_has_of_its_own(tmp_path):
     assert facts["Configuration"]["strategy"] == "beam-search"
     assert facts["Configuration"]["n"] == 2
     assert (facts["Run a"], facts["Run b"]) == ({"seed": 1}, {"seed": 2})
+    assert facts["Configuration"]["run with: tts"] == "1.2.3"
     assert "tts" in facts["This page"]["written by"]
     assert facts_of(runs[:1])["Configuration"]["seed"] == 1

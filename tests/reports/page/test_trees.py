@@ -157,6 +157,12 @@ def test_what_was_sent_ahead_counts_from_when_it_was_asked_for():
     assert thoughts[0,].fate is Fate.EXPANDED
 
 
+def test_what_is_cancelled_after_the_end_makes_no_other_problem():
+    tree, _ = only_tree(generated([0], 1, 2), solved("a", 3.0), cut([0, 0], 2.5, 3.5, why="ended"))
+    assert tree.ended == 3.0
+    assert tree.cancelled == []
+
+
 def test_a_problem_that_was_interrupted_goes_on_after_what_was_before():
     tree, _ = only_tree(
         generated([0], 1, 2), SESSION, started("a", 0.5, "What?"), generated([1], 1, 3)

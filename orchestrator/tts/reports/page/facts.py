@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from tts.reports.figures.figure import Cell
+from tts.runlog.events import Session
 from tts.runlog.folder import Json, has_finished, read_config, read_summary
+from tts.runlog.log import read_events
 
 from .page import Facts
 
@@ -64,6 +66,10 @@ def _facts(run: Path) -> dict[str, Cell]:
         facts["replay of"] = _cell(replay.get("source"))
     if has_finished(run):
         facts["digest of all trees"] = _cell(read_summary(run).get("tree_digest"))
+    first = next(iter(read_events(run)), None)
+    if isinstance(first, Session):
+        facts["began"] = first.time
+        facts |= _prefixed("run with: ", first.made_with)
     return facts
 
 

@@ -104,9 +104,10 @@ def problem_trees(
     """The trees of a log: solved problems in the order in which they were solved, then the others.
 
     `vote` is the rule by which the run chooses answers; `questions` has those that the log does
-    not say, by problem. What is solved is not kept.
+    not say, by problem. What is solved is not kept; what is cancelled after it is left out.
     """
     growing: dict[str, _Growing] = {}
+    done: set[str] = set()
     for began, event in end_to_end(events):
         match event:
             case ProblemStarted():
@@ -116,8 +117,9 @@ def problem_trees(
                     growing[event.problem] = _Growing(tree)
             case ProblemSolved():
                 one = growing.pop(event.problem, None) or _Growing(ProblemTree(event.problem))
+                done.add(event.problem)
                 yield _solved(one, event, vote, began + event.t)
-            case Generated() | Scored() | Used() | Cancelled():
+            case Generated() | Scored() | Used() | Cancelled() if event.problem not in done:
                 one = growing.setdefault(event.problem, _Growing(ProblemTree(event.problem)))
                 _take_in(one, event, began)
             case _:
