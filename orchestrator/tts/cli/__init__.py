@@ -16,6 +16,7 @@ from . import (
     runs,
     server,
     simulate,
+    study,
     top,
     trace,
     tune,
@@ -45,6 +46,7 @@ app.command("watch", rich_help_panel="Search")(watch.watch)
 app.command("report", rich_help_panel="Search")(report.report)
 app.command("compare", rich_help_panel="Search")(compare.compare)
 app.command("trace", rich_help_panel="Search")(trace.trace)
+app.command("study", rich_help_panel="Search")(study.study)
 app.command("simulate", rich_help_panel="Search")(simulate.simulate)
 app.command("doctor", rich_help_panel="Help")(doctor.doctor)
 

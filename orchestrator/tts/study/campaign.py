@@ -3,42 +3,32 @@
 from __future__ import annotations
 
 import shutil
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean
 
 from tts.bench.observer import Observer
 from tts.bench.run import run_in
 from tts.build.builder import require_current
-from tts.build.errors import DatasetError, ServerError, TtsError
+from tts.build.errors import ServerError, TtsError
 from tts.build.spec import Deployment
 from tts.checks.requirements import require_gpu
-from tts.datasets.load import load_problems
 from tts.problem import Problem
-from tts.prompting import Models
-from tts.runlog.folder import has_finished, read_summary
+from tts.runlog.folder import has_finished
 from tts.runlog.lock import locked
 from tts.serving.repository.digest import deployment_digest
 from tts.serving.repository.render import render_repository
-from tts.serving.server.lookup import find_server
 from tts.session import AsyncSession, RunProgress
 from tts.session.interrupts import interruptible
-from tts.session.plan import Plan, check_lengths, check_same, findable, load_checked
+from tts.session.plan import Plan, check_same, findable, load_checked
 from tts.session.run import open_run, unused_folder
-from tts.session.strategy import ChosenStrategy, choose
 
 from .cells import (
     Cell,
     Form,
     Step,
-    cells_of,
-    problems_of_rounds,
-    problems_that_fit,
     seconds_left,
     starts,
-    steps_of,
 )
 from .engines import StudyEngines
 from .folder import (
@@ -50,10 +40,9 @@ from .folder import (
     run_folder,
     write_load,
 )
-from .kv_memory import PairMemory, generator_share, pair_memory
 from .load import measure_load
+from .plan import Study, can_restart, is_finished, left_of, limits_digest, open_study, seconds_of
 
-STRATEGY = "beam-search"
 PILOT_PROBLEMS = 4
 
 
@@ -67,57 +56,6 @@ class Wanted:
     seed: int = 0
 
 
-@dataclass(frozen=True)
-class Study:
-    """A study that is begun: what its folder says, and what follows from it."""
-
-    folder: Path
-    asked: Asked
-    spec: Deployment
-    memory: PairMemory
-    problems: tuple[Problem, ...]
-    """Enough for all rounds."""
-
-    @property
-    def n(self) -> int:
-        """Completions per problem, where a cell does not change it."""
-        return int(self.strategy().parameters["n"])
-
-    def strategy(self, n: int | None = None) -> ChosenStrategy:
-        """The search of a cell."""
-        n = n or self.asked.form.n
-        return choose(STRATEGY, self.spec, {} if n is None else {"n": n})
-
-    def cells(self, problems: int | None = None) -> list[Cell]:
-        """The cells, where each of them has so many problems in a round."""
-        restarts, cache = self.asked.restarts, self.spec.generator.kv_cache
-        reuses = cache.reuse or self.spec.verifier.kv_cache.reuse
-        return cells_of(
-            self.asked.form,
-            n=self.n,
-            beam_width=int(self.strategy().parameters["beam_width"]),
-            share=generator_share(self.spec, self.memory)
-            if restarts and self.memory.shared
-            else None,
-            reuse=restarts and reuses,
-            problems=problems,
-        )
-
-    @property
-    def unit_s(self) -> float:
-        """Seconds that a unit of work took in the pilot, which must have finished."""
-        summary = read_summary(pilot_folder(self.folder))
-        wall_s, problems = float(summary["wall_s"]), int(summary["problems"])
-        return wall_s / (problems * self.n)
-
-    def steps(self) -> tuple[list[Step], list[tuple[Problem, ...]]]:
-        """Every run of the study, and each round's problems; after the pilot."""
-        form = self.asked.form
-        fitting = problems_that_fit(form, self.cells(), self.unit_s)
-        rounds = problems_of_rounds(self.problems, form.rounds, fitting)
-        return steps_of(self.cells(len(rounds[0])), form.rounds), rounds
-
-
 def run_study(wanted: Wanted, out: Path | None, observer: Observer) -> Study:
     """Begin a study, carry it out, and return it; raises a TtsError."""
     spec = load_checked(wanted.deployment)
@@ -126,13 +64,14 @@ def run_study(wanted: Wanted, out: Path | None, observer: Observer) -> Study:
         spec.name,
         findable(wanted.deployment),
         deployment_digest(spec),
+        limits_digest(spec),
         findable(wanted.dataset),
         wanted.seed,
         wanted.form,
         restarts=can_restart(spec),
     )
     folder = (out or unused_folder(f"{spec.name}-study")).resolve()
-    study = _study(folder, asked, spec)
+    study = open_study(folder, asked, spec)
     with locked(folder):
         create_study(folder, asked)
         _carry_out(study, observer)
@@ -144,11 +83,13 @@ def resume_study(folder: Path, deployment: str | None, observer: Observer) -> St
     folder = folder.resolve()
     before = read_study(folder)
     spec = load_checked(deployment or before.deployment_source)
-    now = replace(before, deployment=spec.name, deployment_digest=deployment_digest(spec))
+    now = replace(before, deployment=spec.name, limits_digest=limits_digest(spec))
     check_same(vars(now), vars(before), folder)
-    study = _study(folder, before, spec)
-    if is_finished(study):
+    study = open_study(folder, before, spec)
+    if is_finished(study):  # whatever this version would serve, nothing more is run
         return study
+    now = replace(now, deployment_digest=deployment_digest(spec))
+    check_same(vars(now), vars(before), folder)
     _check(spec)
     if before.restarts and not can_restart(spec):
         raise ServerError(
@@ -161,35 +102,9 @@ def resume_study(folder: Path, deployment: str | None, observer: Observer) -> St
     return study
 
 
-def is_finished(study: Study) -> bool:
-    """Whether every run and the load are there."""
-    if not has_finished(pilot_folder(study.folder)) or not load_file(study.folder).exists():
-        return False
-    return not _left(study, study.steps()[0])
-
-
-def can_restart(spec: Deployment) -> bool:
-    """Whether engines can be started with other pools: on this CPU, while nobody else serves."""
-    return spec.target == "openvino" and find_server(spec) is None
-
-
 def _check(spec: Deployment) -> None:
     require_gpu(spec)
     require_current(spec)
-
-
-def _study(folder: Path, asked: Asked, spec: Deployment) -> Study:
-    form = asked.form
-    most = form.rounds * (form.problems or 64)
-    problems = tuple(load_problems(asked.dataset, limit=most, seed=asked.seed))
-    if len(problems) < form.rounds:
-        raise DatasetError(
-            f"{asked.dataset} holds {len(problems)} problems; the study has {form.rounds} rounds "
-            "with problems of their own.",
-            hint="Name a larger dataset.",
-        )
-    check_lengths(Models.load(spec), problems)
-    return Study(folder, asked, spec, pair_memory(spec), problems)
 
 
 def _carry_out(study: Study, observer: Observer) -> None:
@@ -215,14 +130,14 @@ async def _run_all(study: Study, observer: Observer) -> None:
             )
         steps, rounds = study.steps()
         count = len(rounds[0])
-        left = _left(study, steps)
+        left = left_of(study, steps)
         _announce(study, steps, left, count, observer)
         for place, step in enumerate(left):
             await _measure_load_if_due(study, step, engines, observer)
             remaining = seconds_left(
                 left[place:],
                 count,
-                _finished(study, steps),
+                seconds_of(study, steps),
                 unit_s=study.unit_s,
                 start_s=engines.start_s,
             )
@@ -276,24 +191,11 @@ async def _measure_load_if_due(
     write_load(study.folder, await measure_load(session, first, study.asked.form.load_s, observer))
 
 
-def _left(study: Study, steps: Sequence[Step]) -> list[Step]:
-    return [step for step in steps if not has_finished(run_folder(study.folder, step))]
-
-
-def _finished(study: Study, steps: Sequence[Step]) -> dict[str, float]:
-    """Mean seconds of the cells that ran already."""
-    seconds: dict[str, list[float]] = defaultdict(list)
-    for step in steps:
-        if has_finished(where := run_folder(study.folder, step)):
-            seconds[step.cell.name].append(float(read_summary(where)["wall_s"]))
-    return {name: fmean(each) for name, each in seconds.items()}
-
-
 def _announce(
     study: Study, steps: Sequence[Step], left: Sequence[Step], count: int, observer: Observer
 ) -> None:
     load_s = 0.0 if load_file(study.folder).exists() else study.asked.form.load_s
-    expected = load_s + seconds_left(left, count, _finished(study, steps), unit_s=study.unit_s)
+    expected = load_s + seconds_left(left, count, seconds_of(study, steps), unit_s=study.unit_s)
     observer.say(
         f"{len(steps)} runs of {count} problems, {starts(steps)} server starts; "
         f"{len(left)} runs are left: about {in_words(expected)}."
@@ -310,7 +212,7 @@ def _with_way_on(error: TtsError, study: Study) -> TtsError:
     saved = "Finished runs are saved."
     if has_finished(pilot_folder(study.folder)):
         steps = study.steps()[0]
-        done = len(steps) - len(_left(study, steps))
+        done = len(steps) - len(left_of(study, steps))
         saved = f"{done} of {len(steps)} runs are finished and saved in {study.folder}."
     way_on = f"Continue with: tts study --resume {study.folder}"
     error.hint = "\n".join(part for part in (saved, error.hint, way_on) if part)

@@ -37,6 +37,9 @@ class Asked:
     deployment_source: str
     """What the user named it: a bundled name or a file."""
     deployment_digest: str
+    """Of the models as they are served; a later tts may serve the same file otherwise."""
+    limits_digest: str
+    """Of what the deployment file says of both engines."""
     dataset: str
     seed: int
     form: Form

@@ -10,6 +10,9 @@ from tts.build.openvino.memory import plan_host_memory
 from tts.build.spec import Deployment, EngineSpec, Role
 from tts.build.tensorrt.memory_plan import plan_memory
 
+WORKING = "working space and processes"
+"""What is neither weights nor a KV pool."""
+
 
 @dataclass(frozen=True)
 class PairMemory:
@@ -90,10 +93,10 @@ def _with_pool(spec: EngineSpec, tokens: int) -> EngineSpec:
 
 def _on_host(deployment: Deployment) -> tuple[dict[str, int], dict[Role, int], bool]:
     plan, specs = plan_host_memory(deployment), deployment.engines()
-    fixed = {"server": plan.server}
+    fixed = {WORKING: plan.server}
     for role, engine in plan.engines.items():
         fixed[f"{role}: weights"] = engine.copies + engine.embedding
-        fixed[f"{role}: working space"] = engine.working + engine.process
+        fixed[WORKING] += engine.working + engine.process
     per_token = {
         role: engine.kv_cache // whole_blocks(specs[role], specs[role].kv_cache.tokens)
         for role, engine in plan.engines.items()
@@ -103,14 +106,12 @@ def _on_host(deployment: Deployment) -> tuple[dict[str, int], dict[Role, int], b
 
 def _on_gpus(deployment: Deployment) -> tuple[dict[str, int], dict[Role, int], bool]:
     plan = plan_memory(deployment)
-    fixed = {"server": sum(gpu.server for gpu in plan.gpus)}
+    fixed = {WORKING: sum(gpu.server for gpu in plan.gpus)}
     per_token: dict[Role, int] = dict.fromkeys(deployment.engines(), 0)
     for place in (place for gpu in plan.gpus for place in gpu.ranks):
         memory, role = place.memory, place.role
         per_token[role] += memory.kv_bytes_per_token
-        for name, size in (
-            (f"{role}: weights", memory.weights),
-            (f"{role}: working space", memory.fixed - memory.weights),
-        ):
-            fixed[name] = fixed.get(name, 0) + size
+        weights = f"{role}: weights"
+        fixed[weights] = fixed.get(weights, 0) + memory.weights
+        fixed[WORKING] += memory.fixed - memory.weights
     return fixed, per_token, plan.shared

@@ -1,0 +1,76 @@
+"""`tts study`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .options import given_options, usable
+
+
+def study(
+    context: typer.Context,
+    deployment: Annotated[
+        str | None,
+        typer.Argument(metavar="DEPLOYMENT", help="A deployment file or a bundled name."),
+    ] = None,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick", help="Fewer cells, and as many problems as fit about seven minutes."
+        ),
+    ] = False,
+    dataset: Annotated[
+        str, typer.Option("--dataset", help="What is solved: demo, or a dataset as for bench.")
+    ] = "demo",
+    seed: Annotated[
+        int, typer.Option("--seed", help="Seed of the runs and of generated problems.")
+    ] = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", callback=usable, help="Study folder.", show_default="a new one under runs/"
+        ),
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            "--resume",
+            callback=usable,
+            metavar="DIR",
+            help="Continue the study there; finished runs are kept. Of a finished one, write the "
+            "page again.",
+        ),
+    ] = None,
+) -> None:
+    """Run many variants of a deployment and see what its two engines do, and why.
+
+    Divisions of the KV memory, schedules, speculation, prefix reuse, problems in flight and n, each
+    compared with the deployment as it is; figures in report.html, advice in words (docs/study.md).
+    """
+    from tts.reports.console import consoles
+    from tts.reports.progress import BenchProgress
+    from tts.reports.study import print_advice, write_study_page
+    from tts.study.campaign import Wanted, resume_study, run_study
+    from tts.study.cells import FULL, QUICK
+    from tts.study.measure import measure
+
+    with BenchProgress() as observer:
+        if resume is not None:
+            if fixed := given_options(context) & {"quick", "dataset", "seed", "out"}:
+                raise typer.BadParameter(
+                    "a resumed study goes on as it began", param_hint=f"--{min(fixed)}"
+                )
+            finished = resume_study(resume, deployment, observer)
+        elif deployment is None:
+            raise typer.BadParameter("name one, or --resume a study", param_hint="DEPLOYMENT")
+        else:
+            wanted = Wanted(deployment, QUICK if quick else FULL, dataset, seed)
+            finished = run_study(wanted, out, observer)
+    findings = measure(finished)
+    page = write_study_page(finished, findings)
+    stdout, _ = consoles()
+    print_advice(stdout, findings)
+    stdout.print(f"page: {page}", style="dim", markup=False, soft_wrap=True)

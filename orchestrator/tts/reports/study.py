@@ -1,0 +1,92 @@
+"""What `tts study` shows when its runs are finished: advice in words, and the page."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from rich.console import Console
+
+from tts.study.cells import Step
+from tts.study.folder import run_folder
+from tts.study.measure import Findings
+from tts.study.plan import Study
+
+from .figures.figure import Cell, Figure
+from .figures.study import study_figures
+from .page import FILE, write_page
+
+
+def print_advice(out: Console, findings: Findings) -> None:
+    """Print each advice with the name of the figure that it rests on."""
+    titles = {figure.name: figure.title for figure in study_figures(findings.measurements)}
+    for advice in findings.advice:
+        out.print(f"[bold]{advice.subject}[/bold]", soft_wrap=True)
+        out.print(f"  {advice.text}", markup=False, soft_wrap=True)
+        rests_on = titles.get(advice.figure, advice.figure)
+        out.print(f"  Figure: {rests_on}", style="dim", markup=False, soft_wrap=True)
+
+
+def write_study_page(study: Study, findings: Findings) -> Path:
+    """Write report.html into the study's folder: advice, figures, and the trees of the base."""
+    figures = [advice_figure(findings), *study_figures(findings.measurements)]
+    base = study.cells()[0]
+    return write_page(
+        study.folder / FILE,
+        f"Study of {study.asked.deployment}",
+        facts(study, findings),
+        figures,
+        [run_folder(study.folder, Step(base, 1))],
+        lead="What the two engines of this deployment do, why, and what follows from it.",
+    )
+
+
+def advice_figure(findings: Findings) -> Figure:
+    """All advice as a table."""
+    titles = {figure.name: figure.title for figure in study_figures(findings.measurements)}
+    rows: list[dict[str, Cell]] = [
+        {
+            "about": advice.subject,
+            "advice": f"{advice.text} ({titles.get(advice.figure, advice.figure)})",
+        }
+        for advice in findings.advice
+    ]
+    reading = (
+        "A change is advised only where its 95% interval leaves out that there is no difference; "
+        "each advice ends with the figure that it rests on."
+    )
+    return Figure("advice", "Advice", reading, rows)
+
+
+def facts(study: Study, findings: Findings) -> dict[str, dict[str, Cell]]:
+    """What the study was, for the page."""
+    asked, spec = study.asked, study.spec
+    engines: dict[str, Cell] = {}
+    for role, engine in spec.engines().items():
+        engines[f"{role}: checkpoint"] = engine.checkpoint.name
+        engines[f"{role}: precision"] = engine.precision
+        engines[f"{role}: KV blocks"] = engine.kv_cache.blocks
+        engines[f"{role}: max_batch_size"] = engine.max_batch_size
+        engines[f"{role}: max_num_tokens"] = engine.max_num_tokens
+    strategy = study.strategy()
+    form = {
+        name: ", ".join(map(str, value)) if isinstance(value, tuple) else value
+        for name, value in dataclasses.asdict(asked.form).items()
+        if value is not None
+    }
+    return {
+        "Study": {
+            "deployment": asked.deployment_source,
+            "target": spec.target,
+            "digest": asked.deployment_digest,
+            "dataset": asked.dataset,
+            "seed": asked.seed,
+            "strategy": f"{strategy.name}, n = {study.n}",
+            "rounds": asked.form.rounds,
+            "problems in a round": findings.problems,
+            "servers were started with other limits": asked.restarts,
+            "same trees in all cells of a round": findings.same_trees,
+        },
+        "Engines": engines,
+        "Form": form,
+    }

@@ -1,0 +1,152 @@
+"""A tiny study of the demo pair on real servers: interrupted, resumed, and what it shows."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from os import environ
+
+import pytest
+import yaml
+from tests.end_to_end.commands import Tts, summary
+
+from tts.build import paths
+from tts.build.spec import load_deployment
+from tts.serving.repository.digest import deployment_digest
+from tts.serving.server.start import start_server
+from tts.study.cells import Form
+
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.skipif(
+        not (paths.deployments_dir().parent / "checkpoints" / "demo-verifier").is_dir(),
+        reason="the demo checkpoints are not here",
+    ),
+]
+
+TINY = Form(
+    rounds=1,
+    problems=3,
+    minutes=None,
+    shares=(0.95,),
+    schedules=("lockstep",),
+    speculations=(),
+    reuse_off=False,
+    in_flight=(1,),
+    n_factors=(2.0,),
+    load_s=1.0,
+    n=4,
+)
+CODE = f"""
+import sys
+from tts.study import cells
+cells.QUICK = cells.Form(**{asdict(TINY)})
+sys.argv[0] = "tts"
+from tts.cli import main
+main()
+"""
+
+
+def start(tts: Tts, *arguments):
+    """The command line, whose quick form is the tiny one."""
+    return subprocess.Popen(
+        [sys.executable, "-c", CODE, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd="/",
+        env={**environ, "TTS_HOME": str(tts.home)},
+        start_new_session=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def small(tts: Tts, tmp_path_factory):
+    """The demo pair with small batches, so that its load is measured in seconds."""
+    data = yaml.safe_load((paths.deployments_dir() / "demo.yaml").read_text())
+    for role in ("generator", "verifier"):
+        checkpoint = paths.deployments_dir() / data[role]["checkpoint"]
+        data[role] |= {"checkpoint": str(checkpoint.resolve()), "max_batch_size": 4}
+    data["generator"]["in_flight_requests"] = 4
+    file = tmp_path_factory.mktemp("deployment") / "small.yaml"
+    file.write_text(yaml.safe_dump(data))
+    return file
+
+
+def test_a_study_is_interrupted_resumed_and_shown(tts: Tts, small, tmp_path, monkeypatch):
+    folder = tmp_path / "study"
+    process = start(tts, "study", small, "--quick", "--out", folder)
+    first = folder / "runs" / "as-deployed-1"
+    deadline = time.monotonic() + 120
+    while not (first / "summary.json").exists():
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert f"tts study --resume {folder}" in err
+    assert "of 5 runs are finished and saved" in err
+    assert tts.leftovers() == []
+    kept = (first / "events.jsonl").stat().st_mtime_ns
+
+    code, out, err = tts.run("study", "--resume", folder)
+    assert code == 0, err
+    assert (first / "events.jsonl").stat().st_mtime_ns == kept
+    cells = ["as-deployed", "lockstep", "in-flight-1", "n-8", "split-95"]
+    runs = {name: summary(folder / "runs" / f"{name}-1") for name in cells}
+    assert len({runs[name]["tree_digest"] for name in cells if name != "n-8"}) == 1
+    assert "Stay with schedule decoupled" in out
+    assert (folder / "report.html").stat().st_size > 100_000
+    data = json.loads((folder / "measurements.json").read_text())
+    origins = {each["name"]: each["origin"] for each in data["measurements"]}
+    assert origins == {
+        "memory-by-split": "modelled",
+        "throughput-by-split": "measured",
+        "kv-blocks-generator": "measured",
+        "kv-blocks-verifier": "measured",
+        "prefix-hits-by-split": "modelled",
+        "thrashing-by-split": "modelled",
+        "tokens-per-request": "measured",
+        "generator-by-load": "measured",
+        "verifier-by-load": "measured",
+        "batch-utilisation": "measured",
+        "ablation": "measured",
+        "concurrency": "measured",
+        "accuracy-by-n": "measured",
+    }
+    assert data["same_trees"] is True
+    blocks = {row["division"]: row["pool"] for row in rows(data, "kv-blocks-generator")}
+    assert blocks["as deployed"] == 1280
+    assert blocks["generator 95% of the KV memory"] > 6000
+    monkeypatch.setenv("TTS_HOME", str(tts.home))
+    config = (paths.repository_dir("demo") / "generator" / "config.pbtxt").read_text()
+    assert deployment_digest(load_deployment(small)) in config, "the repository is the deployment's"
+
+    asked = json.loads((folder / "study.json").read_text())
+    asked["deployment_digest"] = "of an earlier version of tts"
+    (folder / "study.json").write_text(json.dumps(asked))
+    code, again, err = tts.run("study", "--resume", folder)
+    assert (code, again) == (0, out), err
+    assert "Starting" not in err, "a finished study needs no server"
+
+
+def test_a_server_that_runs_is_used_as_it_is(tts: Tts, small, tmp_path, monkeypatch):
+    monkeypatch.setenv("TTS_HOME", str(tts.home))
+    folder = tmp_path / "study"
+    with start_server(load_deployment(small)) as running:
+        process = start(tts, "study", small, "--quick", "--out", folder)
+        _, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+        running.check()
+    assert "are modelled" in err
+    assert not list(folder.glob("runs/split-*"))
+    data = json.loads((folder / "measurements.json").read_text())
+    assert rows(data, "prefix-hits-by-split")
+    assert "throughput-by-split" not in {each["name"] for each in data["measurements"]}
+
+
+def rows(data, name):
+    return next(each["rows"] for each in data["measurements"] if each["name"] == name)

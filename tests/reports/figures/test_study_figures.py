@@ -1,0 +1,151 @@
+"""The figures of a study: valid charts of every table, and a page that says what was asked."""
+
+import json
+
+import pytest
+from tests.reports.figures.checks import check
+from tests.study.results import results_of
+
+from tts.build.spec import load_deployment
+from tts.reports.figures.study import FIGURES, study_figures
+from tts.study.cells import BASE, FULL
+from tts.study.folder import Asked
+from tts.study.inside import memory_by_split
+from tts.study.kv_memory import pair_memory
+from tts.study.measurement import Measurement
+from tts.study.plan import Study
+from tts.study.throughput import ablation, accuracy_by_n, by_load, by_split, concurrency, same_trees
+
+DEMO = load_deployment("demo")
+STUDY = Study(
+    None,
+    Asked("demo", "demo", "digest", "limits", "demo", 0, FULL, restarts=True),
+    DEMO,
+    pair_memory(DEMO),
+    (),
+)
+LOAD = {
+    "engines": {
+        role: {
+            "unit": unit,
+            "levels": [
+                {
+                    "load": load,
+                    "tokens_per_s": 100.0 * load,
+                    "lowest": 90.0 * load,
+                    "highest": 110.0 * load,
+                    "latency_s": 0.01,
+                }
+                for load in (1, 2, 4)
+            ],
+            "saturation_point": {"load": point},
+        }
+        for role, unit, point in (("generator", "requests", 3.5), ("verifier", "tokens", None))
+    }
+}
+
+
+def tables(results):
+    return [
+        by_split(STUDY, results),
+        ablation(STUDY, results),
+        concurrency(STUDY, results, 20),
+        accuracy_by_n(STUDY, results),
+        memory_by_split(DEMO, pair_memory(DEMO)),
+        *by_load(LOAD),
+        Measurement(
+            "kv-blocks-generator",
+            [
+                {
+                    "division": name,
+                    "engine": "generator",
+                    "step": step,
+                    "blocks in use": 5 * step,
+                    "pool": 100,
+                    "most in use": 10,
+                }
+                for name in ("as deployed", "generator 5%")
+                for step in range(3)
+            ],
+        ),
+        Measurement(
+            "batch-utilisation",
+            [
+                {
+                    "schedule": name,
+                    "engine": engine,
+                    "steps": 10,
+                    "requests per step": 5.5,
+                    "batch utilisation": 0.1,
+                    "tokens per step": None,
+                    "of max_num_tokens": None,
+                }
+                for name in ("as deployed", "schedule lockstep")
+                for engine in ("generator", "verifier")
+            ],
+        ),
+        Measurement(
+            "tokens-per-request",
+            [
+                {"engine": engine, "from tokens": 10.0, "to tokens": 20.0, "requests": 5}
+                for engine in ("generator", "verifier")
+            ],
+        ),
+        *(
+            Measurement(
+                name,
+                [
+                    {"generator share": share, "engine": engine, "KV memory": size, column: 0.5}
+                    for share in (0.1, 0.5)
+                    for engine in ("generator", "verifier")
+                    for size in ("all", "1/4")
+                ],
+                "modelled",
+            )
+            for name, column in (
+                ("prefix-hits-by-split", "hit rate"),
+                ("thrashing-by-split", "thrashing"),
+            )
+        ),
+    ]
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_every_measurement_has_a_valid_figure(rounds):
+    results = results_of(
+        {name: [10.0 + place, 11.0][:rounds] for place, name in enumerate(results_of({}))}
+    )
+    measured = tables(results)
+    figures = study_figures(measured)
+    assert len(figures) == len(measured)
+    for figure in figures:
+        check(figure)
+        json.dumps(figure.chart, allow_nan=False)
+    assert {figure.name for figure in figures} | {"kv-blocks-verifier"} == set(FIGURES)
+
+
+def test_figures_say_where_their_numbers_come_from():
+    origins = {figure.name: figure.origin for figure in study_figures(tables(results_of({})))}
+    assert origins["throughput-by-split"] == "measured"
+    assert origins["prefix-hits-by-split"] == origins["memory-by-split"] == "modelled"
+
+
+def test_the_reading_of_a_figure_has_its_numbers():
+    figures = {f.name: f for f in study_figures(tables(results_of({"in-flight-1": [20.0, 20.2]})))}
+    assert "2 times the throughput" in figures["concurrency"].reading
+    assert "Slower beyond the noise: schedule lockstep" not in figures["ablation"].reading
+    assert "8 times the generated tokens" in figures["accuracy-by-n"].reading
+
+
+def test_a_study_without_divisions_has_no_figure_of_them():
+    results = {n: r for n, r in results_of({}).items() if r.cell.engines.share is None}
+    assert by_split(STUDY, results) is None
+
+
+def test_different_trees_are_noticed():
+    results = results_of({})
+    assert same_trees(list(results.values()))
+    runs = results["lockstep"].runs
+    object.__setattr__(runs[0], "tree_digest", "another")
+    assert not same_trees(list(results.values()))
+    assert results[BASE].runs[0].tree_digest == "digest"
