@@ -1,7 +1,7 @@
 """Runs compared problem by problem."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.analysis.logs import SESSION, whole_logs
 from tests.analysis.runs import CONFIG, log_of, run_of, write_run
@@ -37,6 +37,7 @@ def test_disagreements_and_gain_are_those_of_the_common_problems(ours, theirs):
         assert pair.gain is None is pair.gain_95
 
 
+@settings(max_examples=30)
 @given(whole_logs(), whole_logs())
 def test_turned_round_a_comparison_is_its_mirror_image(one, other):
     runs = run_of(one), run_of(other)

@@ -63,9 +63,12 @@ def mcnemar(only_one: int, only_other: int) -> float:
     Given are the problems that only the one and only the other has right; those on which both agree
     say nothing. 1.0 without any disagreement.
     """
-    count, fewer = only_one + only_other, min(only_one, only_other)
-    tail = sum(math.comb(count, k) for k in range(fewer + 1)) << 1
-    return min(1.0, tail / (1 << count))
+    count = only_one + only_other
+    ways, tail = 1, 0  # to choose k of count, and the sum of these over k
+    for k in range(min(only_one, only_other) + 1):
+        tail += ways
+        ways = ways * (count - k) // (k + 1)
+    return min(1.0, 2 * tail / (1 << count))
 
 
 def share_difference_95(only_one: int, only_other: int, count: int) -> tuple[float, float]:

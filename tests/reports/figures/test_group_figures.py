@@ -38,8 +38,8 @@ ROWS = st.builds(
 )
 
 
-@settings(max_examples=20)
-@given(st.lists(ROWS, min_size=1, max_size=8))
+@settings(max_examples=12)
+@given(st.lists(ROWS, min_size=1, max_size=6))
 def test_every_figure_of_any_runs_is_valid(rows):
     check_all(figures_of_rows(rows, []))
 

@@ -28,13 +28,13 @@ def figures(log, **config):
     return figures_of(MeasuredRun(None, CONFIG | config, Measures.of(log)))
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(whole_logs())
 def test_every_figure_of_any_run_is_valid(log):
     check_all(figures(log))
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(LOGS)
 def test_a_run_that_has_solved_nothing_has_figures_too(log):
     check_all(figures(log))
