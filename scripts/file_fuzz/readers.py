@@ -88,6 +88,11 @@ def _by_users() -> dict[str, Reader]:
             _json_lines(problems),
             lambda folder: load_problems(str(folder / "set.jsonl")),
         ),
+        "dataset in CSV": Reader(
+            "set.csv",
+            b'question,answer,level,choices\n"1 + 1?",B,3,"1"\n"a, ""b""\n?",A,4,"2"\n',
+            lambda folder: load_problems(str(folder / "set.csv"), answers="letter"),
+        ),
         "traces": Reader(
             "traces.jsonl",
             _json_lines(chains),
