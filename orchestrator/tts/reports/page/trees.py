@@ -193,8 +193,8 @@ def _settled(one: _Growing) -> ProblemTree:
     in_tree = [record for record in nodes.values() if record.used is not None]
     for record in in_tree:
         record.fate = _fate(record, expanded, completed, solved=tree.ended is not None)
-    if tree.ended is not None and tree_digest(in_tree) != tree.digest:
-        _take_surplus_for_pruned(tree, in_tree)
+    if any(record.fate is Fate.SURPLUS for record in in_tree):
+        _call_as_logged(tree, in_tree)
     _date(in_tree, expanded, tree.ended)
     tree.thoughts = sorted(nodes.values(), key=lambda record: (record.done, record.path))
     return tree
@@ -219,12 +219,14 @@ def _fate(
     return Fate.PRUNED if goes_on else Fate.SURPLUS
 
 
-def _take_surplus_for_pruned(tree: ProblemTree, in_tree: list[ThoughtRecord]) -> None:
+def _call_as_logged(tree: ProblemTree, in_tree: list[ThoughtRecord]) -> None:
     """Chains that ended and were not chosen: some searches call them pruned; the digest knows."""
+    if tree_digest(in_tree) == tree.digest:
+        return
     surplus = [record for record in in_tree if record.fate is Fate.SURPLUS]
     for record in surplus:
         record.fate = Fate.PRUNED
-    if surplus and tree_digest(in_tree) != tree.digest:
+    if tree_digest(in_tree) != tree.digest:
         for record in surplus:
             record.fate = Fate.SURPLUS
 
