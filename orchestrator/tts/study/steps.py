@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import fmean
+from typing import TypeVar
 
 from tts.analysis.engine_steps import steps_of_run
 from tts.analysis.records import Engine
 from tts.build.spec import Deployment
-from tts.runlog.engine_steps import EngineStep
 
 from .measurement import Measurement, Row
 from .results import CellResult
+
+Step = TypeVar("Step")
 
 MOST_STEPS = 150
 """Rows of an engine under one division."""
@@ -36,7 +38,7 @@ def kv_blocks(engine: Engine, runs: Sequence[tuple[str, Path]]) -> Measurement |
                 "pool": part[0].blocks,
                 "most in use": most,
             }
-            for begin, part in _parts(steps, MOST_STEPS)
+            for begin, part in parts(steps, MOST_STEPS)
         ]
     if not rows:
         return None
@@ -82,7 +84,7 @@ def batch_utilisation(results: Sequence[CellResult], spec: Deployment) -> Measur
     return Measurement("batch-utilisation", rows, notes=notes)
 
 
-def _parts(steps: Sequence[EngineStep], most: int) -> Iterable[tuple[int, Sequence[EngineStep]]]:
+def parts(steps: Sequence[Step], most: int) -> Iterable[tuple[int, Sequence[Step]]]:
     """Neighbouring steps in at most so many parts, each with the number of its first step."""
     size = max(1, -(-len(steps) // most))
     return ((begin, steps[begin : begin + size]) for begin in range(0, len(steps), size))
