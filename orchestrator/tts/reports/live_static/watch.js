@@ -31,7 +31,8 @@
 
   function scrollTo(frame, { top, offset, y }) {
     const there = top && frame.contentDocument.getElementById(top);
-    frame.contentWindow.scrollTo(0, there ? frame.contentWindow.scrollY + there.getBoundingClientRect().top - offset : y);
+    const to = there ? frame.contentWindow.scrollY + there.getBoundingClientRect().top - offset : y;
+    frame.contentWindow.scrollTo({ top: to, behavior: "instant" });
   }
 
   function choose(page, { problem, time }) {
