@@ -16,7 +16,7 @@ def report(
         typer.Argument(
             callback=usable,
             metavar="RUN...",
-            help="Folders of finished runs, or of whole comparisons.",
+            help="Folders of finished runs, or of whole comparisons; or one study.",
         ),
     ],
     open_page: Annotated[
@@ -34,20 +34,29 @@ def report(
     """
     from tts.analysis.recorded_summary import read_whole_summary
     from tts.build.errors import RunError
-    from tts.reports.console import say
+    from tts.reports.console import consoles, say
     from tts.reports.live_tree import report_comparison, report_run
     from tts.reports.page.export import Format, export_figures
-    from tts.reports.page.of_runs import report_of
+    from tts.reports.page.of_runs import Report, report_of
+    from tts.reports.study import StudyReport, print_advice
     from tts.runlog.groups import is_group
+    from tts.study.campaign import finished_study
+    from tts.study.folder import is_study
+    from tts.study.measure import measure
 
-    if any(is_group(run) for run in runs):
+    found: Report | StudyReport | None = None
+    if len(runs) == 1 and is_study(runs[0]):
+        study = finished_study(runs[0])
+        found = StudyReport(study, measure(study))
+        print_advice(consoles()[0], found.findings)
+    elif any(is_group(run) for run in runs):
         report_comparison(runs)
     else:
         report_run(runs, [read_whole_summary(run) for run in runs])
     wanted: dict[Format, bool] = {"pdf": pdf, "svg": svg, "png": png}
     formats = [name for name, given in wanted.items() if given]
     try:
-        found = report_of(runs)
+        found = found or report_of(runs)
         if formats:
             folder = found.file.with_name("figures")
             say(f"{len(export_figures(found.figures, folder, formats))} files in {folder}")

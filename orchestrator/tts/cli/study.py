@@ -52,7 +52,7 @@ def study(
     """
     from tts.reports.console import consoles
     from tts.reports.progress import BenchProgress
-    from tts.reports.study import print_advice, write_study_page
+    from tts.reports.study import StudyReport, print_advice
     from tts.study.campaign import Wanted, resume_study, run_study
     from tts.study.cells import FULL, QUICK
     from tts.study.measure import measure
@@ -70,7 +70,7 @@ def study(
             wanted = Wanted(deployment, QUICK if quick else FULL, dataset, seed)
             finished = run_study(wanted, out, observer)
     findings = measure(finished)
-    page = write_study_page(finished, findings)
+    page = StudyReport(finished, findings).write()
     stdout, _ = consoles()
     print_advice(stdout, findings)
     stdout.print(f"page: {page}", style="dim", markup=False, soft_wrap=True)

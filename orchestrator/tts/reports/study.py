@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -15,6 +17,7 @@ from tts.study.plan import Study
 from .figures.figure import Cell, Figure
 from .figures.study import study_figures
 from .page import FILE, write_page
+from .page.facts import facts_of
 
 
 def print_advice(out: Console, findings: Findings) -> None:
@@ -27,18 +30,34 @@ def print_advice(out: Console, findings: Findings) -> None:
         out.print(f"  Figure: {rests_on}", style="dim", markup=False, soft_wrap=True)
 
 
-def write_study_page(study: Study, findings: Findings) -> Path:
-    """Write report.html into the study's folder: advice, figures, and the trees of the base."""
-    figures = [advice_figure(findings), *study_figures(findings.measurements)]
-    base = study.cells()[0]
-    return write_page(
-        study.folder / FILE,
-        f"Study of {study.asked.deployment}",
-        facts(study, findings),
-        figures,
-        [run_folder(study.folder, Step(base, 1))],
-        lead="What the two engines of this deployment do, why, and what follows from it.",
-    )
+@dataclass(frozen=True)
+class StudyReport:
+    """What the page of a study shows, and where it is written."""
+
+    study: Study
+    findings: Findings
+
+    @property
+    def file(self) -> Path:
+        """The page."""
+        return self.study.folder / FILE
+
+    @property
+    def figures(self) -> list[Figure]:
+        """Advice as a table, and the figures."""
+        return [advice_figure(self.findings), *study_figures(self.findings.measurements)]
+
+    def write(self) -> Path:
+        """Write the page, with the trees of the base's first run; raises RunError."""
+        base = run_folder(self.study.folder, Step(self.study.cells()[0], 1))
+        return write_page(
+            self.file,
+            f"Study of {self.study.asked.deployment}",
+            facts(self.study, self.findings) | _of_machine(base),
+            self.figures,
+            [base],
+            lead="What the two engines of this deployment do, why, and what follows from it.",
+        )
 
 
 def advice_figure(findings: Findings) -> Figure:
@@ -58,7 +77,7 @@ def advice_figure(findings: Findings) -> Figure:
     return Figure("advice", "Advice", reading, rows)
 
 
-def facts(study: Study, findings: Findings) -> dict[str, dict[str, Cell]]:
+def facts(study: Study, findings: Findings) -> dict[str, Mapping[str, Cell]]:
     """What the study was, for the page."""
     asked, spec = study.asked, study.spec
     engines: dict[str, Cell] = {}
@@ -90,3 +109,8 @@ def facts(study: Study, findings: Findings) -> dict[str, dict[str, Cell]]:
         "Engines": engines,
         "Form": form,
     }
+
+
+def _of_machine(run: Path) -> dict[str, Mapping[str, Cell]]:
+    """What is said of every run's versions and machine."""
+    return {name: said for name, said in facts_of([run]).items() if name != "Configuration"}

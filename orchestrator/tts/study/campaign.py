@@ -10,7 +10,7 @@ from pathlib import Path
 from tts.bench.observer import Observer
 from tts.bench.run import run_in
 from tts.build.builder import require_current
-from tts.build.errors import ServerError, TtsError
+from tts.build.errors import RunError, ServerError, TtsError
 from tts.build.spec import Deployment
 from tts.checks.requirements import require_gpu
 from tts.problem import Problem
@@ -80,15 +80,11 @@ def run_study(wanted: Wanted, out: Path | None, observer: Observer) -> Study:
 
 def resume_study(folder: Path, deployment: str | None, observer: Observer) -> Study:
     """Continue a study: finished runs are kept, one that was interrupted begins anew."""
-    folder = folder.resolve()
-    before = read_study(folder)
-    spec = load_checked(deployment or before.deployment_source)
-    now = replace(before, deployment=spec.name, limits_digest=limits_digest(spec))
-    check_same(vars(now), vars(before), folder)
-    study = open_study(folder, before, spec)
+    study = begun_study(folder, deployment)
     if is_finished(study):  # whatever this version would serve, nothing more is run
         return study
-    now = replace(now, deployment_digest=deployment_digest(spec))
+    folder, before, spec = study.folder, study.asked, study.spec
+    now = replace(before, deployment_digest=deployment_digest(spec))
     check_same(vars(now), vars(before), folder)
     _check(spec)
     if before.restarts and not can_restart(spec):
@@ -100,6 +96,27 @@ def resume_study(folder: Path, deployment: str | None, observer: Observer) -> St
     with locked(folder):
         _carry_out(study, observer)
     return study
+
+
+def finished_study(folder: Path) -> Study:
+    """A study whose runs have all finished; raises RunError if one has not."""
+    study = begun_study(folder)
+    if not is_finished(study):
+        raise RunError(
+            f"The study in {folder} has not finished.",
+            hint=f"Continue it with: tts study --resume {folder}",
+        )
+    return study
+
+
+def begun_study(folder: Path, deployment: str | None = None) -> Study:
+    """The study in a folder; raises RunError if the deployment says otherwise by now."""
+    folder = folder.resolve()
+    before = read_study(folder)
+    spec = load_checked(deployment or before.deployment_source)
+    now = replace(before, deployment=spec.name, limits_digest=limits_digest(spec))
+    check_same(vars(now), vars(before), folder)
+    return open_study(folder, before, spec)
 
 
 def _check(spec: Deployment) -> None:

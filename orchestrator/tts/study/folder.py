@@ -51,13 +51,18 @@ class Asked:
 def create_study(folder: Path, asked: Asked) -> None:
     """Keep what is asked for in a folder that holds no run and no study yet. Raises RunError."""
     refuse_begun(folder)
-    if (folder / STUDY).exists():
+    if is_study(folder):
         raise RunError(
             f"{folder} already holds a study.",
             hint=f"Continue it with: tts study --resume {folder}, or name another folder with "
             "--out.",
         )
     _write(folder, STUDY, asdict(asked))
+
+
+def is_study(folder: Path) -> bool:
+    """Whether a folder holds a study."""
+    return (folder / STUDY).exists()
 
 
 def read_study(folder: Path) -> Asked:
