@@ -267,11 +267,9 @@ class EngineHost:
             if response is not None:
                 self._book(job, response)
                 answers.append((job, response))
-        try:  # first, so that who has an answer finds its iterations in the log
-            self._record(seconds, generating, started, context_tokens)
-        finally:
-            for job, response in answers:
-                _guarded(job.on_response, response)
+        for job, response in answers:  # before what is published, which counts them
+            _guarded(job.on_response, response)
+        self._record(seconds, generating, started, context_tokens)
 
     def _respond(self, job: _Job, response: Response) -> None:
         self._book(job, response)
