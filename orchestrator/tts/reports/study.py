@@ -44,7 +44,7 @@ class StudyReport:
 
     @property
     def figures(self) -> list[Figure]:
-        """Advice as a table, and the figures."""
+        """Advice, and the figures."""
         return [advice_figure(self.findings), *study_figures(self.findings.measurements)]
 
     def write(self) -> Path:
@@ -61,20 +61,15 @@ class StudyReport:
 
 
 def advice_figure(findings: Findings) -> Figure:
-    """All advice as a table."""
+    """All advice as notes, and a table of the figures that it rests on."""
     titles = {figure.name: figure.title for figure in study_figures(findings.measurements)}
     rows: list[dict[str, Cell]] = [
-        {
-            "about": advice.subject,
-            "advice": f"{advice.text} ({titles.get(advice.figure, advice.figure)})",
-        }
+        {"advice about": advice.subject, "rests on": titles.get(advice.figure, advice.figure)}
         for advice in findings.advice
     ]
-    reading = (
-        "A change is advised only where its 95% interval leaves out that there is no difference; "
-        "each advice ends with the figure that it rests on."
-    )
-    return Figure("advice", "Advice", reading, rows)
+    reading = "A change is advised only where its 95% interval leaves out that it makes none."
+    notes = [f"{advice.subject}: {advice.text}" for advice in findings.advice]
+    return Figure("advice", "Advice", reading, rows, notes=notes)
 
 
 def facts(study: Study, findings: Findings) -> dict[str, Mapping[str, Cell]]:

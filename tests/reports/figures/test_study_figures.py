@@ -8,10 +8,13 @@ from tests.study.results import results_of
 
 from tts.build.spec import load_deployment
 from tts.reports.figures.study import FIGURES, study_figures
+from tts.reports.study import advice_figure
+from tts.study.advice import advise
 from tts.study.cells import BASE, FULL
 from tts.study.folder import Asked
 from tts.study.inside import memory_by_split
 from tts.study.kv_memory import pair_memory
+from tts.study.measure import Findings
 from tts.study.measurement import Measurement
 from tts.study.plan import Study
 from tts.study.throughput import ablation, accuracy_by_n, by_load, by_split, concurrency, same_trees
@@ -149,3 +152,13 @@ def test_different_trees_are_noticed():
     object.__setattr__(runs[0], "tree_digest", "another")
     assert not same_trees(list(results.values()))
     assert results[BASE].runs[0].tree_digest == "digest"
+
+
+def test_advice_stands_on_the_page_with_the_figure_that_it_rests_on():
+    results = results_of({})
+    advice = tuple(advise(results, {}))
+    figure = advice_figure(Findings(tuple(tables(results)), advice, 20, same_trees=True))
+    check(figure)
+    assert len(figure.notes) == len(figure.rows) == len(advice)
+    assert figure.notes[0].startswith("KV memory: Leave the division")
+    assert figure.rows[0]["rests on"] == "Throughput against the division of the KV memory"

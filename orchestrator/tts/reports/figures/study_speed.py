@@ -130,21 +130,19 @@ def _over_pools(measured: Measurement, title: str, name: str, axis: str, what: s
             ranges.append(f"{rates_said} of the {engine}'s")
         said.append(f"with {memory} of the deployed KV memory {' and '.join(ranges)}")
     reading = f"Of the blocks of prompts, {'; '.join(dict.fromkeys(said))} {what}."
-    lines = alt.StrokeDash(
+    dashes = alt.StrokeDash(
         "KV memory:N",
         sort=memories,
         title="KV memory, of the deployed",
-        legend=alt.Legend(orient="top", symbolType="stroke", symbolSize=400),
+        legend=alt.Legend(orient="top"),
     )
-    drawn = (
+    y = alt.Y(f"{name}:Q", title=axis, axis=PERCENT)
+    tint = engine_colour(engines)
+    drawn = alt.layer(
+        chart().mark_line().encode(x=share_axis(), y=y, color=tint, strokeDash=dashes),
         chart()
-        .mark_line(point=True, tooltip=ALL_FIELDS)
-        .encode(
-            x=share_axis(),
-            y=alt.Y(f"{name}:Q", title=axis, axis=PERCENT),
-            color=engine_colour(engines),
-            strokeDash=lines,
-        )
+        .mark_point(filled=True, tooltip=ALL_FIELDS)
+        .encode(x=share_axis(), y=y, color=tint, detail="KV memory:N"),
     )
     return figure_of(measured, title, reading, spec(drawn, 260))
 
