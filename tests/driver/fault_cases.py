@@ -198,7 +198,9 @@ class World:
     def expected(self):
         """The reference's outcome of each problem."""
         search = getattr(reference, REFERENCES[self.case.strategy])
-        given = self.config.model_dump(exclude={"semantics", "policy"})
+        given = self.config.model_dump(
+            exclude={"semantics", "policy", "answer_regex", "answer_schema"}
+        )
         params = reference_run.Params(**given, policy=getattr(self.config, "policy", None))
         return {
             problem.id: search(params, self.seed(problem), _ByPath(self, problem))
