@@ -24,7 +24,7 @@ def test_a_failure_leaves_nothing_half_built(
     before = identity(first)
     touch_weights(llama)
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise BuildError("wrong numbers")
 
     monkeypatch.setattr(openvino_target, "verify_engine", fail)
@@ -35,7 +35,7 @@ def test_a_failure_leaves_nothing_half_built(
 
 
 def test_ctrl_c_leaves_nothing_half_built(deployment: Deploy, home: Path, monkeypatch: Any) -> None:
-    def interrupt(*_: object) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(openvino_target, "verify_engine", interrupt)
