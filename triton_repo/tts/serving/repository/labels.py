@@ -34,7 +34,8 @@ def label_token_ids(deployment: Deployment) -> list[int]:
         tokenizer = Tokenizer(spec.checkpoint)
         verifier_format(tokenizer, spec)
         return list(column_tokens(tokenizer, spec))
-    if shape_of(spec.checkpoint).head:
+    described = (spec.checkpoint / "config.json").is_file() or known_model(spec.checkpoint)
+    if described and shape_of(spec.checkpoint).head:
         return list(HEAD_COLUMNS)
     return _published(spec, spec.labels)
 
