@@ -7,11 +7,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import get_args
 
 import psutil
 
 from tts.bench.observer import Silent
+from tts.bench.request import Wanted, plan_of
 from tts.bench.run import run_plan
+from tts.scheduling import ScheduleName
 from tts.session import AsyncSession, RunProgress
 from tts.session.run import open_run
 
@@ -95,3 +98,15 @@ def carry_out(plan, folder):
     with open_run(plan, folder) as run:
         asyncio.run(run_plan(session, run, Silent(), progress))
     return summary(folder)
+
+
+def grown_under_every_schedule(deployment, problems, parameters, folder):
+    """Beam search on the server that runs, under each schedule: tree digests and all scores."""
+    digests, scores = set(), []
+    for schedule in get_args(ScheduleName):
+        wanted = Wanted(deployment, "demo", len(problems), 0, "beam-search", schedule, parameters)
+        outcome = carry_out(plan_of(wanted, problems), folder / schedule)
+        assert outcome["problems"] == len(problems)
+        digests.add(outcome["tree_digest"])
+        scores += [e["score"] for e in events(folder / schedule) if e["event"] == "scored"]
+    return digests, scores

@@ -1,19 +1,16 @@
 """Verifiers with a head of their own, searched with on a real server."""
 
 import asyncio
-from typing import get_args
 
 import numpy as np
 import pytest
-from tests.end_to_end.commands import Tts, carry_out, events
+from tests.end_to_end.commands import Tts, grown_under_every_schedule
 
-from tts.bench.request import Wanted, plan_of
 from tts.build.spec import load_deployment
 from tts.datasets.load import load_problems
 from tts.endpoints.base import ScoreCall
 from tts.endpoints.triton import TritonConnection, TritonVerifier
 from tts.prompting import Models
-from tts.scheduling import ScheduleName
 from tts.serving.server.start import start_server
 
 pytestmark = pytest.mark.server
@@ -38,15 +35,9 @@ def test_every_schedule_grows_the_same_trees_with_a_head(headed, tmp_path, monke
     name, tts = headed
     monkeypatch.setenv("TTS_HOME", str(tts.home))
     problems = load_problems("demo", limit=4)
-    digests, scores = set(), []
+    assert len(problems) == 4
     with start_server(load_deployment(name)):
-        for schedule in get_args(ScheduleName):
-            wanted = Wanted(name, "demo", 4, 0, "beam-search", schedule, SMALL)
-            folder = tmp_path / schedule
-            outcome = carry_out(plan_of(wanted, problems), folder)
-            assert outcome["problems"] == 4
-            digests.add(outcome["tree_digest"])
-            scores += [e["score"] for e in events(folder) if e["event"] == "scored"]
+        digests, scores = grown_under_every_schedule(name, problems, SMALL, tmp_path)
     assert len(digests) == 1
     assert np.ptp(scores) > 0.5, "a head that tells nothing would agree with itself, too"
 

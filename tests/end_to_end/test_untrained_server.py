@@ -1,19 +1,16 @@
 """Verifiers that were never trained to judge, searched with on a real server."""
 
 import asyncio
-from typing import get_args
 
 import numpy as np
 import pytest
-from tests.end_to_end.commands import Tts, carry_out, events
+from tests.end_to_end.commands import Tts, grown_under_every_schedule
 
-from tts.bench.request import Wanted, plan_of
 from tts.build.spec import load_deployment
 from tts.datasets.load import load_problems
 from tts.endpoints.base import ScoreCall
 from tts.endpoints.triton import TritonConnection, TritonVerifier
 from tts.prompting import Models
-from tts.scheduling import ScheduleName
 from tts.serving.server.start import start_server
 
 pytestmark = pytest.mark.server
@@ -45,14 +42,8 @@ def served(request, tmp_path_factory):
 def test_every_schedule_grows_the_same_trees_without_a_trained_verifier(served, tmp_path):
     name = served[0].name
     problems = load_problems("demo", limit=3)
-    digests, scores = set(), []
-    for schedule in get_args(ScheduleName):
-        wanted = Wanted(name, "demo", 3, 0, "beam-search", schedule, SMALL)
-        folder = tmp_path / schedule
-        outcome = carry_out(plan_of(wanted, problems), folder)
-        assert outcome["problems"] == 3
-        digests.add(outcome["tree_digest"])
-        scores += [e["score"] for e in events(folder) if e["event"] == "scored"]
+    assert len(problems) == 3
+    digests, scores = grown_under_every_schedule(name, problems, SMALL, tmp_path)
     assert len(digests) == 1
     assert np.ptp(scores) > 0.1, "a verifier that tells nothing would agree with itself, too"
 

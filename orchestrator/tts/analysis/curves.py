@@ -64,7 +64,7 @@ def block_shares(event: ProblemSolved, n: int, unit: int, rule: str) -> Shares |
     if event.groups is None:
         return None
     problem = _read(event, event.groups)
-    return [_average(problem, n // size, size // unit, unit, rule) for size in sizes(n, unit)]
+    return [_average(problem, size, n // size, rule) for size in sizes(n, unit)]
 
 
 def points(shares: Sequence[Shares | None], n: int, unit: int) -> list[Point] | None:
@@ -86,22 +86,34 @@ def points(shares: Sequence[Shares | None], n: int, unit: int) -> list[Point] | 
     return found
 
 
-def _average(
-    problem: _Solved, blocks: int, units: int, unit: int, rule: str
-) -> tuple[float, float]:
+def block_votes(event: ProblemSolved, size: int, blocks: int, rule: str) -> list[tuple[bool, bool]]:
+    """Of a problem's first blocks, each the completions below `size` children of the root in turn.
+
+    Whether each is right by the vote of `rule`, and whether it holds a right completion.
+    """
+    return _votes(_read(event, event.groups or ()), size, blocks, rule)
+
+
+def _average(problem: _Solved, size: int, blocks: int, rule: str) -> tuple[float, float]:
     """Shares of a problem's blocks that are right by `rule`, and that hold a right completion."""
+    right, anything = zip(*_votes(problem, size, blocks, rule), strict=True)
+    return sum(right) / blocks, sum(anything) / blocks
+
+
+def _votes(problem: _Solved, size: int, blocks: int, rule: str) -> list[tuple[bool, bool]]:
     members: list[list[int]] = [[] for _ in range(blocks)]
     for index, done in enumerate(problem.completions):
-        block = done.node[0] // unit // units
+        block = done.node[0] // size
         if block < blocks:
             members[block].append(index)
-    right = anything = 0
+    found = []
     for block_members in members:
         group_of = [problem.group_of[i] for i in block_members]
         completions = [problem.completions[i] for i in block_members]
-        right += right_by_rule(completions, group_of, problem.groups).get(rule, False)
-        anything += any(g >= 0 and problem.groups[g].correct for g in group_of)
-    return right / blocks, anything / blocks
+        right = right_by_rule(completions, group_of, problem.groups).get(rule, False)
+        anything = any(g >= 0 and problem.groups[g].correct for g in group_of)
+        found.append((right, anything))
+    return found
 
 
 def _read(event: ProblemSolved, groups: Iterable[LoggedAnswer]) -> _Solved:

@@ -18,13 +18,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tts.analysis.curves import sizes
+from tts.analysis.curves import block_votes, sizes
 from tts.build.errors import ConfigError
-from tts.grading.votes import Group, right_by_rule
 from tts.runlog.config import read_whole_config
 from tts.runlog.events import Generated, ProblemSolved
 from tts.runlog.log import read_events
-from tts.search import Completion
 from tts.search.policy import SEARCHES, Budget, Choice, Policy
 from tts.strategies.catalog import find_strategy
 
@@ -146,18 +144,13 @@ def estimates(sampled: RunOfCells, searches: Sequence[RunOfCells], k: int) -> It
             for n in run.sizes
             if n >= k
         }
-        right = {
-            (n, start): _right(solved.event, start, n)
-            for n in sampled.sizes
-            if n >= k
-            for start in range(0, chains - n + 1, n)
-        }
+        right = {n: _right(solved.event, n, chains) for n in sampled.sizes if n >= k}
         scores = {done.node[0]: done.score or 0.0 for done in solved.event.completions}
         for first in range(0, chains - k + 1, k):
             own = {
-                (SAMPLING, n): Worth(right[n, first // n * n], n * solved.tokens)
-                for n in sampled.sizes
-                if (n, first // n * n) in right
+                (SAMPLING, n): Worth(of_blocks[first // n], n * solved.tokens)
+                for n, of_blocks in right.items()
+                if first // n < len(of_blocks)
             }
             block = [scores[chain] for chain in range(first, first + k)]
             yield Estimate(_mean(block), {**own, **others})
@@ -238,20 +231,16 @@ def _choices(thresholds: Sequence[float], cells: Sequence[Cell]) -> tuple[Choice
 
 def _of_search(found: Solved, n: int, whole: int, samples: Solved, k: int) -> Worth:
     """A search of n completions after k samples, by the average over the blocks of a run."""
-    blocks = [_right(found.event, start, n) for start in range(0, whole - n + 1, n)]
+    blocks = _right(found.event, n, whole)
     if n == whole and found.event.correct is not None:  # not every search has blocks
         blocks = [found.event.correct[RULE]]
     tokens = n * found.tokens + k * (samples.tokens - samples.first_step_tokens)
     return Worth(_mean(blocks), tokens)
 
 
-def _right(event: ProblemSolved, start: int, count: int) -> bool:
-    """Whether the completions below so many children of the root are right by the vote."""
-    ordered = sorted(event.completions, key=lambda done: done.node)
-    done = [each for each in ordered if start <= each.node[0] < start + count]
-    groups = [Group(group.answer, group.correct) for group in event.groups or ()]
-    completions = [Completion(each.node, "", each.score) for each in done]
-    return right_by_rule(completions, [each.group for each in done], groups).get(RULE, False)
+def _right(event: ProblemSolved, n: int, whole: int) -> list[bool]:
+    """Whether each block of `n` of the `whole` completions is right by the vote."""
+    return [right for right, _ in block_votes(event, n, whole // n, RULE)]
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -18,24 +18,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any
 
 from pydantic import Field, model_validator
 
 from tts.compat import Self
 
 from .candidates import UNREACHABLE, Candidate, Pool, State
-from .config import VotingConfig, check_width
+from .config import check_width
 from .early_stop import AnswerOf
 from .protocol import Search
-from .search_and_learn import LiteralSearch, Semantics, require_literal
+from .search_and_learn import LiteralConfig, LiteralSearch, Semantics, require_literal
 from .seeds import SeedOf
 from .thought import Fate, NodePath
 from .tree import Node, Rank
 from .voting_search import VotingSearch
 
 
-class BeamSearchConfig(VotingConfig):
+class BeamSearchConfig(LiteralConfig):
     """Parameters of beam search. `n` is also the number of candidates per iteration."""
 
     beam_width: int = Field(4, ge=1)
@@ -46,14 +45,6 @@ class BeamSearchConfig(VotingConfig):
     """Search on until nothing is active and return the n best; else the first n complete."""
     semantics: Semantics = "native"
     """Whose rules decide; see the module search_and_learn."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _ends_by_eos(cls, values: Any) -> Any:
-        """The last iteration of search-and-learn generates to the end of the sequence."""
-        if isinstance(values, dict) and values.get("semantics", "native") != "native":
-            return {"finish": "eos", **values}
-        return values
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

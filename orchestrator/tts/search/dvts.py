@@ -16,24 +16,23 @@ After Beeching et al., "Scaling test-time compute" (2024) and search-and-learn.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from pydantic import Field, model_validator
 
 from tts.compat import Self
 
 from .candidates import Candidate, Pool, State
-from .config import VotingConfig, check_width
+from .config import check_width
 from .early_stop import AnswerOf
 from .protocol import Search
-from .search_and_learn import ANSWERED, LiteralSearch, Semantics, require_literal
+from .search_and_learn import ANSWERED, LiteralConfig, LiteralSearch, Semantics, require_literal
 from .seeds import SeedOf
 from .thought import Fate
 from .tree import Node, Rank
 from .voting_search import VotingSearch
 
 
-class DvtsConfig(VotingConfig):
+class DvtsConfig(LiteralConfig):
     """Parameters of diverse verifier tree search."""
 
     beam_width: int = Field(4, ge=1)
@@ -41,14 +40,6 @@ class DvtsConfig(VotingConfig):
 
     semantics: Semantics = "native"
     """Whose rules decide; see the module search_and_learn."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _ends_by_eos(cls, values: Any) -> Any:
-        """The last iteration of search-and-learn generates to the end of the sequence."""
-        if isinstance(values, dict) and values.get("semantics", "native") != "native":
-            return {"finish": "eos", **values}
-        return values
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

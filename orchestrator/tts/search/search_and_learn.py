@@ -12,10 +12,12 @@ which is scored as a turn of its own. Here that piece is a node below the step (
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
+
+from pydantic import model_validator
 
 from .candidates import Candidate, Pool
-from .config import StepConfig
+from .config import StepConfig, VotingConfig
 from .protocol import Score
 from .seeds import SeedOf
 from .step_search import StepSearch
@@ -47,6 +49,18 @@ def require_literal(config: StepConfig, **off: object) -> None:
     for name, value in off.items():
         if value:
             raise ValueError(f"{name} is not among search-and-learn's semantics")
+
+
+class LiteralConfig(VotingConfig):
+    """Parameters of a search that has `semantics`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _ends_by_eos(cls, values: Any) -> Any:
+        """The last iteration of search-and-learn generates to the end of the sequence."""
+        if isinstance(values, dict) and values.get("semantics", "native") != "native":
+            return {"finish": "eos", **values}
+        return values
 
 
 class LiteralSearch(StepSearch[Config]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 import altair as alt
 
@@ -40,18 +41,7 @@ def token_use(run: MeasuredRun) -> Figure | None:
         "speculated in vain": unused,
         "cancelled (estimated)": round(use.cancelled_tokens),
     }
-    rows: list[Row] = [
-        {"tokens": name, "count": count, "share": round(count / total, 4)}
-        for name, count in parts.items()
-    ]
-    drawn = (
-        chart()
-        .mark_bar(color=BLUE, tooltip=ALL_FIELDS)
-        .encode(
-            x=alt.X("count:Q", title="generated tokens"),
-            y=alt.Y("tokens:N", title=None, sort=list(parts)),
-        )
-    )
+    rows, drawn = _parts(parts, total, "tokens", "count", "generated tokens")
     rate = number(useful / run.measures.wall_s) if run.measures.wall_s else "–"
     return Figure(
         "token-use",
@@ -130,18 +120,7 @@ def speculation(run: MeasuredRun) -> Figure | None:
     answered_unused = max(0, ahead.sent - ahead.used - cancelled)
     parts = {"used": ahead.used, "answered, not needed": answered_unused}
     parts |= {f"cancelled: {why}": count for why, count in sorted(ahead.cancelled.items())}
-    rows: list[Row] = [
-        {"outcome": name, "requests": count, "share": round(count / ahead.sent, 4)}
-        for name, count in parts.items()
-    ]
-    drawn = (
-        chart()
-        .mark_bar(color=BLUE, tooltip=ALL_FIELDS)
-        .encode(
-            x=alt.X("requests:Q", title="speculative expansions"),
-            y=alt.Y("outcome:N", title=None, sort=list(parts)),
-        )
-    )
+    rows, drawn = _parts(parts, ahead.sent, "outcome", "requests", "speculative expansions")
     return Figure(
         "speculation",
         "What became of speculation",
@@ -256,3 +235,22 @@ def tree_shape(run: MeasuredRun) -> Figure | None:
         rows,
         spec(drawn, 200),
     )
+
+
+def _parts(
+    parts: Mapping[str, int], total: int, names: str, counts: str, title: str
+) -> tuple[list[Row], alt.Chart]:
+    """The parts of a total, a row and a bar each; `names` and `counts` are the columns."""
+    rows: list[Row] = [
+        {names: name, counts: count, "share": round(count / total, 4)}
+        for name, count in parts.items()
+    ]
+    drawn = (
+        chart()
+        .mark_bar(color=BLUE, tooltip=ALL_FIELDS)
+        .encode(
+            x=alt.X(f"{counts}:Q", title=title),
+            y=alt.Y(f"{names}:N", title=None, sort=list(parts)),
+        )
+    )
+    return rows, drawn
