@@ -25,6 +25,7 @@ LAYERS = (
     "endpoints",
     "constraints",
     # order of work, token ids, answers, the log
+    "routing",
     "scheduling",
     "prompting",
     "grading",
@@ -50,7 +51,7 @@ LAYERS = (
     "cli",
 )
 """Every part of the namespace, lowest first: each imports itself and parts before it only."""
-PURE = {"search", "scheduling"}
+PURE = {"search", "scheduling", "routing"}
 """Parts without IO, clock, asyncio or engine."""
 PURE_NAMES = {"tts.compat.StrEnum", "tts.compat.Self"}
 CORE_MAY_IMPORT = {

@@ -1,0 +1,117 @@
+"""Which of the usable replicas gets a piece of work."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from .replica import Replica
+
+PolicyName = Literal["prefix-affinity", "least-outstanding", "by-concurrency"]
+THRESHOLD = 64
+"""Concurrent requests at which ScaleLLM's best configuration changes."""
+RETURN_SHARE = 0.75
+"""The share of the threshold that the concurrency must fall below before it changes back."""
+KEYS = 65_536
+"""Conversations that are remembered; beyond, the one longest unused is forgotten."""
+
+
+class RoutingPolicy(Protocol):
+    """Chooses a replica. It may remember, but only what it was told."""
+
+    def pick(self, usable: Sequence[Replica], key: str, concurrency: int) -> Replica:
+        """One of `usable`, which is not empty, for work of `key` (empty: of nothing that stays).
+
+        `concurrency` is the number of leases of all replicas, with the one to come.
+        """
+
+
+class LeastOutstanding:
+    """The replica with the least outstanding work; of equal ones the one that was given least."""
+
+    def pick(self, usable: Sequence[Replica], key: str, concurrency: int) -> Replica:
+        """See RoutingPolicy."""
+        return min(usable, key=lambda each: (each.outstanding, each.given))
+
+
+class PrefixAffinity:
+    """What has been somewhere stays there, where its prefix is cached; what is new goes by load."""
+
+    def __init__(self, keys: int = KEYS) -> None:
+        """At most `keys` are remembered."""
+        self._keys = keys
+        self._home: OrderedDict[str, str] = OrderedDict()
+        """Key to name of a replica, the longest unused first."""
+        self._by_load = LeastOutstanding()
+
+    def pick(self, usable: Sequence[Replica], key: str, concurrency: int) -> Replica:
+        """See RoutingPolicy. A key whose replica is not usable has another from then on."""
+        home = self._home.get(key)
+        chosen = next((each for each in usable if each.name == home), None)
+        if chosen is None:
+            chosen = self._by_load.pick(usable, key, concurrency)
+        if key:
+            self._home[key] = chosen.name
+            self._home.move_to_end(key)
+            if len(self._home) > self._keys:
+                self._home.popitem(last=False)
+        return chosen
+
+
+class ByConcurrency:
+    """Few requests go to the group of high tensor parallelism, many to that of many replicas.
+
+    Tensor parallelism shortens each step, which is latency; replicas multiply steps, which is
+    throughput; ScaleLLM (Yao et al., 2024, arXiv:2408.00008) routes by the load. It changes to
+    `many` at the threshold, and back below `back`: between them it stays as it is, so that a
+    concurrency that wavers does not move prefixes about.
+    """
+
+    def __init__(
+        self,
+        few: str,
+        many: str,
+        threshold: int = THRESHOLD,
+        back: int | None = None,
+        within: RoutingPolicy | None = None,
+    ) -> None:
+        """`few` and `many` are groups; `within` chooses inside one, by default by affinity.
+
+        Raises ValueError unless 0 < back <= threshold.
+        """
+        self._few, self._many = few, many
+        self._threshold = threshold
+        self._back = max(1, int(RETURN_SHARE * threshold)) if back is None else back
+        if not 0 < self._back <= threshold:
+            raise ValueError(f"back is {self._back}: it must be from 1 to the threshold.")
+        self._within = within or PrefixAffinity()
+        self.busy = False
+        """Whether work goes to `many`."""
+
+    @property
+    def group(self) -> str:
+        """The group that work goes to now."""
+        return self._many if self.busy else self._few
+
+    def pick(self, usable: Sequence[Replica], key: str, concurrency: int) -> Replica:
+        """See RoutingPolicy. While no replica of the group is usable, any other is taken."""
+        if concurrency >= self._threshold:
+            self.busy = True
+        elif concurrency < self._back:
+            self.busy = False
+        of_group = [each for each in usable if each.group == self.group]
+        return self._within.pick(of_group or usable, key, concurrency)
+
+
+def routing_policy(
+    name: PolicyName, *, few: str = "", many: str = "", threshold: int = THRESHOLD
+) -> RoutingPolicy:
+    """A policy by its name; the groups and the threshold are those of `by-concurrency`."""
+    match name:
+        case "prefix-affinity":
+            return PrefixAffinity()
+        case "least-outstanding":
+            return LeastOutstanding()
+        case "by-concurrency":
+            return ByConcurrency(few, many, threshold)
