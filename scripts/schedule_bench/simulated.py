@@ -14,7 +14,8 @@ from rich.table import Table
 
 from tts.build.spec import Gpu
 from tts.scheduling import ScheduleName
-from tts.simulation.scenario import Scenario, simulate, simulated_deployment
+from tts.simulation.pairs import simulated_deployment
+from tts.simulation.scenario import Scenario, simulate
 from tts.simulation.workload import typical
 from tts.strategies.catalog import find_strategy
 
@@ -41,7 +42,7 @@ def simulate_one(gpu: Gpu, n: int, in_flight: int, schedule: ScheduleName) -> Ro
     )
     problems = problems_of(n, in_flight)
     outcome = simulate(
-        Scenario(deployment, 1, "time-sliced", typical(), parameters, problems, in_flight), schedule
+        Scenario(deployment, "time-sliced", typical(), parameters, problems, in_flight), schedule
     )
     return {
         "gpu": gpu,

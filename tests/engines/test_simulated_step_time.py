@@ -1,7 +1,18 @@
 """The step-time model against numbers that were worked out by hand from the same formulas."""
 
-import pytest
+import json
+from pathlib import Path
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.build.planned_pair import EIGHT_B, ONE_B, PRM, generator
+
+from tts.build.model_config import MIXTURES, parse_model_config
+from tts.build.spec import TensorRTEngine
+from tts.build.tensorrt.known_models import known_names
+from tts.build.tensorrt.model_shape import shape_of
+from tts.build.tensorrt.roofline import roofline as planned
 from tts.engines.simulated import (
     GPUS,
     LLAMA_1B,
@@ -9,6 +20,7 @@ from tts.engines.simulated import (
     Affine,
     Efficiency,
     Load,
+    ModelShape,
     Roofline,
 )
 
@@ -113,3 +125,71 @@ def test_an_affine_fit():
     fit = Affine(1e-3, 1e-5, 1e-8, 2e-5, 1e-9)
     cost = fit.cost(Load(10, 5000, 100, 0, 1000))
     assert cost.duration_s == pytest.approx(1e-3 + 1e-4 + 5e-5 + 2e-3 + 1e-6)
+
+
+def test_an_fp8_engine_reads_half_and_computes_at_twice_the_rate():
+    """By hand: 0.973 GB of layers, a head of 0.525 GB that stays in 16 bits, 16,384 B of KV."""
+    fp8 = TensorRTEngine(kv_precision="fp8")
+    small = ModelShape.of(shape_of(ONE_B), "fp8", fp8)
+    assert small.kv_bytes == 16_384
+    decode_ms = unbounded_ms(roofline("h100", small), Load(64, 64 * 500))
+    assert decode_ms == pytest.approx(0.755, rel=0.02)
+    large = ModelShape.of(shape_of(PRM), "fp8", fp8, head=False)
+    assert unbounded_ms(roofline("h100", large), prefill(1)) == pytest.approx(2.60, rel=0.02)
+    assert unbounded_ms(roofline("h100", large), prefill(2048)) == pytest.approx(25.0, rel=0.02)
+
+
+def test_a_weight_only_precision_reads_less_and_computes_in_16_bits():
+    shape = ModelShape.of(shape_of(EIGHT_B), "int4_awq")
+    assert shape.body_bytes == pytest.approx(6.979e9 * (0.5 + 2 / 128), rel=0.01)
+    whole = ModelShape.of(shape_of(EIGHT_B))
+    costs = [roofline("h100", each).cost(prefill(2048)).compute_s for each in (shape, whole)]
+    assert costs[0] == costs[1]
+
+
+@given(
+    name=st.sampled_from(known_names()),
+    precision=st.sampled_from(["bf16", "fp8", "int8", "int4_awq"]),
+    gpu=st.sampled_from(["h100", "l40s", "h200"]),
+    batch=st.integers(1, 1024),
+    context=st.integers(0, 8192),
+    tokens=st.integers(1, 16384),
+)
+def test_both_rooflines_agree_where_they_price_the_same_step(
+    name, precision, gpu, batch, context, tokens
+):
+    spec = generator(checkpoint=Path(name), precision=precision)
+    config = shape_of(Path(name))
+    plan = planned(config, spec, GPUS[gpu])
+    shape = ModelShape.of(config, precision, spec.placement)
+    mine = roofline(gpu, shape)
+    decode = 1e-3 * unbounded_ms(mine, Load(batch, batch * context))
+    assert decode == pytest.approx(plan.decode_s(batch, context), rel=1e-9)
+    # a prompt's one row of logits, and the head that it takes, are left out here
+    new = 1e-3 * unbounded_ms(mine, prefill(tokens))
+    assert new <= plan.prefill_s(1, tokens)
+    head_s = max(plan.head_flops / plan.flops / 0.6, shape.head_bytes / plan.bandwidth / 0.8)
+    assert new >= plan.prefill_s(1, tokens) - head_s * (1 + 1e-9)
+
+
+QWEN3_30B_A3B = {
+    "architectures": ["Qwen3MoeForCausalLM"], "hidden_act": "silu", "hidden_size": 2048,
+    "intermediate_size": 6144, "moe_intermediate_size": 768, "num_hidden_layers": 48,
+    "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128, "num_experts": 128,
+    "num_experts_per_tok": 8, "vocab_size": 151936, "max_position_embeddings": 40960,
+    "tie_word_embeddings": False,
+}  # fmt: skip
+
+
+def test_a_mixture_of_experts_reads_the_experts_that_its_tokens_are_sent_to():
+    """By hand: 48 layers of 128 experts of 3 x 2048 x 768 parameters, 8 for each token."""
+    config = parse_model_config(
+        Path("config.json"), json.loads(json.dumps(QWEN3_30B_A3B)), MIXTURES
+    )
+    shape = ModelShape.of(config)
+    all_experts = 2 * 48 * 128 * 3 * 2048 * 768
+    assert shape.expert_bytes == all_experts
+    assert shape.read_by(1) - shape.body_bytes == pytest.approx(all_experts * 8 / 128)
+    assert shape.read_by(2) - shape.body_bytes == pytest.approx(all_experts * (1 - (15 / 16) ** 2))
+    assert shape.read_by(4096) == pytest.approx(shape.body_bytes + all_experts)
+    assert shape.body == pytest.approx(2.7e9, rel=0.05)  # active, without head and embedding

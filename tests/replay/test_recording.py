@@ -23,7 +23,8 @@ from tts.runlog.folder import EVENTS
 from tts.runlog.log import read_events
 from tts.scheduling import ScheduleName
 from tts.search import BeamSearchConfig, Stop
-from tts.simulation.scenario import RecordedRun, Scenario, digest_of, simulate, simulated_deployment
+from tts.simulation.pairs import simulated_deployment
+from tts.simulation.scenario import RecordedRun, Scenario, digest_of, simulate
 
 SCHEDULES = get_args(ScheduleName)
 
@@ -131,7 +132,6 @@ def test_a_recording_is_simulated_with_its_own_trees(tiny_deployment, recorded):
     work = RecordedRun(script.models, tuple(PROBLEMS), "beam-search", run.config, 1, script)
     scenario = Scenario(
         simulated_deployment("h100", 2),
-        2,
         "time-sliced",
         script,
         run.config,

@@ -15,7 +15,8 @@ from tts.reports.memory_plan import print_memory_plan
 from tts.reports.runs import comparison, details, engine_use, paired_table
 from tts.reports.sheet import Sheet
 from tts.reports.simulation import outcomes_table
-from tts.simulation.scenario import Scenario, simulate, simulated_deployment
+from tts.simulation.pairs import simulated_deployment
+from tts.simulation.scenario import Scenario, simulate
 from tts.simulation.workload import typical
 from tts.strategies.catalog import find_strategy
 
@@ -102,7 +103,7 @@ def test_a_pair_of_long_names_is_folded():
 def test_simulated_schedules_are_whole():
     deployment = simulated_deployment("h100", 2)
     parameters = find_strategy("cot").configure({}, context=deployment.generator.max_seq_len)
-    scenario = Scenario(deployment, 2, "time-sliced", typical(), parameters, 2, 2, 0, "off", 0.0005)
+    scenario = Scenario(deployment, "time-sliced", typical(), parameters, 2, 2, 0, "off", 0.0005)
     text = shown(outcomes_table(scenario, "cot", [simulate(scenario, "lockstep")]))
     for part in ("wall s", "orch", "prompts", "batch", "p95 s", "same", "trees", "yes"):
         assert part in text

@@ -19,13 +19,13 @@ from tts.engines.simulated import GPUS
 from tts.prompting import Context
 from tts.scheduling import Policy, ScheduleName
 from tts.search import Stop
+from tts.simulation.pairs import simulated_deployment
 from tts.simulation.scenario import (
     Scenario,
     digest_of,
     problems,
     search_of,
     simulate,
-    simulated_deployment,
 )
 from tts.simulation.text import QUESTION_TOKENS, simulated_models
 from tts.simulation.virtual_time import run_virtual
@@ -39,7 +39,7 @@ def scenario(strategy="beam-search", *, gpu="h100", gpus=2, sharing="time-sliced
     given = {"n": changes.pop("n", 8)} if strategy != "cot" else {}
     deployment = simulated_deployment(gpu, gpus)
     parameters = find_strategy(strategy).configure(given, context=4096)
-    plain = Scenario(deployment, gpus, sharing, typical(), parameters, problems=6, in_flight=3)
+    plain = Scenario(deployment, sharing, typical(), parameters, problems=6, in_flight=3)
     return replace(plain, **changes)
 
 

@@ -10,7 +10,8 @@ from typing import Any
 from tts.build.spec import Gpu
 from tts.engines.simulated import Sharing
 from tts.scheduling import SpeculationName
-from tts.simulation.scenario import Scenario, simulated_deployment
+from tts.simulation.pairs import simulated_deployment
+from tts.simulation.scenario import Scenario
 from tts.simulation.workload import from_traces, typical
 from tts.strategies.catalog import find_strategy
 from tts.tuning.fit import read_fits
@@ -71,7 +72,6 @@ def scenario_of(wanted: WantedSimulation, given: Collection[str]) -> tuple[str, 
         workload = from_traces(wanted.traces) if wanted.traces else typical()
     return strategy, Scenario(
         deployment,
-        wanted.gpus,
         wanted.sharing,
         workload,
         parameters,

@@ -9,15 +9,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from tts.build.spec import Deployment, EngineSpec, Role
-from tts.build.spec import Gpu as GpuName
+from tts.build.tensorrt.placement import gpus_of
 from tts.driver import Driver, Submission, policy_of
 from tts.engines.simulated import (
     GPUS,
-    LLAMA_1B,
-    LLAMA_8B_VERIFIER,
     Affine,
     Engine,
     Gpu,
@@ -36,14 +33,12 @@ from tts.scheduling import ScheduleName, SpeculationName
 from tts.search import Search, SearchConfig, node_seed
 from tts.strategies.catalog import new_search
 
+from .pairs import shapes_of
 from .server import Server, SimulatedGenerator, SimulatedVerifier
-from .text import DELIMITER, question, simulated_models
+from .text import question, simulated_models
 from .virtual_time import run_virtual
 
 _Request = events.Generated | events.Scored | events.Cancelled
-
-_MEMORY_SHARE = 0.9  # of the GPU, for weights and KV cache; the rest is activations and libraries
-_BLOCK_SIZE = 32
 
 
 @dataclass(frozen=True)
@@ -63,7 +58,6 @@ class Scenario:
     """What is simulated, but for the schedule. `in_flight` bounds the problems that run at once."""
 
     deployment: Deployment
-    gpus: int
     sharing: Sharing
     workload: Script
     parameters: SearchConfig
@@ -77,6 +71,14 @@ class Scenario:
     """Where the workload is a recorded run; else questions are made up."""
     fits: Mapping[Role, Affine] | None = None
     """Step times fitted to measurements, instead of those of the two models on this GPU."""
+    shapes: Mapping[Role, ModelShape] | None = None
+    """What steps cost; None: the shapes of the checkpoints, the verifier's head cut to its labels.
+    """
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs the engines are on."""
+        return len(gpus_of(self.deployment))
 
 
 @dataclass(frozen=True)
@@ -107,37 +109,6 @@ class Outcome:
     def hit_rate(self) -> float | None:
         """Share of the speculative expansions that were of use; None without any."""
         return self.used / self.speculated if self.speculated else None
-
-
-def simulated_deployment(gpu: GpuName, gpus: int) -> Deployment:
-    """Llama-3.2-1B and an 8B verifier, with the memory that is left as KV cache, half each."""
-
-    def engine(model: ModelShape, others: float) -> dict[str, Any]:
-        left = GPUS[gpu].memory * _MEMORY_SHARE - model.weight_bytes - others
-        return {
-            "checkpoint": "simulated",
-            "precision": "bf16",
-            "max_batch_size": 512,
-            "max_num_tokens": 8192,
-            "max_seq_len": 4096,
-            "kv_cache": {
-                "tokens": int(left / (1 if others == 0 else 2) / model.kv_bytes),
-                "block_size": _BLOCK_SIZE,
-            },
-        }
-
-    alone = gpus > 1
-    generator = engine(LLAMA_1B, 0 if alone else LLAMA_8B_VERIFIER.weight_bytes)
-    verifier = engine(LLAMA_8B_VERIFIER, 0 if alone else LLAMA_1B.weight_bytes)
-    return Deployment.model_validate(
-        {
-            "name": "simulated",
-            "target": "tensorrt",
-            "tensorrt": {"gpu": gpu},
-            "generator": {**generator, "in_flight_requests": 512, "step_delimiter": DELIMITER},
-            "verifier": {**verifier, "in_flight_tokens": 65536},
-        }
-    )
 
 
 def simulate(scenario: Scenario, schedule: ScheduleName) -> Outcome:
@@ -172,9 +143,9 @@ async def _run(scenario: Scenario, schedule: ScheduleName, began: float) -> Outc
     spec = scenario.deployment
     assert spec.tensorrt is not None
     gpu = GPUS[spec.tensorrt.gpu]
+    shapes = scenario.shapes or shapes_of(spec, cut=True)
     times: Mapping[Role, StepTime] = scenario.fits or {
-        "generator": Roofline(gpu, LLAMA_1B),
-        "verifier": Roofline(gpu, LLAMA_8B_VERIFIER),
+        role: Roofline(gpu, shape) for role, shape in shapes.items()
     }
     generator = _engine(spec.generator, times["generator"])
     verifier = _engine(spec.verifier, times["verifier"])

@@ -99,6 +99,22 @@ class RankMemory:
 
 
 @dataclass(frozen=True)
+class Weights:
+    """Bytes of the weights of one rank that its steps read: all but the embedding."""
+
+    layers: int
+    """Layers without their experts, and the final norm."""
+    experts: int
+    """Experts of all layers, of which a step reads those that its tokens are sent to."""
+    head: int
+
+    @property
+    def total(self) -> int:
+        """What a step reads that reaches every expert."""
+        return self.layers + self.experts + self.head
+
+
+@dataclass(frozen=True)
 class _Linear:
     """`count` weight matrices of one size on one rank."""
 
@@ -134,31 +150,49 @@ def ranks_of(shape: ModelConfig, spec: EngineSpec) -> tuple[RankMemory, ...]:
     return tuple(stage for stage in stages for _ in range(placement.tensor_parallel))
 
 
+def weights_of(
+    shape: ModelConfig, precision: Precision, placement: TensorRTEngine, stage: int
+) -> Weights:
+    """The weights of a rank of a pipeline stage; the last stage has the head."""
+    layers = layers_of(shape, placement, stage)
+    linears = [(each, _stored(each, precision)) for each in _linears(shape, placement)]
+    experts = sum(each.count * stored for each, stored in linears if each.active is not None)
+    others = sum(each.count * stored for each, stored in linears if each.active is None)
+    others += 2 * _small(shape) + 4 * _router(shape)  # which is kept in float32
+    last = stage == placement.pipeline_parallel - 1
+    head = 2 * _share(shape.vocab_size, placement.tensor_parallel) * shape.hidden_size
+    return Weights(
+        layers=layers * others + (2 * shape.hidden_size if last else 0),
+        experts=layers * experts,
+        head=head if last else 0,
+    )
+
+
 def layers_of(shape: ModelConfig, placement: TensorRTEngine, stage: int) -> int:
     """Layers of a pipeline stage: as equal as can be, the first stages have one more."""
     each, more = divmod(shape.num_layers, placement.pipeline_parallel)
     return each + (stage < more)
 
 
-def kv_bytes_per_token(shape: ModelConfig, spec: EngineSpec, stage: int) -> int:
+def kv_bytes_per_token(shape: ModelConfig, placement: TensorRTEngine, stage: int) -> int:
     """Bytes that one cached token takes on a rank of a pipeline stage."""
-    placement = spec.placement
     heads = max(1, shape.num_kv_heads // placement.tensor_parallel)
     value = 1 if placement.kv_precision == "fp8" else 2
     return 2 * layers_of(shape, placement, stage) * heads * shape.head_dim * value
+
+
+def kv_bytes_of(shape: ModelConfig, placement: TensorRTEngine) -> int:
+    """The same for one rank of each pipeline stage together."""
+    stages = range(placement.pipeline_parallel)
+    return sum(kv_bytes_per_token(shape, placement, stage) for stage in stages)
 
 
 def _stage(shape: ModelConfig, spec: EngineSpec, stage: int) -> RankMemory:
     placement = spec.placement
     tp = placement.tensor_parallel
     first, last = stage == 0, stage == placement.pipeline_parallel - 1
-    layer = sum(
-        linear.count * _stored(linear, spec.precision) for linear in _linears(shape, placement)
-    )
-    layer += 2 * _small(shape) + 4 * _router(shape)  # which is kept in float32
+    streamed = weights_of(shape, spec.precision, placement, stage).total
     padded_vocabulary = _share(shape.vocab_size, tp) * tp
-    head = 2 * padded_vocabulary // tp * shape.hidden_size + 2 * shape.hidden_size
-    streamed = layers_of(shape, placement, stage) * layer + (head if last else 0)
     rows = padded_vocabulary // tp if splits_embedding(spec) else shape.vocab_size
     embedding = 2 * rows * shape.hidden_size
     kept = DECODER_ROWS + (GENERATION_LOGITS_ROWS if isinstance(spec, VerifierSpec) else 0)
@@ -173,7 +207,7 @@ def _stage(shape: ModelConfig, spec: EngineSpec, stage: int) -> RankMemory:
         logits=logits if last else 0,
         workspaces=CONTEXT + WORKSPACE + (COMMUNICATION if placement.ranks > 1 else 0),
         transfer=TRANSFER,
-        kv_bytes_per_token=kv_bytes_per_token(shape, spec, stage),
+        kv_bytes_per_token=kv_bytes_per_token(shape, placement, stage),
     )
 
 

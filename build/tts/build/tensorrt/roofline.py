@@ -1,8 +1,8 @@
 """How fast an engine's steps can be on its GPU: an estimate from data sheets, not a measurement.
 
 It prices the two kinds of step that the memory plan compares, pure decode and pure prefill, for any
-precision and parallelism. tts.engines.simulated.step_time prices any mix of both in one step, in
-bf16 on one GPU, from the same constants.
+precision and parallelism. tts.engines.simulated.step_time prices any mix of both in one step, from
+the same constants.
 
     step    = max( FLOPs / (P x efficiency), bytes / (BW x efficiency) ) + overhead
     decode  : FLOPs = B x (2 body + 2 head + a x context)      bytes = weights + B x context x KV
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from ..model_config import ModelConfig
 from ..spec import EngineSpec
-from .engine_memory import kv_bytes_per_token, parameters, ranks_of
+from .engine_memory import kv_bytes_of, parameters, ranks_of
 from .gpus import GpuFacts
 
 COMPUTE_EFFICIENCY = 0.6
@@ -70,13 +70,12 @@ def roofline(shape: ModelConfig, spec: EngineSpec, gpu: GpuFacts) -> Roofline:
     tp, counted = placement.tensor_parallel, parameters(shape)
     stages = ranks_of(shape, spec)[::tp]  # a batch passes through all of them in turn
     fp8 = gpu.fp8_flops if spec.precision == "fp8" else None
-    kv = sum(kv_bytes_per_token(shape, spec, stage) for stage in range(placement.pipeline_parallel))
     return Roofline(
         body_flops=2 * counted.active / tp,
         head_flops=2 * counted.head / tp,
         attention_flops=shape.attention_flops / tp,
         weight_bytes=sum(stage.streamed for stage in stages),
-        kv_bytes=kv,
+        kv_bytes=kv_bytes_of(shape, placement),
         flops=fp8 or gpu.flops,
         bandwidth=gpu.bandwidth,
     )

@@ -1,4 +1,4 @@
-"""Models as the simulation sees them: parameters, FLOPs and KV bytes per token, in bf16."""
+"""Models as the simulation sees them: parameters, FLOPs, and the bytes that a step reads."""
 
 from __future__ import annotations
 
@@ -6,56 +6,92 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tts.build.model_config import ModelConfig
-from tts.build.tensorrt.engine_memory import parameters
+from tts.build.spec import Precision, TensorRTEngine
+from tts.build.tensorrt.engine_memory import kv_bytes_of, parameters, weights_of
 from tts.build.tensorrt.model_shape import shape_of
 from tts.compat import Self
 
-BYTES_PER_WEIGHT = 2  # bf16, and so is the KV cache
+_MIN_LAYER_S = 1.2e-3 / 16
+"""A layer of a step that generates takes at least this long. An engine at batch 1 reaches half of
+the H100's bandwidth at most with Llama-3.2-1B, whose 16 layers then take 1.2 ms:
+https://hazyresearch.stanford.edu/blog/2025-05-27-no-bubbles. For other models it is a guess."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """The numbers that determine the cost of a model's steps."""
+    """The numbers that determine the cost of an engine's steps, for one of its ranks."""
 
-    parameters: float
-    """All parameters, which take up memory."""
     body: float
-    """Parameters of the layers."""
+    """Parameters of the layers that one token passes through."""
     head: float
     """Parameters of the output head; 0 where the head is cut to a few rows."""
-    attention_flops: int
+    weight_bytes: float
+    """All weights, as they lie in memory."""
+    body_bytes: float
+    """Weights of the layers that every step reads."""
+    head_bytes: float
+    """Weights of the head, read by steps that generate."""
+    attention_flops: float
     """FLOPs of attention for one token and one token of its context."""
-    kv_bytes: int
+    kv_bytes: float
     """KV cache of one token."""
+    fp8: bool = False
+    """Whether it is computed in fp8 (else in 16 bits)."""
     min_step_s: float = 0.0
     """A step that generates takes at least this long, however small its batch."""
+    expert_bytes: float = 0.0
+    """Experts of all layers; a step reads those that its tokens are sent to."""
+    expert_share: float = 0.0
+    """Share of a layer's experts that one token is sent to."""
 
     @classmethod
-    def of(cls, config: ModelConfig, *, head: bool = True, min_step_s: float = 0.0) -> Self:
-        """The costs of a model of this shape; without `head`, its output matrix is cut away."""
-        counted = parameters(config)
-        cut = 0 if head or counted.tied else counted.head
-        kv_values = 2 * config.num_layers * config.num_kv_heads * config.head_dim
+    def of(
+        cls,
+        config: ModelConfig,
+        precision: Precision = "bf16",
+        placement: TensorRTEngine | None = None,
+        *,
+        head: bool = True,
+    ) -> Self:
+        """A rank of an engine of this shape; without `head`, its output matrix is cut away.
+
+        Pipeline stages count as one rank, since a batch passes through all of them in turn.
+        """
+        placement = placement or TensorRTEngine()
+        ways, counted = placement.tensor_parallel, parameters(config)
+        stages = [
+            weights_of(config, precision, placement, stage)
+            for stage in range(placement.pipeline_parallel)
+        ]
+        layers = sum(stage.layers for stage in stages)
+        experts = sum(stage.experts for stage in stages)
+        head_bytes = sum(stage.head for stage in stages) if head else 0
+        embedding = 2 * counted.embedding / ways
         return cls(
-            parameters=counted.total - cut,
-            body=counted.body,
-            head=counted.head if head else 0.0,
-            attention_flops=config.attention_flops,
-            kv_bytes=kv_values * BYTES_PER_WEIGHT,
-            min_step_s=min_step_s,
+            body=counted.active / ways,
+            head=counted.head / ways if head else 0.0,
+            weight_bytes=layers + experts + embedding + (0 if counted.tied else head_bytes),
+            body_bytes=layers,
+            head_bytes=head_bytes,
+            attention_flops=config.attention_flops / ways,
+            kv_bytes=kv_bytes_of(config, placement),
+            fp8=precision == "fp8",
+            min_step_s=config.num_layers * _MIN_LAYER_S,
+            expert_bytes=experts,
+            expert_share=config.experts.per_token / config.experts.count if config.experts else 0.0,
         )
 
-    @property
-    def weight_bytes(self) -> float:
-        """Size in memory."""
-        return self.parameters * BYTES_PER_WEIGHT
+    def read_by(self, tokens: int) -> float:
+        """Bytes of the layers' weights that a step of so many tokens reads.
+
+        Of a mixture of experts those that at least one token is sent to, with all of them equally
+        likely: 1 - (1 - share)^tokens of them on average.
+        """
+        if not self.expert_bytes:
+            return self.body_bytes
+        return self.body_bytes + self.expert_bytes * (1 - (1 - self.expert_share) ** tokens)
 
 
-LLAMA_1B = ModelShape.of(
-    shape_of(Path("Llama-3.2-1B-Instruct")),
-    # an engine at batch 1 reaches half of the H100's bandwidth at most with this model:
-    # https://hazyresearch.stanford.edu/blog/2025-05-27-no-bubbles
-    min_step_s=1.2e-3,
-)
+LLAMA_1B = ModelShape.of(shape_of(Path("Llama-3.2-1B-Instruct")))
 LLAMA_8B_VERIFIER = ModelShape.of(shape_of(Path("Llama3.1-8B-PRM-Deepseek-Data")), head=False)
 """Llama-3.1-8B with its head cut to the rows of the two labels."""

@@ -8,7 +8,7 @@ from typing import Protocol
 from tts.build.tensorrt.gpus import GpuFacts
 from tts.build.tensorrt.roofline import BANDWIDTH_EFFICIENCY, COMPUTE_EFFICIENCY, OVERHEAD_S
 
-from .models import BYTES_PER_WEIGHT, ModelShape
+from .models import ModelShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,6 @@ class Roofline:
         """See StepTime."""
         gpu, model, reached = self.gpu, self.model, self.efficiency
         tokens = load.decodes + load.prefill_tokens
-        weights = model.body + (model.head if load.decodes else 0.0)
         decode = (
             load.decodes * 2 * (model.body + model.head)
             + model.attention_flops * load.decode_context
@@ -82,10 +81,11 @@ class Roofline:
             load.prefill_tokens * 2 * model.body + model.attention_flops * load.prefill_attention
         )
         prefill *= (tokens + reached.half_tokens) / tokens
-        compute_s = (decode + prefill) / (gpu.flops * reached.compute)
+        flops = (gpu.fp8_flops if model.fp8 else None) or gpu.flops
+        compute_s = (decode + prefill) / (flops * reached.compute)
+        weights = model.read_by(tokens) + (model.head_bytes if load.decodes else 0.0)
         kv = (load.decode_context + load.cached_tokens) * model.kv_bytes
-        traffic = weights * BYTES_PER_WEIGHT + kv
-        memory_s = traffic / (gpu.bandwidth * reached.bandwidth)
+        memory_s = (weights + kv) / (gpu.bandwidth * reached.bandwidth)
         duration_s = max(compute_s, memory_s) + reached.overhead_s
         if load.decodes:
             duration_s = max(duration_s, model.min_step_s)

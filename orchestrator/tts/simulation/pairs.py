@@ -1,0 +1,109 @@
+"""Pairs of published models on GPUs that are not at hand, and the shapes of any deployment's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tts.build.engine_shape import engine_shape
+from tts.build.errors import ConfigError
+from tts.build.spec import Deployment, EngineSpec, Precision, Role
+from tts.build.spec import Gpu as GpuName
+from tts.build.tensorrt.gpus import GIB
+from tts.build.tensorrt.known_models import known_names
+from tts.build.tensorrt.model_shape import shape_of
+from tts.engines.simulated import GPUS, ModelShape
+
+from .text import DELIMITER
+
+GENERATOR = "Llama-3.2-1B-Instruct"
+VERIFIER = "Llama3.1-8B-PRM-Deepseek-Data"
+
+_MEMORY_SHARE = 0.9  # of the GPU, for weights and KV cache; the rest is activations and libraries
+_BLOCK_SIZE = 32
+
+
+def simulated_deployment(
+    gpu: GpuName,
+    gpus: int,
+    *,
+    generator: str = GENERATOR,
+    verifier: str = VERIFIER,
+    precision: Precision = "bf16",
+) -> Deployment:
+    """Two published models (`known_names`) on one GPU, or on two, one each.
+
+    The memory that is left is KV cache, half each where they share it; with precision fp8 it is in
+    fp8, too. Raises ConfigError for a model that is not known, or a pair that leaves no room.
+    """
+    alone = gpus > 1
+    deployment = Deployment.model_validate(
+        {
+            "name": "simulated",
+            "target": "tensorrt",
+            "tensorrt": {"gpu": gpu},
+            "generator": {
+                **_engine(generator, precision, device=0),
+                "in_flight_requests": 512,
+                "step_delimiter": DELIMITER,
+            },
+            "verifier": {
+                **_engine(verifier, precision, device=1 if alone else 0),
+                "in_flight_tokens": 65536,
+            },
+        }
+    )
+    shapes = shapes_of(deployment, cut=True)
+    pools: dict[str, EngineSpec] = {}
+    for role, spec in deployment.engines().items():
+        here = [shapes[role]] if alone else [*shapes.values()]
+        left = GPUS[gpu].memory * _MEMORY_SHARE - sum(shape.weight_bytes for shape in here)
+        tokens = int(left / len(here) / shapes[role].kv_bytes)
+        if tokens < spec.max_seq_len:
+            raise ConfigError(
+                f"{generator} and {verifier} in {precision} leave {left / GIB:.1f} GiB of the "
+                f"{GPUS[gpu].name} for KV caches, too little for a sequence of {spec.max_seq_len} "
+                "tokens in each.",
+                hint="Choose a larger GPU, a GPU for each engine, or precision fp8.",
+            )
+        cache = spec.kv_cache.model_copy(update={"tokens": tokens})
+        pools[role] = spec.model_copy(update={"kv_cache": cache})
+    return deployment.model_copy(update=pools)
+
+
+def _engine(name: str, precision: Precision, device: int) -> dict[str, Any]:
+    if name not in known_names():
+        raise ConfigError(
+            f"The shape of {name!r} is not known.",
+            hint=f"Known models: {', '.join(known_names())}.",
+        )
+    return {
+        "checkpoint": name,
+        "precision": precision,
+        "max_batch_size": 512,
+        "max_num_tokens": 8192,
+        "max_seq_len": 4096,
+        "kv_cache": {"tokens": 4096, "block_size": _BLOCK_SIZE},
+        "tensorrt": {
+            "gpus": [[device]],
+            "kv_precision": "fp8" if precision == "fp8" else "auto",
+        },
+    }
+
+
+def shapes_of(deployment: Deployment, *, cut: bool = False) -> dict[Role, ModelShape]:
+    """The shapes of both engines; `cut`: the verifier's language head to the rows of its labels.
+
+    A verifier that has its whole head reads it in every step. Raises CheckpointError for a
+    checkpoint that is neither there nor known.
+    """
+    shapes = {}
+    for role, spec in deployment.engines().items():
+        config = engine_shape(shape_of(spec.checkpoint), spec)
+        whole = role == "generator" or not cut
+        shape = ModelShape.of(config, spec.precision, spec.placement, head=whole)
+        if role == "verifier":
+            read = shape.body_bytes + shape.head_bytes
+            shape = replace(shape, body_bytes=read, head=0.0, head_bytes=0.0)
+        shapes[role] = shape
+    return shapes
