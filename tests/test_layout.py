@@ -48,6 +48,8 @@ LAYERS = (
     "study",
     # what people see
     "reports",
+    # a service for others
+    "gateway",
     "cli",
 )
 """Every part of the namespace, lowest first: each imports itself and parts before it only."""

@@ -17,6 +17,7 @@
     ├── RunError             the run folder cannot be written or resumed
     ├── SessionError         a session was used before it was opened or after it was closed
     ├── FunctionError        a Python function given to a session failed or gave what it must not
+    ├── ContentBlocked       a filter of the gateway refused a prompt or an answer
     ├── GraderUnavailable    answers cannot be compared (tts.grading)
     └── Interrupted          the user pressed Ctrl-C (exit 130)
         └── Terminated       another process asked to stop, by SIGTERM (exit 143)
@@ -114,6 +115,10 @@ class SessionError(TtsError):
 
 class FunctionError(TtsError):
     """A Python function that a program gave failed, or gave what it must not."""
+
+
+class ContentBlocked(TtsError):
+    """A content filter refused a prompt or an answer."""
 
 
 class Interrupted(TtsError):

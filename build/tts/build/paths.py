@@ -6,8 +6,9 @@
 | built engines, repositories, server files | engines/built/ | <user data>/tts-toolkit/built/ |
 | runs | runs/ | <user data>/tts-toolkit/runs/ |
 | downloaded datasets | datasets/ | <user data>/tts-toolkit/datasets/ |
+| keys and request log of the gateway | gateway/ | <user data>/tts-toolkit/gateway/ |
 
-`TTS_HOME` moves the last three rows anywhere.
+`TTS_HOME` moves the last four rows anywhere.
 """
 
 from __future__ import annotations
@@ -101,3 +102,8 @@ def runs_dir() -> Path:
 def datasets_dir() -> Path:
     """Folder in which downloaded datasets are kept."""
     return home() / "datasets"
+
+
+def gateway_dir() -> Path:
+    """Folder of what a gateway keeps: its keys and its log of requests."""
+    return home() / "gateway"

@@ -1,0 +1,94 @@
+"""What is known of one request, from its arrival to its last byte.
+
+| time | when |
+|---|---|
+| t0 | it arrived |
+| t1 | it was admitted: read, its key known, within its limits, its prompt through the filters |
+| t2 | its first request was sent to an engine |
+| t3 | the engine gave the first thing that the client is sent something of |
+| t4 | that came out of the output filters |
+| t5 | the first byte of the answer was handed to the HTTP server |
+| t6 | the last byte was |
+
+Whoever handles the request sets them, by `time.monotonic()`. What it never reached stays None.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Outcome = Literal["ok", "refused", "filtered", "cancelled", "deadline", "failed"]
+"""refused: by the gateway, as wrong or not allowed; cancelled: by the client, who went away;
+failed: an engine or the gateway broke."""
+
+STAGES = (
+    ("admission", "t0", "t1"),
+    ("queue", "t1", "t2"),
+    ("engine", "t2", "t3"),
+    ("filters", "t3", "t4"),
+    ("encoding", "t4", "t5"),
+    ("sending", "t5", "t6"),
+)
+"""Each stage with the times between which it lies."""
+
+
+class RequestRecord(msgspec.Struct, kw_only=True):
+    """One request. Mutable: filled in while it is handled; no secret is in it."""
+
+    id: str
+    endpoint: str
+    """The path as routed, such as /v1/chat/completions; never what a client made up."""
+    time: float
+    """Unix time of t0."""
+    t0: float
+    """Monotonic seconds; 0 in a record that was read from disk, whose other times count from it."""
+    t1: float | None = None
+    t2: float | None = None
+    t3: float | None = None
+    t4: float | None = None
+    t5: float | None = None
+    t6: float | None = None
+    model: str = ""
+    """As `/v1/models` lists it; empty until it is known to exist."""
+    strategy: str | None = None
+    """Of a search; None for plain generation."""
+    stream: bool = False
+    key: str | None = None
+    """The id of its API key."""
+    replica: str | None = None
+    outcome: Outcome = "failed"
+    status: int = 0
+    """Of HTTP; 200 also when a stream broke later, which `outcome` tells."""
+    error: str | None = None
+    """The kind of error, such as rate_limit_exceeded: a word, no text of the client's."""
+    prompt_tokens: int = 0
+    answer_tokens: int = 0
+    search_tokens: int = 0
+    """Generated, but not part of the answer."""
+    verifier_tokens: int = 0
+    prompt: str | None = None
+    """None unless the gateway was asked to keep prompts and answers."""
+    answer: str | None = None
+    trace_parent: str | None = None
+    """The W3C `traceparent` header that it came with."""
+
+    def own_latency_s(self) -> float | None:
+        """What the gateway itself added to the time to the first byte: (t2-t0) + (t5-t3)."""
+        if self.t2 is None or self.t3 is None or self.t5 is None:
+            return None
+        return (self.t2 - self.t0) + (self.t5 - self.t3)
+
+    def seconds(self, begin: str, end: str) -> float | None:
+        """Between two of its times, by their names; None if it did not reach both."""
+        first: float | None = getattr(self, begin)
+        last: float | None = getattr(self, end)
+        return None if first is None or last is None else last - first
+
+    def time_per_token_s(self) -> float | None:
+        """Between two tokens of a streamed answer after its first, on average."""
+        sending = self.seconds("t5", "t6")
+        if not self.stream or sending is None or self.answer_tokens < 2:
+            return None
+        return sending / (self.answer_tokens - 1)

@@ -1,0 +1,232 @@
+"""Requests on the local disk: SQLite files (segments) in a folder, readable meanwhile.
+
+    <home>/gateway/requests/<deployment>/20260102T030405-1a2b3c4d.db
+
+One thread writes, in batches: a process that is killed loses at most what ended in its last 100 ms.
+A segment is begun when the one before is too large or too old, and the oldest are removed. Several
+gateways may share a folder, each writing to segments of its own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import queue
+import secrets
+import sqlite3
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from tts.build import paths
+from tts.build.errors import RunError
+from tts.build.private import private_folder
+
+from .record import RequestRecord
+
+SUFFIX = ".db"
+BATCH_S = 0.05
+"""How long a batch is gathered before it is written."""
+MOST_WAITING = 100_000
+"""Records that wait for a slow disk; those above are lost, and counted."""
+
+COLUMNS = tuple(name for name in RequestRecord.__struct_fields__ if name != "t0")
+_TIMES = frozenset(("t1", "t2", "t3", "t4", "t5", "t6"))
+_TYPES = {
+    "id": "TEXT NOT NULL",
+    "time": "REAL NOT NULL",
+    **dict.fromkeys(_TIMES, "REAL"),
+    **dict.fromkeys(("stream", "status"), "INTEGER NOT NULL"),
+    **dict.fromkeys(
+        ("prompt_tokens", "answer_tokens", "search_tokens", "verifier_tokens"), "INTEGER NOT NULL"
+    ),
+}
+_TABLE = "CREATE TABLE requests ({})".format(
+    ", ".join(f"{name} {_TYPES.get(name, 'TEXT')}" for name in COLUMNS)
+)
+_INSERT = f"INSERT INTO requests VALUES ({', '.join('?' * len(COLUMNS))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How much of the log is kept."""
+
+    segment_bytes: int = 64 * 2**20
+    segment_s: float = 24 * 3600
+    total_bytes: int = 2**30
+    total_s: float = 30 * 24 * 3600
+
+
+def requests_dir(deployment: str) -> Path:
+    """Where the requests to a deployment's gateway are kept when nobody says otherwise."""
+    return paths.gateway_dir() / "requests" / deployment
+
+
+class RequestLog:
+    """The writer of a folder of segments. `add` costs a microsecond; a thread does the rest."""
+
+    def __init__(self, folder: Path, retention: Retention | None = None) -> None:
+        self.lost = 0
+        """Records that could not be written."""
+        self._folder = folder
+        self._retention = retention or Retention()
+        self._waiting: queue.SimpleQueue[RequestRecord | None] = queue.SimpleQueue()
+        try:
+            self._folder.parent.mkdir(parents=True, exist_ok=True)
+            private_folder(self._folder)
+            self._segment = _Segment(folder)
+        except (OSError, sqlite3.Error) as error:
+            raise RunError(
+                f"The request log in {folder} cannot be written: {error}.",
+                hint="Make room there, or name another folder.",
+            ) from error
+        self._thread = threading.Thread(target=self._write_batches, name="request-log", daemon=True)
+        self._thread.start()
+
+    def add(self, record: RequestRecord) -> None:
+        """Have a record written; it must not change any more."""
+        if self._waiting.qsize() < MOST_WAITING:
+            self._waiting.put(record)
+        else:
+            self.lost += 1
+
+    def close(self) -> None:
+        """Write what waits, and let go of the files."""
+        self._waiting.put(None)
+        self._thread.join()
+
+    def _write_batches(self) -> None:
+        ended = False
+        while not ended:
+            batch = [self._waiting.get()]
+            due = time.monotonic() + BATCH_S
+            while batch[-1] is not None and (left := due - time.monotonic()) > 0:
+                try:
+                    batch.append(self._waiting.get(timeout=left))
+                except queue.Empty:
+                    break
+            ended = batch[-1] is None
+            self._write([record for record in batch if record is not None])
+        self._segment.close()
+
+    def _write(self, records: Sequence[RequestRecord]) -> None:
+        if not records:
+            return
+        try:
+            self._segment.write(records)
+            if self._segment.is_full(self._retention):
+                self._segment.close()
+                self._segment = _Segment(self._folder)
+                remove_old(self._folder, self._retention)
+        except (OSError, sqlite3.Error):
+            self.lost += len(records)
+
+
+class _Segment:
+    """A file that is being written. Its lock says so to who removes old ones."""
+
+    def __init__(self, folder: Path) -> None:
+        self._began = time.monotonic()
+        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+        self.file = folder / f"{stamp}-{secrets.token_hex(4)}{SUFFIX}"
+        self._lock = os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._connection = sqlite3.connect(
+                self.file, isolation_level=None, check_same_thread=False
+            )
+            self._connection.execute("PRAGMA journal_mode=WAL")
+            self._connection.execute("PRAGMA synchronous=NORMAL")
+            self._connection.execute(_TABLE)
+            self._connection.execute("CREATE INDEX by_time ON requests (time)")
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    def write(self, records: Sequence[RequestRecord]) -> None:
+        self._connection.execute("BEGIN")
+        try:
+            self._connection.executemany(_INSERT, map(_row, records))
+            self._connection.execute("COMMIT")
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+
+    def is_full(self, retention: Retention) -> bool:
+        if time.monotonic() - self._began >= retention.segment_s:
+            return True
+        (pages,) = self._connection.execute("PRAGMA page_count").fetchone()
+        (size,) = self._connection.execute("PRAGMA page_size").fetchone()
+        return bool(pages * size >= retention.segment_bytes)
+
+    def close(self) -> None:
+        """Make one plain file of it, without a -wal beside it."""
+        with suppress(sqlite3.Error):  # somebody reads it: it stays as it is, which is as good
+            self._connection.execute("PRAGMA journal_mode=DELETE")
+        self._connection.close()
+        os.close(self._lock)
+
+
+def _row(record: RequestRecord) -> tuple[object, ...]:
+    """Its columns, times counted from t0."""
+    values = []
+    for name in COLUMNS:
+        value = getattr(record, name)
+        if value is not None and name in _TIMES:
+            value -= record.t0
+        values.append(value)
+    return tuple(values)
+
+
+def segments(folder: Path) -> list[Path]:
+    """The segments of a folder, the oldest first."""
+    return sorted(folder.glob(f"*{SUFFIX}"))
+
+
+def remove_old(folder: Path, retention: Retention) -> None:
+    """Remove the oldest segments that nobody writes, until the rest is small and young enough."""
+    now = time.time()
+    found = segments(folder)
+    sizes = {file: file.stat().st_size for file in found}
+    total = sum(sizes.values())
+    for file in found:
+        old = now - file.stat().st_mtime > retention.total_s
+        if (old or total > retention.total_bytes) and _remove_unwritten(file):
+            total -= sizes[file]
+
+
+def _remove_unwritten(file: Path) -> bool:
+    descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    else:
+        for suffix in ("", "-wal", "-shm"):
+            file.with_name(file.name + suffix).unlink(missing_ok=True)
+        return True
+    finally:
+        os.close(descriptor)
+
+
+def read_records(folder: Path) -> list[RequestRecord]:
+    """Every record of a folder, by time. Raises RunError."""
+    found = []
+    for file in segments(folder):
+        connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)
+        try:
+            connection.row_factory = sqlite3.Row
+            for row in connection.execute("SELECT * FROM requests ORDER BY time"):
+                known = {name: row[name] for name in row.keys() if name in COLUMNS}  # noqa: SIM118
+                known["stream"] = bool(known["stream"])
+                found.append(msgspec.convert({**known, "t0": 0.0}, RequestRecord))
+        except sqlite3.Error as error:
+            raise RunError(f"{file} cannot be read: {error}.") from error
+        finally:
+            connection.close()
+    return sorted(found, key=lambda record: record.time)

@@ -1,0 +1,26 @@
+"""Who may use a gateway, how much, and what for.
+
+| module | job |
+|---|---|
+| `keys` | API keys: a file of hashes, and the valid ones in memory |
+| `limits` | requests and tokens per minute, searches at a time, and the headers that tell them |
+| `gcra` | the leaky bucket behind a limit (pure) |
+| `filters` | content filters of prompts and answers, as a chain of streams |
+"""
+
+from .filters import FilterChain, TextStream
+from .keys import ApiKey, Keyring, KeyStore, keys_file
+from .limits import Admission, KeyLimits, Limiter, Refusal
+
+__all__ = [
+    "Admission",
+    "ApiKey",
+    "FilterChain",
+    "KeyLimits",
+    "KeyStore",
+    "Keyring",
+    "Limiter",
+    "Refusal",
+    "TextStream",
+    "keys_file",
+]

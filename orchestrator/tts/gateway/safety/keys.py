@@ -1,0 +1,230 @@
+"""API keys: made once, kept as hashes in a SQLite file, checked in memory.
+
+    <home>/gateway/keys.db     mode 0600, in a folder of mode 0700; WAL, so that a gateway reads
+                               while `tts keys` writes
+
+A key is `tts_` and 256 random bits in hexadecimal. Only its SHA-256 is kept: with that many random
+bits nothing slower or salted is needed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tts.build import paths
+from tts.build.errors import ConfigError
+from tts.build.private import private_folder
+from tts.serving.command.ports import is_loopback
+
+from .limits import KeyLimits
+
+PREFIX = "tts_"
+SEES_CHANGES_S = 0.2
+"""How long a gateway may go on with what it has read: a key revoked is refused after that."""
+_INDEXED = 8
+"""Bytes of a hash by which a key is found."""
+
+_TABLE = """
+CREATE TABLE IF NOT EXISTS keys (
+    id TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    sha256 BLOB NOT NULL UNIQUE,
+    created REAL NOT NULL,
+    revoked REAL,
+    requests_per_minute INTEGER,
+    tokens_per_minute INTEGER,
+    concurrent_searches INTEGER
+) STRICT
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """What is known of a key. The key itself is not."""
+
+    id: str
+    """Public: what logs and `tts keys` call it."""
+    name: str
+    limits: KeyLimits
+    created: float
+    """Unix time."""
+    revoked: float | None
+    """Unix time; None while it is valid."""
+
+
+def keys_file() -> Path:
+    """Where keys are kept when nobody says otherwise."""
+    return paths.gateway_dir() / "keys.db"
+
+
+class KeyStore:
+    """The file of keys, as `tts keys` changes it and a gateway reads it.
+
+    Raises ConfigError if the file cannot be used.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        with self._readable():
+            private_folder(file.parent)
+            # made here, since SQLite would make it by the umask; -wal and -shm take its mode
+            os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            file.chmod(0o600)
+            self._connection = sqlite3.connect(
+                file, timeout=5, isolation_level=None, check_same_thread=False
+            )
+            try:
+                self._connection.execute("PRAGMA journal_mode=WAL")
+                self._connection.execute(_TABLE)
+            except sqlite3.Error:
+                self._connection.close()
+                raise
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+    def create(self, name: str, limits: KeyLimits) -> tuple[str, ApiKey]:
+        """A new key, which is not kept and can never be shown again, and what is known of it."""
+        key = PREFIX + secrets.token_hex(32)
+        made = ApiKey(secrets.token_hex(4), name, limits, time.time(), None)
+        with self._readable():
+            self._connection.execute(
+                "INSERT INTO keys VALUES (?, ?, ?, ?, NULL, ?, ?, ?)",
+                (
+                    made.id,
+                    name,
+                    _digest(key),
+                    made.created,
+                    limits.requests_per_minute,
+                    limits.tokens_per_minute,
+                    limits.concurrent_searches,
+                ),
+            )
+        return key, made
+
+    def all(self) -> list[ApiKey]:
+        """Every key, the oldest first, revoked ones too."""
+        return [key for _, key in self._rows()]
+
+    def revoke(self, key: str) -> ApiKey:
+        """Make a key invalid, by its id or its name; revoking it again changes nothing.
+
+        Raises ConfigError if there is none, or several valid ones of that name.
+        """
+        found = [each for each in self.all() if key in (each.id, each.name)]
+        chosen = [each for each in found if each.revoked is None] or found[-1:]
+        if not chosen:
+            raise ConfigError(f"There is no key {key!r:.100}.", hint="See tts keys list.")
+        if len(chosen) > 1:
+            raise ConfigError(
+                f"{len(chosen)} keys are named {key!r:.100}: {', '.join(k.id for k in chosen)}.",
+                hint="Give the id of the one to revoke.",
+            )
+        with self._readable():
+            self._connection.execute(
+                "UPDATE keys SET revoked = ? WHERE id = ? AND revoked IS NULL",
+                (time.time(), chosen[0].id),
+            )
+        return next(each for each in self.all() if each.id == chosen[0].id)
+
+    def version(self) -> int:
+        """A number that changes when another process has changed the file."""
+        with self._readable():
+            (found,) = self._connection.execute("PRAGMA data_version").fetchone()
+        return int(found)
+
+    def valid(self) -> list[tuple[bytes, ApiKey]]:
+        """The keys that are not revoked, each with its SHA-256."""
+        return [(digest, key) for digest, key in self._rows() if key.revoked is None]
+
+    def _rows(self) -> list[tuple[bytes, ApiKey]]:
+        with self._readable():
+            rows = self._connection.execute(
+                "SELECT sha256, id, name, requests_per_minute, tokens_per_minute, "
+                "concurrent_searches, created, revoked FROM keys ORDER BY created, id"
+            ).fetchall()
+        return [
+            (digest, ApiKey(key, name, KeyLimits(*limits), created, revoked))
+            for digest, key, name, *limits, created, revoked in rows
+        ]
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, sqlite3.Error) as error:
+            raise ConfigError(
+                f"The keys in {self._file} cannot be used: {error}.",
+                hint="Correct that, or remove the file and its -wal and -shm: all keys are gone "
+                "then.",
+            ) from error
+
+
+class Keyring:
+    """The valid keys, in memory, as a running gateway asks for them.
+
+    What `tts keys` changes is seen within `SEES_CHANGES_S`. `clock` is monotonic, in seconds.
+    """
+
+    def __init__(self, store: KeyStore, clock: Callable[[], float] = time.monotonic) -> None:
+        self._store = store
+        self._clock = clock
+        self._version = store.version()
+        self._read_at = clock()
+        self._keys = _by_hash(store)
+        self._required = bool(self._keys)
+
+    @property
+    def required(self) -> bool:
+        """Whether a request needs a key: from the first valid key on, even if that is revoked."""
+        self._refresh()
+        return self._required
+
+    def find(self, key: str) -> ApiKey | None:
+        """The valid key that a client has sent, or None. Raises ConfigError as the store does.
+
+        A part of the hash finds the only key that it can be; the rest is compared in constant time.
+        """
+        self._refresh()
+        digest = _digest(key)
+        stored, found = self._keys.get(digest[:_INDEXED], (b"", None))
+        return found if hmac.compare_digest(stored, digest) else None
+
+    def require_for(self, host: str) -> None:
+        """Raise ConfigError if `host` can be reached from elsewhere and there is no key yet."""
+        if not is_loopback(host) and not self.required:
+            raise ConfigError(
+                f"The gateway would listen on {host}, where other machines reach it, and there are "
+                "no keys.",
+                hint="Make one with tts keys create NAME, or listen on 127.0.0.1.",
+            )
+        self._required = self._required or not is_loopback(host)
+
+    def _refresh(self) -> None:
+        now = self._clock()
+        if now - self._read_at < SEES_CHANGES_S:
+            return
+        version = self._store.version()
+        if version != self._version:
+            self._keys = _by_hash(self._store)
+            self._version = version
+            self._required = self._required or bool(self._keys)
+        self._read_at = now
+
+
+def _by_hash(store: KeyStore) -> dict[bytes, tuple[bytes, ApiKey]]:
+    return {digest[:_INDEXED]: (digest, key) for digest, key in store.valid()}
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()

@@ -1,0 +1,174 @@
+"""What a key may use: requests and tokens per minute, searches at a time. Pure: times are given.
+
+    admitted = limiter.admit(key, now_ns, tokens=prompt + max_tokens, search=False)
+    if isinstance(admitted, Refusal): answer 429 with admitted.message and admitted.headers
+    ...
+    admitted.end(now_ns, tokens=used)
+
+Limits hold for one gateway process; several behind one address each grant them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .gcra import Bucket, Charge
+
+Headers = list[tuple[bytes, bytes]]
+"""Names in lower case and values, as ASGI takes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLimits:
+    """What a key may use; None: as much as there is."""
+
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    """Of prompts, answers and searches together; tokens that the verifier reads are not counted."""
+    concurrent_searches: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A request that a limit does not admit: HTTP status 429."""
+
+    message: str
+    """A sentence for the client."""
+    headers: Headers
+    retry_after_ns: int | None
+    """When it would be admitted if nothing else came; None if time alone does not admit it."""
+
+
+@dataclass(slots=True)
+class _Usage:
+    """What one key has used."""
+
+    limits: KeyLimits
+    requests: Bucket | None
+    tokens: Bucket | None
+    searches: int = 0
+
+    @classmethod
+    def of(cls, limits: KeyLimits) -> _Usage:
+        requests, tokens = limits.requests_per_minute, limits.tokens_per_minute
+        return cls(
+            limits,
+            None if requests is None else Bucket(requests),
+            None if tokens is None else Bucket(tokens),
+        )
+
+
+@dataclass(slots=True)
+class Admission:
+    """A request that was admitted and has not ended."""
+
+    headers: Headers
+    """`x-ratelimit-*` for its answer."""
+    _usage: _Usage | None = None
+    _charge: Charge | None = None
+    _search: bool = False
+
+    def end(self, now_ns: int, tokens: int) -> None:
+        """Settle on the tokens that the request has truly used; further calls change nothing."""
+        usage, self._usage = self._usage, None
+        if usage is None:
+            return
+        usage.searches -= self._search
+        if usage.tokens and self._charge:
+            usage.tokens.settle(self._charge, now_ns, tokens)
+
+
+@dataclass(slots=True)
+class Limiter:
+    """What every key has used so far."""
+
+    _keys: dict[str, _Usage] = field(default_factory=dict)
+
+    def admit(
+        self, key: str | None, limits: KeyLimits, now_ns: int, *, tokens: int, search: bool
+    ) -> Admission | Refusal:
+        """Admit a request of the key with this id and charge it, or say why not.
+
+        `tokens` is the most that it may use; `now_ns` is a monotonic time. Without a key there is
+        no limit.
+        """
+        if key is None or limits == _UNLIMITED:
+            return Admission([])
+        usage = self._keys.get(key)
+        if usage is None or usage.limits != limits:
+            usage = self._keys[key] = _Usage.of(limits)
+        if refusal := _refusal(usage, now_ns, tokens, search):
+            return refusal
+        if usage.requests:
+            usage.requests.charge(now_ns, 1)
+        charge = usage.tokens.charge(now_ns, tokens) if usage.tokens else None
+        usage.searches += search
+        return Admission(_headers(usage, now_ns), usage, charge, search)
+
+
+_UNLIMITED = KeyLimits()
+
+
+def _refusal(usage: _Usage, now_ns: int, tokens: int, search: bool) -> Refusal | None:
+    limits = usage.limits
+    if search and limits.concurrent_searches is not None:
+        most = limits.concurrent_searches
+        if usage.searches >= most:
+            return _refused(
+                usage,
+                now_ns,
+                f"This key may have {most} searches at a time, and {usage.searches} are running. "
+                "Wait until one has ended.",
+            )
+    waits = []
+    for bucket, units, what in ((usage.requests, 1, "requests"), (usage.tokens, tokens, "tokens")):
+        if bucket is None:
+            continue
+        wait = bucket.wait_ns(now_ns, units)
+        if wait is None:
+            return _refused(
+                usage,
+                now_ns,
+                f"This request may use {units:,} {what}, and this key has {bucket.per_minute:,} "
+                "per minute. Ask for less: fewer max_tokens, a smaller n.",
+            )
+        waits.append((wait, bucket.per_minute, what))
+    wait, per_minute, what = max(waits, default=(0, 0, ""))
+    if not wait:
+        return None
+    return _refused(
+        usage,
+        now_ns,
+        f"This key may use {per_minute:,} {what} per minute. Try again in {duration(wait)}.",
+        wait,
+    )
+
+
+def _refused(usage: _Usage, now_ns: int, message: str, wait_ns: int | None = None) -> Refusal:
+    headers = _headers(usage, now_ns)
+    if wait_ns is not None:
+        headers.append((b"retry-after", b"%d" % -(-wait_ns // 10**9)))
+        headers.append((b"retry-after-ms", b"%d" % -(-wait_ns // 10**6)))
+    return Refusal(message, headers, wait_ns)
+
+
+def _headers(usage: _Usage, now_ns: int) -> Headers:
+    headers: Headers = []
+    for bucket, what in ((usage.requests, b"requests"), (usage.tokens, b"tokens")):
+        if bucket:
+            headers += (
+                (b"x-ratelimit-limit-" + what, b"%d" % bucket.per_minute),
+                (b"x-ratelimit-remaining-" + what, b"%d" % bucket.remaining(now_ns)),
+                (b"x-ratelimit-reset-" + what, duration(bucket.reset_ns(now_ns)).encode()),
+            )
+    return headers
+
+
+def duration(ns: int) -> str:
+    """A time as OpenAI's headers write it, rounded up: 17ms, 1.5s, 6m0s."""
+    ms = -(-ns // 10**6)
+    if ms < 1000:
+        return f"{ms}ms"
+    minutes, rest = divmod(ms, 60_000)
+    seconds = f"{rest / 1000:.3f}".rstrip("0").rstrip(".") + "s"
+    return f"{minutes}m{seconds}" if minutes else seconds
