@@ -18,7 +18,7 @@ class Call:
         self._answers = asyncio.Queue()
 
     async def write(self, message):
-        self.written.append(service_pb2.ModelInferRequest.FromString(message.SerializeToString()))
+        self.written.append(service_pb2.ModelInferRequest.FromString(message))
 
     async def done_writing(self):
         self.half_closed = True
@@ -66,10 +66,16 @@ def lost():
     return grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, empty, empty, "connection lost")
 
 
-async def send(shared, count=1):
+def encode(number):
+    request = service_pb2.ModelInferRequest(model_name="generator", id=number)
+    return request.SerializeToString()
+
+
+async def send(shared, count=1, timeout_s=60.0):
     """Requests in flight: their tasks."""
-    requests = [service_pb2.ModelInferRequest(model_name="generator") for _ in range(count)]
-    tasks = [asyncio.ensure_future(shared.infer(request)) for request in requests]
+    tasks = [
+        asyncio.ensure_future(shared.infer("generator", encode, timeout_s)) for _ in range(count)
+    ]
     await settle()
     return tasks
 
@@ -108,6 +114,23 @@ def test_a_cancelled_request_is_stopped_and_its_late_answers_are_ignored():
         call.answer(second.id)
         assert (await other).infer_response.id == second.id
         assert one.cancelled()
+
+    run(scene)
+
+
+def test_a_request_that_is_not_answered_in_time_is_stopped():
+    async def scene(call, shared):
+        (late,) = await send(shared, timeout_s=0.0)
+        (other,) = await send(shared)
+        with pytest.raises(TimeoutError):
+            await late
+        await settle()
+        first, stop = [message for message in call.written if message.id == call.written[0].id]
+        assert [tensor.name for tensor in stop.inputs][-1] == "stop"
+        call.answer(first.id)
+        (second,) = {message.id for message in call.written} - {first.id}
+        call.answer(second)
+        assert (await other).infer_response.id == second
 
     run(scene)
 

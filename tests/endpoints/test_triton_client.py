@@ -26,7 +26,7 @@ from tts.endpoints.triton import TritonConnection, TritonVerifier
     ],
 )
 def test_only_a_broken_engine_is_worth_asking_again(message, kind):
-    assert isinstance(triton._refused("generator", message), kind)
+    assert isinstance(triton.refusal("generator", message), kind)
 
 
 def test_a_server_that_is_not_there_is_named(monkeypatch):

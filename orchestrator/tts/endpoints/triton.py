@@ -1,32 +1,36 @@
 """The generator and the verifier behind a Triton server, over one asyncio gRPC channel.
 
-Requests are built from Triton's own protobuf messages: a template per kind of request is copied
-and only what varies is filled in. The generator is a decoupled model, which takes requests only by
-stream; cancelling the awaiting task cancels the request on the engine.
+Requests are encoded from templates (`triton_requests`), answers are Triton's own protobuf messages.
+The generator is a decoupled model, which takes requests only by stream; cancelling the awaiting
+task cancels the request on the engine.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
 import grpc
 import numpy as np
-from tritonclient.grpc import service_pb2, service_pb2_grpc
+from tritonclient.grpc import service_pb2
 
 from tts.build.errors import EndpointError, EndpointTimeout, EndpointUnavailable, RequestRefused
 from tts.compat import Self
-from tts.compat.aio import timeout
 from tts.engines import wire
 
 from .base import GenerateCall, ScoreCall, VerifierResult
 from .retry import LONGEST_WAIT_S, retried
-from .triton_stream import SharedStream
+from .triton_requests import Constant, RequestTemplate
+from .triton_stream import Encode, SharedStream
 
 REQUEST_TIMEOUT_S = 120.0
 RESET_TIMEOUT_S = 1800.0
 """A reset opens the engine anew, which takes as long as when the server started."""
+
+_SERVICE = "/inference.GRPCInferenceService"
 
 T = TypeVar("T")
 
@@ -50,7 +54,14 @@ class TritonConnection:
                 ("grpc.max_reconnect_backoff_ms", int(1000 * LONGEST_WAIT_S)),
             ],
         )
-        self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+        self._infer = self._channel.unary_unary(
+            f"{_SERVICE}/ModelInfer",
+            response_deserializer=service_pb2.ModelInferResponse.FromString,
+        )
+        self._open_stream = self._channel.stream_stream(
+            f"{_SERVICE}/ModelStreamInfer",
+            response_deserializer=service_pb2.ModelStreamInferResponse.FromString,
+        )
         self._stream: SharedStream | None = None
         self._streams: set[SharedStream] = set()
         """Those that have not ended, the present one included."""
@@ -68,16 +79,18 @@ class TritonConnection:
         for stream in self._streams:
             await stream.wait_closed()
 
-    async def infer(self, request: Any, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
-        """One unary request; retried. Raises EndpointError."""
-        return await self._retried(
-            request.model_name,
-            lambda: self._stub.ModelInfer(request, timeout=timeout_s),
-        )
+    async def infer(self, model: str, request: bytes, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
+        """One unary request, as a ModelInferRequest's bytes; retried. Raises EndpointError."""
+        return await self._retried(model, lambda: self._infer(request, timeout=timeout_s))
 
-    async def infer_decoupled(self, request: Any, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
-        """One request to a decoupled model that answers once; retried. Raises EndpointError."""
-        return await self._retried(request.model_name, lambda: self._stream_one(request, timeout_s))
+    async def infer_decoupled(
+        self, model: str, encode: Encode, timeout_s: float = REQUEST_TIMEOUT_S
+    ) -> Any:
+        """One request to a decoupled model that answers once; retried. Raises EndpointError.
+
+        `encode` gives the request's bytes with the id that is passed to it.
+        """
+        return await self._retried(model, lambda: self._stream_one(model, encode, timeout_s))
 
     async def reset_prefix_caches(self) -> bool:
         """Leave both engines of target openvino as they were when the server was ready.
@@ -85,26 +98,27 @@ class TritonConnection:
         False if one of them holds requests. Raises EndpointError.
         """
         try:
-            await self.infer_decoupled(_reset_request(wire.GENERATOR), RESET_TIMEOUT_S)
-            await self.infer(_reset_request(wire.PRM_ENGINE), RESET_TIMEOUT_S)
+            generator = partial(_reset_request, wire.GENERATOR)
+            await self.infer_decoupled(wire.GENERATOR, generator, RESET_TIMEOUT_S)
+            verifier = _reset_request(wire.PRM_ENGINE)
+            await self.infer(wire.PRM_ENGINE, verifier, RESET_TIMEOUT_S)
         except RequestRefused as error:
             if wire.IN_FLIGHT in error.message:
                 return False
             raise
         return True
 
-    async def _stream_one(self, request: Any, timeout_s: float) -> Any:
+    async def _stream_one(self, model: str, encode: Encode, timeout_s: float) -> Any:
         if self._stream is None or not self._stream.open:
             self._streams = {stream for stream in self._streams if not stream.ended}
-            self._stream = SharedStream(self._stub.ModelStreamInfer())
+            self._stream = SharedStream(self._open_stream())
             self._streams.add(self._stream)
         try:
-            async with timeout(timeout_s):
-                answer = await self._stream.infer(request)
+            answer = await self._stream.infer(model, encode, timeout_s)
         except TimeoutError:
-            raise _timed_out(request.model_name, self.address) from None
+            raise _timed_out(model, self.address) from None
         if answer.error_message:
-            raise _refused(request.model_name, answer.error_message)
+            raise refusal(model, answer.error_message)
         return answer.infer_response
 
     async def _retried(self, model: str, attempt: Callable[[], Awaitable[T]]) -> T:
@@ -112,7 +126,7 @@ class TritonConnection:
             try:
                 return await attempt()
             except grpc.aio.AioRpcError as error:
-                raise _translate(model, self.address, error) from error
+                raise connection_error(model, self.address, error) from error
 
         return await retried(translated, self._comes_back)
 
@@ -144,25 +158,20 @@ class TritonGenerator:
 
     async def generate(self, call: GenerateCall) -> list[int]:
         """See endpoints.Generator."""
-        greedy = call.temperature == 0
-        template, fixed = self._templates[call.stop_at_step, greedy, call.guide is not None]
-        request = service_pb2.ModelInferRequest()
-        request.CopyFrom(template)
-        ids = np.ascontiguousarray(call.input_ids, dtype=np.int32)
-        request.inputs[0].shape[1] = len(ids)
-        varying = [ids.tobytes(), _int32(len(ids)), _int32(call.max_new_tokens)]
+        greedy, guided = call.temperature == 0, call.guide is not None
+        template = self._templates[call.stop_at_step, greedy, guided]
+        ids = call.input_ids
+        scalars: list[float] = [len(ids), call.max_new_tokens]
         if not greedy:
-            varying += [
-                np.float32(call.temperature).tobytes(),
-                np.float32(call.top_p).tobytes(),
-                np.uint64(call.seed).tobytes(),
-            ]
-        if call.guide is not None:
-            varying += [wire.encode_text(wire.GUIDE_TYPE), wire.encode_text(call.guide)]
-        request.raw_input_contents.extend(varying + fixed)
-        answer = await self._connection.infer_decoupled(request)
+            scalars += [call.temperature, call.top_p, call.seed]
+        texts = () if call.guide is None else (wire.GUIDE_TYPE, call.guide)
+
+        def encode(number: str) -> bytes:
+            return template.encode(number, ids, scalars, texts)
+
+        answer = await self._connection.infer_decoupled(template.model, encode)
+        (length,) = _INT32.unpack(_output(answer, "sequence_length"))
         output = np.frombuffer(_output(answer, "output_ids"), dtype=np.int32)
-        (length,) = np.frombuffer(_output(answer, "sequence_length"), dtype=np.int32)
         tokens: list[int] = output[:length].tolist()
         return tokens
 
@@ -172,78 +181,60 @@ class TritonVerifier:
 
     def __init__(self, connection: TritonConnection) -> None:
         self._connection = connection
-        self._template = service_pb2.ModelInferRequest(model_name=wire.PRM)
-        _add_input(self._template, "input_ids", [1, 0])
-        _add_input(self._template, "input_lengths")
-        _add_input(self._template, "request_output_len")
-        _add_input(self._template, "return_generation_logits")
-        self._template.outputs.add(name="score")
-        self._fixed = [_int32(1), b"\x01"]
+        self._template = RequestTemplate(
+            wire.PRM,
+            scalars=["input_lengths"],
+            constants=[
+                Constant("request_output_len", _INT32.pack(1)),
+                Constant("return_generation_logits", b"\x01"),
+            ],
+            outputs=["score"],
+        )
 
     async def score(self, call: ScoreCall) -> VerifierResult:
         """See endpoints.Verifier."""
-        request = service_pb2.ModelInferRequest()
-        request.CopyFrom(self._template)
-        ids = np.ascontiguousarray(call.input_ids, dtype=np.int32)
-        request.inputs[0].shape[1] = len(ids)
-        request.raw_input_contents.extend([ids.tobytes(), _int32(len(ids)), *self._fixed])
-        answer = await self._connection.infer(request)
-        (score,) = np.frombuffer(_output(answer, "score"), dtype=np.float32)
+        ids = call.input_ids
+        request = self._template.encode("", ids, [len(ids)])
+        answer = await self._connection.infer(wire.PRM, request)
+        (score,) = _FP32.unpack(_output(answer, "score"))
         if not -1e-6 <= score <= 1 + 1e-6:  # NaN included
             raise EndpointError(f"The verifier answered {score}, which is no probability.")
-        return VerifierResult(float(min(max(score, 0.0), 1.0)))
+        return VerifierResult(min(max(score, 0.0), 1.0))
 
 
 def _generate_template(
     end_id: int, stop_words: Sequence[tuple[int, ...]], *, greedy: bool, guided: bool
-) -> tuple[Any, list[bytes]]:
-    """A request without its varying values, and the raw contents that follow them.
-
-    The varying inputs come first: ids, length, output length and, unless greedy (no top_k and no
-    top_p means greedy on the wire), temperature, top_p and seed; then the guide's type and text.
-    """
-    request = service_pb2.ModelInferRequest(model_name=wire.GENERATOR)
-    _add_input(request, "input_ids", [1, 0])
-    _add_input(request, "input_lengths")
-    _add_input(request, "request_output_len")
-    if not greedy:
-        _add_input(request, "temperature")
-        _add_input(request, "runtime_top_p")
-        _add_input(request, "seed")
-    if guided:
-        _add_input(request, "guided_decoding_guide_type")
-        _add_input(request, "guided_decoding_guide")
-    _add_input(request, "end_id")
-    _add_input(request, "exclude_input_in_output")
-    fixed = [_int32(end_id), b"\x01"]
+) -> RequestTemplate:
+    """Greedy is a request without temperature: no top_k and no top_p mean greedy on the wire."""
+    constants = [
+        Constant("end_id", _INT32.pack(end_id)),
+        Constant("exclude_input_in_output", b"\x01"),
+    ]
     if stop_words:
         layout = wire.encode_stop_words(stop_words)
-        _add_input(request, "stop_words_list", [1, *layout.shape])
-        fixed.append(layout.tobytes())
-    request.outputs.add(name="output_ids")
-    request.outputs.add(name="sequence_length")
-    return request, fixed
+        constants.append(Constant("stop_words_list", layout.tobytes(), (1, *layout.shape)))
+    sampling = () if greedy else ("temperature", "runtime_top_p", "seed")
+    return RequestTemplate(
+        wire.GENERATOR,
+        scalars=["input_lengths", "request_output_len", *sampling],
+        constants=constants,
+        texts=["guided_decoding_guide_type", "guided_decoding_guide"] if guided else [],
+        outputs=["output_ids", "sequence_length"],
+    )
 
 
-def _reset_request(model: str) -> Any:
+def _reset_request(model: str, number: str = "") -> bytes:
     """A request for one token that finds an empty cache, as the first one of a server does."""
-    request = service_pb2.ModelInferRequest(model_name=model)
+    request = service_pb2.ModelInferRequest(model_name=model, id=number)
     request.parameters[wire.RESET_PREFIX_CACHE].bool_param = True
     inputs = {"input_ids": 0, "input_lengths": 1, "request_output_len": 1}
     if model == wire.PRM_ENGINE:
         inputs["return_generation_logits"] = 1
     for name, value in inputs.items():
-        _add_input(request, name)
+        request.inputs.add(name=name, datatype=wire.INPUTS[name], shape=[1, 1])
         request.raw_input_contents.append(wire.scalar(name, value).tobytes())
-    return request
-
-
-def _add_input(request: Any, name: str, shape: Sequence[int] = (1, 1)) -> None:
-    request.inputs.add(name=name, datatype=wire.INPUTS[name], shape=shape)
-
-
-def _int32(value: int) -> bytes:
-    return value.to_bytes(4, "little", signed=True)
+    data: bytes = request.SerializeToString()
+    return data
 
 
 def _output(answer: Any, name: str) -> bytes:
@@ -253,17 +244,20 @@ def _output(answer: Any, name: str) -> bytes:
     raise EndpointError(f"The answer of model {answer.model_name} holds no output {name!r}.")
 
 
+_INT32 = struct.Struct("<i")
+_FP32 = struct.Struct("<f")
+
 _GONE = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.OK}
 
 
-def _translate(model: str, address: str, error: grpc.aio.AioRpcError) -> EndpointError:
+def connection_error(model: str, address: str, error: grpc.aio.AioRpcError) -> EndpointError:
     """The one place where gRPC's errors become ours."""
     details = error.details() or error.code().name
     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
         return _timed_out(model, address)
     if error.code() in _GONE:
         return EndpointUnavailable(f"The server at {address} is gone: {details}")
-    return _refused(model, details)
+    return refusal(model, details)
 
 
 def _timed_out(model: str, address: str) -> EndpointTimeout:
@@ -287,7 +281,8 @@ _BROKEN = (
 )
 
 
-def _refused(model: str, message: str) -> EndpointError:
+def refusal(model: str, message: str) -> EndpointError:
+    """What the words of a refusal mean for the request."""
     if any(words in message for words in _BROKEN):
         return EndpointUnavailable(f"Model {model} broke under a request: {message}")
     return RequestRefused(f"Model {model} refused a request: {message}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -19,6 +20,10 @@ from tts.engines import wire
 
 REQUESTS_PER_STREAM = 64
 """Then another is opened: what spreads streams over several servers can still spread the load."""
+
+
+Encode = Callable[[str], bytes]
+"""A ModelInferRequest's bytes with the id that is passed to it."""
 
 
 class SharedStream:
@@ -31,7 +36,7 @@ class SharedStream:
         self._numbers = itertools.count(1)
         self._left = REQUESTS_PER_STREAM
         self._broken = False
-        self._outbox: asyncio.Queue[Any] = asyncio.Queue()
+        self._outbox: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._awaited: dict[str, asyncio.Future[Any]] = {}
         self._writer = asyncio.create_task(self._write())
         self._reader = asyncio.create_task(self._read())
@@ -46,21 +51,25 @@ class SharedStream:
         """Whether nothing of it is left."""
         return self._reader.done() and self._writer.done()
 
-    async def infer(self, request: Any) -> Any:
-        """Send a request, whose id is set here, and wait for its ModelStreamInferResponse.
+    async def infer(self, model: str, encode: Encode, timeout_s: float) -> Any:
+        """Send a request, and wait for its ModelStreamInferResponse.
 
-        Cancelling the wait stops the request on the engine. Raises AioRpcError if the stream ends.
+        A request that is not answered in time, and one whose wait is cancelled, is stopped on the
+        engine. Raises TimeoutError, and AioRpcError if the stream ends.
         """
+        number = f"{self._name}-{next(self._numbers)}"
+        self._outbox.put_nowait(encode(number))
         self._left -= 1
-        request.id = number = f"{self._name}-{next(self._numbers)}"
-        answer = self._awaited[number] = asyncio.get_running_loop().create_future()
-        self._outbox.put_nowait(request)
+        loop = asyncio.get_running_loop()
+        answer = self._awaited[number] = loop.create_future()
+        alarm = loop.call_later(timeout_s, _time_out, answer)
         try:
             return await answer
-        except asyncio.CancelledError:
-            self._outbox.put_nowait(_stop(request.model_name, number))
+        except (asyncio.CancelledError, TimeoutError):
+            self._outbox.put_nowait(stop_request(model, number))
             raise
         finally:
+            alarm.cancel()
             del self._awaited[number]
             if not (self._left or self._awaited):
                 self._outbox.put_nowait(None)
@@ -84,7 +93,7 @@ class SharedStream:
                 answer = self._awaited.get(message.infer_response.id)  # none if it was cancelled
                 if answer is not None and not answer.done():
                     answer.set_result(message)
-            failure = await _status(self._call)
+            failure = await status_of(self._call)
         except grpc.aio.AioRpcError as error:
             failure = error
         finally:
@@ -99,16 +108,22 @@ class SharedStream:
                     answer.set_exception(failure)
 
 
-def _stop(model: str, number: str) -> Any:
+def _time_out(answer: asyncio.Future[Any]) -> None:
+    if not answer.done():
+        answer.set_exception(TimeoutError())
+
+
+def stop_request(model: str, number: str) -> bytes:
     """What stops the request of this id. The lengths mean nothing; the model requires them."""
     message = service_pb2.ModelInferRequest(model_name=model, id=number)
     for name, value in (("input_lengths", 1), ("request_output_len", 1), ("stop", True)):
         message.inputs.add(name=name, datatype=wire.INPUTS[name], shape=[1, 1])
         message.raw_input_contents.append(wire.scalar(name, value).tobytes())
-    return message
+    data: bytes = message.SerializeToString()
+    return data
 
 
-async def _status(call: Any) -> grpc.aio.AioRpcError:
+async def status_of(call: Any) -> grpc.aio.AioRpcError:
     """The status of a stream that has ended, as gRPC would raise it."""
     return grpc.aio.AioRpcError(
         await call.code(),

@@ -1,0 +1,145 @@
+"""Requests encoded by hand are those that protobuf would encode."""
+
+import asyncio
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from tritonclient.grpc import service_pb2
+
+from tts.endpoints.base import GenerateCall, ScoreCall
+from tts.endpoints.triton import TritonGenerator, TritonVerifier
+from tts.endpoints.triton_requests import Constant, RequestTemplate
+from tts.engines import wire
+
+SCALARS = {
+    "request_output_len": st.integers(-(2**31), 2**31 - 1),
+    "seed": st.integers(0, 2**64 - 1),
+    "temperature": st.floats(width=32),
+    "return_log_probs": st.booleans(),
+}
+IDS = st.lists(st.integers(0, 2**31 - 1), max_size=300)
+
+
+def by_protobuf(model, number, tensors, outputs):
+    """`tensors` are (name, shape, raw content)."""
+    request = service_pb2.ModelInferRequest(model_name=model, id=number)
+    for name, shape, raw in tensors:
+        request.inputs.add(name=name, datatype=wire.INPUTS[name], shape=shape)
+        request.raw_input_contents.append(raw)
+    for name in outputs:
+        request.outputs.add(name=name)
+    return request.SerializeToString()
+
+
+@given(st.data())
+def test_a_template_encodes_as_protobuf_does(data):
+    model = data.draw(st.text(min_size=1, max_size=200))
+    number = data.draw(st.text(max_size=200))
+    ids = np.asarray(data.draw(IDS), dtype=np.int32)
+    names = data.draw(st.lists(st.sampled_from(sorted(SCALARS)), max_size=6))
+    values = [data.draw(SCALARS[name]) for name in names]
+    texts = data.draw(st.lists(st.text(max_size=200), max_size=2))
+    constants = data.draw(
+        st.lists(
+            st.builds(
+                Constant,
+                st.sampled_from(sorted(wire.INPUTS)),
+                st.binary(max_size=300),
+                st.lists(st.integers(0, 2**40), min_size=1, max_size=3).map(tuple),
+            ),
+            max_size=3,
+        )
+    )
+    outputs = data.draw(st.lists(st.text(min_size=1, max_size=20), max_size=3))
+    template = RequestTemplate(
+        model,
+        scalars=names,
+        constants=constants,
+        texts=["guided_decoding_guide"] * len(texts),
+        outputs=outputs,
+    )
+    tensors = [
+        ("input_ids", (1, len(ids)), ids.tobytes()),
+        *(
+            (name, (1, 1), wire.scalar(name, v).tobytes())
+            for name, v in zip(names, values, strict=True)
+        ),
+        *((each.name, each.shape, each.raw) for each in constants),
+        *(("guided_decoding_guide", (1, 1), wire.encode_text(text)) for text in texts),
+    ]
+    encoded = template.encode(number, ids, values, texts)
+    assert encoded == by_protobuf(model, number, tensors, outputs)
+
+
+class Connection:
+    """Keeps what was sent, and answers nothing of use."""
+
+    async def infer(self, model, request):
+        self.sent = request
+        return self.answer(model, [("score", np.float32(0.25).tobytes())])
+
+    async def infer_decoupled(self, model, encode):
+        self.sent = encode("7")
+        outputs = [("sequence_length", b"\2\0\0\0"), ("output_ids", np.int32([5, 6, 7]).tobytes())]
+        return self.answer(model, outputs)
+
+    @staticmethod
+    def answer(model, outputs):
+        answer = service_pb2.ModelInferResponse(model_name=model)
+        for name, raw in outputs:
+            answer.outputs.add(name=name)
+            answer.raw_output_contents.append(raw)
+        return answer
+
+
+@given(
+    ids=IDS,
+    tokens=st.integers(1, 10**6),
+    seed=st.integers(0, 2**63 - 1),
+    temperature=st.just(0.0) | st.floats(0.125, 2, width=32),
+    top_p=st.floats(0, 1, width=32),
+    stop=st.booleans(),
+    guide=st.none() | st.text(max_size=30),
+)
+def test_a_sample_is_asked_for_by_the_tensors_of_the_contract(
+    ids, tokens, seed, temperature, top_p, stop, guide
+):
+    connection = Connection()
+    generator = TritonGenerator(
+        connection, end_id=2, step_stop_words=[(3, 4), (9,)], end_stop_words=[(8,)]
+    )
+    call = GenerateCall(np.int32(ids), tokens, seed, temperature, top_p, stop, guide)
+    assert asyncio.run(generator.generate(call)) == [5, 6]
+    words = wire.encode_stop_words([(8,), (3, 4), (9,)] if stop else [(8,)])
+    scalars = {"input_lengths": len(ids), "request_output_len": tokens}
+    if temperature:
+        scalars |= {"temperature": temperature, "runtime_top_p": top_p, "seed": seed}
+    tensors = [
+        ("input_ids", (1, len(ids)), np.int32(ids).tobytes()),
+        *((name, (1, 1), wire.scalar(name, value).tobytes()) for name, value in scalars.items()),
+        ("end_id", (1, 1), b"\2\0\0\0"),
+        ("exclude_input_in_output", (1, 1), b"\1"),
+        ("stop_words_list", (1, *words.shape), words.tobytes()),
+    ]
+    if guide is not None:
+        tensors += [
+            ("guided_decoding_guide_type", (1, 1), wire.encode_text(wire.GUIDE_TYPE)),
+            ("guided_decoding_guide", (1, 1), wire.encode_text(guide)),
+        ]
+    outputs = ["output_ids", "sequence_length"]
+    assert connection.sent == by_protobuf("generator", "7", tensors, outputs)
+
+
+@given(IDS)
+def test_a_score_is_asked_for_by_the_tensors_of_the_contract(ids):
+    connection = Connection()
+    result = asyncio.run(TritonVerifier(connection).score(ScoreCall(np.int32(ids))))
+    assert result.score == 0.25
+    tensors = [
+        ("input_ids", (1, len(ids)), np.int32(ids).tobytes()),
+        ("input_lengths", (1, 1), wire.scalar("input_lengths", len(ids)).tobytes()),
+        ("request_output_len", (1, 1), b"\1\0\0\0"),
+        ("return_generation_logits", (1, 1), b"\1"),
+    ]
+    assert connection.sent == by_protobuf("prm", "", tensors, ["score"])
