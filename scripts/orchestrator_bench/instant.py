@@ -1,0 +1,173 @@
+"""A real Triton server whose models answer at once, so that everything else is what is measured."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import psutil
+
+from tts.build.errors import ServerError
+from tts.build.spec import Deployment
+from tts.build.tokenizer import Tokenizer
+from tts.datasets.load import load_problems
+from tts.driver import Driver, policy_of
+from tts.endpoints.triton import TritonConnection
+from tts.prompting import Models
+from tts.runlog.folder import create_run
+from tts.runlog.log import RunLog
+from tts.search import Search, node_seed
+from tts.serving.command import environment
+from tts.serving.command.ports import Addresses, choose_addresses
+from tts.serving.command.server_command import ServerCommand, arguments
+from tts.serving.command.tritonserver import find_tritonserver
+from tts.serving.repository.render import render_models, template_values
+from tts.serving.server import probe
+from tts.serving.server.launch import launch
+from tts.session.endpoints import triton_endpoints
+from tts.simulation.scenario import digest_of
+from tts.strategies.catalog import new_search
+
+from .scripted import END, WORDS
+
+MODELS = Path(__file__).parent / "instant_models"
+STEPS = 64
+"""Different answers of the generator."""
+READY_S = 60.0
+
+PRM_CONFIG = """
+name: "prm"
+backend: "python"
+max_batch_size: 64
+dynamic_batching {}
+input { name: "input_ids" data_type: TYPE_INT32 dims: [ -1 ] allow_ragged_batch: true }
+input { name: "input_lengths" data_type: TYPE_INT32 dims: [ 1 ] }
+input { name: "request_output_len" data_type: TYPE_INT32 dims: [ 1 ] }
+input { name: "return_generation_logits" data_type: TYPE_BOOL dims: [ 1 ] }
+output { name: "score" data_type: TYPE_FP32 dims: [ 1 ] }
+instance_group [ { count: 1 kind: KIND_CPU } ]
+"""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One run against the instant models."""
+
+    thoughts: int
+    wall_s: float
+    cpu_s: float
+    server_cpu_s: float
+    digest: str
+
+
+@contextmanager
+def instant_server(deployment: Deployment) -> Iterator[tuple[Addresses, psutil.Process]]:
+    """A Triton server of its own, with the address of its gRPC endpoint and its process."""
+    runtime = find_tritonserver("openvino")
+    with tempfile.TemporaryDirectory(prefix="tts-instant-") as temporary:
+        folder = Path(temporary)
+        repository = folder / "models"
+        _write_models(deployment, repository)
+        prepared = environment.prepare(runtime, folder / "runtime")
+        addresses = choose_addresses(deployment.server, folder / "grpc:1")
+        prefix = f"tts-{secrets.token_hex(6)}-"
+        words = [str(runtime.binary), *arguments(repository, addresses, prefix)]
+        words.append(f"--backend-directory={prepared.backends}")
+        command = ServerCommand(words, {}, prefix, socket=addresses.socket)
+        launched = launch(command, prepared.variables, folder / "triton.log")
+        try:
+            deadline = time.monotonic() + READY_S
+            while not probe.is_ready(addresses.grpc):
+                launched.require_running()
+                if time.monotonic() > deadline:
+                    raise ServerError(f"The server was not ready within {READY_S:.0f} s.")
+                time.sleep(0.05)
+            yield addresses, psutil.Process(launched.server.pid)
+        finally:
+            launched.stop()
+
+
+def measure(config, deployment: Deployment, problems: int, *, rounds: int = 1) -> list[Measured]:
+    """Solve the demo problems on one core; the server has the others, if there are any."""
+    cores = sorted(os.sched_getaffinity(0))
+    try:
+        os.sched_setaffinity(0, cores[1:] or cores)
+        with instant_server(deployment) as (addresses, server):
+            os.sched_setaffinity(0, cores[:1])  # what is started from here on inherits it
+            go = partial(_run, config, deployment, addresses, server)
+            go(2)  # imports, and what is made once
+            return [go(problems) for _ in range(rounds)]
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
+def _run(
+    config, deployment: Deployment, addresses: Addresses, server: psutil.Process, problems: int
+) -> Measured:
+    processes = [server, *server.children(recursive=True)]
+    searches: dict[str, Search] = {}
+    spent: list[float] = []
+
+    async def solve(folder: Path) -> None:
+        models = Models.load(deployment)
+        async with TritonConnection(addresses.grpc) as connection:
+            endpoints = triton_endpoints(models, connection)
+            with RunLog(folder) as log:
+                policy = policy_of(deployment, "decoupled")
+                driver = Driver(models, *endpoints, policy, record=log.write, clock=log.clock)
+
+                async def one(problem) -> None:
+                    new = partial(new_search, config, partial(node_seed, 0, problem.id))
+                    searches[problem.id] = (await driver.submit(problem, new)).search
+
+                to_solve = load_problems("demo", limit=problems)
+                before = time.perf_counter(), time.process_time()
+                async with driver:
+                    await asyncio.gather(*map(one, to_solve))
+                spent[:] = time.perf_counter() - before[0], time.process_time() - before[1]
+
+    with tempfile.TemporaryDirectory() as folder:
+        create_run(Path(folder), {})
+        before = _cpu_s(processes)
+        asyncio.run(solve(Path(folder)))
+        served = _cpu_s(processes) - before
+    thoughts = sum(len(search.tree) for search in searches.values())
+    digest = digest_of({name: search.tree.digest() for name, search in searches.items()})
+    return Measured(thoughts, *spent, served, digest)
+
+
+def _cpu_s(processes: list[psutil.Process]) -> float:
+    return sum(sum(process.cpu_times()[:2]) for process in processes)
+
+
+def _write_models(deployment: Deployment, target: Path) -> None:
+    """The repository: the deployment's own configuration of the generator, and a plain prm."""
+    render_models(deployment, template_values(deployment, iteration_log=False), target)
+    for model in ("prm_engine", "prm_score", "prm"):
+        shutil.rmtree(target / model)
+    shutil.copytree(MODELS, target, dirs_exist_ok=True)
+    (target / "prm" / "config.pbtxt").write_text(PRM_CONFIG)
+    with (target / "generator" / "config.pbtxt").open("a") as config:
+        text = json.dumps(_canned_steps(deployment))
+        config.write(f'\nparameters {{ key: "steps" value {{ string_value: "{text}" }} }}\n')
+
+
+def _canned_steps(deployment: Deployment) -> list[list[int]]:
+    """Steps as the scripted generator writes them."""
+    encode, draw = Tokenizer(deployment.generator.checkpoint).encode, random.Random(0)
+    steps = []
+    for _ in range(STEPS):
+        ids = [token for _ in range(draw.randint(1, 3)) for token in encode(draw.choice(WORDS))]
+        steps.append(ids if draw.random() < END else ids + encode("\n\n"))
+    return steps

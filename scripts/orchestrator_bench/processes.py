@@ -1,0 +1,62 @@
+"""What each process of a run on the demo pair's real server costs."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+from rich.table import Table
+
+from tts.bench.observer import Silent
+from tts.bench.request import Wanted, run_bench
+from tts.build.builder import build_engines
+from tts.build.spec import load_deployment
+from tts.engines import wire
+from tts.runlog import events
+from tts.runlog.log import read_events
+from tts.serving.server.start import start_server
+
+
+def by_process(problems: int, n: int) -> Table:
+    """CPU ms per thought of every process that takes part in a run on a server."""
+    deployment = load_deployment("demo")
+    build_engines(deployment, say=lambda line: None)
+    names = ["orchestrator", "tritonserver", wire.GENERATOR, wire.PRM_ENGINE, wire.PRM_SCORE]
+    table = Table("schedule", "wall s", "thoughts", *names, "all")
+    for schedule in ("lockstep", "decoupled"):
+        with tempfile.TemporaryDirectory() as folder, start_server(deployment) as server:
+            processes = [psutil.Process(), *server_processes(server, names[2:])]
+
+            def bench(limit, seed, schedule=schedule, folder=folder):
+                parameters = {"n": n, "beam_width": 4}
+                wanted = Wanted("demo", "demo", limit, seed, "beam-search", schedule, parameters)
+                return run_bench(wanted, Path(folder, str(seed)), Silent())
+
+            bench(1, seed=1)  # imports, and what is made once
+            before, started = list(map(cpu_s, processes)), time.perf_counter()
+            run = bench(problems, seed=0)
+            wall = time.perf_counter() - started
+            spent = [cpu_s(process) - was for process, was in zip(processes, before, strict=True)]
+            log = list(read_events(run))
+        thoughts = sum(len(e.thoughts) for e in log if isinstance(e, events.Generated))
+        cells = [f"{1000 * each / thoughts:.2f}" for each in (*spent, sum(spent))]
+        table.add_row(schedule, f"{wall:.1f}", f"{thoughts:,}", *cells)
+    return table
+
+
+def server_processes(server, models):
+    """The tritonserver process and the stubs of these models."""
+    root = psutil.Process(server.state.server.pid)
+    stubs = {}
+    for child in root.children(recursive=True):
+        words = " ".join(child.cmdline())
+        stubs |= {model: child for model in models if f"/{model}/1/model.py" in words}
+    return [root, *(stubs[model] for model in models)]
+
+
+def cpu_s(process) -> float:
+    """Processor seconds of a process so far."""
+    times = process.cpu_times()
+    return times.user + times.system
