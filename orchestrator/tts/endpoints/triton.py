@@ -31,6 +31,7 @@ RESET_TIMEOUT_S = 1800.0
 """A reset opens the engine anew, which takes as long as when the server started."""
 
 _SERVICE = "/inference.GRPCInferenceService"
+STREAM_METHOD = f"{_SERVICE}/ModelStreamInfer"
 
 T = TypeVar("T")
 
@@ -59,7 +60,7 @@ class TritonConnection:
             response_deserializer=service_pb2.ModelInferResponse.FromString,
         )
         self._open_stream = self._channel.stream_stream(
-            f"{_SERVICE}/ModelStreamInfer",
+            STREAM_METHOD,
             response_deserializer=service_pb2.ModelStreamInferResponse.FromString,
         )
         self._stream: SharedStream | None = None
@@ -282,6 +283,7 @@ _BROKEN = (
 
 
 def refusal(model: str, message: str) -> EndpointError:
+    """What a server's message for one request means."""
     """What the words of a refusal mean for the request."""
     if any(words in message for words in _BROKEN):
         return EndpointUnavailable(f"Model {model} broke under a request: {message}")
