@@ -134,6 +134,17 @@ class Tokenizer:
         token = self._tokenizer.token_to_id(self.special(name))
         return () if token is None else (int(token),)
 
+    @cached_property
+    def adds_bos(self) -> bool:
+        """Whether tokenizer.json puts bos_token in front of a text that is no chat."""
+        try:
+            ids = self._tokenizer.encode("1", add_special_tokens=True).ids
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            raise self._failure("encode a text", error) from error
+        return tuple(ids[:1]) == self.special_ids("bos_token")
+
     def special(self, name: str) -> str:
         """Text of a named special token such as "bos_token"; empty if there is none."""
         value = self._config.get(name)

@@ -10,6 +10,7 @@ from . import (
     compare,
     doctor,
     engines,
+    gateway,
     lint,
     plan,
     report,
@@ -38,6 +39,7 @@ app.command("lint", rich_help_panel="Build and serve")(lint.lint)
 app.command("build-engines", rich_help_panel="Build and serve")(engines.build_engines)
 app.command("deploy", rich_help_panel="Build and serve")(engines.deploy)
 app.command("serve", rich_help_panel="Build and serve")(server.serve)
+app.command("gateway", rich_help_panel="Build and serve")(gateway.gateway)
 app.command("tune", rich_help_panel="Build and serve")(tune.tune)
 app.command("solve", rich_help_panel="Search")(runs.solve)
 app.command("bench", rich_help_panel="Search")(runs.bench)

@@ -1,1 +1,19 @@
-"""The gateway: test-time search behind an HTTP API that everybody's clients speak."""
+"""The gateway: generation and test-time search behind the API of OpenAI's clients. docs/gateway.md.
+
+    HTTP (granian) ──► app ──► completions, chat ──► generation ──► token streams, the generator
+                               searches ────────────► tts.session, the driver
+                               pooling, tokens, models, health
+
+| module | job |
+|---|---|
+| server | the HTTP server: where it listens, TLS, how it ends |
+| app | which handler a path has; errors, disconnected clients, limits of a request's body |
+| exchange | one request and its response |
+| openai/ | what a request may say, what an answer looks like, events as bytes. Pure |
+| detokenizer, stop_strings | text from tokens while they come. Pure |
+| generation | samples of the generator: prompts, choices, deltas |
+| completions, chat | plain generation, and searches by the name of the model |
+| searches, joining | a search as a response; the same request twice is one search |
+| pooling | scores of steps; tokens, models, health: what their names say |
+| safety/, observability/ | keys, limits and filters; records, metrics and traces |
+"""

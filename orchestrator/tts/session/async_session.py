@@ -288,6 +288,14 @@ class AsyncSession:
         return self._endpoints
 
     @property
+    def address(self) -> str:
+        """Where the server that is used answers gRPC; SessionError if there is none."""
+        self._require_open()
+        if self._server is None:
+            raise SessionError("This session has no server: its endpoints are the program's own.")
+        return self._server.address
+
+    @property
     def in_flight(self) -> tuple[int, int]:
         """Requests that searches have in flight now: generator, verifier."""
         loads = [solver.driver.in_flight for solver in self._solvers]

@@ -14,8 +14,12 @@ TERMINATED = "Stopped by SIGTERM."
 T = TypeVar("T")
 
 
-def interruptible(running: Coroutine[Any, Any, T], say: Callable[[str], None]) -> T:
-    """`asyncio.run` that turns the first Ctrl-C or SIGTERM into an orderly stop.
+def interruptible(
+    running: Coroutine[Any, Any, T],
+    say: Callable[[str], None],
+    run_loop: Callable[[Coroutine[Any, Any, T]], T] = asyncio.run,
+) -> T:
+    """`asyncio.run`, or such a function, that turns the first Ctrl-C or SIGTERM into a stop in order.
 
     It raises Interrupted or, after SIGTERM, Terminated.
 
@@ -40,7 +44,7 @@ def interruptible(running: Coroutine[Any, Any, T], say: Callable[[str], None]) -
         return await task
 
     try:
-        result = asyncio.run(run())
+        result = run_loop(run())
     except asyncio.CancelledError:
         if received is None:
             raise

@@ -1,0 +1,57 @@
+"""`tts gateway`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .options import DeploymentArgument, usable
+
+
+def gateway(
+    deployment: DeploymentArgument,
+    host: Annotated[
+        str, typer.Option("--host", help="Address to listen on; others than loopback need keys.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Port; 0: one that is free.")
+    ] = 8080,
+    certificate: Annotated[
+        Path | None,
+        typer.Option("--tls-certificate", callback=usable, help="PEM file; serves HTTPS."),
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option("--tls-key", callback=usable, help="Its private key, PEM.")
+    ] = None,
+    deadline: Annotated[
+        float,
+        typer.Option("--deadline", min=0.1, metavar="SECONDS", help="Of a search, at most."),
+    ] = 600.0,
+    max_body: Annotated[
+        int, typer.Option("--max-body", min=1024, metavar="BYTES", help="Of a request, at most.")
+    ] = 4 << 20,
+    cors: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cors-origin",
+            metavar="ORIGIN",
+            help="Web pages of this origin may read answers; several times, or *.",
+        ),
+    ] = None,
+) -> None:
+    """Serve generation and searches behind OpenAI's API until Ctrl-C (docs/gateway.md)."""
+    import uvloop
+
+    from tts.gateway.server import Listen, serve
+    from tts.gateway.service import Settings
+    from tts.reports.waiting import StartLines
+    from tts.session.interrupts import interruptible
+
+    listen = Listen(host, port, certificate, key)
+    settings = Settings(max_body, deadline, tuple(cors or ()))
+    lines = StartLines()
+    with lines:
+        serving = serve(deployment, listen, settings, lines.say, lines.loading)
+        interruptible(serving, lines.say, uvloop.run)

@@ -1,0 +1,72 @@
+"""`/v1/completions`: prompts as text or token ids, one or several."""
+
+from __future__ import annotations
+
+from . import plain
+from .exchange import Exchange
+from .openai.errors import bad_request
+from .openai.requests import MAX_CHOICES, CompletionRequest
+from .prompts import known_ids, text_ids
+from .reading import read
+from .service import Service
+
+DEFAULT_MAX_TOKENS = 16
+"""OpenAI's."""
+
+
+async def completions(service: Service, exchange: Exchange) -> None:
+    """Answer a request for completions."""
+    request = await read(service, exchange, CompletionRequest)
+    strategy = service.strategy_of(request.model)
+    if request.max_tokens is None and request.max_completion_tokens is None and not strategy:
+        request.max_tokens = DEFAULT_MAX_TOKENS
+    _check(request)
+    tokenizer = service.generator.models.generator
+    special = request.add_special_tokens
+    prompts = [
+        text_ids(tokenizer, prompt, special=special)
+        if isinstance(prompt, str)
+        else known_ids(tokenizer, prompt)
+        for prompt in request.prompts
+    ]
+    if not all(prompts):
+        raise bad_request("A prompt is empty: it has no tokens.", "prompt")
+    echo = [
+        prompt if isinstance(prompt, str) else tokenizer.decode(prompt)
+        for prompt in (request.prompts if request.echo else ())
+    ]
+    logs = request.logprobs is not None
+    await plain.answer(
+        exchange, service.generator, request, prompts, plain.TextForm(), logs=logs, echo=echo
+    )
+
+
+def _check(request: CompletionRequest) -> None:
+    choices = len(request.prompts) * request.n
+    if not 1 <= choices <= MAX_CHOICES:
+        raise bad_request(
+            f"The request asks for {choices} choices over all its prompts; 1 to {MAX_CHOICES} are "
+            "allowed.",
+            "prompt",
+        )
+    if request.best_of not in (None, request.n):
+        raise bad_request(
+            "best_of is not supported here: the models that end with a strategy's name choose the "
+            "best of n by a verifier.",
+            "best_of",
+            "unsupported_parameter",
+        )
+    if request.echo and request.logprobs is not None:
+        raise bad_request(
+            "echo with logprobs is not supported here: the engine gives no log-probabilities of "
+            "prompts.",
+            "logprobs",
+            "unsupported_parameter",
+        )
+    if request.logprobs:
+        raise bad_request(
+            "logprobs may only be 0 here, which is those of the tokens that were drawn: the engine "
+            "gives none of others.",
+            "logprobs",
+            "unsupported_parameter",
+        )

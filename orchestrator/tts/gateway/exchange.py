@@ -1,0 +1,173 @@
+"""One HTTP request and its response, over ASGI.
+
+A client that goes away cancels the task that works for it: `disconnected` tells that apart from the
+gateway's own end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tts.compat.aio import timeout
+
+from .openai.errors import ApiError, bad_request
+
+Receive = Callable[[], Awaitable[Mapping[str, Any]]]
+Send = Callable[[Mapping[str, Any]], Awaitable[None]]
+
+JSON = b"application/json"
+EVENTS = b"text/event-stream; charset=utf-8"
+BODY_TIMEOUT_S = 30.0
+"""From a request's headers to the end of its body."""
+
+
+@dataclass(slots=True)
+class Stages:
+    """When a request got how far, in seconds of a monotonic clock; None: not yet."""
+
+    arrived: float
+    """t0: its headers were read."""
+    admitted: float | None = None
+    """t1: parsed, authenticated, within limits."""
+    sent: float | None = None
+    """t2: sent to the engine."""
+    answered: float | None = None
+    """t3: the engine's first answer."""
+    filtered: float | None = None
+    """t4: the output filters let its first text pass."""
+    first_byte: float | None = None
+    """t5: the first byte of the response was handed to the HTTP server."""
+    last_byte: float | None = None
+    """t6: the last one."""
+
+    def own_latency_s(self) -> float | None:
+        """What the gateway adds by itself, (t2 - t0) + (t5 - t3); None if no engine was asked."""
+        if self.sent is None or self.answered is None or self.first_byte is None:
+            return None
+        return (self.sent - self.arrived) + (self.first_byte - self.answered)
+
+
+class Exchange:
+    """A request, and what is sent in answer to it."""
+
+    def __init__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.client: str = (scope.get("client") or ("",))[0]
+        self.stages = Stages(time.monotonic())
+        self.status: int | None = None
+        """Of the response, once it has begun."""
+        self.disconnected = False
+        self.extra_headers: list[tuple[bytes, bytes]] = []
+        self._raw_headers: Iterable[tuple[bytes, bytes]] = scope["headers"]
+        self._receive = receive
+        self._send = send
+        self._watch: asyncio.Task[None] | None = None
+
+    def header(self, name: bytes) -> str | None:
+        """A header of the request; `name` is lower case."""
+        for key, value in self._raw_headers:
+            if key == name:
+                return value.decode("latin-1")
+        return None
+
+    async def body(self, most: int) -> bytes:
+        """The request's body of at most so many bytes; then a client that goes away is noticed.
+
+        Raises ApiError for a body that is larger or does not come.
+        """
+        length = self.header(b"content-length")
+        if length is not None and length.isdecimal() and int(length) > most:
+            raise _too_large(most)
+        parts: list[bytes] = []
+        size = 0
+        try:
+            async with timeout(BODY_TIMEOUT_S):
+                while True:
+                    message = await self._receive()
+                    if message["type"] != "http.request":
+                        self.disconnected = True
+                        raise bad_request("The client went away before its request was complete.")
+                    parts.append(message.get("body", b""))
+                    size += len(parts[-1])
+                    if size > most:
+                        raise _too_large(most)
+                    if not message.get("more_body"):
+                        break
+        except TimeoutError:
+            raise ApiError(
+                408, f"The body of the request did not come within {BODY_TIMEOUT_S:.0f} s."
+            ) from None
+        self._watch = asyncio.ensure_future(self._until_gone(asyncio.current_task()))
+        return b"".join(parts)
+
+    async def _until_gone(self, work: asyncio.Task[Any] | None) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        if self.stages.last_byte is None and work is not None:
+            self.disconnected = True
+            work.cancel()
+
+    def add_header(self, name: str, value: str) -> None:
+        """Another header of the response; characters that no header can hold become `?`."""
+        printable = "".join(char if " " <= char <= "~" else "?" for char in value)
+        self.extra_headers.append((name.encode(), printable.encode()))
+
+    async def respond(self, body: bytes, status: int = 200, content_type: bytes = JSON) -> None:
+        """The whole response."""
+        self._started(status)
+        if (own := self.stages.own_latency_s()) is not None:
+            self.add_header("x-tts-gateway-ms", f"{1000 * own:.3f}")
+        headers = [
+            (b"content-type", content_type),
+            (b"content-length", b"%d" % len(body)),
+            *self.extra_headers,
+        ]
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})
+        self._ended()
+
+    async def start_events(self) -> None:
+        """Begin a response of events; called before the first one, when that is there."""
+        headers = [
+            (b"content-type", EVENTS),
+            (b"cache-control", b"no-cache"),
+            (b"x-accel-buffering", b"no"),
+            *self.extra_headers,
+        ]
+        self._started(200)
+        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+
+    async def event(self, data: bytes) -> None:
+        """Send one event or several."""
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def end_events(self, data: bytes) -> None:
+        """Send the last event and end the response."""
+        await self._send({"type": "http.response.body", "body": data})
+        self._ended()
+
+    def close(self) -> None:
+        """The request is over, in whatever way."""
+        if self._watch:
+            self._watch.cancel()
+
+    @property
+    def streaming(self) -> bool:
+        """Whether a response has begun and not ended."""
+        return self.status is not None and self.stages.last_byte is None
+
+    def _started(self, status: int) -> None:
+        self.status = status
+        self.stages.first_byte = time.monotonic()
+
+    def _ended(self) -> None:
+        self.stages.last_byte = time.monotonic()
+
+
+def _too_large(most: int) -> ApiError:
+    return ApiError(413, f"The body of the request has more than {most} bytes.")

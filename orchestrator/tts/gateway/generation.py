@@ -1,0 +1,176 @@
+"""Samples of the generator as text that comes piece by piece."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from tts.build.errors import EndpointUnavailable
+from tts.endpoints.token_stream import TokenCall, TokenStreams
+from tts.engines import wire
+from tts.prompting import Models
+from tts.search import node_seed
+
+from .choice import Choice
+from .detokenizer import detokenizers
+from .exchange import Stages
+from .openai.errors import bad_request
+from .openai.requests import Request
+from .stop_strings import StopStrings
+
+Ids = npt.NDArray[np.int32]
+
+RETRIES = 3
+"""How often a request is sent again whose server went away before it gave a token."""
+RETRY_WAIT_S = 0.2
+
+
+@dataclass(slots=True)
+class Delta:
+    """What a choice has gained."""
+
+    choice: Choice
+    text: str
+    ids: list[int] = field(default_factory=list)
+    log_probs: list[float] = field(default_factory=list)
+
+
+class TextGenerator:
+    """The generator of a deployment, for requests that are part of no search."""
+
+    def __init__(self, models: Models, streams: TokenStreams) -> None:
+        self.models = models
+        self._streams = streams
+        self._new_detokenizer = detokenizers(models.generator)
+
+    @property
+    def context(self) -> int:
+        """Tokens of prompt and output together, at most."""
+        return self.models.deployment.generator.max_seq_len
+
+    def room(self, prompt: Sequence[int], wanted: int | None) -> int:
+        """How many tokens may be generated after a prompt; raises ApiError if there is no room."""
+        room = self.context - len(prompt)
+        if room < 1:
+            raise bad_request(
+                f"The prompt is {len(prompt)} tokens long; the generator's context holds "
+                f"{self.context}, prompt and output together.",
+                "messages",
+                "context_length_exceeded",
+            )
+        return min(wanted or room, room)
+
+    def calls(
+        self, prompts: Sequence[list[int]], request: Request, limits: Sequence[int], *, logs: bool
+    ) -> list[TokenCall]:
+        """A call for each choice: n for each prompt, each with a seed of its own."""
+        seed = request.seed if request.seed is not None else secrets.randbits(62)
+        models = self.models
+        greedy = request.temperature == 0
+        stop_words: list[tuple[int, ...]] = [(token,) for token in request.stop_token_ids]
+        if not request.ignore_eos:
+            stop_words += models.end_stop_words
+        if models.step_delimiter in request.stops:  # the engine itself can end there
+            stop_words += models.step_stop_words
+        streams = request.stream or bool(request.stops)  # else there is nothing to be seen early
+        return [
+            TokenCall(
+                np.asarray(prompt, dtype=np.int32),
+                limit,
+                wire.NO_END_ID if request.ignore_eos else models.end_id,
+                node_seed(seed, "generate", (place * request.n + sample,)),
+                0.0 if greedy else 1.0 if request.temperature is None else request.temperature,
+                request.top_p or 1.0,
+                max(request.top_k or 0, 0),
+                tuple(stop_words),
+                logs,
+                streams,
+            )
+            for place, (prompt, limit) in enumerate(zip(prompts, limits, strict=True))
+            for sample in range(request.n)
+        ]
+
+    def choice(self, index: int, call: TokenCall, request: Request) -> Choice:
+        """What becomes of a call's tokens."""
+        ends = set(request.stop_token_ids)
+        if not request.ignore_eos:
+            ends.update(word[0] for word in self.models.end_stop_words)
+        include = request.include_stop_str_in_output
+        return Choice(
+            index,
+            self._new_detokenizer(),
+            StopStrings(request.stops, include=include),
+            call.max_new_tokens,
+            frozenset(ends),
+        )
+
+    async def deltas(
+        self, call: TokenCall, choice: Choice, stages: Stages
+    ) -> AsyncGenerator[Delta, None]:
+        """One sample; the last delta's choice has a reason to end. Raises EndpointError.
+
+        Leaving it early ends the request on the engine.
+        """
+        retries = RETRIES
+        while True:
+            run = self._streams.start(call)
+            stages.sent = stages.sent or time.monotonic()
+            try:
+                while choice.finish is None:
+                    new = await run.next()
+                    stages.answered = stages.answered or time.monotonic()
+                    text = choice.take(new)
+                    yield Delta(choice, text, new.ids, new.log_probs)
+                return
+            except EndpointUnavailable:
+                if choice.tokens or not retries:
+                    raise
+            finally:
+                run.cancel()
+            retries -= 1
+            await asyncio.sleep(RETRY_WAIT_S)
+
+    async def merged(
+        self, calls: Sequence[TokenCall], choices: Sequence[Choice], stages: Stages
+    ) -> AsyncGenerator[Delta, None]:
+        """All samples at a time, each delta as it comes. The first failure ends all of them."""
+        samples = [
+            self.deltas(call, choice, stages) for call, choice in zip(calls, choices, strict=True)
+        ]
+        if len(samples) == 1:
+            async with aclosing(samples[0]) as sample:
+                async for delta in sample:
+                    yield delta
+            return
+        queue: asyncio.Queue[Delta | BaseException | None] = asyncio.Queue()
+
+        async def pump(sample: AsyncGenerator[Delta, None]) -> None:
+            try:
+                async for delta in sample:
+                    queue.put_nowait(delta)
+                queue.put_nowait(None)
+            except Exception as error:
+                queue.put_nowait(error)
+
+        pumps = [asyncio.ensure_future(pump(sample)) for sample in samples]
+        try:
+            left = len(pumps)
+            while left:
+                item = await queue.get()
+                if isinstance(item, BaseException):
+                    raise item
+                if item is None:
+                    left -= 1
+                else:
+                    yield item
+        finally:
+            for task in pumps:
+                task.cancel()
+            await asyncio.wait(pumps)

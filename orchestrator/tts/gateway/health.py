@@ -1,0 +1,50 @@
+"""Whether the gateway lives, and whether it can answer: by a real answer of both engines."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from tts.build.errors import TtsError
+from tts.compat.aio import timeout
+
+from .exchange import Exchange
+from .openai.errors import ApiError
+from .service import Service
+
+PATIENCE_S = 10.0
+FRESH_S = 2.0
+"""How long an answer of the engines counts, so that probes do not become load."""
+
+
+async def health(service: Service, exchange: Exchange) -> None:
+    """The gateway answers: nothing else is asked."""
+    await exchange.respond(b'{"status":"ok"}')
+
+
+class Readiness:
+    """`/ready`: the last proof that the engines answer."""
+
+    def __init__(self) -> None:
+        self._proven = float("-inf")
+        self._proving = asyncio.Lock()
+
+    async def __call__(self, service: Service, exchange: Exchange) -> None:
+        """Answer a probe: 200, or 503 with the reason."""
+        async with self._proving:
+            if time.monotonic() - self._proven > FRESH_S:
+                await _prove(service)
+                self._proven = time.monotonic()
+        await exchange.respond(b'{"status":"ready"}')
+
+
+async def _prove(service: Service) -> None:
+    """Have the generator write a token, and the verifier score a step."""
+    try:
+        async with timeout(PATIENCE_S):
+            await service.session.generate("1", max_tokens=1, temperature=0.0)
+            await service.session.score("1", ["1"])
+    except TimeoutError:
+        raise ApiError(503, f"The engines did not answer within {PATIENCE_S:.0f} s.") from None
+    except TtsError as error:
+        raise ApiError(503, f"The engines do not answer: {error.message}") from None

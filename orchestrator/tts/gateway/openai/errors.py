@@ -1,0 +1,97 @@
+"""Errors as OpenAI's clients read them, and which error of ours becomes which."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from tts.build.errors import (
+    CheckpointError,
+    ConfigError,
+    DatasetError,
+    DeadlineExceeded,
+    EndpointTimeout,
+    EndpointUnavailable,
+    FunctionError,
+    RequestError,
+    RequestRefused,
+    ServerError,
+    SessionError,
+    TtsError,
+)
+
+NO_RETRY = {"x-should-retry": "false"}
+"""OpenAI's clients repeat what ends with 5xx unless the response says that it is of no use."""
+
+
+class ApiError(TtsError):
+    """A request that ends with an error; `code` and `param` are those of OpenAI's errors."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        code: str | None = None,
+        param: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.param = param
+        self.headers = headers or {}
+
+    @property
+    def type(self) -> str:
+        """The kind of error, as OpenAI names it by the status."""
+        return _TYPES.get(self.status) or (
+            "server_error" if self.status >= 500 else "invalid_request_error"
+        )
+
+    def body(self) -> bytes:
+        """The error as JSON: what a response holds, or an event of one that has begun."""
+        error: dict[str, Any] = {
+            "message": self.message,
+            "type": self.type,
+            "param": self.param,
+            "code": self.code,
+        }
+        return msgspec.json.encode({"error": error})
+
+
+_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+}
+
+
+def bad_request(message: str, param: str | None = None, code: str | None = None) -> ApiError:
+    """A request that is wrong, and would be wrong again."""
+    return ApiError(400, message, param=param, code=code)
+
+
+def api_error(error: TtsError) -> ApiError:
+    """What a client is told of an error of ours."""
+    match error:
+        case ApiError():
+            return error
+        case ConfigError() | DatasetError() | RequestError() | RequestRefused():
+            return bad_request(str(error))
+        case DeadlineExceeded():
+            return ApiError(504, str(error), code="deadline_exceeded", headers=NO_RETRY)
+        case EndpointTimeout():
+            return ApiError(504, str(error), code="engine_timeout")
+        case EndpointUnavailable() | ServerError() | SessionError():
+            return ApiError(503, str(error), code="engine_unavailable")
+        case CheckpointError() | FunctionError() | _:
+            return ApiError(500, str(error), headers=NO_RETRY)
+
+
+def internal_error() -> ApiError:
+    """What a client is told of a bug: nothing of what is inside."""
+    return ApiError(500, "The gateway failed at this request: a bug, which its log describes.")

@@ -1,0 +1,216 @@
+"""Plain generation as a response: whole, or token by token."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+from contextlib import aclosing
+from typing import Any, Protocol
+
+import msgspec
+
+from tts.endpoints.token_stream import TokenCall
+
+from .choice import Choice
+from .exchange import Exchange
+from .generation import Delta, TextGenerator
+from .openai.answers import Answer, ChatChoice, Message, TextChoice, usage_of
+from .openai.events import CHAT_CHUNK, DONE, TEXT_CHUNK, Events
+from .openai.requests import Request
+
+
+class Form(Protocol):
+    """In what completions and chat differ, once prompts are token ids."""
+
+    object: str
+    chunk: str
+    prefix: str
+
+    def choice(self, index: int, text: str, finish: str, logs: list[Any] | None) -> Any:
+        """A whole choice."""
+
+    def logprobs(self, tokens: Sequence[str], log_probs: Sequence[float], offset: int) -> Any:
+        """The log-probabilities of some tokens."""
+
+
+class TextForm:
+    """`/v1/completions`."""
+
+    object = "text_completion"
+    chunk = TEXT_CHUNK
+    prefix = "cmpl-"
+
+    def choice(self, index: int, text: str, finish: str, logs: Any) -> TextChoice:
+        """See Form."""
+        return TextChoice(index, text, finish, logs)
+
+    def logprobs(self, tokens: Sequence[str], log_probs: Sequence[float], offset: int) -> Any:
+        """See Form."""
+        offsets = []
+        for token in tokens:
+            offsets.append(offset)
+            offset += len(token)
+        return {
+            "tokens": list(tokens),
+            "token_logprobs": list(log_probs),
+            "top_logprobs": None,
+            "text_offset": offsets,
+        }
+
+
+class ChatForm:
+    """`/v1/chat/completions`."""
+
+    object = "chat.completion"
+    chunk = CHAT_CHUNK
+    prefix = "chatcmpl-"
+
+    def choice(self, index: int, text: str, finish: str, logs: Any) -> ChatChoice:
+        """See Form."""
+        return ChatChoice(index, Message(text), finish, logs)
+
+    def logprobs(self, tokens: Sequence[str], log_probs: Sequence[float], offset: int) -> Any:
+        """See Form."""
+        return {
+            "content": [
+                {
+                    "token": token,
+                    "logprob": log_prob,
+                    "bytes": list(token.encode()),
+                    "top_logprobs": [],
+                }
+                for token, log_prob in zip(tokens, log_probs, strict=True)
+            ],
+            "refusal": None,
+        }
+
+
+async def answer(
+    exchange: Exchange,
+    generator: TextGenerator,
+    request: Request,
+    prompts: Sequence[list[int]],
+    form: Form,
+    *,
+    logs: bool = False,
+    echo: Sequence[str] = (),
+) -> None:
+    """Generate n choices for each prompt, and respond. `echo` is put before the choices of each."""
+    limits = [generator.room(prompt, request.limit) for prompt in prompts]
+    calls = generator.calls(prompts, request, limits, logs=logs)
+    choices = [generator.choice(index, call, request) for index, call in enumerate(calls)]
+    exchange.stages.admitted = time.monotonic()
+    responding = _stream if request.stream else _whole
+    prefixes = [text for text in echo for _ in range(request.n)] or [""] * len(calls)
+    prompt_tokens = sum(map(len, prompts))
+    work = _Work(exchange, generator, request, calls, choices, form, prefixes, prompt_tokens)
+    await responding(work)
+
+
+class _Work:
+    """What a response is made from."""
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        generator: TextGenerator,
+        request: Request,
+        calls: Sequence[TokenCall],
+        choices: Sequence[Choice],
+        form: Form,
+        prefixes: Sequence[str],
+        prompt_tokens: int,
+    ) -> None:
+        self.exchange = exchange
+        self.generator = generator
+        self.request = request
+        self.choices = choices
+        self.form = form
+        self.prefixes = prefixes
+        self.prompt_tokens = prompt_tokens
+        self.id = form.prefix + secrets.token_hex(12)
+        self.created = int(time.time())
+        self.logs = calls[0].log_probs
+        self.deltas = generator.merged(calls, choices, exchange.stages)
+
+    @property
+    def usage(self) -> Any:
+        """Tokens so far."""
+        return usage_of(self.prompt_tokens, sum(choice.tokens for choice in self.choices))
+
+    def logprobs(self, delta: Delta, offset: int) -> Any:
+        """Of a delta's tokens; None if nobody asked."""
+        if not self.logs:
+            return None
+        texts = self.generator.models.generator.token_texts
+        return self.form.logprobs([texts[i] for i in delta.ids], delta.log_probs, offset)
+
+
+async def _whole(work: _Work) -> None:
+    texts = list(work.prefixes)
+    gathered = [Delta(choice, "") for choice in work.choices]
+    async with aclosing(work.deltas) as deltas:
+        async for delta in deltas:
+            index = delta.choice.index
+            texts[index] += delta.text
+            gathered[index].ids += delta.ids
+            gathered[index].log_probs += delta.log_probs
+    form = work.form
+    choices = [
+        form.choice(
+            choice.index,
+            texts[choice.index],
+            choice.finish or "stop",
+            work.logprobs(gathered[choice.index], 0),
+        )
+        for choice in work.choices
+    ]
+    whole = Answer(work.id, form.object, work.created, work.request.model, choices, work.usage)
+    work.exchange.stages.filtered = time.monotonic()
+    await work.exchange.respond(msgspec.json.encode(whole))
+
+
+async def _stream(work: _Work) -> None:
+    exchange, request, form = work.exchange, work.request, work.form
+    counts = request.stream_options.include_usage
+    events = Events(work.id, form.chunk, work.created, request.model, usage=counts)
+    begun: set[int] = set()
+    running = len(work.choices)
+    async with aclosing(work.deltas) as deltas:
+        async for delta in deltas:
+            choice = delta.choice
+            index = choice.index
+            data = b""
+            if index not in begun:
+                begun.add(index)
+                if form.chunk == CHAT_CHUNK:
+                    data = events.role(index)
+                elif work.prefixes[index]:
+                    data = events.text(index, work.prefixes[index])
+            if work.logs and delta.ids:
+                data += events.choice(index, delta.text, logprobs=work.logprobs(delta, 0))
+            elif delta.text:
+                data += events.text(index, delta.text)
+            stages = exchange.stages
+            if stages.first_byte is None:
+                stages.filtered = time.monotonic()
+                await exchange.start_events()
+            if choice.finish:
+                running -= 1
+                last = not running and not counts
+                data += events.choice(
+                    index, "", finish=choice.finish, tts=_own_latency(exchange) if last else None
+                )
+            if running:
+                if data:
+                    await exchange.event(data)
+                continue
+            if counts:
+                data += events.usage(work.usage, tts=_own_latency(exchange))
+            await exchange.end_events(data + DONE)
+
+
+def _own_latency(exchange: Exchange) -> dict[str, Any]:
+    own = exchange.stages.own_latency_s()
+    return {"gateway_ms": None if own is None else round(1000 * own, 3)}

@@ -1,0 +1,102 @@
+"""The HTTP server in front of the application: granian, in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from granian.constants import Interfaces
+from granian.http import HTTP1Settings, HTTP2Settings
+from granian.server.embed import Server
+
+from tts.build.errors import ConfigError
+from tts.endpoints.token_stream import TokenStreams
+from tts.serving.server.loading import Loading
+from tts.session import AsyncSession
+
+from .app import App
+from .generation import TextGenerator
+from .service import Service, Settings
+
+BACKLOG = 1024
+HEADERS_TIMEOUT_MS = 10_000
+"""From a connection's first byte, or the end of its last response, to the end of the headers."""
+MAX_HEADERS = 64 << 10
+"""Bytes of a request's headers."""
+
+
+@dataclass(frozen=True)
+class Listen:
+    """Where the gateway listens; both TLS files, or neither."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    """0: one that is free."""
+    certificate: Path | None = None
+    key: Path | None = None
+
+
+async def serve(
+    deployment: str | Path,
+    listen: Listen,
+    settings: Settings,
+    say: Callable[[str], None],
+    on_loading: Callable[[Loading], None] = lambda loading: None,
+) -> None:
+    """Serve a deployment until cancelled; `say` gets a line per stage. Raises TtsError."""
+    port = _usable_port(listen)
+    async with AsyncExitStack() as stack:
+        session = AsyncSession(deployment, say=say, on_loading=on_loading)
+        await stack.enter_async_context(session)
+        streams = await stack.enter_async_context(TokenStreams(session.address))
+        service = Service(session, TextGenerator(session.models, streams), settings)
+        server = _server(App(service), listen, port)
+        serving = asyncio.ensure_future(server.serve())
+        scheme = "https" if listen.certificate else "http"
+        host = f"[{listen.host}]" if ":" in listen.host else listen.host
+        say(f"Serving {session.deployment.name} at {scheme}://{host}:{port}/v1 (Ctrl-C ends it)")
+        try:
+            await serving
+        finally:
+            server.stop()  # type: ignore[no-untyped-call]
+            await asyncio.wait({serving})
+
+
+def _server(app: App, listen: Listen, port: int) -> Server:
+    logging.getLogger("_granian").setLevel(logging.ERROR)
+    return Server(
+        app,
+        listen.host,
+        port,
+        interface=Interfaces.ASGINL,
+        backlog=BACKLOG,
+        websockets=False,
+        log_enabled=False,
+        http1_settings=HTTP1Settings(
+            header_read_timeout=HEADERS_TIMEOUT_MS, max_buffer_size=MAX_HEADERS
+        ),
+        http2_settings=HTTP2Settings(max_headers_size=MAX_HEADERS),
+        ssl_cert=listen.certificate,
+        ssl_key=listen.key,
+    )
+
+
+def _usable_port(listen: Listen) -> int:
+    """The port, or one that is free; raises ConfigError if it cannot be listened on."""
+    try:
+        found = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = found[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            return int(probe.getsockname()[1])
+    except (OSError, UnicodeError) as error:
+        raise ConfigError(
+            f"The gateway cannot listen on {listen.host}:{listen.port}: {error}.",
+            hint="Choose another address with --host and --port.",
+        ) from error

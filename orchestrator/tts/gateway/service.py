@@ -1,0 +1,61 @@
+"""What every handler works with: the engines of one deployment, and what the gateway allows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tts.build.spec import Deployment
+from tts.session import AsyncSession
+
+from .generation import TextGenerator
+from .openai.errors import ApiError
+
+MAX_BODY = 4 << 20
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the gateway allows."""
+
+    max_body: int = MAX_BODY
+    """Bytes of a request's body."""
+    deadline_s: float = 600.0
+    """Of a search; a request may ask for less."""
+    cors_origins: tuple[str, ...] = ()
+    """Origins whose pages may read answers; `*`: any."""
+
+
+@dataclass
+class Service:
+    """An open session, and what serves plain generation beside it."""
+
+    session: AsyncSession
+    generator: TextGenerator
+    settings: Settings = field(default_factory=Settings)
+
+    @property
+    def deployment(self) -> Deployment:
+        """What is served."""
+        return self.session.deployment
+
+    def strategy_of(self, model: str) -> str | None:
+        """The strategy that a model's name stands for; None: plain generation.
+
+        Raises ApiError for a name that is not served.
+        """
+        base, colon, strategy = model.partition(":")
+        if base == self.deployment.name and (not colon or strategy in self.strategies):
+            return strategy or None
+        raise ApiError(
+            404,
+            f"The model {model!r:.200} is not served here; GET /v1/models lists those that are.",
+            code="model_not_found",
+            param="model",
+        )
+
+    @property
+    def strategies(self) -> list[str]:
+        """The strategies by name."""
+        from tts.strategies.catalog import strategy_names
+
+        return strategy_names()

@@ -1,0 +1,120 @@
+"""The gateway in front of the real server: OpenAI's own client reads every answer of it."""
+
+import openai
+import pytest
+from tests.end_to_end.gateways import client, gateway
+
+from tts.build import paths
+
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.skipif(
+        not (paths.deployments_dir().parent / "checkpoints" / "demo-verifier").is_dir(),
+        reason="the demo checkpoints are not here",
+    ),
+]
+
+QUESTION = [{"role": "user", "content": "Compute 12 + 30."}]
+
+
+@pytest.fixture(scope="module")
+def address(tts):
+    with gateway(tts) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def api(address):
+    return client(address)
+
+
+def chat(api, **fields):
+    return api.chat.completions.create(**{"model": "demo", "messages": QUESTION, **fields})
+
+
+def test_the_models_are_the_deployment_and_its_strategies(api):
+    names = [model.id for model in api.models.list()]
+    assert names[0] == "demo"
+    assert "demo:beam-search" in names
+    assert api.models.retrieve("demo:beam-search").id == "demo:beam-search"
+
+
+def test_a_chat_streams_the_text_that_it_answers_as_a_whole(api):
+    whole = chat(api, temperature=0)
+    chunks = list(chat(api, temperature=0, stream=True, stream_options={"include_usage": True}))
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks[:-1])
+    assert text == whole.choices[0].message.content
+    assert r"\boxed{42}" in text
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert chunks[-2].choices[0].finish_reason == whole.choices[0].finish_reason == "stop"
+    assert chunks[-1].usage.completion_tokens == whole.usage.completion_tokens > 5
+    assert chunks[-1].tts["gateway_ms"] >= 0
+    assert len(chunks) > whole.usage.completion_tokens
+
+
+def test_a_seed_repeats_every_choice_of_several_prompts(api):
+    def texts(**fields):
+        found = api.completions.create(
+            model="demo", prompt=["1 + 1", "2 +"], n=2, max_tokens=8, seed=3, **fields
+        )
+        if not fields:
+            return [choice.text for choice in found.choices]
+        parts = ["", "", "", ""]
+        for chunk in found:
+            for choice in chunk.choices:
+                parts[choice.index] += choice.text
+        return parts
+
+    assert texts() == texts() == texts(stream=True)
+
+
+def test_a_stop_string_ends_the_text_and_may_be_part_of_it(api):
+    def finished(**fields):
+        choice = chat(api, temperature=0, stop=["gives", "\n\n"], **fields).choices[0]
+        return choice.message.content, choice.finish_reason
+
+    text, reason = finished()
+    assert (text[-8:], reason) == ("ding 30 ", "stop")
+    included, _ = finished(extra_body={"include_stop_str_in_output": True})
+    assert included == text + "gives"
+
+
+def test_token_ids_and_log_probabilities(api):
+    answer = api.completions.create(
+        model="demo", prompt=[[5, 6, 7], [8]], max_tokens=3, logprobs=0, temperature=0
+    )
+    assert answer.usage.prompt_tokens == 4
+    for choice in answer.choices:
+        assert len(choice.logprobs.token_logprobs) == len(choice.logprobs.tokens) <= 3
+        assert all(value <= 0 for value in choice.logprobs.token_logprobs)
+    content = chat(api, temperature=0, logprobs=True).choices[0].logprobs.content
+    assert "".join(entry.token for entry in content).startswith("## Step 1")
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"model": "other"}, "model"),
+        ({"model": "demo:nonsense"}, "model"),
+        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
+        ({"max_tokens": -1}, "max_tokens"),
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "user", "content": "long " * 2000}]}, "messages"),
+        ({"logprobs": True, "top_logprobs": 3}, "top_logprobs"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused_by_name(api, fields, param):
+    with pytest.raises((openai.BadRequestError, openai.NotFoundError)) as refusal:
+        chat(api, **fields)
+    assert refusal.value.body["param"] == param
+    with pytest.raises(openai.APIStatusError) as streamed:
+        list(chat(api, stream=True, **fields))
+    assert streamed.value.status_code == refusal.value.status_code
+
+
+def test_unknown_fields_are_ignored_and_named(api):
+    raw = api.with_raw_response.chat.completions.create(
+        model="demo", messages=QUESTION, max_tokens=2, extra_body={"mood": "good", "user": "me"}
+    )
+    assert raw.headers["x-tts-ignored"] == "mood"
+    assert float(raw.headers["x-tts-gateway-ms"]) >= 0
