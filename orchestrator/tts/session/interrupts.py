@@ -19,7 +19,7 @@ def interruptible(
     say: Callable[[str], None],
     run_loop: Callable[[Coroutine[Any, Any, T]], T] = asyncio.run,
 ) -> T:
-    """`asyncio.run`, or such a function, that turns the first Ctrl-C or SIGTERM into a stop in order.
+    """`asyncio.run`, or such a function, that makes the first Ctrl-C or SIGTERM a stop in order.
 
     It raises Interrupted or, after SIGTERM, Terminated.
 
