@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tts.build.errors import RequestError
-from tts.engines.simulated import Affine, Engine, Gpu, PagedCache, Request
+from tts.engines.simulated import Affine, Engine, Gpus, PagedCache, Request
 
 STEP = Affine(1e-3, 1e-5, 1e-7, 1e-5)
 
@@ -52,7 +52,7 @@ def test_every_request_is_answered_once_and_every_token_counted(seed):
     rng = random.Random(seed)
     one = engine()
     arrivals = [(rng.random() * 0.1, one, request(rng)) for _ in range(30)]
-    done = serve(Gpu([one]), arrivals)
+    done = serve(Gpus([one]), arrivals)
     requests = [arrived for _, _, arrived in arrivals]
     totals = one.totals
     assert set(done) == set(requests)
@@ -74,7 +74,7 @@ def test_batch_tokens_and_blocks_stay_within_their_limits(seed):
             return STEP.cost(load)
 
     one = engine(step_time=Watch())
-    serve(Gpu([one]), [(rng.random() * 0.1, one, request(rng)) for _ in range(30)])
+    serve(Gpus([one]), [(rng.random() * 0.1, one, request(rng)) for _ in range(30)])
     assert max(load.decodes + load.prefill_tokens for load in loads) <= 16
     assert max(load.decodes for load in loads) <= 4
     assert all(load.decode_context >= load.decodes for load in loads)
@@ -87,7 +87,7 @@ def test_the_same_arrivals_give_the_same_times(seed):
         rng = random.Random(seed)
         one = engine()
         arrivals = [(rng.random() * 0.1, one, request(rng)) for _ in range(20)]
-        done = serve(Gpu([one]), arrivals)
+        done = serve(Gpus([one]), arrivals)
         return [done[arrived] for _, _, arrived in arrivals]
 
     assert times() == times()
@@ -99,7 +99,7 @@ def test_bursts_take_as_long_as_their_steps_one_by_one(seed):
     def times(disturb):
         rng = random.Random(seed)
         one = engine()
-        gpu = Gpu([one])
+        gpu = Gpus([one])
         for _ in range(4):
             one.submit(request(rng))
         done, now = [], 0.0
@@ -121,7 +121,7 @@ def test_bursts_take_as_long_as_their_steps_one_by_one(seed):
 def test_cancelled_requests_leave_nothing_behind(seed):
     rng = random.Random(seed)
     one = engine()
-    gpu = Gpu([one])
+    gpu = Gpus([one])
     requests = [request(rng) for _ in range(12)]
     cancelled = set()
     for arrived in requests:
@@ -161,7 +161,7 @@ def test_a_prompt_is_computed_in_chunks_beside_those_that_generate():
 def test_an_engine_is_busy_from_a_request_to_its_answer_and_not_between(sharing):
     one, other = engine(), engine()
     arrivals = [(start, one, Request(ids([1] * 9), ids([1] * 5), 5)) for start in (0.5, 2.0, 9.0)]
-    done = serve(Gpu([one, other], sharing), arrivals)
+    done = serve(Gpus([one, other], sharing), arrivals)
     took = sum(done[arrived] - start for start, _, arrived in arrivals)
     assert one.totals.busy_s == pytest.approx(took)
     assert other.totals.busy_s == 0.0
@@ -189,11 +189,11 @@ def test_two_engines_on_one_gpu_are_between_the_two_bounds(seed):
         arrivals = [(0.0, rng.choice([one, two]), request(rng)) for _ in range(30)]
         if sharing == "apart":
             ends = [
-                max(serve(Gpu([e]), [a for a in arrivals if a[1] is e]).values(), default=0.0)
+                max(serve(Gpus([e]), [a for a in arrivals if a[1] is e]).values(), default=0.0)
                 for e in (one, two)
             ]
         else:
-            ends = [max(serve(Gpu([one, two], sharing), arrivals).values())]
+            ends = [max(serve(Gpus([one, two], sharing), arrivals).values())]
         return ends
 
     apart = wall("apart")
@@ -212,7 +212,7 @@ def test_what_sibling_order_gains_fades_with_memory(blocks, gain):
         for parent, sibling in order:
             stem = [parent * 100 + place for place in range(64)]
             one.submit(Request(ids([*stem, 9000 + sibling, 1]), ids([1]), 1))
-        gpu = Gpu([one])
+        gpu = Gpus([one])
         gpu.run(0.0)
         while (now := gpu.next_s()) is not None:
             gpu.run(now)

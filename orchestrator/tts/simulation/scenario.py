@@ -7,34 +7,30 @@ import hashlib
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from functools import partial
 
-from tts.build.spec import Deployment, EngineSpec, Role
+from tts.build.spec import Deployment, Role
 from tts.build.tensorrt.placement import gpus_of
 from tts.driver import Driver, Submission, policy_of
 from tts.engines.simulated import (
-    GPUS,
     Affine,
-    Engine,
-    Gpu,
-    ModelShape,
-    PagedCache,
-    Roofline,
     Sharing,
-    StepTime,
     Totals,
 )
 from tts.problem import Problem
 from tts.prompting import Models
 from tts.replay import Script
+from tts.routing import PolicyName
+from tts.routing.policies import THRESHOLD
 from tts.runlog import events
 from tts.scheduling import ScheduleName, SpeculationName
 from tts.search import Search, SearchConfig, node_seed
 from tts.strategies.catalog import new_search
 
-from .pairs import shapes_of
-from .server import Server, SimulatedGenerator, SimulatedVerifier
+from .fleet import Fleet, Pair, ServerGroup, fleet_of, router_of
+from .server import SimulatedGenerator, SimulatedVerifier
 from .text import question, simulated_models
 from .virtual_time import run_virtual
 
@@ -71,13 +67,20 @@ class Scenario:
     """Where the workload is a recorded run; else questions are made up."""
     fits: Mapping[Role, Affine] | None = None
     """Step times fitted to measurements, instead of those of the two models on this GPU."""
-    shapes: Mapping[Role, ModelShape] | None = None
-    """What steps cost; None: the shapes of the checkpoints, the verifier's head cut to its labels.
-    """
+    whole_head: bool = False
+    """Whether the verifier has its whole language head, and not only the rows of its labels."""
+    groups: tuple[ServerGroup, ...] = ()
+    """Several servers, to which a router gives the problems; none: one server of `deployment`."""
+    routing: PolicyName = "prefix-affinity"
+    """With by-concurrency the first group is for few problems, the second for many."""
+    threshold: int = THRESHOLD
+    """Problems from which by-concurrency takes them for many."""
 
     @property
     def gpus(self) -> int:
         """How many GPUs the engines are on."""
+        if self.groups:
+            return max(group.gpus for group in self.groups)
         return len(gpus_of(self.deployment))
 
 
@@ -138,79 +141,107 @@ def digest_of(trees: Mapping[str, str]) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-async def _run(scenario: Scenario, schedule: ScheduleName, began: float) -> Outcome:
-    clock = asyncio.get_running_loop().time
-    spec = scenario.deployment
-    assert spec.tensorrt is not None
-    gpu = GPUS[spec.tensorrt.gpu]
-    shapes = scenario.shapes or shapes_of(spec, cut=True)
-    times: Mapping[Role, StepTime] = scenario.fits or {
-        role: Roofline(gpu, shape) for role, shape in shapes.items()
-    }
-    generator = _engine(spec.generator, times["generator"])
-    verifier = _engine(spec.verifier, times["verifier"])
-    if scenario.gpus > 1:
-        gpus = [Gpu([generator]), Gpu([verifier])]
-    else:
-        gpus = [Gpu([generator, verifier], scenario.sharing)]
-    server = Server(gpus, scenario.call_s, scenario.cancel_s)
-    models, to_solve = problems(scenario)
-    started: dict[str, float] = {}
-    latencies: list[float] = []
-    trees: dict[str, str] = {}
-    requests: list[_Request] = []
-    used = 0
+@dataclass(eq=False)
+class _Observed:
+    """What is kept of a run's events and results."""
 
-    def record(event: events.Event) -> None:
-        nonlocal used
-        used += isinstance(event, events.Used)
+    started: dict[str, float] = field(default_factory=dict)
+    latencies: list[float] = field(default_factory=list)
+    trees: dict[str, str] = field(default_factory=dict)
+    requests: list[_Request] = field(default_factory=list)
+    used: int = 0
+
+    def record(self, event: events.Event) -> None:
+        self.used += isinstance(event, events.Used)
         if isinstance(event, events.ProblemStarted):
-            started[event.problem] = event.t
+            self.started[event.problem] = event.t
         elif isinstance(event, _Request) and event.kind is not None:
-            requests.append(event)
+            self.requests.append(event)
 
-    async def solve(submission: Submission) -> None:
+    async def solve(self, submission: Submission) -> None:
         solved = await submission
         name = solved.problem.id
-        latencies.append(clock() - started[name])
-        trees[name] = solved.result.tree.digest()
+        self.latencies.append(asyncio.get_running_loop().time() - self.started[name])
+        self.trees[name] = solved.result.tree.digest()
 
-    driver = Driver(
-        models,
-        SimulatedGenerator(server, generator, scenario.workload),
-        SimulatedVerifier(server, verifier, scenario.workload),
-        policy_of(spec, schedule, speculation=scenario.speculation, problems=scenario.in_flight),
-        record=record,
-        clock=clock,
+
+async def _run(scenario: Scenario, schedule: ScheduleName, began: float) -> Outcome:
+    clock = asyncio.get_running_loop().time
+    fleet = fleet_of(
+        scenario.groups or [ServerGroup(scenario.deployment)],
+        scenario.sharing,
+        scenario.call_s,
+        scenario.cancel_s,
+        whole_head=scenario.whole_head,
+        fits=scenario.fits,
     )
-    async with driver:
-        submissions = [
-            driver.submit(problem, partial(search_of, scenario, problem)) for problem in to_solve
-        ]
-        await asyncio.gather(*map(solve, submissions))
+    models, to_solve = problems(scenario)
+    observed = _Observed()
+
+    def driver_of(pair: Pair) -> Driver:
+        return Driver(
+            models,
+            SimulatedGenerator(fleet.server, pair.generators, scenario.workload),
+            SimulatedVerifier(fleet.server, pair.verifiers, scenario.workload),
+            policy_of(
+                pair.group.deployment,
+                schedule,
+                speculation=scenario.speculation,
+                problems=scenario.in_flight,
+            ),
+            record=observed.record,
+            clock=clock,
+        )
+
+    async with AsyncExitStack() as stack:
+        drivers = {
+            pair.name: await stack.enter_async_context(driver_of(pair)) for pair in fleet.pairs
+        }
+        await _solve(scenario, to_solve, fleet, drivers, observed)
     return Outcome(
         schedule,
         clock(),
         time.perf_counter() - began,
-        generator.totals,
-        verifier.totals,
-        server.busy_s,
-        tuple(sorted(latencies)),
-        _waiting(requests),
-        sum(request.kind == "speculative" for request in requests),
-        used,
-        digest_of(trees),
+        fleet.totals("generator"),
+        fleet.totals("verifier"),
+        fleet.server.busy_s,
+        tuple(sorted(observed.latencies)),
+        _waiting(observed.requests),
+        sum(request.kind == "speculative" for request in observed.requests),
+        observed.used,
+        digest_of(observed.trees),
     )
 
 
-def _engine(spec: EngineSpec, step_time: StepTime) -> Engine:
-    cache = spec.kv_cache
-    return Engine(
-        step_time,
-        PagedCache(cache.blocks, cache.block_size, reuse=cache.reuse),
-        spec.max_batch_size,
-        spec.max_num_tokens,
-    )
+async def _solve(
+    scenario: Scenario,
+    to_solve: Sequence[Problem],
+    fleet: Fleet,
+    drivers: Mapping[str, Driver],
+    observed: _Observed,
+) -> None:
+    """All problems: by one driver, which queues them, or by those that a router chooses."""
+
+    def submit(problem: Problem, driver: Driver) -> Submission:
+        return driver.submit(problem, partial(search_of, scenario, problem))
+
+    if len(drivers) == 1:
+        (driver,) = drivers.values()
+        submissions = [submit(problem, driver) for problem in to_solve]
+        await asyncio.gather(*map(observed.solve, submissions))
+        return
+    clock = asyncio.get_running_loop().time
+    router = router_of(fleet, scenario.routing, scenario.threshold)
+    queue = iter(to_solve)
+
+    async def client() -> None:
+        for problem in queue:
+            lease = router.lease(clock(), problem.id)
+            assert lease is not None  # simulated servers do not fail
+            await observed.solve(submit(problem, drivers[lease.replica.name]))
+            router.end(lease, clock(), ok=True)
+
+    await asyncio.gather(*(client() for _ in range(scenario.in_flight)))
 
 
 def _waiting(requests: Sequence[_Request]) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tts.build.tokenizer import Ids
 from tts.endpoints.base import GenerateCall, ScoreCall, VerifierResult
-from tts.engines.simulated import Engine, Gpu, Request
+from tts.engines.simulated import Engine, Gpus, Request
 from tts.replay import Script
 
 from .text import END_ID
@@ -27,7 +27,7 @@ class Server:
     queue for it. A cancelled call stops on the engine `cancel_s` later.
     """
 
-    gpus: Sequence[Gpu]
+    gpus: Sequence[Gpus]
     call_s: float
     cancel_s: float
     busy_s: float = 0.0
@@ -36,12 +36,13 @@ class Server:
     _timer: asyncio.TimerHandle | None = None
     _free_at: float = 0.0
 
-    async def serve(self, engine: Engine, request: Request) -> None:
-        """Return when the engine has answered."""
+    async def serve(self, engines: Sequence[Engine], request: Request) -> None:
+        """Return when an engine has answered: that with the fewest requests."""
         loop = asyncio.get_running_loop()
         self.busy_s += self.call_s
         self._free_at = max(self._free_at, loop.time()) + self.call_s
         await asyncio.sleep(self._free_at - loop.time())
+        engine = min(engines, key=lambda each: each.requests) if len(engines) > 1 else engines[0]
         engine.submit(request)
         self._wake(loop.time() + _GATHER_S)
         future = self._futures[request] = loop.create_future()
@@ -81,7 +82,7 @@ class SimulatedGenerator:
     """See endpoints.Generator."""
 
     server: Server
-    engine: Engine
+    engines: Sequence[Engine]
     script: Script
 
     async def generate(self, call: GenerateCall) -> list[int]:
@@ -89,7 +90,7 @@ class SimulatedGenerator:
         ids = self.script.generate(call)
         answer = [*ids, END_ID] if self.script.ended(call, ids) else ids
         request = Request(call.input_ids, _as_ids(answer), call.max_new_tokens)
-        await self.server.serve(self.engine, request)
+        await self.server.serve(self.engines, request)
         return ids
 
 
@@ -98,13 +99,13 @@ class SimulatedVerifier:
     """See endpoints.Verifier."""
 
     server: Server
-    engine: Engine
+    engines: Sequence[Engine]
     script: Script
 
     async def score(self, call: ScoreCall) -> VerifierResult:
         """See endpoints.Verifier."""
         request = Request(call.input_ids, _as_ids([END_ID]), 1)
-        await self.server.serve(self.engine, request)
+        await self.server.serve(self.engines, request)
         return VerifierResult(self.script.score(call.input_ids))
 
 

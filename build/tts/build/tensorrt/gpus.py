@@ -14,6 +14,22 @@ GIB = 1024**3
 
 
 @dataclass(frozen=True)
+class Link:
+    """What GPUs of one kind in a machine exchange data over."""
+
+    name: str
+    bandwidth: float
+    """Bytes/s of one GPU in one direction: half of what data sheets give as the total."""
+    latency_s: float
+    """Of one all-reduce of little data, inside a CUDA graph. An assumption: public figures go from
+    a few microseconds (one-shot kernels over NVLink) to tens (NCCL over PCIe)."""
+
+
+_NVLINK_S = 10e-6
+_PCIE_4 = Link("PCIe 4.0 x16", 32e9, latency_s=30e-6)
+
+
+@dataclass(frozen=True)
 class GpuFacts:
     """One kind of GPU. Rates are the data sheet's dense ones (those with sparsity are twice)."""
 
@@ -28,6 +44,8 @@ class GpuFacts:
     """FLOP/s of the tensor cores in fp16 and bf16, accumulated in fp32."""
     fp8_flops: float | None
     """FLOP/s in fp8; None: the GPU has no fp8."""
+    link: Link
+    """Between the GPUs of a machine: of HGX boards with NVSwitch, where there are such."""
     source: str
 
 
@@ -38,6 +56,7 @@ GPUS: Mapping[Gpu, GpuFacts] = {
         bandwidth=1.555e12,
         flops=312e12,
         fp8_flops=None,
+        link=Link("NVLink 3", 300e9, _NVLINK_S),
         source="https://www.nvidia.com/en-us/data-center/a100/",
     ),
     "a100-80g": GpuFacts(
@@ -46,6 +65,7 @@ GPUS: Mapping[Gpu, GpuFacts] = {
         bandwidth=2.039e12,
         flops=312e12,
         fp8_flops=None,
+        link=Link("NVLink 3", 300e9, _NVLINK_S),
         source="https://www.nvidia.com/en-us/data-center/a100/",
     ),
     "l40s": GpuFacts(
@@ -54,6 +74,7 @@ GPUS: Mapping[Gpu, GpuFacts] = {
         bandwidth=0.864e12,
         flops=362e12,
         fp8_flops=733e12,
+        link=_PCIE_4,
         source="https://www.nvidia.com/en-us/data-center/l40s/",
     ),
     "h100": GpuFacts(
@@ -62,6 +83,7 @@ GPUS: Mapping[Gpu, GpuFacts] = {
         bandwidth=3.35e12,
         flops=989e12,
         fp8_flops=1979e12,
+        link=Link("NVLink 4", 450e9, _NVLINK_S),
         source="https://www.nvidia.com/en-us/data-center/h100/",
     ),
     "h200": GpuFacts(
@@ -70,6 +92,7 @@ GPUS: Mapping[Gpu, GpuFacts] = {
         bandwidth=4.8e12,
         flops=989e12,
         fp8_flops=1979e12,
+        link=Link("NVLink 4", 450e9, _NVLINK_S),
         source="https://www.nvidia.com/en-us/data-center/h200/",
     ),
     "b200": GpuFacts(
@@ -78,6 +101,7 @@ GPUS: Mapping[Gpu, GpuFacts] = {
         bandwidth=7.67e12,  # of the 7680-bit bus that the driver reports; sold as 8 TB/s
         flops=2250e12,
         fp8_flops=4500e12,
+        link=Link("NVLink 5", 900e9, _NVLINK_S),
         source="https://www.nvidia.com/en-us/data-center/dgx-b200/ and "
         "https://github.com/pytorch/ao/pull/4002",
     ),
@@ -87,6 +111,7 @@ GPUS: Mapping[Gpu, GpuFacts] = {
         bandwidth=1.008e12,
         flops=165.2e12,
         fp8_flops=330.3e12,
+        link=_PCIE_4,
         source="NVIDIA Ada GPU architecture whitepaper, appendix A",
     ),
 }

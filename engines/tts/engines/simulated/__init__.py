@@ -7,7 +7,7 @@ time something happens, and are told when the next thing will. docs/simulation.m
 from tts.build.tensorrt.gpus import GPUS, GpuFacts
 
 from .engine import Engine, Request, Totals
-from .gpu import Gpu, Sharing
+from .gpus import Gpus, Sharing
 from .kv_cache import PagedCache
 from .models import LLAMA_1B, LLAMA_8B_VERIFIER, ModelShape
 from .step_time import Affine, Cost, Efficiency, Load, Roofline, StepTime
@@ -20,8 +20,8 @@ __all__ = [
     "Cost",
     "Efficiency",
     "Engine",
-    "Gpu",
     "GpuFacts",
+    "Gpus",
     "Load",
     "ModelShape",
     "PagedCache",

@@ -86,6 +86,11 @@ class Engine:
     """Tokens that the generating requests attend to in the next step."""
     _cancelled: list[Request] = field(default_factory=list)
 
+    @property
+    def requests(self) -> int:
+        """Requests that wait or run."""
+        return len(self._waiting) + len(self._prefilling) + len(self._decoding)
+
     def submit(self, request: Request) -> None:
         """Queue a request; raises RequestError if it could never start."""
         needed = self.cache.blocks_for(len(request.prompt) + request.max_new_tokens)

@@ -15,6 +15,9 @@ _MIN_LAYER_S = 1.2e-3 / 16
 """A layer of a step that generates takes at least this long. An engine at batch 1 reaches half of
 the H100's bandwidth at most with Llama-3.2-1B, whose 16 layers then take 1.2 ms:
 https://hazyresearch.stanford.edu/blog/2025-05-27-no-bubbles. For other models it is a guess."""
+_ALL_REDUCES = 2
+"""Of a layer: after attention and after the MLP, or the experts, however these are divided
+(Megatron-LM, https://arxiv.org/abs/1909.08053, section 3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,12 @@ class ModelShape:
     """Experts of all layers; a step reads those that its tokens are sent to."""
     expert_share: float = 0.0
     """Share of a layer's experts that one token is sent to."""
+    ranks: int = 1
+    """Tensor-parallel ranks, which exchange what each has computed."""
+    all_reduces: int = 0
+    """Of a step, each of `hidden_bytes` for every token of the step."""
+    hidden_bytes: int = 0
+    """The hidden state of one token."""
 
     @classmethod
     def of(
@@ -55,7 +64,8 @@ class ModelShape:
     ) -> Self:
         """A rank of an engine of this shape; without `head`, its output matrix is cut away.
 
-        Pipeline stages count as one rank, since a batch passes through all of them in turn.
+        Pipeline stages count as one rank, since a batch passes through all of them in turn. Experts
+        are taken as equally busy on all ranks.
         """
         placement = placement or TensorRTEngine()
         ways, counted = placement.tensor_parallel, parameters(config)
@@ -79,6 +89,9 @@ class ModelShape:
             min_step_s=config.num_layers * _MIN_LAYER_S,
             expert_bytes=experts,
             expert_share=config.experts.per_token / config.experts.count if config.experts else 0.0,
+            ranks=ways,
+            all_reduces=_ALL_REDUCES * config.num_layers if ways > 1 else 0,
+            hidden_bytes=2 * config.hidden_size,
         )
 
     def read_by(self, tokens: int) -> float:

@@ -53,6 +53,8 @@ class Efficiency:
     """Tokens in a step at which prefill reaches half of that."""
     bandwidth: float = BANDWIDTH_EFFICIENCY
     """Share of the peak memory bandwidth."""
+    link: float = 0.8
+    """Share of the peak bandwidth between GPUs: of NVLink 4, nccl-tests see 0.8 in all-reduces."""
     overhead_s: float = OVERHEAD_S
     """What each step takes besides: kernel launches, sampling, scheduling."""
 
@@ -62,7 +64,9 @@ class Roofline:
     """A step takes as long as its compute or its memory traffic, whichever is longer.
 
     Weights are read once a step, whatever shares it. Prefill that rides along with many decodes is
-    as efficient as the whole step is large.
+    as efficient as the whole step is large. Of a tensor-parallel engine it is the step of one rank,
+    whose matrices are narrower, so that as many more tokens are needed to be as efficient; and what
+    the ranks exchange comes on top, as they wait for it.
     """
 
     gpu: GpuFacts
@@ -80,7 +84,7 @@ class Roofline:
         prefill = (
             load.prefill_tokens * 2 * model.body + model.attention_flops * load.prefill_attention
         )
-        prefill *= (tokens + reached.half_tokens) / tokens
+        prefill *= (tokens + reached.half_tokens * model.ranks) / tokens
         flops = (gpu.fp8_flops if model.fp8 else None) or gpu.flops
         compute_s = (decode + prefill) / (flops * reached.compute)
         weights = model.read_by(tokens) + (model.head_bytes if load.decodes else 0.0)
@@ -89,7 +93,20 @@ class Roofline:
         duration_s = max(compute_s, memory_s) + reached.overhead_s
         if load.decodes:
             duration_s = max(duration_s, model.min_step_s)
+        if model.all_reduces:
+            duration_s += self._exchange_s(tokens)
         return Cost(duration_s, compute_s, memory_s)
+
+    def _exchange_s(self, tokens: int) -> float:
+        """What the ranks' all-reduces of a step take.
+
+        Each moves 2 (k - 1) / k of its data in and out of each of k ranks:
+        https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
+        """
+        model, link = self.model, self.gpu.link
+        moved = 2 * (model.ranks - 1) / model.ranks * model.hidden_bytes * tokens
+        each = link.latency_s + moved / (link.bandwidth * self.efficiency.link)
+        return model.all_reduces * each
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,21 +1,22 @@
-"""Engines on one GPU: whose steps run when, and how fast.
+"""Engines on GPUs: whose steps run when, and how fast.
 
 Alone, a step runs at its own speed. Two engines on one GPU are between two bounds:
 
 - `time-sliced`: one computes at a time; n engines at work run at 1/n of their speed each.
 - `overlapped`: they slow each other down only where together they need more than the GPU's
   achievable FLOP/s or memory bandwidth.
+
+The ranks of an engine on several GPUs wait for each other, so it is as fast as on the slowest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Literal
 
 from .engine import Burst, Engine, Request
-from .step_time import Cost
 
 Sharing = Literal["time-sliced", "overlapped"]
 
@@ -25,6 +26,8 @@ _ROUNDING_S = 1e-9
 @dataclass(slots=True)
 class _Running:
     engine: Engine
+    devices: frozenset[int]
+    speed: float = 1.0
     burst: Burst | None = None
     done_s: float = 0.0
     """How much of the burst is done, in time that it would take alone."""
@@ -42,19 +45,28 @@ class _Running:
         self.burst.steps = min(self.burst.steps, max(1, begun))
 
 
-class Gpu:
-    """One GPU and the engines on it. Times are given by the caller and never go back."""
+class Gpus:
+    """GPUs and the engines on them. Times are given by the caller and never go back."""
 
-    def __init__(self, engines: Sequence[Engine], sharing: Sharing = "time-sliced") -> None:
-        self._running = [_Running(engine) for engine in engines]
+    def __init__(
+        self,
+        engines: Sequence[Engine],
+        sharing: Sharing = "time-sliced",
+        devices: Sequence[Collection[int]] | None = None,
+    ) -> None:
+        """`devices`: of each engine the GPUs that its ranks are on; None: all on one."""
+        places = [(0,)] * len(engines) if devices is None else devices
+        self._running = [
+            _Running(engine, frozenset(place))
+            for engine, place in zip(engines, places, strict=True)
+        ]
         self._sharing = sharing
         self._now = 0.0
-        self._speed = 1.0
 
     def next_s(self) -> float | None:
         """When the next burst ends; None while all engines are idle."""
-        left = [running.left_s for running in self._running if running.burst]
-        return self._now + min(left) / self._speed if left else None
+        left = [running.left_s / running.speed for running in self._running if running.burst]
+        return self._now + min(left) if left else None
 
     def run(self, now: float) -> list[Request]:
         """Move on to `now`, which is not beyond `next_s`; the requests that are complete.
@@ -65,7 +77,7 @@ class Gpu:
         done: list[Request] = []
         for running in self._running:
             if running.burst:
-                running.done_s += (now - self._now) * self._speed
+                running.done_s += (now - self._now) * running.speed
                 running.engine.totals.busy_s += now - self._now
         self._now = now
         for running in self._running:
@@ -76,10 +88,13 @@ class Gpu:
                 running.burst = None
             if not running.burst and (burst := running.engine.plan()):
                 running.burst, running.done_s = burst, 0.0
-        self._speed = self._next_speed([r.burst.cost for r in self._running if r.burst])
+        busy = [running for running in self._running if running.burst]
+        for running in busy:
+            running.speed = min(self._speed(device, busy) for device in running.devices)
         return done
 
-    def _next_speed(self, costs: Sequence[Cost]) -> float:
+    def _speed(self, device: int, busy: Sequence[_Running]) -> float:
+        costs = [r.burst.cost for r in busy if r.burst and device in r.devices]
         if len(costs) < 2:
             return 1.0
         if self._sharing == "time-sliced":
