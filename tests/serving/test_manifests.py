@@ -61,7 +61,11 @@ def test_kubernetes_manifests_fit_their_schemas(deployment: Deployment, tmp_path
         "kubernetes_validate", reason="kubernetes-validate carries the Kubernetes schemas"
     )
     manifests = rendered(deployment, tmp_path)
-    resources = manifests["kubernetes.yaml"] + manifests["autoscaler.yaml"]
+    resources = [
+        resource
+        for name in ("kubernetes.yaml", "gateway.yaml", "autoscaler.yaml")
+        for resource in manifests[name]
+    ]
     for resource in resources:
         validate.validate(resource, validate.latest_version(), strict=True)
     resources[-1]["spec"]["maxReplica"] = 3
@@ -129,11 +133,18 @@ def test_a_pod_on_one_gpu_serves_the_very_repository(tensorrt: Make, tmp_path: P
         assert text.rstrip("\n") == file.read_text().rstrip("\n")
 
 
-def test_the_autoscaler_watches_both_queues(tensorrt: Make, tmp_path: Path):
+def test_the_autoscalers_watch_the_queues_of_server_and_gateway(tensorrt: Make, tmp_path: Path):
     manifests = rendered(tensorrt(), tmp_path)
     (scaler,), (adapter,) = manifests["autoscaler.yaml"], manifests["prometheus-adapter.yaml"]
     names = [metric["pods"]["metric"]["name"] for metric in scaler["spec"]["metrics"]]
     assert names == ["nv_inference_pending_request_count", "nv_trt_llm_request_metrics"]
+    names += [
+        metric["pods"]["metric"]["name"]
+        for resource in manifests["gateway.yaml"]
+        if resource["kind"] == "HorizontalPodAutoscaler"
+        for metric in resource["spec"]["metrics"]
+    ]
+    assert names[-1].startswith("tts_gateway_")
     assert all(name in adapter["rules"]["custom"][0]["seriesQuery"] for name in names)
 
 

@@ -65,13 +65,26 @@ _WHY = {
     "metrics": "pods are added when requests wait",
     "scaleTargetRef": "it is these pods that are added",
     "rules": "the autoscaler asks for these metrics",
+    "ingress": "whoever reaches the server's gRPC port can end it: the gateway alone",
+    "podSelector": "the policy holds for these pods",
+    "policyTypes": "without it the policy restricts nothing",
+    "initContainers": "it copies the keys to where the gateway reads them",
+    "depends_on": "the gateway starts when the server answers",
+    "networks": "the gateway finds the server by this name",
+    "read_only": "the gateway writes into its own folders only",
+    "tmpfs": "the gateway writes into its own folders only",
+    "cap_drop": "the gateway needs no rights",
 }
 """What a key does; the first of them that leads to a value speaks for it."""
 _OTHERWISE = "the server would run otherwise than the deployment says"
+_GATEWAY = ("Deployment", "spec", "template", "spec")
 _FREE = {
     ("PersistentVolumeClaim", "spec", "resources"),
     ("PersistentVolumeClaim", "spec", "storageClassName"),
     ("HorizontalPodAutoscaler", "spec", "maxReplicas"),
+    (*_GATEWAY, "containers", "gateway", "image"),
+    (*_GATEWAY, "containers", "gateway", "resources"),
+    (*_GATEWAY, "initContainers", "keys", "image"),
 }
 """What is the cluster's business."""
 _NAMES = ("name", "kind", "target", "mountPath", "containerPort", "key", "driver")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,7 +45,14 @@ def loaded(deployment: Deployment) -> dict[Role, Path]:
 def folders(deployment: Deployment) -> list[Path]:
     """Folders that a container needs from this machine: the repository, and what models load."""
     wanted = dict.fromkeys(loaded(deployment).values())
-    # files of a checkpoint may be links into a cache; engines are built as files
+    return [paths.repository_dir(deployment.name), *wanted, *link_targets(wanted)]
+
+
+def link_targets(wanted: Collection[Path]) -> list[Path]:
+    """Folders of the files that links in these folders lead to.
+
+    Files of a checkpoint may be links into a cache; engines are built as files.
+    """
     linked = {
         file.resolve().parent
         for folder in wanted
@@ -53,7 +60,7 @@ def folders(deployment: Deployment) -> list[Path]:
         for file in folder.iterdir()
         if file.is_symlink()
     }
-    return [paths.repository_dir(deployment.name), *wanted, *sorted(linked - wanted.keys())]
+    return sorted(linked - set(wanted))
 
 
 def inside(addresses: Addresses) -> Addresses:

@@ -7,5 +7,5 @@
 | modules | what models of target llmapi bring into NVIDIA's container |
 | digest | the digest by which clients recognise the deployment that a server serves |
 | render | the repository: rendered, parsed back, put in place |
-| manifests | docker compose and Kubernetes |
+| manifests, gateway | docker compose and Kubernetes; what they say of the gateway |
 """

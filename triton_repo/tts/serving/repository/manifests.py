@@ -18,6 +18,7 @@ from tts.build.tensorrt.placement import gpus_of
 from ..command import container
 from ..command.ports import Addresses
 from ..command.server_command import arguments, served_by
+from . import gateway
 from .digest import DIGEST, deployment_digest
 from .render import render_models, template_values
 from .templates import render_template
@@ -40,9 +41,12 @@ def render_manifests(deployment: Deployment, folder: Path) -> list[Path]:
     """Render every manifest of a deployment for NVIDIA's container; returns the files."""
     require_manifests(deployment)
     values = _common(deployment)
+    values |= gateway.values(deployment, values["name"], values["ports"])
     rendered = {
         "compose.yaml": values | _compose(deployment),
+        "deployment.yaml": values,
         "kubernetes.yaml": values | _kubernetes(deployment),
+        "gateway.yaml": values,
         "autoscaler.yaml": values,
         "prometheus-adapter.yaml": values,
     }

@@ -1,0 +1,142 @@
+"""The gateway in the manifests finds its server, is let in by it, and knows it by its digest."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tts.build import paths
+from tts.build.spec import Deployment, bundled_deployments, load_deployment
+from tts.serving.repository import gateway
+from tts.serving.repository.digest import deployment_digest
+from tts.serving.repository.manifests import render_manifests
+
+Make = Callable[..., Deployment]
+
+
+def documents(folder: Path, name: str) -> dict[str, Any]:
+    """By kind; the server's network policy under its own, the gateway's under another."""
+    found = list(yaml.safe_load_all((folder / name).read_text()))
+    return {f"{d['kind']} {d['metadata']['name']}": d for d in found}
+
+
+@pytest.fixture
+def folder(tensorrt: Make, tmp_path: Path) -> Path:
+    render_manifests(tensorrt("pair", grpc_port=9001), tmp_path / "out")
+    return tmp_path / "out"
+
+
+def test_the_gateway_knows_the_server_by_its_digest(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """With nothing of the engines but their manifests, at another address."""
+    demo = load_deployment("demo")
+    text = gateway.deployment_text(demo, "tts-demo", 8001)
+    expected = deployment_digest(demo)
+    manifests = gateway.engine_manifests(demo)
+    monkeypatch.setenv("TTS_HOME", str(tmp_path))
+    for role, file in manifests.items():
+        place = paths.engine_dir("demo", role) / file.name
+        place.parent.mkdir(parents=True)
+        shutil.copyfile(file, place)
+    (tmp_path / "deployment.yaml").write_text(text)
+    loaded = load_deployment(tmp_path / "deployment.yaml")
+    assert (loaded.server.host, loaded.server.grpc_port) == ("tts-demo", 8001)
+    assert deployment_digest(loaded) == expected
+
+
+@pytest.mark.parametrize("name", bundled_deployments())
+def test_a_deployment_comes_back_as_it_was_but_for_the_server(name: str, tmp_path: Path):
+    deployment = load_deployment(name)
+    file = tmp_path / "deployment.yaml"
+    file.write_text(gateway.deployment_text(deployment, "elsewhere", 8001))
+    loaded, given = (spec.model_dump() for spec in (load_deployment(file), deployment))
+    assert loaded | {"server": None} == given | {"server": None}
+
+
+def test_every_manifest_calls_the_server_what_the_gateway_calls_it(folder: Path):
+    server = yaml.safe_load((folder / "deployment.yaml").read_text())["server"]
+    assert (server["host"], server["grpc_port"]) == ("tts-pair", 9001)
+    services = yaml.safe_load((folder / "compose.yaml").read_text())["services"]
+    assert server["host"] in services["triton"]["networks"]["default"]["aliases"]
+    service = documents(folder, "kubernetes.yaml")["Service tts-pair"]
+    assert {"name": "grpc", "port": 9001} in [
+        {key: port[key] for key in ("name", "port")} for port in service["spec"]["ports"]
+    ]
+    config = documents(folder, "gateway.yaml")["ConfigMap tts-pair-gateway"]
+    assert yaml.safe_load(config["data"]["deployment.yaml"])["server"] == server
+
+
+def test_only_the_gateway_reaches_the_servers_grpc(folder: Path):
+    found = documents(folder, "gateway.yaml")
+    pods = found["Deployment tts-pair-gateway"]["spec"]["template"]
+    servers = documents(folder, "kubernetes.yaml")["Deployment tts-pair"]["spec"]["template"]
+    policy = found["NetworkPolicy tts-pair"]["spec"]
+    assert policy["podSelector"]["matchLabels"] == servers["metadata"]["labels"]
+    let_in = {
+        port["port"]: rule.get("from") for rule in policy["ingress"] for port in rule["ports"]
+    }
+    assert let_in == {
+        "grpc": [{"podSelector": {"matchLabels": pods["metadata"]["labels"]}}],
+        "metrics": None,
+    }
+    assert pods["metadata"]["labels"] != servers["metadata"]["labels"]
+    selected = found["Service tts-pair-gateway"]["spec"]["selector"]
+    assert selected == pods["metadata"]["labels"]
+
+
+def test_the_gateway_has_no_rights_and_no_secret_in_its_manifest(folder: Path):
+    found = documents(folder, "gateway.yaml")
+    assert not any(name.startswith("Secret") for name in found)
+    pod = found["Deployment tts-pair-gateway"]["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert not pod["automountServiceAccountToken"]
+    for container in (*pod["initContainers"], *pod["containers"]):
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+    (secret,) = (v["secret"] for v in pod["volumes"] if "secret" in v)
+    assert secret["secretName"] == "tts-pair-keys"
+    container = yaml.safe_load((folder / "compose.yaml").read_text())["services"]["gateway"]
+    assert container["cap_drop"] == ["ALL"]
+    assert container["read_only"]
+
+
+def test_probes_ask_the_gateways_own_endpoints(folder: Path):
+    pod = documents(folder, "gateway.yaml")["Deployment tts-pair-gateway"]["spec"]["template"]
+    (container,) = pod["spec"]["containers"]
+    asked = {
+        name: container[f"{name}Probe"]["httpGet"]["path"]
+        for name in ("startup", "readiness", "liveness")
+    }
+    assert asked == {
+        "startup": gateway.LIVE,
+        "readiness": gateway.READY,
+        "liveness": gateway.LIVE,
+    }
+    service = yaml.safe_load((folder / "compose.yaml").read_text())["services"]["gateway"]
+    assert service["healthcheck"]["test"][-1].endswith(gateway.READY)
+
+
+def test_every_mount_has_its_volume(folder: Path):
+    pod = documents(folder, "gateway.yaml")["Deployment tts-pair-gateway"]["spec"]["template"]
+    spec = pod["spec"]
+    volumes = {volume["name"] for volume in spec["volumes"]}
+    mounted = {
+        mount["name"]
+        for container in (*spec["initContainers"], *spec["containers"])
+        for mount in container["volumeMounts"]
+    }
+    assert mounted == volumes
+
+
+def test_the_gateway_takes_a_port_that_the_server_has_not(tensorrt: Make, tmp_path: Path):
+    render_manifests(tensorrt("pair", grpc_port=8080, http_port=8081), tmp_path)
+    services = yaml.safe_load((tmp_path / "compose.yaml").read_text())["services"]
+    assert services["gateway"]["ports"] == ["127.0.0.1:8082:8082"]
+    assert services["gateway"]["command"][-1] == "8082"

@@ -1,0 +1,91 @@
+"""What the manifests say of the gateway: its deployment file, image, port, and what it mounts."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tts.build import paths
+from tts.build.manifest import MANIFEST_FILE
+from tts.build.spec import Deployment
+
+from ..command import container
+
+PACKAGE = "tts-toolkit"
+"""Name of the wheel, and of the image that the Dockerfile makes of it."""
+PORT = 8080
+HOME = Path("/var/lib/tts")
+"""TTS_HOME in the image."""
+DEPLOYMENT_FILE = "/etc/tts/deployment.yaml"
+KEYS_FOLDER = "gateway"
+"""Folder under TTS_HOME of the keys and the request log."""
+LIVE, READY = "/health", "/ready"
+"""Whether the process answers; whether the engines do, asked by a real request."""
+QUEUE = "tts_gateway_waiting_requests"
+"""The metric by which gateways are added: requests that are admitted and not yet sent."""
+
+
+def image() -> str:
+    """The image of the gateway, of the version that renders."""
+    try:
+        version = importlib.metadata.version(PACKAGE)
+    except importlib.metadata.PackageNotFoundError:  # a checkout that was never installed
+        version = "latest"
+    return f"{PACKAGE}:{version}"
+
+
+def deployment_text(deployment: Deployment, host: str, port: int) -> str:
+    """The deployment as YAML, for a gateway whose server is at `host` and `port`.
+
+    Clients know a server by the deployment's digest, in which addresses do not count.
+    """
+    server = deployment.server.model_copy(
+        update={"host": host, "grpc_port": port, "http_port": "off", "metrics_port": "auto"}
+    )
+    spec = deployment.model_copy(update={"server": server})
+    data = spec.model_dump(mode="json", exclude_none=True)
+    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True).rstrip()
+
+
+def engine_manifests(deployment: Deployment) -> dict[str, Path]:
+    """The manifest of each engine that is built here, by its role: the digest is made of them."""
+    files = {
+        role: paths.engine_dir(deployment.name, role) / MANIFEST_FILE
+        for role in deployment.engines()
+    }
+    return {role: file for role, file in files.items() if file.is_file()}
+
+
+def checkpoint_folders(deployment: Deployment) -> list[Path]:
+    """The checkpoints' folders, and those that links in them lead to."""
+    wanted = dict.fromkeys(spec.checkpoint for spec in deployment.engines().values())
+    return [*wanted, *container.link_targets(wanted)]
+
+
+def values(deployment: Deployment, name: str, ports: dict[str, int]) -> dict[str, Any]:
+    """What the templates know of the gateway of a server that is called `name`."""
+    taken = set(ports.values())
+    text = deployment_text(deployment, name, ports["grpc"])
+    return {
+        "gateway": {
+            "image": image(),
+            "port": next(port for port in range(PORT, 65536) if port not in taken),
+            "home": HOME,
+            "folder": KEYS_FOLDER,
+            "live": LIVE,
+            "ready": READY,
+            "queue": QUEUE,
+            "file": DEPLOYMENT_FILE,
+            "deployment": text,
+            "checkpoints": {
+                spec.checkpoint: role for role, spec in reversed(deployment.engines().items())
+            },
+            "folders": checkpoint_folders(deployment),
+            "state": paths.home() / KEYS_FOLDER,
+            "manifests": engine_manifests(deployment),
+            "built": HOME / "built" / deployment.name,
+        }
+    }
