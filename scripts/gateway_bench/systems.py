@@ -1,0 +1,136 @@
+"""What is asked, each at an address of its own, in front of one Triton server."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tritonclient.grpc import service_pb2
+
+from tts.build.spec import Deployment
+from tts.build.tokenizer import Tokenizer
+from tts.datasets.load import load_problems
+from tts.engines import wire
+from tts.prompting.chat import generator_prompt
+
+from .servers import free_port
+
+TTS = "import sys; sys.argv[0] = 'tts'; from tts.cli import main; main()"
+PROMPTS = 64
+START_S = 60.0
+
+
+@dataclass(frozen=True)
+class System:
+    """A system under test."""
+
+    name: str
+    kind: str
+    """http or grpc."""
+    address: str
+    pid: int | None
+    """Of its process; None for the server itself."""
+
+
+@contextmanager
+def gateway(file: Path, log: Path) -> Iterator[System]:
+    """Ours: `tts gateway`."""
+    port = free_port()
+    words = [sys.executable, "-c", TTS, "gateway", str(file), "--port", str(port)]
+    with _process(words, port, log) as pid:
+        yield System("tts gateway", "http", f"127.0.0.1:{port}", pid)
+
+
+@contextmanager
+def fastapi(deployment: Deployment, grpc: str, log: Path) -> Iterator[System]:
+    """The one that is usually written."""
+    port = free_port()
+    program = Path(__file__).with_name("fastapi_gateway.py")
+    words = [sys.executable, str(program), "--grpc", grpc, "--port", str(port)]
+    words += ["--checkpoint", str(deployment.generator.checkpoint)]
+    with _process(words, port, log) as pid:
+        yield System("FastAPI", "http", f"127.0.0.1:{port}", pid)
+
+
+def direct(grpc: str) -> System:
+    """Triton's gRPC itself."""
+    return System("Triton gRPC", "grpc", grpc, None)
+
+
+def bodies(system: System, deployment: Deployment, tokens: int, *, stream: bool) -> list[str]:
+    """Requests for so many tokens each, whatever the model says."""
+    questions = [problem.question for problem in load_problems("demo", limit=PROMPTS)]
+    if system.kind == "http":
+        return [_chat(deployment, question, tokens, stream) for question in questions]
+    return [_message(deployment, question, tokens, stream) for question in questions]
+
+
+def _chat(deployment: Deployment, question: str, tokens: int, stream: bool) -> str:
+    body = {
+        "model": deployment.name,
+        "messages": [{"role": "user", "content": question}],
+        "max_tokens": tokens,
+        "temperature": 1.0,
+        "seed": 1,
+        "ignore_eos": True,
+    }
+    if stream:
+        body |= {"stream": True, "stream_options": {"include_usage": True}}
+    return json.dumps(body)
+
+
+def _message(deployment: Deployment, question: str, tokens: int, stream: bool) -> str:
+    tokenizer = Tokenizer(deployment.generator.checkpoint)
+    ids = generator_prompt(tokenizer, deployment.generator, question)
+    message = service_pb2.ModelInferRequest(model_name=wire.GENERATOR, id="1")
+    message.inputs.add(name="input_ids", datatype="INT32", shape=[1, len(ids)])
+    message.raw_input_contents.append(ids.tobytes())
+    scalars = {
+        "input_lengths": len(ids),
+        "request_output_len": tokens,
+        "end_id": wire.NO_END_ID,
+        "temperature": 1.0,
+        "seed": 1,
+        "streaming": stream,
+    }
+    for name, value in scalars.items():
+        message.inputs.add(name=name, datatype=wire.INPUTS[name], shape=[1, 1])
+        message.raw_input_contents.append(wire.scalar(name, value).tobytes())
+    message.parameters["triton_enable_empty_final_response"].bool_param = True
+    return base64.b64encode(message.SerializeToString()).decode()
+
+
+@contextmanager
+def _process(words: Sequence[str], port: int, log: Path) -> Iterator[int]:
+    with log.open("wb") as output:
+        process = subprocess.Popen(words, stdout=output, stderr=output, start_new_session=True)
+    try:
+        deadline = time.monotonic() + START_S
+        while not _answers(port):
+            if process.poll() is not None or time.monotonic() > deadline:
+                sys.exit(f"{words[2:]} did not start:\n{log.read_text()[-3000:]}")
+            time.sleep(0.1)
+        yield process.pid
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _answers(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
