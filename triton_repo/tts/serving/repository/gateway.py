@@ -24,8 +24,8 @@ KEYS_FOLDER = "gateway"
 """Folder under TTS_HOME of the keys and the request log."""
 LIVE, READY = "/health", "/ready"
 """Whether the process answers; whether the engines do, asked by a real request."""
-QUEUE = "tts_gateway_waiting_requests"
-"""The metric by which gateways are added: requests that are admitted and not yet sent."""
+QUEUE = "tts_gateway_requests_queued"
+"""The metric by which gateways are added: requests that were admitted and not yet sent to an engine."""
 
 
 def image() -> str:
@@ -84,7 +84,7 @@ def values(deployment: Deployment, name: str, ports: dict[str, int]) -> dict[str
                 spec.checkpoint: role for role, spec in reversed(deployment.engines().items())
             },
             "folders": checkpoint_folders(deployment),
-            "state": paths.home() / KEYS_FOLDER,
+            "state": paths.gateway_dir(),
             "manifests": engine_manifests(deployment),
             "built": HOME / "built" / deployment.name,
         }
