@@ -25,7 +25,7 @@ KEYS_FOLDER = "gateway"
 LIVE, READY = "/health", "/ready"
 """Whether the process answers; whether the engines do, asked by a real request."""
 QUEUE = "tts_gateway_requests_queued"
-"""The metric by which gateways are added: requests that were admitted and not yet sent to an engine."""
+"""The metric by which gateways are added: requests admitted, and not sent to an engine yet."""
 
 
 def image() -> str:
