@@ -1,13 +1,17 @@
 r"""Regular expressions, as far as they are regular, read into trees. Pure.
 
 The notation is Python's `re`: literals, `.`, classes, `\d \w \s` and their opposites (ASCII),
-groups, `|`, `* + ? {m} {m,} {m,n}`. A whole answer must match, so `^` in front and `$` at the end
-change nothing. `.`, opposites and negated classes stand for the characters of one line.
+groups, `|`, `* + ? {m} {m,} {m,n}`.
+
+For an answer (`parse_regex`) the whole text must match, so `^` in front and `$` at the end change
+nothing; `.`, opposites and negated classes stand for the characters of one line. What is searched
+for in a text (`parse_search`) may hold any character, begin with `(?i)` and have `\b` at its ends.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import NoReturn
 
 from tts.build.errors import ConfigError
@@ -20,19 +24,25 @@ MAX_DEPTH = 50
 """Groups inside each other."""
 MAX_REPEATS = 1000
 
+_ANY = chars((0, 0x10FFFF))
+
 _DIGITS = chars((ord("0"), ord("9")))
 _WORD = chars((ord("0"), ord("9")), (ord("A"), ord("Z")), (ord("a"), ord("z")), (95, 95))
 _SPACE = chars_of(" ")
-_CLASSES = {
-    "d": _DIGITS,
-    "w": _WORD,
-    "s": _SPACE,
-    "D": without(TEXT, _DIGITS),
-    "W": without(TEXT, _WORD),
-    "S": without(TEXT, _SPACE),
-}
+_SPACES = chars_of(" \t\n\r\f\v")
+_CONTROLS = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", "v": "\v"}
 _CODE = {"x": 2, "u": 4, "U": 8}
 _COUNT = re.compile(r"\{(\d{1,6})(,(\d{1,6})?)?\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What is searched for: a text of a language, between boundaries of words if that is asked."""
+
+    node: Node
+    begins_word: bool
+    ends_word: bool
+    ignores_case: bool
 
 
 def parse_regex(text: str) -> Node:
@@ -40,24 +50,38 @@ def parse_regex(text: str) -> Node:
 
     Raises ConfigError naming the place and what is wrong there.
     """
-    if len(text) > MAX_LENGTH:
-        raise ConfigError(
-            f"The regular expression has {len(text):,} characters; at most {MAX_LENGTH:,} are read."
-        )
-    return _Reader(text).whole()
+    return _Reader(text, TEXT).whole()
+
+
+def parse_search(text: str) -> Search:
+    """What a regular expression finds in a text of any characters; raises as `parse_regex`."""
+    return _SearchReader(text, _ANY).search()
 
 
 class _Reader:
-    """A recursive descent over one expression."""
+    """A recursive descent over one expression, for texts of the characters in `alphabet`."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, alphabet: Chars) -> None:
+        if len(text) > MAX_LENGTH:
+            raise ConfigError(
+                f"The regular expression has {len(text):,} characters; at most {MAX_LENGTH:,} are "
+                "read."
+            )
         self._text = text
         self._at = 0
         self._depth = 0
+        self._is_choice = False
+        """Whether there are options outside of all groups."""
+        self._alphabet = alphabet
+        self._dot = without(alphabet, chars_of("\n"))
+        self._classes = {"d": _DIGITS, "w": _WORD, "s": _SPACE if alphabet is TEXT else _SPACES}
+        self._classes |= {k.upper(): without(alphabet, some) for k, some in self._classes.items()}
 
     def whole(self) -> Node:
-        if self._text.startswith("^"):
-            self._at = 1
+        self._taken("^")
+        return self._rest()
+
+    def _rest(self) -> Node:
         node = self._choice()
         if self._at < len(self._text):
             self._refuse("this ) closes no group")
@@ -66,14 +90,14 @@ class _Reader:
     def _choice(self) -> Node:
         options = [self._sequence()]
         while self._taken("|"):
+            self._is_choice = self._is_choice or not self._depth
             options.append(self._sequence())
         return options[0] if len(options) == 1 else Choice(tuple(options))
 
     def _sequence(self) -> Node:
         parts: list[Node] = []
         while (char := self._next()) and char not in "|)":
-            if char == "$" and self._at == len(self._text) - 1 and not self._depth:
-                self._at += 1
+            if self._ends_here(char):
                 break
             parts.append(self._repeated(self._atom(char)))
         return parts[0] if len(parts) == 1 else Seq(tuple(parts)) if parts else EMPTY
@@ -84,20 +108,29 @@ class _Reader:
         if char in "*+?":
             self._refuse(f"nothing stands before {char} that it could repeat")
         if char in "^$":
-            self._refuse(
-                f"{char} is allowed at the {'beginning' if char == '^' else 'end'} alone; "
-                f"write \\{char} for the character"
-            )
+            self._refuse_anchor(char)
         if char == "{":
             self._refuse("this { is no count of repetitions; write \\{ for the character")
         self._at += 1
         if char == "[":
             return self._class()
         if char == ".":
-            return TEXT
+            return self._dot
         if char == "\\":
             return self._escaped()
         return self._literal(char, self._at - 1)
+
+    def _ends_here(self, char: str) -> bool:
+        """Whether what begins with `char` is the mark of the end; it is passed over then."""
+        ends = char == "$" and self._at == len(self._text) - 1 and not self._depth
+        self._at += ends
+        return ends
+
+    def _refuse_anchor(self, char: str) -> NoReturn:
+        self._refuse(
+            f"{char} is allowed at the {'beginning' if char == '^' else 'end'} alone; "
+            f"write \\{char} for the character"
+        )
 
     def _group(self) -> Node:
         start = self._at
@@ -144,7 +177,7 @@ class _Reader:
             first = False
         self._at += 1
         some = chars(*ranges)
-        found = without(TEXT, some) if negated else some
+        found = without(self._alphabet, some) if negated else some
         if not found.ranges:
             self._refuse("no character is left in this class", start)
         return found
@@ -164,7 +197,7 @@ class _Reader:
         if len(high.ranges) != 1 or high.ranges[0] != (last, last) or last < code:
             self._refuse("this is no range of characters", start)
         within = chars((code, last))
-        if without(within, TEXT).ranges:
+        if without(within, self._alphabet).ranges:
             self._refuse(_CONTROL, start)
         return within.ranges
 
@@ -182,8 +215,10 @@ class _Reader:
         if not char:
             self._refuse("nothing follows this backslash", start)
         self._at += 1
-        if char in _CLASSES:
-            return _CLASSES[char]
+        if char in self._classes:
+            return self._classes[char]
+        if char in _CONTROLS and _CONTROLS[char] in self._alphabet:
+            return self._literal(_CONTROLS[char], start)
         if digits := _CODE.get(char):
             code = self._text[self._at : self._at + digits]
             if len(code) < digits or not re.fullmatch("[0-9a-fA-F]+", code):
@@ -193,12 +228,14 @@ class _Reader:
                 self._refuse("there is no such character", start)
             return self._literal(chr(int(code, 16)), start)
         if char.isascii() and char.isalnum():
-            what = _NAMED.get(char, f"\\{char} is not supported")
+            what = _NAMED.get(char)
+            if what is None or (what is _CONTROL and self._alphabet is not TEXT):
+                what = f"\\{char} is not supported"
             self._refuse(what, start)
         return self._literal(char, start)
 
     def _literal(self, char: str, start: int) -> Chars:
-        if char not in TEXT:
+        if char not in self._alphabet:
             self._refuse(_CONTROL, start)
         return Chars(((ord(char), ord(char)),))
 
@@ -217,9 +254,37 @@ class _Reader:
         raise ConfigError(f"The regular expression {self._text!r:.200} is wrong {where}: {why}.")
 
 
+class _SearchReader(_Reader):
+    """The same for what is searched for: other marks of the beginning and the end."""
+
+    def search(self) -> Search:
+        ignores_case = self._passed("(?i)")
+        begins_word = self._passed(r"\b")
+        self._ends_word = False
+        node = self._rest()
+        if self._is_choice and (begins_word or self._ends_word):
+            self._refuse(r"of a choice, \b belongs to one option; write \b(?:...|...)\b", 0)
+        return Search(node, begins_word, self._ends_word, ignores_case)
+
+    def _ends_here(self, char: str) -> bool:
+        if self._depth or self._text[self._at :] != r"\b":
+            return False
+        self._ends_word = True
+        self._at += 2
+        return True
+
+    def _refuse_anchor(self, char: str) -> NoReturn:
+        self._refuse(f"{char} is not supported here; write \\{char} for the character")
+
+    def _passed(self, mark: str) -> bool:
+        found = self._text.startswith(mark, self._at)
+        self._at += len(mark) if found else 0
+        return found
+
+
 _CONTROL = "an answer is one line: it holds no line break and no other control character"
 _NAMED = {
     **dict.fromkeys("nrtfv0", _CONTROL),
     **dict.fromkeys("123456789", "references to groups are not regular"),
-    **dict.fromkeys("bBAZz", "assertions are not supported"),
+    **dict.fromkeys("bBAZz", "assertions are not supported here"),
 }

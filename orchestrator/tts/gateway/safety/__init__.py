@@ -6,6 +6,8 @@
 | `limits` | requests and tokens per minute, searches at a time, and the headers that tell them |
 | `gcra` | the leaky bucket behind a limit (pure) |
 | `filters` | content filters of prompts and answers, as a chain of streams |
+| `rules` | what a file of terms and patterns asks for |
+| `matching` | the automaton that finds all of it in a text that comes in parts (pure) |
 """
 
 from .filters import FilterChain, TextStream

@@ -14,14 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 from tts.build.errors import ConfigError
 from tts.plugins import PluginGroup, package_of
 
+from .matching import Matcher, Matching, Rule
+from .rules import read_rules
+
 PLUGINS = PluginGroup("tts.filters", "filter")
-Direction = Literal["input", "output"]
 
 
 class TextStream(Protocol):
@@ -51,7 +54,11 @@ class FilterChain:
     def load(cls, file: Path | None = None, names: Sequence[str] = ()) -> FilterChain:
         """The rules of a file, then the filters that other packages bring, by their names."""
         plugins = tuple(map(load_filter, names))
-        return cls(plugins, plugins)
+        if file is None:
+            return cls(plugins, plugins)
+        rules = read_rules(file)
+        of_input, of_output = map(_matching, (rules["input"], rules["output"]))
+        return cls((*of_input, *plugins), (*of_output, *plugins))
 
     def input(self, text: str) -> str:
         """A prompt, or one message of it, as it may go on; raises ContentBlocked."""
@@ -63,6 +70,10 @@ class FilterChain:
     def output(self) -> TextStream:
         """What one answer is sent through."""
         return Chained([begin() for begin in self.of_output])
+
+
+def _matching(rules: Sequence[Rule]) -> tuple[Filter, ...]:
+    return (partial(Matching, Matcher(rules)),) if rules else ()
 
 
 class Chained:
