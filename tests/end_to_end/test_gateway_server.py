@@ -118,3 +118,80 @@ def test_unknown_fields_are_ignored_and_named(api):
     )
     assert raw.headers["x-tts-ignored"] == "mood"
     assert float(raw.headers["x-tts-gateway-ms"]) >= 0
+
+
+def test_a_search_is_a_model_and_its_usage_is_true(api):
+    answer = chat(api, model="demo:beam-search", extra_body={"tts": {"n": 4}})
+    assert r"\boxed{42}" in answer.choices[0].message.content
+    assert answer.tts["answer"] == "42"
+    usage = answer.usage
+    reasoning = usage.completion_tokens_details.reasoning_tokens
+    assert 0 < reasoning < usage.completion_tokens
+    assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens
+    assert usage.tts["verifier_tokens"] > 0
+
+
+def test_a_search_streams_its_steps_and_then_the_answer(api):
+    whole = chat(api, model="demo:best-of-n", extra_body={"tts": {"n": 4}})
+    chunks = list(
+        chat(
+            api,
+            model="demo:best-of-n",
+            stream=True,
+            stream_options={"include_usage": True},
+            extra_body={"tts": {"n": 4}},
+        )
+    )
+    text = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+    assert text == whole.choices[0].message.content
+    steps = [step for c in chunks for step in (getattr(c, "tts", None) or {}).get("steps", [])]
+    assert {step["node"][0] for step in steps} == {0, 1, 2, 3}
+    assert chunks[-2].tts["tree_digest"] == whole.tts["tree_digest"]
+    assert chunks[-1].usage.completion_tokens == whole.usage.completion_tokens
+
+
+def test_progress_may_be_told_as_reasoning(api):
+    chunks = list(
+        chat(
+            api,
+            model="demo:best-of-n",
+            stream=True,
+            extra_body={"tts": {"n": 2, "progress": "reasoning"}},
+        )
+    )
+    told = "".join(getattr(c.choices[0].delta, "reasoning_content", None) or "" for c in chunks)
+    assert told == "".join(getattr(c.choices[0].delta, "reasoning", None) or "" for c in chunks)
+    assert "final answer is" in told
+
+
+def test_a_budget_alone_is_n_and_metadata_says_what_was_chosen_from(api):
+    answer = chat(
+        api,
+        extra_body={
+            "budget": 3,
+            "return_response_only": False,
+            "tts": {"strategy": "self-consistency"},
+        },
+    )
+    assert answer.tts["n"] == 3
+    assert len(answer.metadata["all_responses"]) == 3
+    chosen = answer.metadata["all_responses"][int(answer.metadata["selected_index"])]
+    assert chosen["content"] == answer.choices[0].message.content
+
+
+@pytest.mark.parametrize(
+    ("fields", "word"),
+    [
+        ({"n": 2}, "tts.n"),
+        ({"stop": ["a"]}, "stop"),
+        ({"extra_body": {"tts": {"n": 4, "strategy": "dvts"}}}, "model's name"),
+        ({"extra_body": {"tts": {"n": 4}, "budget": 3}}, "budget"),
+        ({"extra_body": {"tts": {"what": 4}}}, "what"),
+        ({"extra_body": {"tts": {"n": 6, "parameters": {"beam_width": 4}}}}, "beam_width"),
+        ({"extra_body": {"tts": {"n": 100_000}}}, "1024"),
+        ({"messages": [*QUESTION, *QUESTION]}, "one message"),
+    ],
+)
+def test_a_search_that_cannot_be_made_is_refused(api, fields, word):
+    with pytest.raises(openai.BadRequestError, match=word):
+        chat(api, model="demo:beam-search", **fields)

@@ -32,6 +32,14 @@ def gateway(
     max_body: Annotated[
         int, typer.Option("--max-body", min=1024, metavar="BYTES", help="Of a request, at most.")
     ] = 4 << 20,
+    filters: Annotated[
+        Path | None,
+        typer.Option("--filters", callback=usable, help="File of terms and patterns to filter by."),
+    ] = None,
+    plugins: Annotated[
+        list[str] | None,
+        typer.Option("--filter", metavar="NAME", help="Filter of another package; several times."),
+    ] = None,
     cors: Annotated[
         list[str] | None,
         typer.Option(
@@ -44,14 +52,16 @@ def gateway(
     """Serve generation and searches behind OpenAI's API until Ctrl-C (docs/gateway.md)."""
     import uvloop
 
+    from tts.gateway.safety import FilterChain
     from tts.gateway.server import Listen, serve
     from tts.gateway.service import Settings
     from tts.reports.waiting import StartLines
     from tts.session.interrupts import interruptible
 
+    chain = FilterChain.load(filters, plugins or ())
     listen = Listen(host, port, certificate, key)
-    settings = Settings(max_body, deadline, tuple(cors or ()))
+    settings = Settings(max_body, deadline, cors_origins=tuple(cors or ()))
     lines = StartLines()
     with lines:
-        serving = serve(deployment, listen, settings, lines.say, lines.loading)
+        serving = serve(deployment, listen, settings, chain, lines.say, lines.loading)
         interruptible(serving, lines.say, uvloop.run)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -14,11 +15,18 @@ from .completions import completions
 from .exchange import Exchange, Receive, Send
 from .health import Readiness, health
 from .models import list_models, one_model
+from .observability.record import Outcome
 from .openai.errors import ApiError, api_error, internal_error
 from .openai.events import event
+from .reading import authenticate
 from .service import Service
 
 logger = logging.getLogger(__name__)
+
+MODEL = "/v1/models/"
+METRICS = b"text/plain; version=0.0.4; charset=utf-8"
+OPEN = frozenset({"/health", "/ready"})
+"""Paths that need no key."""
 
 Handler = Callable[[Service, Exchange], Awaitable[None]]
 
@@ -28,42 +36,62 @@ class App:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        ready = Readiness()
         self._routes: dict[str, tuple[str, Handler]] = {
             "/v1/chat/completions": ("POST", chat_completions),
             "/v1/completions": ("POST", completions),
             "/v1/models": ("GET", list_models),
+            MODEL: ("GET", one_model),
+            "/metrics": ("GET", metrics),
             "/health": ("GET", health),
-            "/ready": ("GET", ready),
+            "/ready": ("GET", Readiness()),
         }
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Handle one HTTP request."""
         if scope["type"] != "http":
             return
-        exchange = Exchange(scope, receive, send)
+        service = self._service
+        path = MODEL if scope["path"].startswith(MODEL) else scope["path"]
+        method, handler = self._routes.get(path, ("", _nothing))
+        record = service.observer.begin(path if method else "other")
+        exchange = Exchange(scope, receive, send, record)
         try:
-            handler = self._handler(exchange)
-            await handler(self._service, exchange)
+            if method and exchange.method != method:
+                raise _not_allowed(exchange, method)
+            if path not in OPEN:
+                authenticate(service, exchange)
+            await handler(service, exchange)
+            record.outcome = "ok"
         except asyncio.CancelledError:
+            record.outcome, record.error = "cancelled", "client_disconnected"
             if not exchange.disconnected:
                 raise
         except Exception as error:
             await _fail(exchange, error)
         finally:
             exchange.close()
+            used = record.prompt_tokens + record.answer_tokens + record.search_tokens
+            if exchange.admission:
+                exchange.admission.end(time.monotonic_ns(), used)
+            service.observer.end(record)
 
-    def _handler(self, exchange: Exchange) -> Handler:
-        method, handler = self._routes.get(exchange.path, ("GET", one_model))
-        if exchange.path not in self._routes and not exchange.path.startswith("/v1/models/"):
-            raise ApiError(404, f"There is nothing at {exchange.path!r:.200}.")
-        if exchange.method != method:
-            raise ApiError(
-                405,
-                f"{exchange.path:.200} takes {method}, not {exchange.method:.20}.",
-                headers={"allow": method},
-            )
-        return handler
+
+async def metrics(service: Service, exchange: Exchange) -> None:
+    """What Prometheus scrapes."""
+    text = service.observer.metrics.exposition()
+    await exchange.respond(text.encode(), content_type=METRICS)
+
+
+async def _nothing(service: Service, exchange: Exchange) -> None:
+    raise ApiError(404, f"There is nothing at {exchange.path!r:.200}.")
+
+
+def _not_allowed(exchange: Exchange, method: str) -> ApiError:
+    return ApiError(
+        405,
+        f"{exchange.path:.200} takes {method}, not {exchange.method:.20}.",
+        headers={"allow": method},
+    )
 
 
 async def _fail(exchange: Exchange, error: Exception) -> None:
@@ -71,13 +99,23 @@ async def _fail(exchange: Exchange, error: Exception) -> None:
     if isinstance(error, TtsError):
         told = api_error(error)
     else:
-        logger.error("a request to %s failed", exchange.path, exc_info=error)
+        logger.error("a request to %s failed", exchange.record.endpoint, exc_info=error)
         told = internal_error()
+    record = exchange.record
+    record.outcome, record.error = _outcome(told), told.code or told.type
     if exchange.disconnected:
         return
     if exchange.streaming:
         await exchange.end_events(event(told.body()))
-    elif exchange.status is None:
+    elif not record.status:
         for name, value in told.headers.items():
             exchange.add_header(name, value)
         await exchange.respond(told.body(), told.status)
+
+
+def _outcome(error: ApiError) -> Outcome:
+    if error.code == "content_filter":
+        return "filtered"
+    if error.code == "deadline_exceeded":
+        return "deadline"
+    return "failed" if error.status >= 500 else "refused"

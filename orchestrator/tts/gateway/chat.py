@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from . import plain
+from . import plain, searches
 from .exchange import Exchange
-from .openai.requests import ChatRequest
+from .openai.errors import bad_request
+from .openai.requests import ChatMessage, ChatRequest
 from .prompts import chat_text
 from .reading import read
 from .service import Service
@@ -12,8 +13,16 @@ from .service import Service
 
 async def chat_completions(service: Service, exchange: Exchange) -> None:
     """Answer a chat."""
-    request = await read(service, exchange, ChatRequest)
-    service.strategy_of(request.model)
+    request, body = await read(service, exchange, ChatRequest)
+    strategy = service.strategy_of(request.model)
+    exchange.record.model = request.model
+    form = plain.ChatForm()
+    if searches.wants_search(request, strategy):
+        question = _question(request.messages)
+        await searches.answer(service, exchange, request, strategy, question, body, form)
+        return
+    for message in request.messages:
+        message.content = service.filters.input(message.text)
     tokenizer = service.generator.models.generator
     text = chat_text(
         tokenizer,
@@ -22,5 +31,16 @@ async def chat_completions(service: Service, exchange: Exchange) -> None:
         continues=request.continue_final_message,
     )
     prompt = tokenizer.encode(text)
-    form = plain.ChatForm()
-    await plain.answer(exchange, service.generator, request, [prompt], form, logs=request.logprobs)
+    await plain.answer(service, exchange, request, [prompt], form, logs=request.logprobs)
+
+
+def _question(messages: list[ChatMessage]) -> str:
+    """The question of a chat that is to be searched; raises ApiError unless it is all there is."""
+    (*before, last) = messages
+    if before or last.role != "user":
+        raise bad_request(
+            "A search takes one message, of the user: the deployment has the system prompt, and "
+            "the verifier judges the steps of one answer to one question.",
+            "messages",
+        )
+    return last.text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import plain
+from . import plain, searches
 from .exchange import Exchange
 from .openai.errors import bad_request
 from .openai.requests import MAX_CHOICES, CompletionRequest
@@ -16,15 +16,23 @@ DEFAULT_MAX_TOKENS = 16
 
 async def completions(service: Service, exchange: Exchange) -> None:
     """Answer a request for completions."""
-    request = await read(service, exchange, CompletionRequest)
+    request, body = await read(service, exchange, CompletionRequest)
     strategy = service.strategy_of(request.model)
-    if request.max_tokens is None and request.max_completion_tokens is None and not strategy:
+    exchange.record.model = request.model
+    if searches.wants_search(request, strategy):
+        (prompt, *others) = request.prompts
+        if others or not isinstance(prompt, str):
+            raise bad_request("A search takes one prompt, as text.", "prompt")
+        form = plain.TextForm()
+        await searches.answer(service, exchange, request, strategy, prompt, body, form)
+        return
+    if request.limit is None:
         request.max_tokens = DEFAULT_MAX_TOKENS
     _check(request)
     tokenizer = service.generator.models.generator
     special = request.add_special_tokens
     prompts = [
-        text_ids(tokenizer, prompt, special=special)
+        text_ids(tokenizer, service.filters.input(prompt), special=special)
         if isinstance(prompt, str)
         else known_ids(tokenizer, prompt)
         for prompt in request.prompts
@@ -36,9 +44,7 @@ async def completions(service: Service, exchange: Exchange) -> None:
         for prompt in (request.prompts if request.echo else ())
     ]
     logs = request.logprobs is not None
-    await plain.answer(
-        exchange, service.generator, request, prompts, plain.TextForm(), logs=logs, echo=echo
-    )
+    await plain.answer(service, exchange, request, prompts, plain.TextForm(), logs=logs, echo=echo)
 
 
 def _check(request: CompletionRequest) -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from tts.compat.aio import timeout
 
+from .observability import RequestRecord
 from .openai.errors import ApiError, bad_request
+from .safety import Admission, ApiKey
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
@@ -25,42 +26,21 @@ BODY_TIMEOUT_S = 30.0
 """From a request's headers to the end of its body."""
 
 
-@dataclass(slots=True)
-class Stages:
-    """When a request got how far, in seconds of a monotonic clock; None: not yet."""
-
-    arrived: float
-    """t0: its headers were read."""
-    admitted: float | None = None
-    """t1: parsed, authenticated, within limits."""
-    sent: float | None = None
-    """t2: sent to the engine."""
-    answered: float | None = None
-    """t3: the engine's first answer."""
-    filtered: float | None = None
-    """t4: the output filters let its first text pass."""
-    first_byte: float | None = None
-    """t5: the first byte of the response was handed to the HTTP server."""
-    last_byte: float | None = None
-    """t6: the last one."""
-
-    def own_latency_s(self) -> float | None:
-        """What the gateway adds by itself, (t2 - t0) + (t5 - t3); None if no engine was asked."""
-        if self.sent is None or self.answered is None or self.first_byte is None:
-            return None
-        return (self.sent - self.arrived) + (self.first_byte - self.answered)
-
-
 class Exchange:
     """A request, and what is sent in answer to it."""
 
-    def __init__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+    def __init__(
+        self, scope: Mapping[str, Any], receive: Receive, send: Send, record: RequestRecord
+    ) -> None:
+        """`record` is kept up to date: its stages, and the status."""
+        self.record = record
+        self.key: ApiKey | None = None
+        """Who asks; None where no keys are needed."""
+        self.admission: Admission | None = None
+        """What its key was charged; ended with the request."""
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.client: str = (scope.get("client") or ("",))[0]
-        self.stages = Stages(time.monotonic())
-        self.status: int | None = None
-        """Of the response, once it has begun."""
         self.disconnected = False
         self.extra_headers: list[tuple[bytes, bytes]] = []
         self._raw_headers: Iterable[tuple[bytes, bytes]] = scope["headers"]
@@ -108,7 +88,7 @@ class Exchange:
     async def _until_gone(self, work: asyncio.Task[Any] | None) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        if self.stages.last_byte is None and work is not None:
+        if self.record.t6 is None and work is not None:
             self.disconnected = True
             work.cancel()
 
@@ -120,7 +100,7 @@ class Exchange:
     async def respond(self, body: bytes, status: int = 200, content_type: bytes = JSON) -> None:
         """The whole response."""
         self._started(status)
-        if (own := self.stages.own_latency_s()) is not None:
+        if (own := self.record.own_latency_s()) is not None:
             self.add_header("x-tts-gateway-ms", f"{1000 * own:.3f}")
         headers = [
             (b"content-type", content_type),
@@ -159,14 +139,14 @@ class Exchange:
     @property
     def streaming(self) -> bool:
         """Whether a response has begun and not ended."""
-        return self.status is not None and self.stages.last_byte is None
+        return self.record.status != 0 and self.record.t6 is None
 
     def _started(self, status: int) -> None:
-        self.status = status
-        self.stages.first_byte = time.monotonic()
+        self.record.status = status
+        self.record.t5 = time.monotonic()
 
     def _ended(self) -> None:
-        self.stages.last_byte = time.monotonic()
+        self.record.t6 = time.monotonic()
 
 
 def _too_large(most: int) -> ApiError:

@@ -20,9 +20,10 @@ from tts.search import node_seed
 
 from .choice import Choice
 from .detokenizer import detokenizers
-from .exchange import Stages
+from .observability import RequestRecord
 from .openai.errors import bad_request
 from .openai.requests import Request
+from .safety import FilterChain
 from .stop_strings import StopStrings
 
 Ids = npt.NDArray[np.int32]
@@ -45,9 +46,10 @@ class Delta:
 class TextGenerator:
     """The generator of a deployment, for requests that are part of no search."""
 
-    def __init__(self, models: Models, streams: TokenStreams) -> None:
+    def __init__(self, models: Models, streams: TokenStreams, filters: FilterChain) -> None:
         self.models = models
         self._streams = streams
+        self._filters = filters
         self._new_detokenizer = detokenizers(models.generator)
 
     @property
@@ -109,10 +111,11 @@ class TextGenerator:
             StopStrings(request.stops, include=include),
             call.max_new_tokens,
             frozenset(ends),
+            self._filters.output() if self._filters.of_output else None,
         )
 
     async def deltas(
-        self, call: TokenCall, choice: Choice, stages: Stages
+        self, call: TokenCall, choice: Choice, record: RequestRecord
     ) -> AsyncGenerator[Delta, None]:
         """One sample; the last delta's choice has a reason to end. Raises EndpointError.
 
@@ -121,11 +124,11 @@ class TextGenerator:
         retries = RETRIES
         while True:
             run = self._streams.start(call)
-            stages.sent = stages.sent or time.monotonic()
+            record.t2 = record.t2 or time.monotonic()
             try:
                 while choice.finish is None:
                     new = await run.next()
-                    stages.answered = stages.answered or time.monotonic()
+                    record.t3 = record.t3 or time.monotonic()
                     text = choice.take(new)
                     yield Delta(choice, text, new.ids, new.log_probs)
                 return
@@ -138,11 +141,11 @@ class TextGenerator:
             await asyncio.sleep(RETRY_WAIT_S)
 
     async def merged(
-        self, calls: Sequence[TokenCall], choices: Sequence[Choice], stages: Stages
+        self, calls: Sequence[TokenCall], choices: Sequence[Choice], record: RequestRecord
     ) -> AsyncGenerator[Delta, None]:
         """All samples at a time, each delta as it comes. The first failure ends all of them."""
         samples = [
-            self.deltas(call, choice, stages) for call, choice in zip(calls, choices, strict=True)
+            self.deltas(call, choice, record) for call, choice in zip(calls, choices, strict=True)
         ]
         if len(samples) == 1:
             async with aclosing(samples[0]) as sample:

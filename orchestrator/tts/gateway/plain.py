@@ -16,8 +16,11 @@ from .choice import Choice
 from .exchange import Exchange
 from .generation import Delta, TextGenerator
 from .openai.answers import Answer, ChatChoice, Message, TextChoice, usage_of
+from .openai.errors import bad_request
 from .openai.events import CHAT_CHUNK, DONE, TEXT_CHUNK, Events
 from .openai.requests import Request
+from .reading import admit
+from .service import Service
 
 
 class Form(Protocol):
@@ -87,8 +90,8 @@ class ChatForm:
 
 
 async def answer(
+    service: Service,
     exchange: Exchange,
-    generator: TextGenerator,
     request: Request,
     prompts: Sequence[list[int]],
     form: Form,
@@ -97,13 +100,20 @@ async def answer(
     echo: Sequence[str] = (),
 ) -> None:
     """Generate n choices for each prompt, and respond. `echo` is put before the choices of each."""
+    if logs and service.filters.of_output:
+        raise bad_request(
+            "logprobs are not given here: answers are filtered, and they would tell what was.",
+            "logprobs",
+            "unsupported_parameter",
+        )
+    generator = service.generator
     limits = [generator.room(prompt, request.limit) for prompt in prompts]
     calls = generator.calls(prompts, request, limits, logs=logs)
     choices = [generator.choice(index, call, request) for index, call in enumerate(calls)]
-    exchange.stages.admitted = time.monotonic()
+    admit(service, exchange, sum(limits) * request.n + sum(map(len, prompts)), search=False)
     responding = _stream if request.stream else _whole
     prefixes = [text for text in echo for _ in range(request.n)] or [""] * len(calls)
-    prompt_tokens = sum(map(len, prompts))
+    exchange.record.prompt_tokens = prompt_tokens = sum(map(len, prompts))
     work = _Work(exchange, generator, request, calls, choices, form, prefixes, prompt_tokens)
     await responding(work)
 
@@ -132,7 +142,11 @@ class _Work:
         self.id = form.prefix + secrets.token_hex(12)
         self.created = int(time.time())
         self.logs = calls[0].log_probs
-        self.deltas = generator.merged(calls, choices, exchange.stages)
+        self.deltas = generator.merged(calls, choices, exchange.record)
+
+    def count(self) -> None:
+        """Keep the tokens so far in the request's record."""
+        self.exchange.record.answer_tokens = sum(choice.tokens for choice in self.choices)
 
     @property
     def usage(self) -> Any:
@@ -167,7 +181,8 @@ async def _whole(work: _Work) -> None:
         for choice in work.choices
     ]
     whole = Answer(work.id, form.object, work.created, work.request.model, choices, work.usage)
-    work.exchange.stages.filtered = time.monotonic()
+    work.exchange.record.t4 = time.monotonic()
+    work.count()
     await work.exchange.respond(msgspec.json.encode(whole))
 
 
@@ -177,6 +192,7 @@ async def _stream(work: _Work) -> None:
     events = Events(work.id, form.chunk, work.created, request.model, usage=counts)
     begun: set[int] = set()
     running = len(work.choices)
+    exchange.record.stream = True
     async with aclosing(work.deltas) as deltas:
         async for delta in deltas:
             choice = delta.choice
@@ -192,9 +208,8 @@ async def _stream(work: _Work) -> None:
                 data += events.choice(index, delta.text, logprobs=work.logprobs(delta, 0))
             elif delta.text:
                 data += events.text(index, delta.text)
-            stages = exchange.stages
-            if stages.first_byte is None:
-                stages.filtered = time.monotonic()
+            if exchange.record.t5 is None:
+                exchange.record.t4 = time.monotonic()
                 await exchange.start_events()
             if choice.finish:
                 running -= 1
@@ -206,11 +221,12 @@ async def _stream(work: _Work) -> None:
                 if data:
                     await exchange.event(data)
                 continue
+            work.count()
             if counts:
                 data += events.usage(work.usage, tts=_own_latency(exchange))
             await exchange.end_events(data + DONE)
 
 
 def _own_latency(exchange: Exchange) -> dict[str, Any]:
-    own = exchange.stages.own_latency_s()
+    own = exchange.record.own_latency_s()
     return {"gateway_ms": None if own is None else round(1000 * own, 3)}

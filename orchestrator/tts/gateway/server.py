@@ -15,12 +15,15 @@ from granian.http import HTTP1Settings, HTTP2Settings
 from granian.server.embed import Server
 
 from tts.build.errors import ConfigError
+from tts.build.spec import load_deployment
 from tts.endpoints.token_stream import TokenStreams
 from tts.serving.server.loading import Loading
 from tts.session import AsyncSession
 
 from .app import App
 from .generation import TextGenerator
+from .observability import Observer, RequestLog, requests_dir
+from .safety import FilterChain, Keyring, KeyStore, keys_file
 from .service import Service, Settings
 
 BACKLOG = 1024
@@ -45,16 +48,24 @@ async def serve(
     deployment: str | Path,
     listen: Listen,
     settings: Settings,
+    filters: FilterChain,
     say: Callable[[str], None],
     on_loading: Callable[[Loading], None] = lambda loading: None,
 ) -> None:
     """Serve a deployment until cancelled; `say` gets a line per stage. Raises TtsError."""
     port = _usable_port(listen)
     async with AsyncExitStack() as stack:
+        store = KeyStore(keys_file())
+        stack.callback(store.close)
+        keyring = Keyring(store)
+        keyring.require_for(listen.host)
+        observer = Observer(RequestLog(requests_dir(load_deployment(deployment).name)))
+        stack.callback(observer.close)
         session = AsyncSession(deployment, say=say, on_loading=on_loading)
         await stack.enter_async_context(session)
         streams = await stack.enter_async_context(TokenStreams(session.address))
-        service = Service(session, TextGenerator(session.models, streams), settings)
+        generator = TextGenerator(session.models, streams, filters)
+        service = Service(session, generator, settings, keyring, filters, observer)
         server = _server(App(service), listen, port)
         serving = asyncio.ensure_future(server.serve())
         scheme = "https" if listen.certificate else "http"

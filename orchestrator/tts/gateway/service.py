@@ -6,9 +6,13 @@ from dataclasses import dataclass, field
 
 from tts.build.spec import Deployment
 from tts.session import AsyncSession
+from tts.strategies.catalog import strategy_names
 
 from .generation import TextGenerator
+from .joining import Joining
+from .observability import Observer
 from .openai.errors import ApiError
+from .safety import FilterChain, Keyring, Limiter
 
 MAX_BODY = 4 << 20
 
@@ -21,17 +25,26 @@ class Settings:
     """Bytes of a request's body."""
     deadline_s: float = 600.0
     """Of a search; a request may ask for less."""
+    max_n: int = 1024
+    """Completions of a search."""
     cors_origins: tuple[str, ...] = ()
     """Origins whose pages may read answers; `*`: any."""
 
 
 @dataclass
 class Service:
-    """An open session, and what serves plain generation beside it."""
+    """An open session, and what stands between it and its users."""
 
     session: AsyncSession
     generator: TextGenerator
-    settings: Settings = field(default_factory=Settings)
+    settings: Settings
+    keyring: Keyring
+    filters: FilterChain
+    observer: Observer
+    limiter: Limiter = field(default_factory=Limiter)
+    joining: Joining = field(default_factory=Joining)
+    strategies: list[str] = field(default_factory=strategy_names)
+    """The strategies by name: each is a model."""
 
     @property
     def deployment(self) -> Deployment:
@@ -52,10 +65,3 @@ class Service:
             code="model_not_found",
             param="model",
         )
-
-    @property
-    def strategies(self) -> list[str]:
-        """The strategies by name."""
-        from tts.strategies.catalog import strategy_names
-
-        return strategy_names()

@@ -10,6 +10,7 @@ import msgspec
 from tts.build.errors import (
     CheckpointError,
     ConfigError,
+    ContentBlocked,
     DatasetError,
     DeadlineExceeded,
     EndpointTimeout,
@@ -82,6 +83,8 @@ def api_error(error: TtsError) -> ApiError:
             return error
         case ConfigError() | DatasetError() | RequestError() | RequestRefused():
             return bad_request(str(error))
+        case ContentBlocked():
+            return bad_request(str(error), code="content_filter")
         case DeadlineExceeded():
             return ApiError(504, str(error), code="deadline_exceeded", headers=NO_RETRY)
         case EndpointTimeout():

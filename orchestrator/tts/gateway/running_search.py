@@ -1,0 +1,113 @@
+"""A search while it runs: its steps so far, the best answer so far, and whoever listens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from typing import Any
+
+from msgspec import Struct
+
+from tts.grading import extract_answer
+from tts.session import Result, Step
+
+FLUSH_S = 0.1
+"""Between two reports of progress: a search of many beams has hundreds of steps a second."""
+
+
+class StepNote(Struct):
+    """A step as a stream tells it: first when it is written, again with its score."""
+
+    node: tuple[int, ...]
+    text: str | None
+    """None where it was told before, or must not be."""
+    score: float | None = None
+
+
+class Best(Struct, frozen=True):
+    """The best answer so far."""
+
+    answer: str
+    score: float | None = None
+    votes: int | None = None
+
+
+class RunningSearch:
+    """One search, for any number of listeners."""
+
+    def __init__(self, solve: Callable[[Callable[[Step], None]], Coroutine[Any, Any, Result]]):
+        """`solve` is given the callback for steps. Starts at once."""
+        self.listeners = 0
+        self.named = False
+        """Whether a client has given it a name to come back for it."""
+        self.best: Best | None = None
+        self._votes: Counter[str] = Counter()
+        self._steps: list[Step] = []
+        self._changed = asyncio.Event()
+        self.task = asyncio.ensure_future(solve(self._take))
+        self.task.add_done_callback(self._end)
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has ended without a result."""
+        return self.task.done() and (self.task.cancelled() or self.task.exception() is not None)
+
+    @property
+    def begun(self) -> bool:
+        """Whether an engine has answered."""
+        return bool(self._steps)
+
+    async def progress(self, keep_alive_s: float) -> AsyncGenerator[list[Step], None]:
+        """Steps that are new, from the first on, until the search ends.
+
+        Nothing but an empty list after so many seconds without any.
+        """
+        given = 0
+        while not self.task.done() or given < len(self._steps):
+            if given == len(self._steps):
+                self._changed.clear()
+                waiting = asyncio.ensure_future(self._changed.wait())
+                done, _ = await asyncio.wait(
+                    {waiting, self.task}, timeout=keep_alive_s, return_when=asyncio.FIRST_COMPLETED
+                )
+                waiting.cancel()
+                if not done:
+                    yield []
+                continue
+            new = self._steps[given:]
+            given += len(new)
+            yield new
+            if not self.task.done():
+                await asyncio.wait({self.task}, timeout=FLUSH_S)
+
+    async def result(self) -> Result:
+        """What has come out; raises what ended it. Cancelling the wait does not end it."""
+        return await asyncio.shield(self.task)
+
+    def _take(self, step: Step) -> None:
+        self._steps.append(step)
+        self._compare(step)
+        self._changed.set()
+
+    def _end(self, task: asyncio.Task[Result]) -> None:
+        if not task.cancelled():
+            task.exception()  # seen, whether or not somebody listens
+        self._changed.set()
+
+    def _compare(self, step: Step) -> None:
+        """Keep the best answer: by score where there are scores, else by votes."""
+        node = step.tree.get(step.node) if step.tree else None
+        if node is None or node.thought is None or node.thought.goes_on:
+            return
+        assert step.tree is not None
+        answer = extract_answer(step.tree.text(step.node))
+        if answer is None:
+            return
+        if step.score is not None:
+            if self.best is None or self.best.score is None or step.score > self.best.score:
+                self.best = Best(answer, score=step.score)
+        elif self.best is None or self.best.score is None:
+            self._votes[answer] += 1
+            ((most, votes),) = self._votes.most_common(1)
+            self.best = Best(most, votes=votes)
