@@ -4,13 +4,25 @@
 |---|---|
 | `record` | one request: its stages t0 to t6, tokens, outcome |
 | `observer` | where the gateway tells of its requests |
-| `request_log` | records on disk: SQLite segments, one writer |
+| `writer` | the thread that takes records to where they are kept |
+| `request_log` | records on disk: SQLite segments |
 | `metrics` | the gateway's metrics, by name |
 | `prometheus` | counters, gauges, histograms and their text format |
+| `telemetry` | spans and measurements for an OpenTelemetry collector |
 """
 
 from .observer import Observer
 from .record import STAGES, RequestRecord
 from .request_log import RequestLog, Retention, requests_dir
+from .telemetry import Telemetry, telemetry_of
 
-__all__ = ["STAGES", "Observer", "RequestLog", "RequestRecord", "Retention", "requests_dir"]
+__all__ = [
+    "STAGES",
+    "Observer",
+    "RequestLog",
+    "RequestRecord",
+    "Retention",
+    "Telemetry",
+    "requests_dir",
+    "telemetry_of",
+]

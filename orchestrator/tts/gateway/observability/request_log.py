@@ -2,7 +2,6 @@
 
     <home>/gateway/requests/<deployment>/20260102T030405-1a2b3c4d.db
 
-One thread writes, in batches: a process that is killed loses at most what ended in its last 100 ms.
 A segment is begun when the one before is too large or too old, and the oldest are removed. Several
 gateways may share a folder, each writing to segments of its own.
 """
@@ -11,10 +10,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-import queue
 import secrets
 import sqlite3
-import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -30,10 +27,6 @@ from tts.build.private import private_folder
 from .record import RequestRecord
 
 SUFFIX = ".db"
-BATCH_S = 0.05
-"""How long a batch is gathered before it is written."""
-MOST_WAITING = 100_000
-"""Records that wait for a slow disk; those above are lost, and counted."""
 
 COLUMNS = tuple(name for name in RequestRecord.__struct_fields__ if name != "t0")
 _TIMES = frozenset(("t1", "t2", "t3", "t4", "t5", "t6"))
@@ -68,63 +61,43 @@ def requests_dir(deployment: str) -> Path:
 
 
 class RequestLog:
-    """The writer of a folder of segments. `add` costs a microsecond; a thread does the rest."""
+    """The writer of a folder of segments, for one thread. Raises RunError if it cannot begin."""
 
     def __init__(self, folder: Path, retention: Retention | None = None) -> None:
         self.lost = 0
         """Records that could not be written."""
         self._folder = folder
         self._retention = retention or Retention()
-        self._waiting: queue.SimpleQueue[RequestRecord | None] = queue.SimpleQueue()
         try:
-            self._folder.parent.mkdir(parents=True, exist_ok=True)
-            private_folder(self._folder)
-            self._segment = _Segment(folder)
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            private_folder(folder)
+            self._segment: _Segment | None = _Segment(folder)
+            remove_old(folder, self._retention)
         except (OSError, sqlite3.Error) as error:
             raise RunError(
                 f"The request log in {folder} cannot be written: {error}.",
                 hint="Make room there, or name another folder.",
             ) from error
-        self._thread = threading.Thread(target=self._write_batches, name="request-log", daemon=True)
-        self._thread.start()
 
-    def add(self, record: RequestRecord) -> None:
-        """Have a record written; it must not change any more."""
-        if self._waiting.qsize() < MOST_WAITING:
-            self._waiting.put(record)
-        else:
-            self.lost += 1
-
-    def close(self) -> None:
-        """Write what waits, and let go of the files."""
-        self._waiting.put(None)
-        self._thread.join()
-
-    def _write_batches(self) -> None:
-        ended = False
-        while not ended:
-            batch = [self._waiting.get()]
-            due = time.monotonic() + BATCH_S
-            while batch[-1] is not None and (left := due - time.monotonic()) > 0:
-                try:
-                    batch.append(self._waiting.get(timeout=left))
-                except queue.Empty:
-                    break
-            ended = batch[-1] is None
-            self._write([record for record in batch if record is not None])
-        self._segment.close()
-
-    def _write(self, records: Sequence[RequestRecord]) -> None:
-        if not records:
-            return
+    def write(self, records: Sequence[RequestRecord]) -> None:
+        """Write records, which others see when this returns; on a full disk they are lost."""
         try:
-            self._segment.write(records)
-            if self._segment.is_full(self._retention):
-                self._segment.close()
+            if self._segment is None:
                 self._segment = _Segment(self._folder)
-                remove_old(self._folder, self._retention)
+            self._segment.write(records)
         except (OSError, sqlite3.Error):
             self.lost += len(records)
+            return
+        if self._segment.is_full(self._retention):
+            self.close()  # the next records begin another
+            with suppress(OSError):
+                remove_old(self._folder, self._retention)
+
+    def close(self) -> None:
+        """Let go of the files."""
+        if self._segment:
+            self._segment.close()
+            self._segment = None
 
 
 class _Segment:
@@ -154,7 +127,8 @@ class _Segment:
             self._connection.executemany(_INSERT, map(_row, records))
             self._connection.execute("COMMIT")
         except BaseException:
-            self._connection.execute("ROLLBACK")
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
             raise
 
     def is_full(self, retention: Retention) -> bool:
