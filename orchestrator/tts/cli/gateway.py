@@ -48,6 +48,20 @@ def gateway(
             help="Web pages of this origin may read answers; several times, or *.",
         ),
     ] = None,
+    otlp_endpoint: Annotated[
+        str | None,
+        typer.Option(
+            "--otlp-endpoint",
+            metavar="URL",
+            help="Send traces and metrics to this OpenTelemetry collector, such as "
+            "http://localhost:4318.",
+            show_default="OTEL_EXPORTER_OTLP_ENDPOINT, or none",
+        ),
+    ] = None,
+    keep_prompts: Annotated[
+        bool,
+        typer.Option("--keep-prompts", help="Keep prompts and answers in the log of requests."),
+    ] = False,
 ) -> None:
     """Serve generation and searches behind OpenAI's API until Ctrl-C (docs/gateway.md)."""
     import uvloop
@@ -60,7 +74,13 @@ def gateway(
 
     chain = FilterChain.load(filters, plugins or ())
     listen = Listen(host, port, certificate, key)
-    settings = Settings(max_body, deadline, cors_origins=tuple(cors or ()))
+    settings = Settings(
+        max_body,
+        deadline,
+        cors_origins=tuple(cors or ()),
+        otlp_endpoint=otlp_endpoint,
+        keep_prompts=keep_prompts,
+    )
     lines = StartLines()
     with lines:
         serving = serve(deployment, listen, settings, chain, lines.say, lines.loading)

@@ -55,6 +55,7 @@ class App:
         method, handler = self._routes.get(path, ("", _nothing))
         record = service.observer.begin(path if method else "other")
         exchange = Exchange(scope, receive, send, record)
+        record.trace_parent = exchange.header(b"traceparent")
         try:
             if method and exchange.method != method:
                 raise _not_allowed(exchange, method)

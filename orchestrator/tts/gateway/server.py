@@ -22,7 +22,7 @@ from tts.session import AsyncSession
 
 from .app import App
 from .generation import TextGenerator
-from .observability import Observer, RequestLog, requests_dir
+from .observability import Observer, RequestLog, requests_dir, telemetry_of
 from .safety import FilterChain, Keyring, KeyStore, keys_file
 from .service import Service, Settings
 
@@ -59,7 +59,11 @@ async def serve(
         stack.callback(store.close)
         keyring = Keyring(store)
         keyring.require_for(listen.host)
-        observer = Observer(RequestLog(requests_dir(load_deployment(deployment).name)))
+        name = load_deployment(deployment).name
+        telemetry = telemetry_of(settings.otlp_endpoint, name)
+        observer = Observer(
+            RequestLog(requests_dir(name)), telemetry, keeps_prompts=settings.keep_prompts
+        )
         stack.callback(observer.close)
         session = AsyncSession(deployment, say=say, on_loading=on_loading)
         await stack.enter_async_context(session)

@@ -29,6 +29,10 @@ class Settings:
     """Completions of a search."""
     cors_origins: tuple[str, ...] = ()
     """Origins whose pages may read answers; `*`: any."""
+    otlp_endpoint: str | None = None
+    """Base URL of an OpenTelemetry collector; None: as OpenTelemetry's variables say."""
+    keep_prompts: bool = False
+    """Whether the log of requests has prompts and answers."""
 
 
 @dataclass

@@ -19,6 +19,9 @@ from .request_log import RequestLog
 from .telemetry import Telemetry
 from .writer import Writer
 
+PROBES = frozenset({"/health", "/ready", "/metrics"})
+"""What other programs ask every few seconds: counted, and not written down."""
+
 
 class Observer:
     """The requests that go on, and what became of those that ended."""
@@ -59,7 +62,7 @@ class Observer:
         if not self.keeps_prompts:
             record.prompt = record.answer = None
         self.metrics.count(record)
-        if self._writer:
+        if self._writer and record.endpoint not in PROBES:
             self._writer.add(record)
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
 """Traces and metrics of requests for an OpenTelemetry collector, over OTLP/HTTP.
 
 The only module that knows OpenTelemetry, and the names of its semantic conventions for generative
-AI (1.40, in development). They are written out here: the package that has them as constants moves
-them between releases. A request becomes a span with a child for each of its stages, under the
+AI (schema 1.44, in development). They are written out here: the package that has them as constants
+moves them between releases. A request becomes a span with a child for each of its stages, under the
 caller's span if it sent a `traceparent`. No prompt and no answer is sent.
 """
 
@@ -204,4 +204,4 @@ def _generated(record: RequestRecord) -> int:
 
 
 def _unix_ns(record: RequestRecord, monotonic: float) -> int:
-    return int((record.time + monotonic - record.t0) * 1e9)
+    return int(record.time * 1e9) + round((monotonic - record.t0) * 1e9)

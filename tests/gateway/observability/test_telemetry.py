@@ -1,0 +1,152 @@
+import builtins
+
+import pytest
+from tests.gateway.observability.otlp_collector import attributes, collecting
+
+from tts.build.errors import ConfigError
+from tts.gateway.observability import Observer, RequestRecord, telemetry_of
+from tts.gateway.observability.telemetry import ENDPOINT_VARIABLES
+
+
+@pytest.fixture(autouse=True)
+def no_endpoint(monkeypatch):
+    for name in ENDPOINT_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+
+
+def record(**changes):
+    made = RequestRecord(
+        id="abc",
+        endpoint="/v1/chat/completions",
+        time=1_700_000_000.0,
+        t0=50.0,
+        **{f"t{i}": 50.0 + i / 8 for i in range(1, 7)},
+        model="demo:beam-search",
+        strategy="beam-search",
+        stream=True,
+        key="k1",
+        replica="r1",
+        outcome="ok",
+        status=200,
+        prompt_tokens=7,
+        answer_tokens=5,
+        search_tokens=40,
+        verifier_tokens=90,
+        prompt="What is secret?",
+        answer="This is.",
+    )
+    for name, value in changes.items():
+        setattr(made, name, value)
+    return made
+
+
+def sent(*records):
+    """What a collector gets of some records."""
+    with collecting() as collector:
+        telemetry = telemetry_of(collector.endpoint, "demo")
+        telemetry.write(records)
+        telemetry.close()
+        return collector
+
+
+def test_a_request_is_a_span_with_the_names_of_generative_ai():
+    collector = sent(record())
+    (span,) = [span for span in collector.spans if not span.parent_span_id]
+    assert span.name == "chat demo:beam-search"
+    assert span.kind == span.SPAN_KIND_SERVER
+    assert span.start_time_unix_nano == 1_700_000_000 * 10**9
+    assert span.end_time_unix_nano - span.start_time_unix_nano == 750_000_000
+    assert attributes(span.attributes) == {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "tts",
+        "gen_ai.request.model": "demo:beam-search",
+        "gen_ai.response.model": "demo:beam-search",
+        "gen_ai.response.id": "abc",
+        "gen_ai.request.stream": True,
+        "gen_ai.usage.input_tokens": 7,
+        "gen_ai.usage.output_tokens": 45,
+        "gen_ai.usage.reasoning.output_tokens": 40,
+        "gen_ai.response.time_to_first_chunk": 0.625,
+        "http.request.method": "POST",
+        "http.route": "/v1/chat/completions",
+        "http.response.status_code": 200,
+        "tts.strategy": "beam-search",
+        "tts.replica": "r1",
+        "tts.key": "k1",
+        "tts.verifier_tokens": 90,
+        "tts.gateway.own_latency": 0.5,
+    }
+    assert collector.resources[0]["service.name"] == "tts-gateway/demo"
+
+
+def test_the_stages_are_spans_inside_it_and_no_prompt_is_in_any():
+    collector = sent(record(), record(t3=None, t4=None, outcome="failed", status=500))
+    whole = [span for span in collector.spans if not span.parent_span_id]
+    inside = {root.span_id: [] for root in whole}
+    for span in collector.spans:
+        if span.parent_span_id:
+            inside[span.parent_span_id].append(span.name.removeprefix("tts.gateway."))
+    stages = ["admission", "queue", "engine", "filters", "encoding", "sending"]
+    assert list(inside.values()) == [stages, ["admission", "queue", "sending"]]
+    assert [span.status.code for span in whole] == [0, 2]
+    assert attributes(whole[1].attributes)["error.type"] == "failed"
+    assert all(b"secret" not in request.SerializeToString() for request in collector.requests)
+
+
+def test_a_caller_that_sends_its_trace_gets_the_request_in_it():
+    trace, caller = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+    collector = sent(
+        record(trace_parent=f"00-{trace}-{caller}-01"),
+        record(trace_parent=f"00-{trace}-{caller}-00"),  # not sampled: neither is ours
+        record(trace_parent="nonsense"),
+    )
+    (followed,) = [span for span in collector.spans if span.parent_span_id.hex() == caller]
+    assert followed.trace_id.hex() == trace
+    assert len([span for span in collector.spans if span.name.startswith("chat")]) == 2
+
+
+def test_metrics_have_the_names_and_units_of_generative_ai():
+    failed = record(outcome="failed", error="engine", status=500)
+    metrics = sent(record(), failed).metrics
+    assert {name: metric.unit for name, metric in metrics.items() if name.startswith("gen_ai")} == {
+        "gen_ai.server.request.duration": "s",
+        "gen_ai.server.time_to_first_token": "s",
+        "gen_ai.server.time_per_output_token": "s",
+        "gen_ai.client.token.usage": "{token}",
+    }
+    durations = metrics["gen_ai.server.request.duration"].histogram.data_points
+    errors = [attributes(point.attributes).get("error.type") for point in durations]
+    assert sorted(errors, key=str) == [None, "engine"]
+    usage = metrics["gen_ai.client.token.usage"].histogram.data_points
+    sums = {attributes(point.attributes)["gen_ai.token.type"]: point.sum for point in usage}
+    assert sums == {"input": 7, "output": 45}
+    (first,) = metrics["gen_ai.server.time_to_first_token"].histogram.data_points
+    assert list(first.explicit_bounds)[:3] == [0.001, 0.005, 0.01]
+
+
+def test_an_observer_sends_what_ends_and_the_rest_when_it_closes(monkeypatch):
+    with collecting() as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint)
+        observer = Observer(telemetry=telemetry_of(None, "demo"))
+        for endpoint in ("/v1/completions", "/v1/models", "/metrics"):
+            observer.end(observer.begin(endpoint))
+        observer.close()
+    (span,) = [span for span in collector.spans if not span.parent_span_id]
+    assert attributes(span.attributes)["gen_ai.operation.name"] == "text_completion"
+
+
+def test_nothing_is_sent_unless_an_endpoint_is_named():
+    assert telemetry_of(None, "demo") is None
+
+
+def test_without_its_packages_an_endpoint_is_a_mistake_with_a_way_on(monkeypatch):
+    real = builtins.__import__
+
+    def without_opentelemetry(name, *args, **kwargs):
+        if name.startswith("opentelemetry"):
+            raise ImportError(f"No module named {name!r}")
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without_opentelemetry)
+    with pytest.raises(ConfigError, match=r"tts-toolkit\[otel\]"):
+        telemetry_of("http://localhost:4318", "demo")
