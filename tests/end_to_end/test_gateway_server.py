@@ -1,7 +1,18 @@
 """The gateway in front of the real server: OpenAI's own client reads every answer of it."""
 
+import asyncio
+import json
+import re
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from urllib.parse import urlsplit
+
 import openai
 import pytest
+from tests.end_to_end.commands import servers
 from tests.end_to_end.gateways import client, gateway
 
 from tts.build import paths
@@ -15,6 +26,15 @@ pytestmark = [
 ]
 
 QUESTION = [{"role": "user", "content": "Compute 12 + 30."}]
+LONG = {
+    "model": "demo",
+    "messages": QUESTION,
+    "n": 32,
+    "max_tokens": 250,
+    "ignore_eos": True,
+    "stream": True,
+}
+SEARCH = {"model": "demo:beam-search", "messages": QUESTION, "tts": {"n": 256}, "stream": True}
 
 
 @pytest.fixture(scope="module")
@@ -195,3 +215,157 @@ def test_a_budget_alone_is_n_and_metadata_says_what_was_chosen_from(api):
 def test_a_search_that_cannot_be_made_is_refused(api, fields, word):
     with pytest.raises(openai.BadRequestError, match=word):
         chat(api, model="demo:beam-search", **fields)
+
+
+def test_steps_are_scored_in_reward_hubs_shape(api):
+    chat = [*QUESTION, {"role": "assistant", "content": "12 + 30 = 42\n\nSo it is \\boxed{42}."}]
+    found = api.post("../pooling", body={"model": "demo", "messages": chat}, cast_to=object)
+    scores = found["data"][0]["data"]
+    assert len(scores) == 2
+    assert all(abs(wrong + right - 1) < 1e-5 for wrong, right in scores)
+
+
+def test_tokens_go_out_and_come_back(api):
+    body = {"prompt": "Compute 12 + 30.", "add_special_tokens": False}
+    tokens = api.post("../tokenize", body=body, cast_to=object)["tokens"]
+    text = api.post("../detokenize", body={"tokens": tokens}, cast_to=object)["prompt"]
+    assert text == "Compute 12 + 30."
+    asked = api.post("../tokenize", body={"messages": QUESTION}, cast_to=object)["count"]
+    assert asked == chat(api, max_tokens=1).usage.prompt_tokens
+    assert "messages" in api.get("../tokenizer_info", cast_to=object)["chat_template"]
+
+
+def its_hub_search(address, algorithm):
+    from its_hub.core.lms.step_generation import StepGeneration
+
+    from tts.gateway.its_hub import GatewayLanguageModel, GatewayRewardModel
+
+    steps = StepGeneration(8, "\n\n", stop_token=r"\boxed")
+    model, verifier = GatewayLanguageModel(address, "demo"), GatewayRewardModel(address, "demo")
+    return asyncio.run(algorithm(steps, verifier).ainfer(model, "Compute 12 + 30.", 4))
+
+
+def test_its_hubs_algorithms_run_on_the_engines_of_a_gateway(address):
+    from its_hub.core.algorithms.beam_search import BeamSearch
+    from its_hub.core.algorithms.particle_gibbs import ParticleFiltering
+
+    found = its_hub_search(address, lambda steps, verifier: BeamSearch(steps, verifier, 2))
+    assert r"\boxed{" in found["content"]
+    found = its_hub_search(address, ParticleFiltering)
+    assert r"\boxed{" in found["content"]
+
+
+def get(url):
+    try:
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def ended(address, outcome):
+    """How many requests have ended in this way."""
+    _, text = get(f"{address}/metrics")
+    found = re.findall(rf'requests_total{{.*outcome="{outcome}".*}} (\S+)', text)
+    return sum(map(float, found))
+
+
+def until(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def connection(address):
+    at = urlsplit(address)
+    return socket.create_connection((at.hostname, at.port), timeout=30)
+
+
+def request(body, **headers):
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+    length = "" if "content_length" in headers else f"content-length: {len(data)}\r\n"
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: here\r\n{length}{lines}\r\n"
+    return head.encode() + data
+
+
+@pytest.mark.parametrize("body", [LONG, SEARCH], ids=["samples", "search"])
+@pytest.mark.parametrize("version", ["--http1.1", "--http2-prior-knowledge"])
+def test_a_client_that_goes_away_cancels_its_request(address, body, version):
+    before = ended(address, "cancelled")
+    reader = subprocess.Popen(
+        ["curl", "-sN", version, f"{address}/v1/chat/completions", "-d", json.dumps(body)],
+        stdout=subprocess.PIPE,
+    )
+    assert reader.stdout.readline().startswith(b"data: ")
+    reader.kill()
+    reader.communicate()
+    until(lambda: ended(address, "cancelled") == before + 1)
+
+
+def test_a_retry_joins_the_search_that_a_named_one_has_begun(address):
+    name = {"Idempotency-Key": "mine"}
+    fields = {"model": "demo:beam-search", "messages": QUESTION, "extra_body": {"tts": {"n": 64}}}
+    api = client(address)
+    first = api.chat.completions.create(**fields, extra_headers=name, stream=False)
+    again = api.chat.completions.create(**fields, extra_headers=name, stream=False)
+    assert again.usage == first.usage
+    assert again.usage.tts["seconds"] == first.usage.tts["seconds"]  # the same search
+
+
+def test_a_deadline_ends_a_search_with_what_it_has(address):
+    api = client(address)
+    fields = {"model": "demo:beam-search", "messages": QUESTION}
+    answer = api.chat.completions.create(
+        **fields, extra_body={"tts": {"n": 1024, "deadline_s": 1.5}}
+    )
+    assert answer.tts["limit"] == "deadline"
+    assert answer.choices[0].finish_reason == "length"
+    with pytest.raises(openai.APIStatusError, match="deadline") as refused:
+        api.chat.completions.create(**fields, extra_body={"tts": {"n": 1024, "deadline_s": 1e-4}})
+    assert refused.value.status_code == 504
+    assert refused.value.response.headers["x-should-retry"] == "false"
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (request(b"{"), 400),
+        (request(b"[]"), 400),
+        (request(b"\xff\xfe"), 400),
+        (request(b"", content_length=5 << 20), 413),
+        (b"GET /v1/chat/completions HTTP/1.1\r\nhost: here\r\n\r\n", 405),
+        (b"GET /nothing HTTP/1.1\r\nhost: here\r\n\r\n", 404),
+    ],
+)
+def test_what_is_no_request_is_refused(address, sent, status):
+    with connection(address) as there:
+        there.sendall(sent)
+        assert there.recv(100).startswith(f"HTTP/1.1 {status} ".encode())
+
+
+def test_a_client_that_goes_away_within_its_request_disturbs_nobody(address):
+    before = ended(address, "cancelled") + ended(address, "refused")
+    with connection(address) as there:
+        there.sendall(request(b'{"model":', content_length=1000))
+    until(lambda: ended(address, "cancelled") + ended(address, "refused") == before + 1)
+    assert get(f"{address}/health")[0] == 200
+
+
+def test_a_dead_engine_is_said_and_the_gateway_lives(tts):
+    with gateway(tts) as address:
+        stream = client(address).chat.completions.create(
+            **{key: value for key, value in LONG.items() if key != "ignore_eos"},
+            extra_body={"ignore_eos": True},
+        )
+        next(stream)
+        (server,) = servers(tts)[-1:]
+        server.kill()
+        with pytest.raises(openai.APIError, match="gone"):
+            list(stream)
+        with pytest.raises(openai.InternalServerError) as refused:
+            client(address).chat.completions.create(model="demo", messages=QUESTION)
+        assert refused.value.status_code == 503
+        assert get(f"{address}/ready")[0] == 503
+        assert get(f"{address}/health")[0] == 200

@@ -161,7 +161,7 @@ class Tokenizer:
             "eos_token": self.special("eos_token"),
         }
         try:
-            return render(self._chat_template, variables)
+            return render(self.chat_template, variables)
         except TemplateFailed as error:
             what = "is not valid" if error.kind == "invalid" else "failed"
             raise CheckpointError(
@@ -172,7 +172,8 @@ class Tokenizer:
         return CheckpointError(f"The tokenizer of {self.checkpoint} cannot {what}: {error}")
 
     @cached_property
-    def _chat_template(self) -> str:
+    def chat_template(self) -> str:
+        """The template's source; raises CheckpointError if there is none."""
         source = self._config.get("chat_template")
         file = self.checkpoint / "chat_template.jinja"
         if file.is_file():

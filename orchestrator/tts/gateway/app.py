@@ -18,14 +18,17 @@ from .models import list_models, one_model
 from .observability.record import Outcome
 from .openai.errors import ApiError, api_error, internal_error
 from .openai.events import event
+from .openapi import openapi
+from .pooling import pooling
 from .reading import authenticate
 from .service import Service
+from .tokens import detokenize, tokenize, tokenizer_info
 
 logger = logging.getLogger(__name__)
 
 MODEL = "/v1/models/"
 METRICS = b"text/plain; version=0.0.4; charset=utf-8"
-OPEN = frozenset({"/health", "/ready"})
+OPEN = frozenset({"/health", "/ready", "/openapi.json"})
 """Paths that need no key."""
 
 Handler = Callable[[Service, Exchange], Awaitable[None]]
@@ -41,6 +44,11 @@ class App:
             "/v1/completions": ("POST", completions),
             "/v1/models": ("GET", list_models),
             MODEL: ("GET", one_model),
+            "/pooling": ("POST", pooling),
+            "/tokenize": ("POST", tokenize),
+            "/detokenize": ("POST", detokenize),
+            "/tokenizer_info": ("GET", tokenizer_info),
+            "/openapi.json": ("GET", openapi),
             "/metrics": ("GET", metrics),
             "/health": ("GET", health),
             "/ready": ("GET", Readiness()),

@@ -86,7 +86,13 @@ def api_error(error: TtsError) -> ApiError:
         case ContentBlocked():
             return bad_request(str(error), code="content_filter")
         case DeadlineExceeded():
-            return ApiError(504, str(error), code="deadline_exceeded", headers=NO_RETRY)
+            return ApiError(
+                504,
+                "The search found no answer within its deadline. Give it more time (tts.deadline_s "
+                "and the client's own), or a smaller n.",
+                code="deadline_exceeded",
+                headers=NO_RETRY,
+            )
         case EndpointTimeout():
             return ApiError(504, str(error), code="engine_timeout")
         case EndpointUnavailable() | ServerError() | SessionError():

@@ -1,0 +1,57 @@
+"""`/tokenize`, `/detokenize` and `/tokenizer_info`, as vLLM has them and lm-eval asks them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from .exchange import Exchange
+from .openai.errors import bad_request
+from .openai.requests import DetokenizeRequest, TokenizeRequest
+from .prompts import chat_text, known_ids, text_ids
+from .reading import admit, read
+from .service import Service
+
+
+async def tokenize(service: Service, exchange: Exchange) -> None:
+    """The token ids of a text or a chat."""
+    request, _ = await read(service, exchange, TokenizeRequest)
+    admit(service, exchange, 0, search=False)
+    tokenizer = service.generator.models.generator
+    if (request.prompt is None) == (request.messages is None):
+        raise bad_request("Give either prompt or messages.", "prompt")
+    if request.messages is not None:
+        text = chat_text(
+            tokenizer,
+            request.messages,
+            generation_prompt=request.add_generation_prompt,
+            continues=request.continue_final_message,
+        )
+        ids = tokenizer.encode(text)
+    else:
+        ids = text_ids(tokenizer, request.prompt or "", special=request.add_special_tokens)
+    answer = {"count": len(ids), "max_model_len": service.generator.context, "tokens": ids}
+    await exchange.respond(msgspec.json.encode(answer))
+
+
+async def detokenize(service: Service, exchange: Exchange) -> None:
+    """The text of token ids."""
+    request, _ = await read(service, exchange, DetokenizeRequest)
+    admit(service, exchange, 0, search=False)
+    tokenizer = service.generator.models.generator
+    text = tokenizer.decode(known_ids(tokenizer, request.tokens))
+    await exchange.respond(msgspec.json.encode({"prompt": text}))
+
+
+async def tokenizer_info(service: Service, exchange: Exchange) -> None:
+    """What a client that formats chats itself must know."""
+    tokenizer = service.generator.models.generator
+    info: dict[str, Any] = {
+        name: tokenizer.special(name) or None
+        for name in ("bos_token", "eos_token", "pad_token", "unk_token")
+    }
+    info["chat_template"] = tokenizer.chat_template
+    info["vocab_size"] = tokenizer.vocab_size
+    info["model_max_length"] = service.generator.context
+    await exchange.respond(msgspec.json.encode(info))

@@ -1,0 +1,114 @@
+"""The same search asked for twice is one search."""
+
+import asyncio
+
+import pytest
+
+from tts.gateway import joining
+from tts.gateway.joining import Joining
+from tts.gateway.running_search import RunningSearch
+
+
+class Solving:
+    """A search that ends when it is told; counts how often one was started."""
+
+    def __init__(self):
+        self.started = 0
+        self.end = asyncio.Event()
+        self.failure = None
+
+    def __call__(self):
+        async def solve(on_step):
+            self.started += 1
+            await self.end.wait()
+            if self.failure:
+                raise self.failure
+            return f"result {self.started}"
+
+        return RunningSearch(solve)
+
+
+async def settle():
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_a_retry_joins_the_search_that_runs_and_its_result():
+    async def run():
+        same, solving = Joining(), Solving()
+        first = same.join("key", solving, named=False)
+        second = same.join("key", solving, named=False)
+        assert first is second
+        other = same.join("other", solving, named=False)
+        assert other is not first
+        solving.end.set()
+        assert await first.result() == await second.result()
+        same.leave("key", first)
+        same.leave("key", second)
+        assert same.join("key", solving, named=False) is first
+        assert solving.started == 2
+
+    asyncio.run(run())
+
+
+def test_a_search_without_listeners_is_cancelled_at_once():
+    async def run():
+        same, solving = Joining(), Solving()
+        search = same.join("key", solving, named=False)
+        same.join("key", solving, named=False)
+        same.leave("key", search)
+        await settle()
+        assert not search.task.done()
+        same.leave("key", search)
+        await settle()
+        assert search.task.cancelled()
+        assert same.join("key", solving, named=False) is not search
+
+    asyncio.run(run())
+
+
+def test_a_named_search_waits_for_whoever_comes_back(monkeypatch):
+    monkeypatch.setattr(joining, "KEEP_S", 0.0)
+
+    async def run():
+        same, solving = Joining(), Solving()
+        search = same.join("key", solving, named=True)
+        await settle()
+        same.leave("key", search)
+        assert same.join("key", solving, named=True) is search
+        await asyncio.sleep(0.01)  # the time to come back has passed, but somebody listens
+        assert not search.task.done()
+        same.leave("key", search)
+        await asyncio.wait({search.task})
+        assert search.task.cancelled()
+
+    asyncio.run(run())
+
+
+def test_a_failed_search_is_not_joined():
+    async def run():
+        same, solving = Joining(), Solving()
+        solving.failure = ValueError("no")
+        solving.end.set()
+        search = same.join("key", solving, named=False)
+        with pytest.raises(ValueError, match="no"):
+            await search.result()
+        await settle()
+        assert same.join("key", solving, named=False) is not search
+
+    asyncio.run(run())
+
+
+def test_results_are_kept_for_some_requests_only(monkeypatch):
+    monkeypatch.setattr(joining, "MOST_KEPT", 3)
+
+    async def run():
+        same, solving = Joining(), Solving()
+        solving.end.set()
+        for key in range(10):
+            search = same.join(key, solving, named=False)
+            await search.result()
+            same.leave(key, search)
+        assert len(same._searches) <= 4
+
+    asyncio.run(run())

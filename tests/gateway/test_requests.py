@@ -1,0 +1,88 @@
+"""Requests are read by their types; what is wrong is named."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tts.gateway.openai.errors import ApiError
+from tts.gateway.openai.fields import HONOURED_ONLY_AS
+from tts.gateway.openai.requests import ChatRequest, CompletionRequest, read_request
+
+CHAT = {"model": "demo", "messages": [{"role": "user", "content": "1 + 1"}]}
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=5,
+)
+names = st.sampled_from([*ChatRequest.__struct_fields__, *HONOURED_ONLY_AS, "mood"])
+
+
+def read(kind=ChatRequest, **fields):
+    return read_request(kind, msgspec.json.encode({**CHAT, **fields}))
+
+
+def test_unknown_fields_are_named_and_empty_ones_say_nothing():
+    request, ignored = read(mood="good", stop=None, user="me", tools=[])
+    assert ignored == ["mood"]
+    assert request.stops == []
+
+
+def test_a_literal_extra_body_is_part_of_the_request():
+    request, ignored = read(extra_body={"continue_final_message": True, "x": 1})
+    assert request.continue_final_message
+    assert ignored == ["x"]
+
+
+@pytest.mark.parametrize("name", sorted(HONOURED_ONLY_AS))
+def test_a_field_that_cannot_be_honoured_may_only_say_what_happens_anyway(name):
+    for value in HONOURED_ONLY_AS[name]:
+        assert read(**{name: value})[1] == []
+    with pytest.raises(ApiError) as refused:
+        read(**{name: "something else"})
+    assert (refused.value.status, refused.value.param) == (400, name)
+
+
+@given(st.dictionaries(names, json_values, max_size=4))
+def test_any_fields_are_read_or_refused(fields):
+    try:
+        outcome = read(**fields)[0]
+    except ApiError as error:
+        outcome = error
+    if isinstance(outcome, ApiError):
+        assert outcome.status == 400
+        assert msgspec.json.decode(outcome.body())["error"]["message"]
+    else:
+        assert isinstance(outcome, ChatRequest)
+
+
+@given(st.binary(max_size=40))
+def test_any_bytes_are_read_or_refused(body):
+    with pytest.raises(ApiError) as refused:
+        read_request(ChatRequest, body)
+    assert refused.value.status == 400
+
+
+@pytest.mark.parametrize(
+    ("prompt", "prompts"),
+    [
+        ("text", ["text"]),
+        (["a", "b"], ["a", "b"]),
+        ([1, 2], [[1, 2]]),
+        ([[1], [2, 3]], [[1], [2, 3]]),
+    ],
+)
+def test_prompts_are_texts_or_token_ids_one_or_several(prompt, prompts):
+    assert read(CompletionRequest, prompt=prompt)[0].prompts == prompts
+
+
+@pytest.mark.parametrize("prompt", [["a", 1], [1, "a"], ["a", [1]], [[1], 1]])
+def test_a_list_of_several_kinds_of_prompts_is_refused(prompt):
+    request, _ = read(CompletionRequest, prompt=prompt)
+    with pytest.raises(ApiError, match="mixes"):
+        _ = request.prompts
+
+
+def test_max_completion_tokens_is_another_name():
+    assert read(max_completion_tokens=5)[0].limit == 5
+    assert read(max_tokens=6)[0].limit == 6
