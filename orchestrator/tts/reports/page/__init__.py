@@ -15,7 +15,8 @@
 | facts | what a page says of runs beside figures: configuration, dataset, digest, versions |
 
 In the browser (`static/`): `store.js` reads the data, `charts.js` draws figures, `problems.js`
-lists problems, `tree.js` draws a tree, `viewer.js` ties them together. `static/vendor/` holds third
+lists problems, `tree.js` draws a tree, `pane.js` shows one with its times and
+answers, `viewer.js` ties them together. `static/vendor/` holds third
 parties' builds, which `scripts/vendor` fetches and verifies.
 """
 

@@ -19,7 +19,7 @@ import msgspec
 STATIC = Path(__file__).parent / "static"
 VENDOR = STATIC / "vendor"
 MANIFEST = VENDOR / "manifest.json"
-SCRIPTS = ("store.js", "charts.js", "problems.js", "tree.js", "viewer.js")
+SCRIPTS = ("store.js", "charts.js", "problems.js", "tree.js", "pane.js", "viewer.js")
 """The page's own, in the order in which they run."""
 STYLES = ("page.css",)
 THEME = "theme.json"
