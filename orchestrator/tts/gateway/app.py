@@ -19,6 +19,9 @@ from .observability.record import Outcome
 from .openai.errors import ApiError, api_error, internal_error
 from .openai.events import event
 from .openapi import openapi
+from .page.files import FOLDER, PAGE, page
+from .page.kept_reports import FOLDER as REPORTS
+from .page.kept_reports import kept_report
 from .pooling import pooling
 from .reading import authenticate
 from .service import Service
@@ -28,8 +31,10 @@ logger = logging.getLogger(__name__)
 
 MODEL = "/v1/models/"
 METRICS = b"text/plain; version=0.0.4; charset=utf-8"
-OPEN = frozenset({"/health", "/ready", "/openapi.json"})
-"""Paths that need no key."""
+FOLDERS = (MODEL, FOLDER, REPORTS)
+"""Each of them is one route, whatever stands behind."""
+OPEN = frozenset({"/health", "/ready", "/openapi.json", PAGE, FOLDER, REPORTS})
+"""Paths that need no key: the page asks for one, and a report's name is as good as one."""
 
 Handler = Callable[[Service, Exchange], Awaitable[None]]
 
@@ -52,6 +57,9 @@ class App:
             "/metrics": ("GET", metrics),
             "/health": ("GET", health),
             "/ready": ("GET", Readiness()),
+            PAGE: ("GET", page),
+            FOLDER: ("GET", page),
+            REPORTS: ("GET", kept_report),
         }
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
@@ -59,7 +67,8 @@ class App:
         if scope["type"] != "http":
             return
         service = self._service
-        path = MODEL if scope["path"].startswith(MODEL) else scope["path"]
+        path: str = scope["path"]
+        path = next((folder for folder in FOLDERS if path.startswith(folder)), path)
         method, handler = self._routes.get(path, ("", _nothing))
         record = service.observer.begin(path if method else "other")
         exchange = Exchange(scope, receive, send, record)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
@@ -44,6 +45,9 @@ class RunningSearch:
         self.best: Best | None = None
         self._votes: Counter[str] = Counter()
         self._steps: list[Step] = []
+        self._times: list[float] = []
+        self.began = time.monotonic()
+        self.ended: float | None = None
         self._changed = asyncio.Event()
         self.task = asyncio.ensure_future(solve(self._take))
         self.task.add_done_callback(self._end)
@@ -87,10 +91,17 @@ class RunningSearch:
 
     def _take(self, step: Step) -> None:
         self._steps.append(step)
+        self._times.append(time.monotonic())
         self._compare(step)
         self._changed.set()
 
+    @property
+    def timed_steps(self) -> list[tuple[float, Step]]:
+        """Each step with its time, on the monotonic clock."""
+        return list(zip(self._times, self._steps, strict=True))
+
     def _end(self, task: asyncio.Task[Result]) -> None:
+        self.ended = time.monotonic()
         if not task.cancelled():
             task.exception()  # seen, whether or not somebody listens
         self._changed.set()

@@ -22,6 +22,7 @@ from .openai.answers import Answer, SearchUsage, TokenDetails, Usage
 from .openai.errors import ApiError, bad_request
 from .openai.events import DONE, KEEP_ALIVE, Events
 from .openai.requests import Request, SearchOptions
+from .page import kept_reports
 from .plain import Form
 from .reading import admit
 from .running_search import RunningSearch, StepNote
@@ -224,7 +225,7 @@ class _Work:
             self._request.model,
             [choice],
             self._usage(result),
-            self._outcome(result),
+            await self._outcome(result),
         )
         if not self._request.return_response_only:
             answer.metadata = _metadata(result, self._wanted.strategy)
@@ -251,7 +252,7 @@ class _Work:
             self._answered()
             await exchange.start_events()
         text, finish = self._text(result)
-        usage, outcome = self._usage(result), self._outcome(result)
+        usage, outcome = self._usage(result), await self._outcome(result)
         data = events.text(0, text) + events.choice(0, "", finish=finish, tts=outcome)
         if counts:
             data += events.usage(usage)
@@ -312,12 +313,12 @@ class _Work:
             ),
         )
 
-    def _outcome(self, result: Result) -> dict[str, Any]:
+    async def _outcome(self, result: Result) -> dict[str, Any]:
         """The field `tts` of the answer."""
         _, chosen = _chosen(result)
         own = self._exchange.record.own_latency_s()
         shown = not self._service.filters.of_output
-        return {
+        outcome = {
             "strategy": self._wanted.strategy,
             "n": self._wanted.n,
             "seed": self._wanted.seed,
@@ -330,6 +331,11 @@ class _Work:
             "tree_digest": result.tree_digest,
             "gateway_ms": None if own is None else round(1000 * own, 3),
         }
+        if shown and self._request.tts and self._request.tts.report:
+            names = ("strategy", "n", "seed", "vote", "tree_digest")
+            facts = {"model": self._request.model, **{name: outcome[name] for name in names}}
+            outcome["report"] = await kept_reports.keep(self._search, result, facts)
+        return outcome
 
 
 def _chosen(result: Result) -> tuple[int, Any]:

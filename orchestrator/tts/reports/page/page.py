@@ -27,6 +27,8 @@ Facts = Mapping[str, Mapping[str, Cell]]
 """What a page says of what it reports, by heading: names and values."""
 
 _TEMPLATES = Path(__file__).parent / "templates"
+PANE = _TEMPLATES / "pane.html.j2"
+"""The template of a problem's pane, as HTML: other pages have it, too."""
 
 
 def write_page(

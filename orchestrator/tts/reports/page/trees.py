@@ -35,7 +35,8 @@ class ThoughtRecord:
     request: NodePath
     """The node that its request was for: a whole chain comes as one answer."""
     thought: LoggedThought
-    sent: float
+    sent: float | None
+    """None where it is not known."""
     done: float
     speculative: bool
     """Sent before its search asked for it."""

@@ -62,11 +62,11 @@ ttsReport.newPane = ({ id, title, query = "" }) => {
 
   function facts(entry) {
     const known = [
-      `answer ${entry.answer ?? "none"}`,
+      entry.answer === undefined ? null : `answer ${entry.answer ?? "none"}`,
       entry.reference === null ? null : `reference ${entry.reference}`,
       entry.level === null ? null : `level ${entry.level}`,
       entry.seconds === null ? null : `${entry.seconds} s`,
-      `${ENGLISH.format(entry.tokens)} tokens`,
+      entry.tokens === undefined ? null : `${ENGLISH.format(entry.tokens)} tokens`,
       `${ENGLISH.format(entry.thoughts)} thoughts`,
     ];
     return ` · ${known.filter(Boolean).join(" · ")}`;
@@ -110,7 +110,7 @@ ttsReport.newPane = ({ id, title, query = "" }) => {
     move();
     const wanted = selected;
     drawn.select(wanted ?? chosen ?? "");
-    if (before) place.scrollTo(scrollLeft, scrollTop);
+    if (before && (wanted !== null || chosen === null)) place.scrollTo(scrollLeft, scrollTop);
     if (wanted === null) selected = null; // which thought gives the answer may change yet
   }
 

@@ -1,0 +1,84 @@
+"""Reports of searches, on disk: written when a request asks for one, the oldest removed.
+
+Whoever knows a report's name may read it, without a key: 128 random bits, told to nobody but the
+client of the search. That is what makes it a thing to share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import secrets
+from pathlib import Path
+
+from tts.build import paths
+from tts.build.private import private_folder
+from tts.reports.page.packing import pack, unpack
+from tts.reports.page.page import page_of_trees
+from tts.runlog.durable import write_whole
+from tts.session import Result
+
+from ..exchange import Exchange
+from ..openai.errors import ApiError
+from ..running_search import RunningSearch
+from ..service import Service
+from .files import SECURITY
+from .tree import tree_of
+
+FOLDER = "/reports/"
+KEPT = 500
+"""Reports; a page of the demo pair's takes a tenth of a megabyte."""
+
+_NAME = re.compile(rf"{FOLDER}([0-9a-f]{{32}}\.(html|json))")
+_TITLE_CHARS = 120
+_TYPES = {"html": b"text/html; charset=utf-8", "json": b"application/json"}
+_POLICY = b"sandbox allow-scripts allow-downloads"
+"""Of a report that is served: it has a policy of its own, and may not speak for this origin."""
+
+
+def reports_dir() -> Path:
+    """Where the reports lie."""
+    return paths.gateway_dir() / "reports"
+
+
+async def keep(search: RunningSearch, result: Result, facts: dict[str, object]) -> str:
+    """Write the report of a search that has ended; the path at which it is served."""
+    return await asyncio.to_thread(_write, search, result, facts)
+
+
+async def kept_report(service: Service, exchange: Exchange) -> None:
+    """`/reports/ID.html`, a page of its own to look at or to save; `.json`, its tree alone."""
+    match = _NAME.fullmatch(exchange.path)
+    try:
+        content = (reports_dir() / match[1]).read_bytes() if match else None
+    except OSError:
+        content = None
+    if match is None or content is None:
+        raise ApiError(404, "There is no such report, or it has been removed.")
+    exchange.extra_headers += [*SECURITY, (b"content-security-policy", _POLICY)]
+    await exchange.respond(content, content_type=_TYPES[match[2]])
+
+
+def _write(search: RunningSearch, result: Result, facts: dict[str, object]) -> str:
+    packed = pack(tree_of(search, result))
+    question = " ".join(result.problem.question.split())
+    title = question if len(question) <= _TITLE_CHARS else f"{question[: _TITLE_CHARS - 3]}..."
+    told = {name: value if isinstance(value, int) else str(value) for name, value in facts.items()}
+    page = page_of_trees(title, {"Search": told}, {"search": [packed]})
+    tree = {"entry": packed.entry, "tree": unpack(packed.packed)}
+    folder = reports_dir()
+    private_folder(folder.parent)
+    private_folder(folder)
+    name = secrets.token_hex(16)
+    write_whole(folder / f"{name}.json", json.dumps(tree, separators=(",", ":")))
+    write_whole(folder / f"{name}.html", page.encode(errors="replace").decode())
+    _remove_oldest(folder)
+    return f"{FOLDER}{name}.html"
+
+
+def _remove_oldest(folder: Path) -> None:
+    pages = sorted(folder.glob("*.html"), key=lambda file: file.stat().st_mtime)
+    for page in pages[:-KEPT]:
+        for file in (page, page.with_suffix(".json")):
+            file.unlink(missing_ok=True)
