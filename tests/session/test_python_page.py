@@ -9,6 +9,7 @@ from tts.build.spec import load_deployment
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.session import AsyncSession
+from tts.session.connecting import only_pair
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (ROOT / "README.md", ROOT / "docs" / "python.md")
@@ -24,9 +25,9 @@ def scripted_engines(monkeypatch):
     tokenizer = Tokenizer(deployment.generator.checkpoint)
     words = [tokenizer.encode(text) for text in TEXTS]
 
-    async def connect(self):
+    async def connect(self, own):
         generator = ScriptedGenerator(words, tokenizer.encode("\n\n"))
-        return generator, ScriptedVerifier()
+        self._replicas.use(only_pair(own[0] or generator, own[1] or ScriptedVerifier()))
 
     monkeypatch.setattr(AsyncSession, "_connect", connect)
 

@@ -407,6 +407,19 @@ class TensorRTSpec(_Model):
     start both under it, in case that is faster (docs/tensorrt.md says how to find out)."""
 
 
+def _endpoint(value: object) -> str:
+    if isinstance(value, str) and re.fullmatch(ENDPOINT, value):
+        return value
+    raise ValueError(f"{value!r:.100} is not HOST:PORT")
+
+
+ENDPOINT = r"[A-Za-z0-9._-]+:\d{1,5}|unix:/\S+"
+"""Where gRPC listens: HOST:PORT, or a Unix domain socket."""
+Endpoint = Annotated[str, BeforeValidator(_endpoint)]
+PORT_STEP = 10
+"""From a given port of one replica on a machine to that of the next."""
+
+
 class ServerSpec(_Model):
     """Addresses of the Triton server."""
 
@@ -433,12 +446,40 @@ class Deployment(_Model):
     generator: GeneratorSpec
     verifier: VerifierSpec
     server: ServerSpec = ServerSpec()
+    endpoints: tuple[Endpoint, ...] = ()
+    """Where it is served, if by others than this machine: every client uses all of them."""
     tensorrt: TensorRTSpec | None = None
     """GPU and container (targets tensorrt and llmapi, which require it)."""
     strategies: dict[str, dict[str, Parameter]] = {}
     """Strategy -> parameter -> value: defaults of searches on this deployment, not of engines."""
     _named: str | None = PrivateAttr(default=None)
     _folder: Path | None = PrivateAttr(default=None)
+    _replica: int = PrivateAttr(default=1)
+
+    def replica(self, number: int) -> Deployment:
+        """The same deployment as its `number`th server on this machine, counted from 1.
+
+        It has files and a socket of its own; given ports are PORT_STEP further for each.
+        """
+        shift = PORT_STEP * (number - self._replica)
+        ports = {
+            name: port + shift
+            for name in ("grpc_port", "http_port", "metrics_port")
+            if isinstance(port := getattr(self.server, name), int)
+        }
+        copy = self.model_copy(update={"server": self.server.model_copy(update=ports)})
+        copy._replica = number
+        return copy
+
+    @property
+    def number(self) -> int:
+        """Which replica it is, counted from 1."""
+        return self._replica
+
+    @property
+    def server_name(self) -> str:
+        """What its server's files are named for: `demo`, and `demo@2` of the second replica."""
+        return self.name if self._replica == 1 else f"{self.name}@{self._replica}"
 
     @property
     def folder(self) -> Path | None:

@@ -94,6 +94,7 @@ class _Summary(msgspec.Struct, kw_only=True):
     replay: _Replay | None = None
     limits: dict[str, _Number] | None = None
     limited: dict[Literal["tokens", "deadline"], _Count] = {}
+    servers: dict[str, dict[str, _Count]] | None = None
 
     def __post_init__(self) -> None:
         later = (self.waste, self.latency_s, self.speculation, self.verifier_batches)

@@ -8,10 +8,20 @@ and not with the requests.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from tts.compat import Self
-from tts.runlog.events import AnyEvent, Idle, ProblemSolved, ProblemStarted, Session, Used
+from tts.runlog.events import (
+    AnyEvent,
+    Generated,
+    Idle,
+    ProblemSolved,
+    ProblemStarted,
+    Scored,
+    Session,
+    Used,
+)
 
 from .batches import BatchCounter, Batches
 from .cancelled_tokens import CancelledTokens
@@ -21,6 +31,28 @@ from .speculation import Speculation
 from .statistics import quantile, rounded
 
 
+@dataclass
+class ServerLoad:
+    """What one of several servers did."""
+
+    generated_tokens: int = 0
+    requests: dict[Engine, int] = field(default_factory=lambda: dict.fromkeys(ENGINES, 0))
+    """Those that were answered."""
+
+    def add(self, event: AnyEvent) -> None:
+        """Take in an event of this server."""
+        if isinstance(event, Generated):
+            self.generated_tokens += event.tokens
+            self.requests["generator"] += 1
+        elif isinstance(event, Scored):
+            self.requests["verifier"] += 1
+
+    def to_json(self) -> dict[str, int]:
+        """What a run's summary keeps of this."""
+        requests = {f"{engine}_requests": count for engine, count in self.requests.items()}
+        return {"generated_tokens": self.generated_tokens, **requests}
+
+
 class Utilization:
     """What a run's events add up to, over all of its sessions laid end to end."""
 
@@ -28,8 +60,7 @@ class Utilization:
         self.wall_s = 0.0
         self.generated_tokens = 0
         """Of all answers."""
-        self.idle_s: dict[Engine, dict[str, float]] = {engine: {} for engine in ENGINES}
-        """Seconds in which an engine had nothing in flight, by why."""
+        self._idle_s: dict[Engine, dict[str, float]] = {engine: {} for engine in ENGINES}
         self.latencies_s: dict[str, float] = {}
         """From the start of each problem to its result."""
         self.speculation = Speculation()
@@ -37,6 +68,8 @@ class Utilization:
         self._batches = BatchCounter()
         self._order = InOrderOfSending()
         self._started: dict[str, float] = {}
+        self.servers: dict[str, ServerLoad] = {}
+        """What each of several servers did, by its address; empty where there was one."""
 
     @classmethod
     def of(cls, events: Iterable[AnyEvent]) -> Self:
@@ -52,6 +85,8 @@ class Utilization:
         if isinstance(event, Session):
             return
         now = began + event.t
+        if server := getattr(event, "server", ""):
+            self.servers.setdefault(server, ServerLoad()).add(event)
         match event:
             case ProblemStarted():
                 self._started[event.problem] = now
@@ -62,7 +97,7 @@ class Utilization:
             case Used():
                 self.speculation.use(event.problem, event.node)
             case Idle():
-                sums = self.idle_s[event.engine]
+                sums = self._idle_s[event.engine]
                 sums[event.why] = sums.get(event.why, 0.0) + (event.until - event.since)
             case _ if request := request_of(event, began):
                 self._add_request(request)
@@ -73,6 +108,15 @@ class Utilization:
         for request in self._order.rest():
             self._in_order(request)
         self._cancelled.finish()
+
+    @property
+    def idle_s(self) -> dict[Engine, dict[str, float]]:
+        """Seconds in which an engine had nothing in flight, by why; of several servers the mean."""
+        servers = max(1, len(self.servers))
+        return {
+            engine: {why: seconds / servers for why, seconds in by_why.items()}
+            for engine, by_why in self._idle_s.items()
+        }
 
     @property
     def batches(self) -> dict[str, Batches]:
@@ -93,7 +137,9 @@ class Utilization:
     def to_json(self) -> dict[str, Any]:
         """What a run's summary keeps of this."""
         latencies, ahead = self.latencies_s.values(), self.speculation
+        by_server = {name: load.to_json() for name, load in sorted(self.servers.items())}
         return {
+            **({"servers": by_server} if by_server else {}),
             "latency_s": {
                 "median": rounded(quantile(latencies, 0.5), 3),
                 "p95": rounded(quantile(latencies, 0.95), 3),

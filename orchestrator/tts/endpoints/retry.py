@@ -27,7 +27,9 @@ T = TypeVar("T")
 
 
 async def retried(
-    attempt: Callable[[], Awaitable[T]], comes_back: Callable[[], bool] = lambda: False
+    attempt: Callable[[], Awaitable[T]],
+    comes_back: Callable[[], bool] = lambda: False,
+    patience_s: float = PATIENCE_S,
 ) -> T:
     """What `attempt()` gives, called again after a failure that may pass.
 
@@ -43,7 +45,7 @@ async def retried(
             return await attempt()
         except (EndpointUnavailable, EndpointTimeout):
             if give_up is None or comes_back():
-                give_up = now() + PATIENCE_S
+                give_up = now() + patience_s
             if now() + wait > give_up:
                 raise
         await asyncio.sleep(wait)

@@ -22,7 +22,7 @@ from tts.compat import Self
 from tts.engines import wire
 
 from .base import GenerateCall, ScoreCall, VerifierResult
-from .retry import LONGEST_WAIT_S, retried
+from .retry import LONGEST_WAIT_S, PATIENCE_S, retried
 from .triton_requests import Constant, RequestTemplate
 from .triton_stream import Encode, SharedStream
 
@@ -45,6 +45,8 @@ class TritonConnection:
         `comes_back` says whether a server that is gone is being started again (see `retried`).
         """
         self.address = address
+        self.patience_s = PATIENCE_S
+        """How long a request is sent again; less where another server can take it."""
         self._comes_back = comes_back
         self._channel = grpc.aio.insecure_channel(
             address,
@@ -129,7 +131,7 @@ class TritonConnection:
             except grpc.aio.AioRpcError as error:
                 raise connection_error(model, self.address, error) from error
 
-        return await retried(translated, self._comes_back)
+        return await retried(translated, self._comes_back, self.patience_s)
 
 
 class TritonGenerator:

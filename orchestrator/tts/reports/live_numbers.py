@@ -82,6 +82,7 @@ class LiveNumbers:
         self.speculation = Speculation()
         self.recent: deque[SolvedProblem] = deque(maxlen=RECENT)
         """The newest last."""
+        self._servers: set[str] = set()
         self._solved: set[str] = set()
         self._running: dict[str, _Running] = {}
         self._seconds: dict[int, _Second] = {}
@@ -139,11 +140,14 @@ class LiveNumbers:
         return [each.in_flight[engine] / each.sent if each and each.sent else 0 for each in found]
 
     def busy(self, engine: Engine) -> float | None:
-        """The share of the window in which an engine had something in flight; None at first."""
+        """The share of the window in which an engine had something in flight; None at first.
+
+        Of several servers it is the mean.
+        """
         if not self._window_s:
             return None
         idle = sum(second.idle_s[engine] for second in self._seconds.values())
-        return max(0.0, 1 - idle / self._window_s)
+        return max(0.0, 1 - idle / (self._window_s * max(1, len(self._servers))))
 
     def add(self, event: AnyEvent) -> None:
         """Take in the next event."""
@@ -151,6 +155,8 @@ class LiveNumbers:
             self._begin()
             return
         self._advance(event.t)
+        if server := getattr(event, "server", ""):
+            self._servers.add(server)
         match event:
             case ProblemStarted():
                 self._running[event.problem] = _Running(event.t)

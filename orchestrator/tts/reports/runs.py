@@ -107,6 +107,11 @@ def work_lines(summary: Json) -> list[str]:
     """One run: the time of a problem, and what speculation, waste and verifier batches came to."""
     latency, speculation, waste = summary["latency_s"], summary["speculation"], summary["waste"]
     lines = []
+    for name, did in (summary.get("servers") or {}).items():
+        lines.append(
+            f"server {name}: {did['generator_requests']:,} thoughts, "
+            f"{did['generated_tokens']:,} tokens, {did['verifier_requests']:,} scores"
+        )
     if latency["median"] is not None:
         lines.append(
             f"time of one problem: median {latency['median']:,.2f} s, p95 {latency['p95']:,.2f} s"

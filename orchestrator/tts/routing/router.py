@@ -53,14 +53,21 @@ class Router:
         return self._replicas.pop(name)
 
     def lease(
-        self, now: float, key: str = "", *, work: int = 1, avoid: Collection[str] = ()
+        self,
+        now: float,
+        key: str = "",
+        *,
+        work: int = 1,
+        avoid: Collection[str] = (),
+        trial: bool = True,
     ) -> Lease | None:
         """A replica for a piece of work; None if none is usable now.
 
         Work of one `key` has a prefix in common. `avoid` names replicas that have failed at it. One
-        with a half-open circuit gets a single piece of work, when there is no other.
+        with a half-open circuit gets a single piece of work, when there is no other; none without
+        `trial`.
         """
-        replica = self._choose(now, key, avoid)
+        replica = self._choose(now, key, avoid, trial)
         if replica is None:
             return None
         replica.trying = replica.circuit.state(now) == "half-open"
@@ -110,7 +117,7 @@ class Router:
             each.trying = True
         return found
 
-    def _choose(self, now: float, key: str, avoid: Collection[str]) -> Replica | None:
+    def _choose(self, now: float, key: str, avoid: Collection[str], trial: bool) -> Replica | None:
         able = [
             each
             for each in self._replicas.values()
@@ -119,7 +126,7 @@ class Router:
         closed = [each for each in able if each.circuit.state(now) == "closed"]
         if closed:
             return self._policy.pick(closed, key, len(self._leases) + 1)
-        return next((each for each in able if _waits_for_trial(each, now)), None)
+        return next((each for each in able if trial and _waits_for_trial(each, now)), None)
 
 
 def _waits_for_trial(replica: Replica, now: float) -> bool:

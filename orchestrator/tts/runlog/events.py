@@ -67,6 +67,8 @@ class Request(Event, frozen=True, kw_only=True):
     done: float
     prompt_tokens: int
     in_flight: tuple[int, int]
+    server: str = ""
+    """The address of the server, where a run has several; `in_flight` is what it had."""
 
 
 class Generated(Request, frozen=True, kw_only=True, tag="generated"):
@@ -92,6 +94,8 @@ class Scored(Event, frozen=True, kw_only=True, tag="scored"):
     in_flight: tuple[int, int] = (0, 0)
     trigger: str | None = None
     """What let a batch go, where verifier work is held back for one."""
+    server: str = ""
+    """As of a request."""
 
 
 class Prefetched(Request, frozen=True, kw_only=True, tag="prefetched"):
@@ -126,6 +130,8 @@ class Idle(Event, frozen=True, kw_only=True, tag="idle"):
     since: float
     until: float
     why: str
+    server: str = ""
+    """As of a request: on this one."""
 
 
 class LoggedCompletion(msgspec.Struct, frozen=True):

@@ -21,6 +21,18 @@ class ResumedWork:
     """The node is the first thought's; each further one is child 0 of the one before."""
     scores: dict[NodePath, float] = field(default_factory=dict)
 
+    def learn(self, event: Generated | Scored) -> None:
+        """Take in what a request of this problem has brought."""
+        if isinstance(event, Generated):
+            self.thoughts[event.node] = thoughts_of(event)
+        else:
+            self.scores[event.node] = event.score
+
+    @property
+    def size(self) -> int:
+        """How many requests it saves."""
+        return len(self.thoughts) + len(self.scores)
+
 
 @dataclass
 class ResumePoint:
@@ -51,10 +63,6 @@ def read_resume_point(folder: Path, vote: str) -> ResumePoint:
                 correct = event.correct
                 point.solved[event.problem] = None if correct is None else correct.get(vote)
                 point.unfinished.pop(event.problem, None)
-            case Generated():
-                work = point.unfinished.setdefault(event.problem, ResumedWork())
-                work.thoughts[event.node] = thoughts_of(event)
-            case Scored():
-                work = point.unfinished.setdefault(event.problem, ResumedWork())
-                work.scores[event.node] = event.score
+            case Generated() | Scored():
+                point.unfinished.setdefault(event.problem, ResumedWork()).learn(event)
     return point

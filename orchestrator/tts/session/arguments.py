@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 from typing import Any, get_args
 
 from tts.build.errors import ConfigError
 from tts.build.input_files import Unreadable, require_path
+from tts.build.spec import ENDPOINT
 from tts.scheduling import ScheduleName, SpeculationName
 
 
@@ -41,9 +43,21 @@ def _path(value: Any) -> bool:
     return isinstance(value, str | os.PathLike) and str(value) != ""
 
 
+def _addresses(value: Any) -> bool:
+    """Those of a replica on this machine, such as demo@2, included."""
+    return (
+        isinstance(value, Sequence)
+        and not isinstance(value, str)
+        and all(
+            isinstance(each, str) and re.fullmatch(rf"{ENDPOINT}|\S+@\d+", each) for each in value
+        )
+    )
+
+
 _FUNCTION = callable, "a function"
 _WANTED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "seed": (_whole(), "a whole number"),
+    "endpoints": (_addresses, "a list of HOST:PORT or unix:PATH"),
     "schedule": _one_of(get_args(ScheduleName)),
     "speculation": _one_of(get_args(SpeculationName)),
     "in_flight": (_whole(1), "a whole number above 0"),

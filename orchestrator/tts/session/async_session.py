@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 
     from .functions import AnswerFunction, EqualFunction, RewardFunction
     from .plan import Plan
+    from .planning import Wishes
     from .questions import Question
+    from .replicas import Replicas
     from .result import Result, Step
     from .run import OpenRun
     from .server import Server
@@ -70,23 +72,27 @@ class AsyncSession:
         *,
         generator: Generator | None = None,
         verifier: Verifier | RewardFunction | None = None,
+        endpoints: Sequence[str] | None = None,
         say: Callable[[str], None] = silent,
         on_loading: Callable[[Loading], None] = _ignore,
     ) -> None:
         """See `Session.open`. Nothing is started before the block; raises ConfigError."""
+        from .arguments import check_arguments
         from .plan import findable, load_checked
 
         self.deployment = load_checked(deployment)
+        addresses = self.deployment.endpoints if endpoints is None else endpoints
+        check_arguments(endpoints=addresses)
+        self._addresses = tuple(dict.fromkeys(addresses))
         self.source = findable(deployment) if isinstance(deployment, str | Path) else ""
         self._given = generator, verifier
         self._say = say
         self._on_loading = on_loading
         self._resources = AsyncExitStack()
         self._is_open = False
-        self._endpoints: tuple[Generator, Verifier]
+        self._replicas: Replicas
         self._grader: Grader
         self._server: Server | None = None
-        self._connection: TritonConnection | None = None
         self._shared: dict[Policy, Solver] = {}
         self._opening = asyncio.Lock()
         self._solvers: set[Solver] = set()
@@ -134,21 +140,24 @@ class AsyncSession:
     ) -> Result:
         """See `Session.solve`."""
         from .arguments import check_arguments
+        from .limits import Limits
+        from .plan import Grading
+        from .planning import Wishes
         from .questions import as_problem
 
         check_arguments(on_step=on_step, out=out, priority=priority)
         plan = self._plan(
             (as_problem(question, "solve"),),
-            strategy,
-            n,
-            seed,
-            schedule,
-            speculation,
-            None,
-            (answer_of, equal),
+            Wishes(
+                strategy,
+                n,
+                seed,
+                schedule,
+                speculation,
+                grading=Grading(answer_of, equal),
+                limits=Limits(budget_tokens, deadline_s),
+            ),
             parameters,
-            budget_tokens,
-            deadline_s,
         )
         if out is not None:
             running = self.run(plan, out, on_step=on_step)
@@ -181,21 +190,25 @@ class AsyncSession:
     ) -> AsyncGenerator[Result, None]:
         """See `Session.solve_many`."""
         from .arguments import check_arguments
+        from .limits import Limits
+        from .plan import Grading
+        from .planning import Wishes
         from .questions import as_problems
 
         check_arguments(on_step=on_step, out=out)
         plan = self._plan(
             as_problems(problems),
-            strategy,
-            n,
-            seed,
-            schedule,
-            speculation,
-            in_flight,
-            (answer_of, equal),
+            Wishes(
+                strategy,
+                n,
+                seed,
+                schedule,
+                speculation,
+                in_flight,
+                Grading(answer_of, equal),
+                Limits(budget_tokens, deadline_s),
+            ),
             parameters,
-            budget_tokens,
-            deadline_s,
         )
         if out is not None:
             return self.run(plan, out, resume=resume, repair=repair, on_step=on_step)
@@ -248,9 +261,8 @@ class AsyncSession:
         from . import requests
         from .arguments import check_arguments
 
-        self._require_open()
         check_arguments(n=n, max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
-        generator, _ = self._endpoints
+        generator, _ = self.endpoints
         writing = requests.generate(
             self.models,
             generator,
@@ -267,8 +279,7 @@ class AsyncSession:
         """See `Session.score`."""
         from . import requests
 
-        self._require_open()
-        _, verifier = self._endpoints
+        _, verifier = self.endpoints
         return await self.watched(requests.score(self.models, verifier, question, steps))
 
     @cached_property
@@ -283,22 +294,38 @@ class AsyncSession:
 
     @property
     def endpoints(self) -> tuple[Generator, Verifier]:
-        """Generator and verifier, for requests that are part of no search."""
+        """Generator and verifier, for requests that are part of no search.
+
+        Of several servers each request goes to one by its load.
+        """
+        from .endpoints import own_endpoints, routed_endpoints
+
         self._require_open()
-        return self._endpoints
+        if self._replicas.elastic:
+            return routed_endpoints(self._replicas)
+        return own_endpoints(self._replicas.pairs[0])
+
+    @property
+    def replicas(self) -> Replicas:
+        """The servers that are used; more may be added, and any drained and removed."""
+        self._require_open()
+        return self._replicas
 
     @property
     def address(self) -> str:
-        """Where the server that is used answers gRPC; SessionError if there is none."""
-        self._require_open()
-        if self._server is None:
+        """Where the server that is used answers gRPC, the first of several.
+
+        SessionError if there is none.
+        """
+        connection = self.replicas.pairs[0].connection
+        if connection is None:
             raise SessionError("This session has no server: its endpoints are the program's own.")
-        return self._server.address
+        return connection.address
 
     @property
     def in_flight(self) -> tuple[int, int]:
         """Requests that searches have in flight now: generator, verifier."""
-        loads = [solver.driver.in_flight for solver in self._solvers]
+        loads = [solver.in_flight for solver in self._solvers]
         return sum(load[0] for load in loads), sum(load[1] for load in loads)
 
     @property
@@ -310,16 +337,16 @@ class AsyncSession:
         """Let what follows find engines as cold as those of a server that has just started.
 
         False if they stay as they are: TensorRT-LLM's cannot be reset by a request, and none while
-        others use them. Raises ServerError or EndpointError if the server is gone.
+        others use them. Raises ServerError or EndpointError if a server is gone.
         """
         self._require_open()
-        if self._connection is None or self.deployment.target != "openvino":
+        connections = [pair.connection for pair in self._replicas.pairs]
+        if self.deployment.target != "openvino":
             return False
-        for wait in _RESET_WAITS_S:  # requests that were cancelled may still be leaving
-            await asyncio.sleep(wait)
-            if await self.watched(self._connection.reset_prefix_caches()):
-                return True
-        return False
+        for connection in connections:
+            if connection is None or not await self._reset(connection):
+                return False
+        return True
 
     async def watched(self, running: Coroutine[Any, Any, T]) -> T:
         """Run to the end while the server is well; ServerError says which part of it died.
@@ -332,7 +359,7 @@ class AsyncSession:
             running.close()
             self._require_open()
         if self._server:
-            running = while_healthy(running, self._server.check)
+            running = while_healthy(running, self._check)
         task = asyncio.ensure_future(running)
         self._active.add(task)
         task.add_done_callback(self._active.discard)
@@ -349,6 +376,18 @@ class AsyncSession:
         verifier = self._given[1]
         return verifier is not None and not hasattr(verifier, "score")
 
+    def _check(self) -> None:
+        """Raise ServerError if the one server has died; of several the replicas' own watch sees."""
+        if self._server and not self._replicas.elastic:
+            self._server.check()
+
+    async def _reset(self, connection: TritonConnection) -> bool:
+        for wait in _RESET_WAITS_S:  # requests that were cancelled may still be leaving
+            await asyncio.sleep(wait)
+            if await self.watched(connection.reset_prefix_caches()):
+                return True
+        return False
+
     def _require_open(self) -> None:
         if not self._is_open:
             raise SessionError(
@@ -359,82 +398,63 @@ class AsyncSession:
     async def _open(self) -> None:
         from tts.grading import Grader
 
+        from .connecting import connect, only_pair
         from .functions import FunctionVerifier
+        from .replicas import Replicas
 
         generator, given = self._given
         verifier: Any = given
         if given is not None and self._scores_text:
             verifier = FunctionVerifier(given)  # type: ignore[arg-type]
             self._resources.callback(verifier.close)
-        if generator is None or verifier is None:
-            engines = await self._connect()
-            generator, verifier = generator or engines[0], verifier or engines[1]
         self.models  # noqa: B018 - what cannot be read is said when the session opens
-        self._endpoints = generator, verifier
+        replicas = Replicas(partial(connect, self.deployment, self.models, (generator, verifier)))
+        self._replicas = await self._resources.enter_async_context(replicas)
+        if generator is None or verifier is None:
+            await self._connect((generator, verifier))
+        else:
+            replicas.use(only_pair(generator, verifier))
         self._grader = await self._resources.enter_async_context(Grader())
 
-    async def _connect(self) -> tuple[Generator, Verifier]:
-        from tts.build.builder import require_current
-        from tts.checks.requirements import require_gpu
-        from tts.endpoints.triton import TritonConnection
-
-        from .endpoints import triton_endpoints
+    async def _connect(self, own: tuple[Generator | None, Verifier | None]) -> None:
+        """Find the servers, or start one; `own` are used in the place of theirs."""
+        from .connecting import local_pairs, open_pairs, server_pair
         from .server import open_server
 
-        require_gpu(self.deployment)
-        require_current(self.deployment)
-        models = self.models
+        self._require_engines()
+        addresses: Sequence[str] = self._addresses
+        if not addresses:
+            addresses = await asyncio.to_thread(local_pairs, self.deployment)
+        if addresses:
+            opened = self.deployment, self.models, own
+            await open_pairs(self._replicas, *opened, addresses, self._say)
+            return
         self._server = await open_server(self.deployment, self._say, self._on_loading)
         self._resources.push_async_callback(asyncio.to_thread, self._server.stop)
-        self._connection = await self._resources.enter_async_context(
-            TritonConnection(self._server.address, self._server.comes_back)
-        )
-        return triton_endpoints(models, self._connection)
+        self._replicas.use(server_pair(self._server, self.models, own))
+
+    def _require_engines(self) -> None:
+        from tts.build.builder import require_current
+        from tts.checks.requirements import require_gpu
+
+        if not self._addresses:  # else the engines may be those of other machines
+            require_gpu(self.deployment)
+        require_current(self.deployment)
 
     def _plan(
-        self,
-        problems: tuple[Problem, ...],
-        strategy: StrategyLike,
-        n: int | None,
-        seed: int,
-        schedule: ScheduleName,
-        speculation: SpeculationName,
-        in_flight: int | None,
-        functions: tuple[AnswerFunction | None, EqualFunction | None],
-        parameters: dict[str, Any],
-        budget_tokens: int | None,
-        deadline_s: float | None,
+        self, problems: tuple[Problem, ...], wishes: Wishes, parameters: dict[str, Any]
     ) -> Plan:
-        from .arguments import check_arguments
-        from .functions import name_of
-        from .limits import Limits
-        from .plan import Grading, Plan, check_lengths
-        from .strategy import choose
+        from .planning import make_plan
 
-        check_arguments(seed=seed, schedule=schedule, speculation=speculation, in_flight=in_flight)
-        check_arguments(answer_of=functions[0], equal=functions[1])
-        check_arguments(budget_tokens=budget_tokens, deadline_s=deadline_s)
-        if n is not None:
-            parameters = {"n": n, **parameters}
-        plan = Plan(
+        return make_plan(
             self.deployment,
             problems,
-            choose(strategy, self.deployment, parameters),
-            seed,
-            schedule,
-            speculation,
-            in_flight,
+            wishes,
+            parameters,
             source=self.source,
-            grading=Grading(*functions),
-            endpoints={
-                role: name_of(given)
-                for role, given in zip(("generator", "verifier"), self._given, strict=True)
-                if given is not None
-            },
-            limits=Limits(budget_tokens, deadline_s),
+            endpoints=self._given,
+            models=lambda: self.models,
         )
-        check_lengths(self.models, problems)
-        return plan
 
     async def _stream(
         self, start: Callable[[Outbox], Coroutine[Any, Any, None]]
@@ -467,22 +487,20 @@ class AsyncSession:
         on_step: Callable[[Step], None] | None,
         outbox: Outbox,
     ) -> None:
-        from .endpoints import replaying
+        from .endpoints import own_endpoints, replaying
         from .run import execute
 
         with opening as run:
             plan = run.plan
-            models, endpoints = plan.limited(self.models), self._endpoints
-            if plan.replay:
-                assert self._connection is not None  # a replay is of the server's engines
-                endpoints = replaying(plan.replay, self._connection)
+            endpoints_of = partial(replaying, plan.replay) if plan.replay else own_endpoints
             async with self._task(plan, on_step) as task:
                 await execute(
                     run,
-                    models,
-                    endpoints,
+                    plan.limited(self.models),
+                    self._replicas,
                     task,
                     outbox,
+                    endpoints_of=endpoints_of,
                     progress=progress,
                     opened=self._solvers,
                     steps=self._server.steps if self._server else None,
@@ -516,7 +534,7 @@ class AsyncSession:
         self._require_open()
         async with self._opening:
             if policy not in self._shared:
-                opened = open_solver(self.models, *self._endpoints, policy)
+                opened = open_solver(self.models, self._replicas, policy)
                 self._shared[policy] = await self._resources.enter_async_context(opened)
                 self._solvers.add(self._shared[policy])
         return self._shared[policy]

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from tts.endpoints.base import Generator, Verifier
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tts.endpoints.base import GenerateCall, Generator, ScoreCall, Verifier, VerifierResult
 from tts.endpoints.triton import TritonConnection, TritonGenerator, TritonVerifier
 from tts.engines import wire
 from tts.prompting import Models
 from tts.replay import Replay, ReplayGenerator, ReplayVerifier
 
-__all__ = ["replaying", "triton_endpoints"]
+from .replicas import EnginePair, Replicas
+
+__all__ = ["EndpointsOf", "own_endpoints", "replaying", "routed_endpoints", "triton_endpoints"]
+
+EndpointsOf = Callable[[EnginePair], tuple[Generator, Verifier]]
+"""What a run asks of a replica."""
+
+
+def own_endpoints(pair: EnginePair) -> tuple[Generator, Verifier]:
+    """Its engines."""
+    return pair.generator, pair.verifier
 
 
 def triton_endpoints(models: Models, connection: TritonConnection) -> tuple[Generator, Verifier]:
@@ -22,8 +35,31 @@ def triton_endpoints(models: Models, connection: TritonConnection) -> tuple[Gene
     return generator, TritonVerifier(connection)
 
 
-def replaying(replay: Replay, connection: TritonConnection) -> tuple[Generator, Verifier]:
+def replaying(replay: Replay, pair: EnginePair) -> tuple[Generator, Verifier]:
     """Both engines of a server: they do the work of a script, and the script answers."""
+    connection = pair.connection
+    assert connection is not None  # a replay is of a server's engines
     endless = TritonGenerator(connection, end_id=wire.NO_END_ID, step_stop_words=())
     script = replay.script
     return ReplayGenerator(endless, script), ReplayVerifier(TritonVerifier(connection), script)
+
+
+def routed_endpoints(replicas: Replicas) -> tuple[Generator, Verifier]:
+    """Both engines of several servers: each request goes to one, and to another if that fails."""
+    return _RoutedGenerator(replicas), _RoutedVerifier(replicas)
+
+
+@dataclass(frozen=True)
+class _RoutedGenerator:
+    replicas: Replicas
+
+    async def generate(self, call: GenerateCall) -> list[int]:
+        return await self.replicas.call(lambda pair: pair.generator.generate(call))
+
+
+@dataclass(frozen=True)
+class _RoutedVerifier:
+    replicas: Replicas
+
+    async def score(self, call: ScoreCall) -> VerifierResult:
+        return await self.replicas.call(lambda pair: pair.verifier.score(call))

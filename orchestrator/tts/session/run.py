@@ -11,7 +11,6 @@ from pathlib import Path
 from tts.analysis.summary import summarise
 from tts.build import paths
 from tts.build.errors import RunError
-from tts.endpoints.base import Generator, Verifier
 from tts.problem import Problem
 from tts.prompting import Models
 from tts.runlog.config import read_whole_config
@@ -29,11 +28,13 @@ from tts.runlog.log import RunLog, read_events
 from tts.runlog.repair import repair_log
 from tts.runlog.resume import ResumePoint, read_resume_point
 
+from .endpoints import EndpointsOf, own_endpoints
 from .engine_steps import OpenSteps, recording_steps
 from .logged import logged_results
 from .outbox import Outbox
 from .plan import Plan, check_same
 from .progress import RunProgress
+from .replicas import Replicas
 from .resources import recorded_resources
 from .solver import Solver, Task, open_solver
 from .usage import Meter
@@ -89,10 +90,11 @@ def open_run(
 async def execute(
     run: OpenRun,
     models: Models,
-    endpoints: tuple[Generator, Verifier],
+    replicas: Replicas,
     task: Task,
     outbox: Outbox,
     *,
+    endpoints_of: EndpointsOf = own_endpoints,
     progress: RunProgress,
     opened: set[Solver],
     steps: OpenSteps | None = None,
@@ -100,9 +102,9 @@ async def execute(
     """Carry out a run in its folder; each result goes to `outbox`.
 
     The results that are in its log come first, and what was generated or scored for unfinished
-    problems is taken from there. `opened` holds the run's solver while it runs. `steps`
-    is where what the engines do can be read, if they are engines of a server. Raises a TtsError if
-    a problem fails; what was done until then is saved.
+    problems is taken from there. `opened` holds the run's solver while it runs. `steps` is where
+    what the engines do can be read, if they are engines of one server. Raises a TtsError if a
+    problem fails; what was done until then is saved.
     """
     plan, folder = run.plan, run.folder
     meter = Meter()
@@ -119,13 +121,14 @@ async def execute(
     if not run.left:
         complete(run)
         return
-    policy = plan.policy
-    with RunLog(folder, (policy.generator_requests, policy.verifier_tokens)) as log:
+    policy, servers = plan.policy, len(replicas)
+    limits = policy.generator_requests * servers, policy.verifier_tokens * servers
+    with RunLog(folder, limits) as log:
         progress.began = True
         async with (
             recorded_resources(log),
             recording_steps(log, steps),
-            open_solver(models, *endpoints, policy, log, meter) as solver,
+            open_solver(models, replicas, policy, log, meter, endpoints_of=endpoints_of) as solver,
         ):
             opened.add(solver)
             try:
@@ -139,7 +142,7 @@ async def execute(
                 )
             finally:
                 opened.discard(solver)
-        _end(log, solver.driver.saturation_point)
+        _end(log, solver.saturation_point)
     _summarise(run)
 
 

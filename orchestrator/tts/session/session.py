@@ -49,6 +49,7 @@ class Session:
         *,
         generator: Generator | None = None,
         verifier: Verifier | RewardFunction | None = None,
+        endpoints: Sequence[str] | None = None,
         say: Callable[[str], None] | None = None,
     ) -> Session:
         """Open a deployment: a bundled name, a file, or a Deployment.
@@ -58,7 +59,10 @@ class Session:
         objects with the methods of `tts.endpoints.base`. The verifier may also be a function
         `(question, steps) -> float`, the score of the last step within [0, 1]; one that is not
         async runs in a worker thread, one call at a time. With both given there is no server, and
-        neither engines nor a GPU are needed. `say` gets a line for each stage of a start.
+        neither engines nor a GPU are needed. `endpoints` names the servers to use instead, as
+        HOST:PORT: each problem is solved on one of them, and goes on at another if that one dies;
+        without it those of the deployment's `endpoints`, or of this machine. `say` gets a line for
+        each stage of a start.
 
         Raises a TtsError: ConfigError, BuildError, CheckpointError, ServerError.
         """
@@ -72,6 +76,7 @@ class Session:
                 deployment,
                 generator=generator,
                 verifier=verifier,
+                endpoints=endpoints,
                 say=inbox.posting(say) if say else silent,
             )
             loop.run(session.__aenter__(), inbox)
@@ -86,9 +91,10 @@ class Session:
         *,
         generator: Generator | None = None,
         verifier: Verifier | RewardFunction | None = None,
+        endpoints: Sequence[str] | None = None,
     ) -> AsyncSession:
         """The same for a program with an event loop: `async with Session.open_async(...)`."""
-        return AsyncSession(deployment, generator=generator, verifier=verifier)
+        return AsyncSession(deployment, generator=generator, verifier=verifier, endpoints=endpoints)
 
     def __enter__(self) -> Self:
         return self

@@ -1,37 +1,48 @@
-"""Problems in, results out: a driver, what is counted of its events, and the grading."""
+"""Problems in, results out: drivers, what is counted of their events, and the grading."""
 
 from __future__ import annotations
 
 import asyncio
-import time
+import logging
+import math
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
-from tts.build.errors import TtsError
+from tts.build.errors import EndpointUnavailable, TtsError
 from tts.compat.aio import BaseExceptionGroup, TaskGroup
 from tts.driver import Driver
-from tts.endpoints.base import Generator, Verifier
 from tts.grading import Equality
 from tts.problem import Problem
 from tts.prompting import Models
-from tts.runlog.events import Event
 from tts.runlog.log import RunLog
 from tts.runlog.resume import ResumedWork
 from tts.scheduling import Policy
-from tts.search import BudgetedSearch, Generated, NodePath, Scored, Search
+from tts.search import BudgetedSearch, Generated, NodePath, Scored, Search, SearchResult
 
+from .endpoints import EndpointsOf, own_endpoints
 from .functions import answer_form_of
+from .journal import Journal
 from .outbox import Outbox
-from .outcome import Outcome, judged_outcome
+from .outcome import judged_outcome
 from .plan import Grading
 from .progress import RunProgress
+from .replicas import FAILURES, EnginePair, Replicas
 from .result import Result, Step
 from .strategy import ChosenStrategy
 from .usage import Meter
 
 AHEAD = 256
 """Problems that wait in the driver; the others are not handed over yet, and cost nothing."""
+AHEAD_EACH = 2
+"""Likewise for each of several servers; the next goes to whichever has started one first."""
+MOST_IN_VAIN = 5
+"""A problem that has failed so often in a row per server, without one answer, ends the run."""
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -48,12 +59,27 @@ class Task:
 
 
 class Solver:
-    """Solves problems on two endpoints, any number at a time. Made by `open_solver`."""
+    """Solves problems on the replicas of a session, any number at a time. Made by `open_solver`."""
 
-    def __init__(self, driver: Driver, journal: _Journal) -> None:
-        self.driver = driver
+    def __init__(self, replicas: Replicas, drivers: _Drivers, journal: Journal) -> None:
+        self._replicas = replicas
+        self._drivers = drivers
         self._journal = journal
         self._names: set[str] = set()
+        self._waiting: Counter[str] = Counter()
+        """By replica: the problems that its driver has not started yet."""
+        self._full: set[str] = set()
+        """Replicas that have enough of them."""
+
+    @property
+    def in_flight(self) -> tuple[int, int]:
+        """Requests in flight now: generator, verifier."""
+        return self._drivers.in_flight
+
+    @property
+    def saturation_point(self) -> int | None:
+        """See `Driver.saturation_point`: of the first server that has shown one."""
+        return self._drivers.saturation_point
 
     async def solve(
         self,
@@ -73,33 +99,19 @@ class Solver:
         it ends with what is there. Raises the TtsError that ended it.
         """
         strategy, grading = task.strategy, task.grading
-        form = answer_form_of(grading.answer_of, grading.equal)
         name = self._unused_name(problem.id)
-        steps = _Steps(problem, task.on_step) if task.on_step else None
-        timers: list[asyncio.TimerHandle] = []
-
-        def begin() -> Search:
-            on_start()
-            search = strategy.new_search(problem, task.seed, form)
-            if task.budget_tokens is not None:
-                search = BudgetedSearch(search, task.budget_tokens)
-            if time_s is not None:
-                loop = asyncio.get_running_loop()
-                timers.append(loop.call_later(time_s, self.driver.stop, submission))
-            if steps:
-                steps.search = search
-            return search
-
-        submission = self.driver.submit(
+        asked = _Asked(
             replace(problem, id=name),
-            begin,
-            priority=priority,
-            deadline_s=deadline_s,
-            resumed=resumed,
-            on_result=steps.tell if steps else None,
+            partial(_new_search, problem, task),
+            priority,
+            _ends_at(deadline_s),
+            time_s,
+            on_start,
+            _Steps(problem, task.on_step) if task.on_step else None,
         )
+        self._journal.begin(name, resumed or ResumedWork(), keep=self._replicas.elastic)
         try:
-            found = (await submission).result
+            found = await self._search(asked)
             optional = strategy.factory is not None
             outcome = await judged_outcome(
                 problem,
@@ -113,13 +125,87 @@ class Solver:
             now = self._journal.clock()
             usage = self._journal.meter.take(name, now, outcome.completion_tokens)
         finally:
-            for timer in timers:
-                timer.cancel()
-            submission.cancel()
-            self._journal.meter.forget(name)
+            self._journal.end(name)
             self._names.discard(name)
         self._journal.solved(outcome, now)
         return outcome.result(usage)
+
+    async def _search(self, asked: _Asked) -> SearchResult:
+        """Search on one replica, and on the next from what is known when that one fails."""
+        name = asked.problem.id
+        failed: str | None = None
+        in_vain = 0
+        while True:
+            before, pair = self._journal.known(name).size, None
+            try:
+                async with self._replicas.lease(
+                    avoid=self._full if failed is None else {failed, *self._full},
+                    strictly=failed is None,
+                ) as pair:
+                    return await self._search_on(pair, asked)
+            except FAILURES as error:
+                if pair is None or not self._replicas.elastic:
+                    raise
+                failed = pair.name
+                in_vain = 0 if self._journal.known(name).size > before else in_vain + asked.started
+                if in_vain >= MOST_IN_VAIN * len(self._replicas):
+                    raise
+                logger.info("problem %s leaves %s: %s", name, failed, error.message)
+
+    async def _search_on(self, pair: EnginePair, asked: _Asked) -> SearchResult:
+        """Search on one replica; raises one of FAILURES when it is lost."""
+        driver = self._drivers.of(pair)
+        waits = True
+        timers: list[asyncio.TimerHandle] = []
+        loop = asyncio.get_running_loop()
+
+        def left() -> None:
+            nonlocal waits
+            if waits:
+                waits = False
+                self._count_waiting(pair, -1)
+
+        def begin() -> Search:
+            left()
+            asked.start(loop.time())
+            search = asked.new_search()
+            if asked.search_ends is not None:
+                rest = max(0.0, asked.search_ends - loop.time())
+                timers.append(loop.call_later(rest, driver.stop, submission))
+            if asked.steps:
+                asked.steps.search = search
+            return search
+
+        submission = driver.submit(
+            asked.problem,
+            begin,
+            priority=asked.priority,
+            deadline_s=None if asked.ends is None else max(0.0, asked.ends - loop.time()),
+            resumed=self._journal.known(asked.problem.id),
+            on_result=asked.steps.tell if asked.steps else None,
+        )
+        self._count_waiting(pair, +1)
+        try:
+            if self._replicas.elastic:
+                lost = self._replicas.lost(pair)
+                ends: set[asyncio.Future[Any]] = {submission.outcome, lost}
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                if not submission.done:
+                    raise EndpointUnavailable(lost.result().message, lost.result().hint)
+            return (await submission).result
+        finally:
+            left()
+            for timer in timers:
+                timer.cancel()
+            submission.cancel()
+
+    def _count_waiting(self, pair: EnginePair, change: int) -> None:
+        self._waiting[pair.name] += change
+        if self._replicas.elastic and self._waiting[pair.name] >= AHEAD_EACH:
+            self._full.add(pair.name)
+        elif pair.name in self._full:
+            self._full.discard(pair.name)
+            self._replicas.wake()
 
     async def solve_all(
         self,
@@ -187,52 +273,117 @@ class Solver:
 @asynccontextmanager
 async def open_solver(
     models: Models,
-    generator: Generator,
-    verifier: Verifier,
+    replicas: Replicas,
     policy: Policy,
     log: RunLog | None = None,
     meter: Meter | None = None,
+    *,
+    endpoints_of: EndpointsOf = own_endpoints,
 ) -> AsyncIterator[Solver]:
-    """A solver on two endpoints; with a log every event goes there too, on its clock.
+    """A solver on a session's replicas; with a log every event goes there too, on its clock.
 
-    `meter` has counted what earlier sessions of the run did. What is not solved at the end is
-    cancelled on the engines.
+    `meter` has counted what earlier sessions of the run did; `endpoints_of` says what is asked of a
+    replica. What is not solved at the end is cancelled on the engines.
     """
-    journal = _Journal(log, meter or Meter())
-    async with Driver(
-        models, generator, verifier, policy, record=journal.record, clock=journal.clock
-    ) as driver:
-        yield Solver(driver, journal)
+    journal = Journal(log, meter or Meter())
+    drivers = _Drivers(models, replicas, policy, journal, endpoints_of)
+    try:
+        yield Solver(replicas, drivers, journal)
+    finally:
+        await drivers.aclose()
 
 
-class _Journal:
-    """Where the driver's events go: they are counted, and with a log written there."""
+class _Drivers:
+    """A driver for each replica, from the first problem on that it is given."""
 
-    def __init__(self, log: RunLog | None, meter: Meter) -> None:
-        self.meter = meter
-        self.clock = log.clock if log else time.monotonic
-        self._log = log
-        self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def __init__(
+        self,
+        models: Models,
+        replicas: Replicas,
+        policy: Policy,
+        journal: Journal,
+        endpoints_of: EndpointsOf,
+    ) -> None:
+        self._models = models
+        self._replicas = replicas
+        self._policy = policy
+        self._journal = journal
+        self._endpoints_of = endpoints_of
+        self._drivers: dict[EnginePair, Driver] = {}
 
-    def record(self, event: Event) -> None:
-        """Take one event; a log that cannot be written ends the run, not this call."""
-        self.meter.add(event)
-        if self._log and not self._failure.done():
-            try:
-                self._log.write(event)
-            except TtsError as error:
-                self._failure.set_exception(error)
-                self._failure.exception()  # seen, whether or not somebody watches
+    def of(self, pair: EnginePair) -> Driver:
+        """The driver of a replica."""
+        if pair not in self._drivers:
+            several = self._replicas.elastic
+            self._drivers[pair] = Driver(
+                self._models,
+                *self._endpoints_of(pair),
+                self._share(),
+                record=partial(self._journal.record_of, pair.name)
+                if several
+                else self._journal.record,
+                clock=self._journal.clock,
+            )
+        return self._drivers[pair]
 
-    def solved(self, outcome: Outcome, now: float) -> None:
-        """A problem has its outcome: it is on disk when this returns."""
-        if self._log:
-            self._log.write(outcome.event(now))
-            self._log.sync()
+    @property
+    def in_flight(self) -> tuple[int, int]:
+        """Requests in flight now on all replicas: generator, verifier."""
+        loads = [driver.in_flight for driver in self._drivers.values()]
+        return sum(load[0] for load in loads), sum(load[1] for load in loads)
 
-    async def watch(self) -> None:
-        """Wait for ever; raises RunError when the log cannot be written."""
-        await asyncio.shield(self._failure)
+    @property
+    def saturation_point(self) -> int | None:
+        """That of the first driver that has seen one."""
+        points = (driver.saturation_point for driver in self._drivers.values())
+        return next((point for point in points if point is not None), None)
+
+    async def aclose(self) -> None:
+        """Cancel what is not solved, and wait until nothing is in flight."""
+        for driver in self._drivers.values():
+            await driver.__aexit__(None, None, None)
+
+    def _share(self) -> Policy:
+        """The policy of one of several servers: problems in flight are those of all."""
+        problems, servers = self._policy.problems, len(self._replicas)
+        if problems is None or servers < 2:
+            return self._policy
+        return replace(self._policy, problems=math.ceil(problems / servers))
+
+
+@dataclass
+class _Asked:
+    """A problem that is to be solved, on whichever replica."""
+
+    problem: Problem
+    new_search: Callable[[], Search]
+    priority: int
+    ends: float | None
+    """When it must be solved, on the loop's clock."""
+    time_s: float | None
+    """Seconds for its search, from its first start."""
+    on_start: Callable[[], None]
+    steps: _Steps | None
+    started: bool = False
+    search_ends: float | None = None
+
+    def start(self, now: float) -> None:
+        """Its search starts, perhaps once more."""
+        if not self.started:
+            self.started = True
+            if self.time_s is not None:
+                self.search_ends = now + self.time_s
+            self.on_start()
+
+
+def _ends_at(deadline_s: float | None) -> float | None:
+    return None if deadline_s is None else asyncio.get_running_loop().time() + deadline_s
+
+
+def _new_search(problem: Problem, task: Task) -> Search:
+    form = answer_form_of(task.grading.answer_of, task.grading.equal)
+    search = task.strategy.new_search(problem, task.seed, form)
+    return search if task.budget_tokens is None else BudgetedSearch(search, task.budget_tokens)
 
 
 class _Steps:
@@ -243,16 +394,20 @@ class _Steps:
         self._problem = problem
         self._on_step = on_step
         self._texts: dict[NodePath, str] = {}
+        self._scored: set[NodePath] = set()
 
     def tell(self, result: Generated | Scored) -> None:
-        """A step was written, or scored."""
+        """A step was written, or scored; a search that has moved to another server repeats them."""
         if isinstance(result, Scored):
-            self._step(result.node, result.score)
+            if result.node not in self._scored:
+                self._scored.add(result.node)
+                self._step(result.node, result.score)
             return
         node = result.node
         for thought in result.thoughts:
-            self._texts[node] = thought.text
-            self._step(node, None)
+            if node not in self._texts:
+                self._texts[node] = thought.text
+                self._step(node, None)
             node = (*node, 0)
 
     def _step(self, node: NodePath, score: float | None) -> None:

@@ -57,7 +57,7 @@ class ServerCommand:
 
 def server_command(runtime: Runtime, deployment: Deployment, addresses: Addresses) -> ServerCommand:
     """The command for one attempt to start: the names in it are random, used once."""
-    repository = paths.repository_dir(deployment.name)
+    repository = paths.repository_dir(deployment.server_name)
     # short and unique: it names the shared memory files and marks the stub processes as ours
     shm_prefix = f"tts-{secrets.token_hex(6)}-"
     if isinstance(runtime, Docker):

@@ -18,6 +18,7 @@ DIGEST = "deployment_digest"
 # what only the orchestrator uses, and addresses and paths: they do not make it another server
 _NOT_SERVED: dict[str, Any] = {
     "server": True,
+    "endpoints": True,
     "strategies": True,
     "generator": {"checkpoint", "in_flight_requests", "system_prompt", "step_delimiter"},
     "verifier": {

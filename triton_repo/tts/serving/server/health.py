@@ -16,10 +16,11 @@ import psutil
 
 from tts.build import paths
 from tts.build.errors import ServerError
+from tts.build.spec import Deployment
 
 from ..command.tritonserver import STUB
 from .probe import probe
-from .state import LOG, Identity, ServerState, identify, process_fields
+from .state import LOG, STATE, Identity, ServerState, identify, peek_state, process_fields
 
 
 @dataclass(frozen=True)
@@ -72,12 +73,36 @@ class Health:
             raise ServerError(
                 error.message,
                 hint="It belonged to another process, which stops it when it ends. One that stays "
-                f"for all: tts serve {self.state.deployment}\n{error.hint}",
+                f"for all: tts serve {self.state.deployment.partition('@')[0]}\n{error.hint}",
             ) from error
 
     async def watch(self, interval_s: float = 1.0) -> None:
         """Check for ever, every `interval_s` seconds; ends only by raising ServerError."""
         await watch(self.check, interval_s)
+
+
+class ReplicaHealth:
+    """The health of one of several servers on this machine, through all of its restarts."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        """`deployment` is the replica's; raises ServerError if it has never been started."""
+        self._deployment = deployment
+        self._file = paths.server_dir(deployment.server_name) / STATE
+        state = peek_state(self._file)
+        if state is None:
+            raise ServerError(
+                f"No server of {deployment.server_name} is running.",
+                hint=f"Start it: tts serve {deployment.named} --replicas {deployment.number}",
+            )
+        self.address = state.addresses.grpc
+        self._health = observe(state)
+
+    def check(self) -> None:
+        """See Health; a server that was started anew is another."""
+        state = peek_state(self._file)
+        if state and state.server != self._health.state.server:
+            self._health = observe(state)
+        self._health.check()
 
 
 async def watch(check: Callable[[], None], interval_s: float) -> None:

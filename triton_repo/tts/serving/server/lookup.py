@@ -25,7 +25,7 @@ _POLL_S = 0.05
 
 def state_file(deployment: Deployment) -> Path:
     """Where the state of a deployment's server is kept while it runs."""
-    return paths.server_dir(deployment.name) / STATE
+    return paths.server_dir(deployment.server_name) / STATE
 
 
 def find_server(deployment: Deployment) -> ServerState | None:
@@ -56,6 +56,25 @@ def find_server(deployment: Deployment) -> ServerState | None:
     )
 
 
+def running_replicas(deployment: Deployment) -> list[Deployment]:
+    """The deployment's servers on this machine, each as `Deployment.replica`, by number.
+
+    One that is being started again counts.
+    """
+    folder = paths.server_dir(deployment.name)
+    numbers = [1]
+    for each in folder.parent.glob(f"{folder.name}-*"):
+        number = each.name.removeprefix(f"{folder.name}-")
+        if number.isdecimal() and int(number) > 1:
+            numbers.append(int(number))
+    replicas = [deployment.replica(number) for number in sorted(numbers)]
+    return [
+        each
+        for each in replicas
+        if read_state(state_file(each)) or supervisor_of(each.server_name) is not None
+    ]
+
+
 def served_deployments() -> list[str]:
     """Names of the deployments of which a server of ours runs, in alphabetical order."""
     files = paths.server_dir("*").relative_to(paths.home())
@@ -70,7 +89,7 @@ def stop_server(deployment: Deployment) -> bool:
     """
     file = state_file(deployment)
     # the supervisor first: it would start the server again, and may be about to
-    supervisor, state = supervisor_of(deployment.name), read_state(file)
+    supervisor, state = supervisor_of(deployment.server_name), read_state(file)
     running = [role for role in (supervisor, state and state.guard) if role and role.process()]
     if not (running or state):
         return False

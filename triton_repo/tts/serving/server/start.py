@@ -140,9 +140,9 @@ def start_server(
             if short := shortage(require_memory(deployment)):
                 say(short)
     runtime = find_runtime(deployment)
-    grpc_socket = socket_path(deployment.name)
+    grpc_socket = socket_path(deployment.server_name)
     with writable(deployment.name):
-        folder = private_folder(paths.server_dir(deployment.name))
+        folder = private_folder(paths.server_dir(deployment.server_name))
     with _only_one_start(folder, deployment.name):
         if running := find_server(deployment):
             raise ServerError(
@@ -201,7 +201,7 @@ def planned_command(deployment: Deployment) -> ServerCommand:
         if deployment.target == "openvino":
             raise
         runtime = Docker(image(deployment))
-    addresses = choose_addresses(deployment.server, socket_path(deployment.name))
+    addresses = choose_addresses(deployment.server, socket_path(deployment.server_name))
     return server_command(runtime, deployment, addresses)
 
 
@@ -249,7 +249,7 @@ def _when_ready(
         launched.require_running()  # if it died meanwhile, that message says more
         raise
     state = ServerState(
-        deployment=deployment.name,
+        deployment=deployment.server_name,
         digest=digest,
         addresses=addresses,
         server=launched.server,

@@ -38,7 +38,7 @@ def supervise(
     """
     addresses: Addresses | None = None
     failures: list[float] = []
-    with supervising(deployment.name):
+    with supervising(deployment.server_name):
         try:
             while True:
                 try:
@@ -88,10 +88,10 @@ def wait_for_server(
     None if no process does, or if it gives up. `check` may raise to end the wait.
     """
     began = time.monotonic()
-    log = paths.server_dir(deployment.name) / LOG
-    if comes_back(deployment.name):
+    log = paths.server_dir(deployment.server_name) / LOG
+    if comes_back(deployment.server_name):
         say(f"Waiting for the server of {deployment.name}, which another process is starting")
-    while comes_back(deployment.name):
+    while comes_back(deployment.server_name):
         check()
         on_loading(read_loading(log, time.monotonic() - began))
         time.sleep(TELL_S)

@@ -1,0 +1,142 @@
+"""The engines that a session opens: those of one server or of several, or the program's own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import cast
+
+from tts.build.errors import EndpointUnavailable, ServerError, TtsError
+from tts.build.spec import Deployment
+from tts.endpoints.base import Generator, Verifier
+from tts.endpoints.triton import TritonConnection
+from tts.prompting import Models
+from tts.serving.repository.digest import deployment_digest
+from tts.serving.server import probe
+from tts.serving.server.health import ReplicaHealth
+from tts.serving.server.lookup import running_replicas
+from tts.serving.server.supervisor import comes_back
+
+from .endpoints import triton_endpoints
+from .replicas import EnginePair, Replicas
+from .server import Server
+
+Own = tuple[Generator | None, Verifier | None]
+"""The program's own endpoints, each in the place of the servers'."""
+
+
+def only_pair(generator: Generator, verifier: Verifier) -> EnginePair:
+    """The program's own endpoints, without a server."""
+    return EnginePair("", generator, verifier)
+
+
+def server_pair(server: Server, models: Models, own: Own) -> EnginePair:
+    """The one server of a session, which is watched beside all that runs."""
+    connection = TritonConnection(server.address, server.comes_back)
+    return _pair(server.address, connection, models, own)
+
+
+def local_pairs(deployment: Deployment) -> list[str]:
+    """Names of the servers of `tts serve --replicas` on this machine; none if there is only one."""
+    found = running_replicas(deployment)
+    return [replica.server_name for replica in found] if len(found) > 1 else []
+
+
+async def connect(deployment: Deployment, models: Models, own: Own, address: str) -> EnginePair:
+    """The engines at `host:port` or `unix:path`, or of a replica of this machine by its name.
+
+    Raises ServerError if they do not answer, or are not the deployment's.
+    """
+    pair = _replica(deployment, models, own, address)
+    try:
+        await pair.probe()
+    except BaseException:
+        await pair.close()
+        raise
+    return pair
+
+
+async def open_pairs(
+    replicas: Replicas,
+    deployment: Deployment,
+    models: Models,
+    own: Own,
+    addresses: Sequence[str],
+    say: Callable[[str], None],
+) -> None:
+    """Use the servers at these addresses, and those that do not answer yet once they do.
+
+    Raises ServerError if none answers, or one serves something else.
+    """
+    pairs = [_replica(deployment, models, own, address) for address in addresses]
+    for pair in pairs:
+        replicas.use(pair)
+    replicas.be_elastic()
+    failures: dict[str, TtsError] = {}
+    for pair, error in zip(pairs, await _all(pair.probe() for pair in pairs), strict=True):
+        if error is None:
+            continue
+        if not isinstance(error, EndpointUnavailable):
+            raise error
+        failures[pair.name] = error
+        replicas.lose(pair, error)
+    if len(failures) == len(pairs):
+        raise ServerError(
+            f"None of the {len(pairs)} servers answers: {', '.join(failures)}.",
+            hint=f"Start them: tts serve {deployment.named}",
+        )
+    say(f"Using {len(pairs) - len(failures)} servers of {deployment.name}")
+    for name in failures:
+        say(f"{name} does not answer; it is used as soon as it does")
+
+
+def _replica(deployment: Deployment, models: Models, own: Own, address: str) -> EnginePair:
+    if not address.startswith(f"{deployment.name}@"):
+        pair = _pair(address, TritonConnection(address), models, own)
+        pair.probe = partial(asyncio.to_thread, _require_served, address, deployment)
+        return pair
+    replica = deployment.replica(int(address.partition("@")[2]))
+    health = ReplicaHealth(replica)
+    pair = _pair(address, TritonConnection(health.address), models, own)
+    pair.probe = partial(asyncio.to_thread, _require_served, health.address, deployment)
+    pair.check = health.check
+    pair.comes_back = partial(comes_back, replica.server_name)
+    return pair
+
+
+def _pair(name: str, connection: TritonConnection, models: Models, own: Own) -> EnginePair:
+    generator, verifier = triton_endpoints(models, connection)
+    return EnginePair(
+        name,
+        own[0] or generator,
+        own[1] or verifier,
+        connection,
+        close=partial(connection.__aexit__, None, None, None),
+    )
+
+
+def _require_served(address: str, deployment: Deployment) -> None:
+    """Raise ServerError if what answers is another deployment; else EndpointUnavailable."""
+    digest = probe.served_digest(address)
+    if digest is None:
+        raise EndpointUnavailable(f"No server answers at {address}.")
+    if digest != deployment_digest(deployment):
+        raise ServerError(
+            f"The server at {address} does not serve deployment {deployment.name} as it is here.",
+            hint="Every server of a run must serve the same engines: build and start it anew, or "
+            "leave it out.",
+        )
+    try:
+        probe.probe(address)
+    except ServerError as error:
+        raise EndpointUnavailable(error.message, error.hint) from error
+
+
+async def _all(running: Iterable[Awaitable[None]]) -> list[TtsError | None]:
+    """What each has raised; anything but a TtsError is raised here."""
+    found = await asyncio.gather(*running, return_exceptions=True)
+    for each in found:
+        if each is not None and not isinstance(each, TtsError):
+            raise each
+    return cast("list[TtsError | None]", found)

@@ -1,0 +1,313 @@
+"""The servers that a session uses side by side: their health, and which of them gets what.
+
+`tts.routing` decides; here is what it needs of the world: connections, the time, a watch that sees
+that a server has died, and a real request to see that it is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TypeVar
+
+from tts.build.errors import EndpointTimeout, EndpointUnavailable, ServerError, TtsError
+from tts.compat import Self
+from tts.endpoints.base import Generator, Verifier
+from tts.endpoints.retry import PATIENCE_S
+from tts.endpoints.triton import TritonConnection
+from tts.routing import Breaker, Lease, Router, RoutingPolicy
+
+CHECK_S = 0.5
+"""How often the servers are looked at."""
+MOVING_PATIENCE_S = 2.0
+"""How long a request is sent again to one of several servers before it goes to another."""
+FAILURES = (EndpointUnavailable, EndpointTimeout, ServerError)
+"""What says that a server does not work, rather than that a request was wrong."""
+
+T = TypeVar("T")
+
+
+async def _nothing() -> None:
+    """Finds and closes nothing."""
+
+
+@dataclass(eq=False)
+class EnginePair:
+    """Both engines of one replica, and how to see that they work."""
+
+    name: str
+    """Its address; of the program's own endpoints: empty."""
+    generator: Generator
+    verifier: Verifier
+    connection: TritonConnection | None = None
+    """To its server, if it has one."""
+    check: Callable[[], None] = lambda: None
+    """In a millisecond: raises ServerError if something of it is known to have died."""
+    probe: Callable[[], Awaitable[None]] = _nothing
+    """By a real request to both engines; raises a TtsError."""
+    comes_back: Callable[[], bool] = lambda: False
+    """Whether it is gone, and another process is starting it again."""
+    close: Callable[[], Awaitable[None]] = _nothing
+
+
+class Replicas:
+    """Replicas that may be added, drained and removed at any time; an async context manager.
+
+    With one that was there from the beginning (`use`) it only passes requests on: who waits for it
+    to come back is the connection, and its failures are the callers'. From the second on, or once
+    one was added by its address, what fails on one is repeated on another.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[str], Awaitable[EnginePair]],
+        policy: RoutingPolicy | None = None,
+        *,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        """`connect` opens the pair at an address, and raises a TtsError if it does not answer.
+
+        `patience_s`: how long to wait while no replica works and none is being started again.
+        """
+        self.router = Router(policy, Breaker())
+        """What is known of the replicas; not to be changed by others."""
+        self.elastic = False
+        """Whether work moves from one replica to another."""
+        self._connect = connect
+        self._patience_s = patience_s
+        self._pairs: dict[str, EnginePair] = {}
+        self._lost: dict[str, asyncio.Future[TtsError]] = {}
+        """Of each replica, done while it is not usable."""
+        self._why: dict[str, TtsError] = {}
+        """The last failure of each replica that has not worked since."""
+        self._changed = asyncio.Event()
+        self._watch: asyncio.Task[None] | None = None
+        self._trials: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        tasks = [*self._trials, *([self._watch] if self._watch else [])]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        for pair in self._pairs.values():
+            await pair.close()
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    @property
+    def pairs(self) -> Sequence[EnginePair]:
+        """All replicas, usable or not, in the order in which they came."""
+        return tuple(self._pairs.values())
+
+    def use(self, pair: EnginePair, group: str = "") -> None:
+        """Give work to engines that answer already; ValueError for a name that is taken."""
+        self.router.add(pair.name, group)
+        self._pairs[pair.name] = pair
+        self._lost[pair.name] = asyncio.get_running_loop().create_future()
+        if len(self._pairs) > 1:
+            self.be_elastic()
+        self.wake()
+
+    def be_elastic(self) -> None:
+        """From now on what fails on one replica is repeated on another, or waits for one."""
+        self.elastic = True
+        for pair in self._pairs.values():
+            if pair.connection:
+                pair.connection.patience_s = MOVING_PATIENCE_S
+        if self._watch is None:
+            self._watch = asyncio.ensure_future(self._look())
+
+    async def add(self, address: str, group: str = "") -> None:
+        """Connect to one more replica and give it work; raises a TtsError, or ValueError."""
+        pair = await self._connect(address)
+        try:
+            self.use(pair, group)
+        except ValueError:
+            await pair.close()
+            raise
+        self.be_elastic()
+
+    def drain(self, name: str, draining: bool = True) -> None:
+        """Give a replica nothing new, but what belongs to what it has; or all again. KeyError."""
+        self.router.drain(name, draining)
+        self.be_elastic()
+        self.wake()
+
+    async def remove(self, name: str) -> None:
+        """Drain a replica, wait until nothing of it is left, and let go of it; KeyError."""
+        self.drain(name)
+        while self.router[name].outstanding:
+            await self._change()
+        self.router.remove(name)
+        await self._pairs.pop(name).close()
+        self._lost.pop(name).cancel()
+        self._why.pop(name, None)
+
+    def lose(self, pair: EnginePair, why: TtsError) -> None:
+        """A replica is known not to work: nothing goes there until it answers the watch."""
+        self._why[pair.name] = why
+        self.router.trip(pair.name, self._now())
+        self._notice(pair.name)
+
+    def lost(self, pair: EnginePair) -> asyncio.Future[TtsError]:
+        """Done when a replica stops working, with the reason; another one when it works again."""
+        return self._lost[pair.name]
+
+    @asynccontextmanager
+    async def lease(
+        self,
+        key: str = "",
+        *,
+        work: int = 1,
+        avoid: Collection[str] = (),
+        strictly: bool = False,
+    ) -> AsyncIterator[EnginePair]:
+        """The engines for a piece of work, which are waited for; what the block raises is learned.
+
+        `avoid` names replicas that are taken if there is no other, or with `strictly` never. Raises
+        EndpointUnavailable when none has worked for too long.
+        """
+        lease = await self._leased(key, work, avoid, strictly=strictly)
+        ok: bool | None = None
+        try:
+            yield self._pairs[lease.replica.name]
+            ok = True
+        except FAILURES as error:
+            ok = False
+            self._why[lease.replica.name] = error
+            raise
+        finally:
+            # of a single one the circuit stays closed: there is no alternative to asking it
+            self.router.end(lease, self._now(), ok=ok if self.elastic else None)
+            self._notice(lease.replica.name)
+            self.wake()
+
+    async def call(
+        self, request: Callable[[EnginePair], Awaitable[T]], key: str = "", *, work: int = 1
+    ) -> T:
+        """What a request that may be repeated gives: on another replica where one does not work.
+
+        Each is asked once. Raises what the last of them has raised.
+        """
+        failed: list[str] = []
+        while True:
+            try:
+                async with self.lease(key, work=work, avoid=failed) as pair:
+                    return await request(pair)
+            except FAILURES:
+                failed.append(pair.name)
+                if not self.elastic or len(failed) >= max(2, len(self._pairs)):
+                    raise
+
+    async def _leased(
+        self, key: str, work: int, avoid: Collection[str], *, strictly: bool
+    ) -> Lease:
+        give_up: float | None = None
+        while True:
+            # what may be back is tried by the watch, at nobody's cost
+            lease = self.router.lease(self._now(), key, work=work, avoid=avoid, trial=False)
+            if lease is None and avoid and not strictly:
+                lease = self.router.lease(self._now(), key, work=work, trial=False)
+            if lease is not None:
+                return lease
+            if self._some_work() or any(pair.comes_back() for pair in self.pairs):
+                give_up = None
+            elif give_up is None:
+                give_up = self._now() + self._patience_s
+            elif self._now() > give_up:
+                raise self._none_works()
+            await self._change()
+
+    def _some_work(self) -> bool:
+        """Whether some replica works, though it may not take this work now."""
+        return any(
+            not (self._lost[each.name].done() or each.draining) for each in self.router.replicas
+        )
+
+    def _none_works(self) -> TtsError:
+        """The one replica's own failure, or those of all."""
+        why = [error for name, error in self._why.items() if name in self._pairs]
+        if len(self._pairs) == 1 and why:
+            return why[0]
+        reasons = [f"{name}: {error.message}" for name, error in self._why.items()]
+        return EndpointUnavailable(
+            f"None of {len(self._pairs)} servers answers.",
+            hint="\n".join([*reasons, "Start one of them again."]),
+        )
+
+    async def _look(self) -> None:
+        """See what has died, and try what may be back."""
+        restarting: set[EnginePair] = set()
+        while True:
+            for pair in self.pairs:
+                if not self._lost[pair.name].done():
+                    try:
+                        pair.check()
+                    except ServerError as error:
+                        self.lose(pair, error)
+                elif pair.comes_back():
+                    restarting.add(pair)
+                elif pair in restarting:  # it has just been started again
+                    restarting.discard(pair)
+                    self._begin_trial(pair)
+            for replica in self.router.to_try(self._now()):
+                self._begin_trial(self._pairs[replica.name])
+            self.wake()  # those who wait look at the time
+            await asyncio.sleep(CHECK_S)
+
+    def _begin_trial(self, pair: EnginePair) -> None:
+        trial = asyncio.ensure_future(self._try(pair))
+        self._trials.add(trial)
+        trial.add_done_callback(self._trials.discard)
+
+    async def _try(self, pair: EnginePair) -> None:
+        try:
+            await pair.probe()
+        except TtsError as error:
+            ok = False
+            self._why[pair.name] = error
+        else:
+            ok = True
+        if pair.name in self._pairs:
+            self.router.report(pair.name, self._now(), ok=ok)
+            self._notice(pair.name)
+            self.wake()
+
+    def _notice(self, name: str) -> None:
+        """Say so if a replica has been lost, or has come back."""
+        lost = self._lost.get(name)
+        if lost is None or not self.elastic:
+            return
+        works = self.router[name].circuit.state(self._now()) == "closed"
+        if works and lost.done():
+            self._lost[name] = asyncio.get_running_loop().create_future()
+        elif not works and not lost.done():
+            unknown = EndpointUnavailable(f"The server at {name} does not answer.")
+            lost.set_result(self._why.get(name, unknown))
+        if works:
+            self._why.pop(name, None)
+
+    def wake(self) -> None:
+        """Let those who wait for a replica look again."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _change(self) -> None:
+        await self._changed.wait()
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()

@@ -1,0 +1,322 @@
+"""Several servers: problems that move, results that stay the same, replicas that come and go."""
+
+import asyncio
+import warnings
+from contextlib import asynccontextmanager
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.session.servers import FakeServer
+
+from tts.build.errors import EndpointUnavailable, RequestRefused, ServerError
+from tts.driver import policy_of
+from tts.grading import Outcome, Reason, Verdict
+from tts.problem import Problem
+from tts.prompting import Models
+from tts.runlog.events import Generated, Idle, ProblemSolved, ProblemStarted, Scored
+from tts.runlog.folder import create_run
+from tts.runlog.log import RunLog, read_events
+from tts.search import BeamSearchConfig
+from tts.session.outbox import Outbox
+from tts.session.replicas import Replicas
+from tts.session.solver import Task, open_solver
+from tts.session.strategy import choose
+from tts.simulation.virtual_time import run_virtual
+
+PROBLEMS = [Problem(str(number), f"Compute {number} + 1.", "4") for number in range(8)]
+OUTAGES = st.lists(
+    st.tuples(st.floats(0, 4), st.floats(0.05, 4)).map(lambda o: (o[0], o[0] + o[1])), max_size=3
+)
+
+
+class SameText:
+    async def equal(self, prediction, reference):
+        same = Outcome.EQUAL if prediction == reference else Outcome.DIFFERENT
+        return Verdict(same, Reason.FUNCTION)
+
+
+@asynccontextmanager
+async def opened(*servers, **options):
+    """Replicas of these servers, and others that may be added by name."""
+    others = {server.name: server for server in servers}
+
+    async def connect(address):
+        pair = others[address].pair()
+        await pair.probe()
+        return pair
+
+    async with Replicas(connect, **options) as replicas:
+        replicas.others = others
+        for server in servers:
+            replicas.use(server.pair())
+        yield replicas
+
+
+async def solved(
+    deployment, replicas, problems=PROBLEMS, log=None, on_step=None, at_a_time=None, **policy
+):
+    """The results of a run on replicas, by problem."""
+    task = Task(choose(BeamSearchConfig(n=4), deployment, {}), 1, SameText(), on_step=on_step)
+    outbox = Outbox()
+    scheduling = policy_of(deployment, "decoupled", problems=at_a_time, **policy)
+    async with open_solver(Models.load(deployment), replicas, scheduling, log) as solver:
+        await solver.solve_all(problems, task, outbox)
+    outbox.close()
+    results = {}
+    while (result := await outbox.get()) is not None:
+        assert result.problem.id not in results
+        results[result.problem.id] = result
+    return results
+
+
+def digests(results):
+    return {name: result.tree_digest for name, result in results.items()}
+
+
+@pytest.fixture(scope="module")
+def expected(tiny_deployment, words):
+    async def go():
+        async with opened(FakeServer("alone", words)) as replicas:
+            return await solved(tiny_deployment, replicas)
+
+    return run_virtual(go())
+
+
+@settings(max_examples=25)
+@given(
+    outages=st.lists(OUTAGES, min_size=2, max_size=3),
+    speculation=st.sampled_from(["auto", "always"]),
+)
+def test_whatever_dies_and_comes_back_the_results_are_the_same_and_nothing_counts_twice(
+    tiny_deployment, words, expected, tmp_path_factory, outages, speculation
+):
+    folder = tmp_path_factory.mktemp("run") / "run"
+    steps = []
+
+    async def go():
+        servers = [
+            FakeServer(f"s{place}", words, down, restarts=True)
+            for place, down in enumerate(outages)
+        ]
+        create_run(folder, {})
+        with RunLog(folder) as log:
+            async with opened(*servers) as replicas:
+                return await solved(
+                    tiny_deployment,
+                    replicas,
+                    log=log,
+                    on_step=steps.append,
+                    speculation=speculation,
+                )
+
+    results = run_virtual(go())
+    assert digests(results) == digests(expected)
+    events = list(read_events(folder))
+    starts = [event.problem for event in events if isinstance(event, ProblemStarted)]
+    ends = [event.problem for event in events if isinstance(event, ProblemSolved)]
+    assert sorted(starts) == sorted(ends) == sorted(expected)
+    written = [(e.problem, e.node) for e in events if isinstance(e, Generated)]
+    scored = [(e.problem, e.node) for e in events if isinstance(e, Scored)]
+    assert len(set(written)) == len(written)
+    assert len(set(scored)) == len(scored)
+    for name, result in results.items():
+        mine = [e for e in events if isinstance(e, Generated | Scored) and e.problem == name]
+        usage = result.usage
+        assert usage.generated_tokens == sum(e.tokens for e in mine if isinstance(e, Generated))
+        assert usage.verifier_calls == sum(isinstance(e, Scored) and not e.cached for e in mine)
+    told = [(step.problem.id, step.node, step.score is None) for step in steps]
+    assert len(set(told)) == len(told)
+
+
+def test_problems_go_to_the_server_that_starts_them_and_every_request_says_which(
+    tiny_deployment, words, expected, tmp_path
+):
+    fast, slow = FakeServer("fast", words, slowness_s=0.01), FakeServer("slow", words, slowness_s=1)
+    problems = [Problem(f"q{number}", f"Compute {number} + 2.", "4") for number in range(40)]
+    create_run(tmp_path, {})
+
+    async def go():
+        with RunLog(tmp_path) as log:
+            async with opened(fast, slow) as replicas:
+                await solved(tiny_deployment, replicas, problems, log, at_a_time=4)
+
+    run_virtual(go())
+    assert fast.answered > 2 * slow.answered
+    requests = [e for e in read_events(tmp_path) if isinstance(e, Generated)]
+    by_server = {name: sum(e.server == name for e in requests) for name in ("fast", "slow")}
+    assert by_server == {
+        "fast": len(fast.generator.calls.generated),
+        "slow": len(slow.generator.calls.generated),
+    }
+    servers_of = {
+        problem.id: {e.server for e in requests if e.problem == problem.id} for problem in problems
+    }
+    assert all(len(servers) == 1 for servers in servers_of.values())
+    assert {e.server for e in read_events(tmp_path) if isinstance(e, Idle)} <= {"fast", "slow"}
+
+
+def test_a_server_that_comes_back_is_used_again(tiny_deployment, words, expected):
+    down = FakeServer("down", words, [(0.0, 3.0)])
+    up = FakeServer("up", words)
+
+    async def go():
+        async with opened(down, up) as replicas:
+            first = await solved(tiny_deployment, replicas)
+            assert down.answered == 0
+            await asyncio.sleep(40)
+            await solved(tiny_deployment, replicas)
+            return first
+
+    assert digests(run_virtual(go())) == digests(expected)
+    assert down.answered > 0
+
+
+def test_when_no_server_is_left_the_run_ends_with_every_reason(tiny_deployment, words):
+    servers = [FakeServer(name, words, [(0.3, 1e9)]) for name in ("one", "two")]
+
+    async def go():
+        async with opened(*servers, patience_s=10) as replicas:
+            await solved(tiny_deployment, replicas)
+
+    with pytest.raises(EndpointUnavailable, match="None of 2 servers") as failure:
+        run_virtual(go())
+    assert "one: one " in failure.value.hint
+    assert "two: two " in failure.value.hint
+
+
+def test_while_a_server_is_being_started_again_it_is_waited_for(tiny_deployment, words, expected):
+    servers = [FakeServer(name, words, [(0.3, 500.0)], restarts=True) for name in ("one", "two")]
+
+    async def go():
+        async with opened(*servers, patience_s=10) as replicas:
+            return await solved(tiny_deployment, replicas)
+
+    assert digests(run_virtual(go())) == digests(expected)
+
+
+def test_a_server_known_to_be_dead_gives_its_problems_away_at_once(
+    tiny_deployment, words, expected
+):
+    dead, well = FakeServer("dead", words, slowness_s=1e6), FakeServer("well", words)
+
+    def check():
+        if asyncio.get_running_loop().time() > 1:
+            raise ServerError("its process died")
+
+    async def go():
+        async with opened() as replicas:
+            pair = dead.pair()
+            pair.check = check
+            dead.outages = [(1.0, 1e9)]
+            replicas.use(pair)
+            replicas.use(well.pair())
+            results = await solved(tiny_deployment, replicas)
+            assert asyncio.get_running_loop().time() < 100
+            return results
+
+    assert digests(run_virtual(go())) == digests(expected)
+
+
+def test_a_problem_that_fails_everywhere_ends_the_run(tiny_deployment, words):
+    class Poisoned(FakeServer):
+        async def generate(self, call):
+            raise EndpointUnavailable("the engine failed")
+
+    servers = [Poisoned(name, words) for name in ("one", "two")]
+
+    async def go():
+        async with opened(*servers) as replicas:
+            await solved(tiny_deployment, replicas, PROBLEMS[:1])
+
+    with pytest.raises(EndpointUnavailable, match="the engine failed"):
+        run_virtual(go())
+
+
+def test_what_a_server_refuses_is_not_sent_to_another(tiny_deployment, words):
+    class Refusing(FakeServer):
+        async def generate(self, call):
+            self.answered += 1
+            raise RequestRefused("too long")
+
+    servers = [Refusing(name, words) for name in ("one", "two")]
+
+    async def go():
+        async with opened(*servers) as replicas:
+            with pytest.raises(RequestRefused):
+                await replicas.call(lambda pair: pair.generator.generate(None))
+            assert all(each.circuit.state(0) == "closed" for each in replicas.router.replicas)
+
+    run_virtual(go())
+    assert sum(server.answered for server in servers) == 1
+
+
+def test_a_request_is_repeated_elsewhere_and_a_conversation_stays(words):
+    one, two = FakeServer("one", words), FakeServer("two", words)
+
+    async def go():
+        async with opened(one, two) as replicas:
+            asked = []
+
+            async def ask(pair):
+                asked.append(pair.name)
+                await asyncio.sleep(0)
+                if {"one": one, "two": two}[pair.name].is_down():
+                    raise EndpointUnavailable("gone")
+                return pair.name
+
+            home = await replicas.call(ask, "talk")
+            assert await replicas.call(ask, "talk") == home
+            {"one": one, "two": two}[home].outages = [(0, 1e9)]
+            other = await replicas.call(ask, "talk")
+            assert other != home
+            assert await replicas.call(ask, "talk") == other
+            assert asked == [home, home, home, other, other]
+
+    run_virtual(go())
+
+
+def test_replicas_are_added_drained_and_removed_while_work_goes_on(
+    tiny_deployment, words, expected
+):
+    first, second = FakeServer("first", words), FakeServer("second", words)
+
+    async def go():
+        async with opened(first) as replicas:
+            replicas.be_elastic()
+            replicas.others["second"] = second
+            running = asyncio.ensure_future(solved(tiny_deployment, replicas, at_a_time=2))
+            await asyncio.sleep(0.5)
+            await replicas.add("second")
+            with pytest.raises(ValueError, match="second"):
+                await replicas.add("second")
+            await replicas.remove("first")
+            assert not running.done()
+            assert [pair.name for pair in replicas.pairs] == ["second"]
+            return await running
+
+    assert digests(run_virtual(go())) == digests(expected)
+    assert first.answered > 0
+    assert second.answered > 0
+
+
+def test_one_server_is_as_if_there_were_no_replicas(tiny_deployment, words):
+    alone = FakeServer("alone", words, [(0.3, 1e9)])
+
+    async def go():
+        async with opened(alone) as replicas:
+            await solved(tiny_deployment, replicas)
+
+    with pytest.raises(EndpointUnavailable, match="alone is gone"):
+        run_virtual(go())
+
+
+def test_nothing_is_left_running(words):
+    async def go():
+        async with opened(FakeServer("one", words), FakeServer("two", words)):
+            await asyncio.sleep(1)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run_virtual(go())
