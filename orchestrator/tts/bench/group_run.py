@@ -23,7 +23,7 @@ from tts.strategies.parameters import configure_all
 
 from .members import members_of
 from .observer import Observer
-from .request import Wanted, as_wanted, new_folder, plan_with, problems_of
+from .request import Wanted, as_wanted, new_folder, new_session, plan_with, problems_of
 from .run import complete_if_solved, run_in, with_way_on
 
 
@@ -41,12 +41,17 @@ def run_all(wanted: Wanted, out: Path | None, observer: Observer) -> Path:
     folder = (out or new_folder(plan, wanted.strategy)).resolve()
     with locked(folder):
         create_group(folder, group_config(plan.to_config(), members))
-        _carry_out(folder, plan, members, chosen, observer)
+        _carry_out(folder, plan, members, chosen, observer, endpoints=wanted.endpoints)
     return folder
 
 
 def resume_group(
-    folder: Path, deployment: str | None, observer: Observer, *, repair: bool = False
+    folder: Path,
+    deployment: str | None,
+    observer: Observer,
+    *,
+    repair: bool = False,
+    endpoints: tuple[str, ...] = (),
 ) -> Path:
     """Continue a group: finished runs are kept, a begun one goes on, the others follow.
 
@@ -56,6 +61,7 @@ def resume_group(
     before, members = read_whole_group(folder)
     first = members[0]
     wanted = as_wanted(before, deployment, first.strategy, first.parameters)
+    wanted = replace(wanted, endpoints=endpoints)
     problems = problems_of(wanted, observer.say)
     spec = load_checked(wanted.deployment)
     chosen = {each.strategy: choose(each.strategy, spec, each.parameters) for each in members}
@@ -63,7 +69,7 @@ def resume_group(
     now = [replace(each, parameters=chosen[each.strategy].parameters) for each in members]
     check_same(group_config(plan.to_config(), now), before, folder)
     with locked(folder):
-        _carry_out(folder, plan, members, chosen, observer, repair=repair)
+        _carry_out(folder, plan, members, chosen, observer, repair=repair, endpoints=endpoints)
     return folder
 
 
@@ -90,6 +96,7 @@ def _carry_out(
     observer: Observer,
     *,
     repair: bool = False,
+    endpoints: tuple[str, ...] = (),
 ) -> None:
     """Run what has not finished and keep the comparison's numbers.
 
@@ -109,7 +116,7 @@ def _carry_out(
             )
             runs.append((member, opened.enter_context(opening)))
         try:
-            running = _run_members(runs, observer, progress)
+            running = _run_members(runs, endpoints, observer, progress)
             interruptible(running, observer.say)
         except TtsError as error:
             raise with_way_on(error, str(progress), folder) from error
@@ -118,7 +125,10 @@ def _carry_out(
 
 
 async def _run_members(
-    runs: Sequence[tuple[Member, OpenRun]], observer: Observer, progress: _GroupProgress
+    runs: Sequence[tuple[Member, OpenRun]],
+    endpoints: tuple[str, ...],
+    observer: Observer,
+    progress: _GroupProgress,
 ) -> None:
     """One run after the other on one server, whose caches none has warmed for the next."""
     session: AsyncSession | None = None
@@ -130,9 +140,7 @@ async def _run_members(
                 observer.say(title)
                 if session is None or not await _cold(session):
                     await opened.aclose()
-                    session = AsyncSession(
-                        run.plan.deployment, say=observer.say, on_loading=observer.loading
-                    )
+                    session = new_session(run.plan, endpoints, observer)
                     await opened.enter_async_context(session)
                     if not (session.started_server or await _cold(session)):
                         observer.say("Its caches hold what was computed before.")

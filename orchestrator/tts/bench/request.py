@@ -53,18 +53,25 @@ class Wanted:
     replay: Path | None = None
     limits: Limits = field(default_factory=Limits)
     dataset_options: DatasetOptions = field(default_factory=DatasetOptions)
+    endpoints: tuple[str, ...] = ()
+    """The servers to use; none: those of the deployment, or of this machine."""
 
 
 def run_bench(wanted: Wanted, out: Path | None, observer: Observer) -> Path:
     """Plan a benchmark run, check everything that can be checked, and run it; its folder."""
     plan = plan_of(wanted, problems_of(wanted, observer.say))
     folder = (out or new_folder(plan, plan.strategy.name)).resolve()
-    _bench(plan, folder, observer)
+    _bench(plan, folder, observer, endpoints=wanted.endpoints)
     return folder
 
 
 def resume_bench(
-    folder: Path, deployment: str | None, observer: Observer, *, repair: bool = False
+    folder: Path,
+    deployment: str | None,
+    observer: Observer,
+    *,
+    repair: bool = False,
+    endpoints: tuple[str, ...] = (),
 ) -> Path:
     """Continue the run in `folder` with what it was started with; its folder.
 
@@ -73,9 +80,11 @@ def resume_bench(
     config = read_whole_config(folder)
     refuse_functions(config, folder)
     wanted = as_wanted(config, deployment, config["strategy"], config["parameters"])
+    wanted = replace(wanted, endpoints=endpoints)
     folder = folder.resolve()
     problems = _without_references(wanted, problems_of_run(folder, config))
-    _bench(plan_of(wanted, problems), folder, observer, resume=True, repair=repair)
+    plan = plan_of(wanted, problems)
+    _bench(plan, folder, observer, resume=True, repair=repair, endpoints=endpoints)
     return folder
 
 
@@ -97,7 +106,7 @@ def run_solve(
     progress = RunProgress(1)
     with open_run(plan, folder) as run:
         running = run_plan(
-            AsyncSession(plan.deployment, say=observer.say, on_loading=observer.loading),
+            new_session(plan, wanted.endpoints, observer),
             run,
             observer,
             progress,
@@ -170,7 +179,8 @@ def plan_with(
     wanted: Wanted, problems: Sequence[Problem], spec: Deployment, strategy: ChosenStrategy
 ) -> Plan:
     """A plan with this strategy; checks the engines and every problem's length."""
-    require_gpu(spec)
+    if not (wanted.endpoints or spec.endpoints):
+        require_gpu(spec)
     require_current(spec)
     models = Models.load(spec)
     replay = None
@@ -213,13 +223,29 @@ def _without_references(wanted: Wanted, problems: list[Problem]) -> list[Problem
     return open_source(wanted.replay).problems(problems) if wanted.replay else problems
 
 
+def new_session(plan: Plan, endpoints: tuple[str, ...], observer: Observer) -> AsyncSession:
+    """A session for a plan's runs, on these servers if any are named."""
+    return AsyncSession(
+        plan.deployment,
+        endpoints=endpoints or None,
+        say=observer.say,
+        on_loading=observer.loading,
+    )
+
+
 def _bench(
-    plan: Plan, folder: Path, observer: Observer, *, resume: bool = False, repair: bool = False
+    plan: Plan,
+    folder: Path,
+    observer: Observer,
+    *,
+    resume: bool = False,
+    repair: bool = False,
+    endpoints: tuple[str, ...] = (),
 ) -> None:
     progress = RunProgress(len(plan.problems))
     with open_run(plan, folder, resume=resume, repair=repair, say=observer.say) as run:
         try:
-            session = AsyncSession(plan.deployment, say=observer.say, on_loading=observer.loading)
+            session = new_session(plan, endpoints, observer)
             interruptible(run_plan(session, run, observer, progress), observer.say)
         except TtsError as error:
             if progress.began:

@@ -86,6 +86,16 @@ _Deadline = Annotated[
     ),
 ]
 
+_Endpoints = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--endpoint",
+        metavar="HOST:PORT",
+        help="A server of the deployment to use; give it several times for several servers.",
+        show_default="those of the deployment, or of this machine",
+    ),
+]
+
 SpeculationOption = Annotated[
     Speculation,
     typer.Option(
@@ -180,6 +190,7 @@ def bench(
     parameters: _Set = None,
     budget_tokens: _Budget = None,
     deadline: _Deadline = None,
+    endpoints: _Endpoints = None,
     replay: Annotated[
         Path | None,
         typer.Option(
@@ -232,7 +243,9 @@ def bench(
     if resume is not None:
         carry_on = resume_group if is_group(resume) else resume_bench
         with progress() as observer:
-            folder = carry_on(resume, deployment, observer, repair=repair)
+            folder = carry_on(
+                resume, deployment, observer, repair=repair, endpoints=tuple(endpoints or ())
+            )
     elif deployment is None:
         raise typer.BadParameter("name one, or --resume a run", param_hint="DEPLOYMENT")
     else:
@@ -253,6 +266,7 @@ def bench(
                 answers.value if answers else None,
                 per_level,
             ),
+            endpoints=tuple(endpoints or ()),
         )
         if replay is not None:
             wanted = as_recorded(wanted, replay, given_options(context))
@@ -287,6 +301,7 @@ def solve(
     parameters: _Set = None,
     budget_tokens: _Budget = None,
     deadline: _Deadline = None,
+    endpoints: _Endpoints = None,
     out: _Out = None,
 ) -> None:
     """Solve one problem and watch its tree grow: tts solve [DEPLOYMENT] "QUESTION"."""
@@ -312,6 +327,7 @@ def solve(
         chosen,
         speculation.value,
         limits=Limits(budget_tokens, deadline),
+        endpoints=tuple(endpoints or ()),
     )
     with LiveTree(question) as tree:
         result, folder = run_solve(question, wanted, out, tree, tree.step)
