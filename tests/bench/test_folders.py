@@ -34,7 +34,7 @@ class Said(Silent):
 class NotStarted:
     """A session that must not be opened."""
 
-    def __init__(self, deployment, *, say, on_loading):
+    def __init__(self, deployment, *, endpoints, say, on_loading):
         pass
 
     async def __aenter__(self):
