@@ -11,9 +11,11 @@ from . import (
     doctor,
     engines,
     gateway,
+    keys,
     lint,
     plan,
     report,
+    requests,
     runs,
     server,
     simulate,
@@ -40,6 +42,8 @@ app.command("build-engines", rich_help_panel="Build and serve")(engines.build_en
 app.command("deploy", rich_help_panel="Build and serve")(engines.deploy)
 app.command("serve", rich_help_panel="Build and serve")(server.serve)
 app.command("gateway", rich_help_panel="Build and serve")(gateway.gateway)
+app.add_typer(keys.app, name="keys", rich_help_panel="Build and serve")
+app.command("requests", rich_help_panel="Build and serve")(requests.requests)
 app.command("tune", rich_help_panel="Build and serve")(tune.tune)
 app.command("solve", rich_help_panel="Search")(runs.solve)
 app.command("bench", rich_help_panel="Search")(runs.bench)

@@ -1,7 +1,7 @@
 import pytest
 
 from tts.gateway.observability import Observer, RequestLog
-from tts.gateway.observability.request_log import read_records
+from tts.gateway.observability.request_reader import read_requests
 
 
 def answered(record):
@@ -48,7 +48,7 @@ def test_prompts_are_kept_only_if_asked(tmp_path, keeps):
     observer = Observer(RequestLog(tmp_path / "log"), keeps_prompts=keeps)
     observer.end(answered(observer.begin("/v1/completions")))
     observer.close()
-    (found,) = read_records(tmp_path / "log")
+    (found,) = read_requests(tmp_path / "log")
     assert (found.prompt, found.answer) == (("What?", "That.") if keeps else (None, None))
     assert found.t0 == 0
     assert found.t6 == pytest.approx(0.6)

@@ -6,6 +6,7 @@
 | `observer` | where the gateway tells of its requests |
 | `writer` | the thread that takes records to where they are kept |
 | `request_log` | records on disk: SQLite segments |
+| `request_reader`, `export` | reading them, also meanwhile; JSON lines and CSV |
 | `metrics` | the gateway's metrics, by name |
 | `prometheus` | counters, gauges, histograms and their text format |
 | `telemetry` | spans and measurements for an OpenTelemetry collector |

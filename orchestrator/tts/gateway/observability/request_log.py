@@ -1,6 +1,6 @@
 """Requests on the local disk: SQLite files (segments) in a folder, readable meanwhile.
 
-    <home>/gateway/requests/<deployment>/20260102T030405-1a2b3c4d.db
+    <home>/gateway/requests/<deployment>/20260102T030405.678901-1a2b3c4d.db
 
 A segment is begun when the one before is too large or too old, and the oldest are removed. Several
 gateways may share a folder, each writing to segments of its own.
@@ -16,9 +16,8 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
-
-import msgspec
 
 from tts.build import paths
 from tts.build.errors import RunError
@@ -105,7 +104,7 @@ class _Segment:
 
     def __init__(self, folder: Path) -> None:
         self._began = time.monotonic()
-        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+        stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S.%f")
         self.file = folder / f"{stamp}-{secrets.token_hex(4)}{SUFFIX}"
         self._lock = os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
@@ -165,17 +164,22 @@ def segments(folder: Path) -> list[Path]:
 def remove_old(folder: Path, retention: Retention) -> None:
     """Remove the oldest segments that nobody writes, until the rest is small and young enough."""
     now = time.time()
-    found = segments(folder)
-    sizes = {file: file.stat().st_size for file in found}
-    total = sum(sizes.values())
-    for file in found:
-        old = now - file.stat().st_mtime > retention.total_s
+    found = []
+    for file in segments(folder):
+        with suppress(FileNotFoundError):  # another gateway has just removed it
+            found.append((file, file.stat()))
+    total = sum(status.st_size for _, status in found)
+    for file, status in found:
+        old = now - status.st_mtime > retention.total_s
         if (old or total > retention.total_bytes) and _remove_unwritten(file):
-            total -= sizes[file]
+            total -= status.st_size
 
 
 def _remove_unwritten(file: Path) -> bool:
-    descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return True
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -186,21 +190,3 @@ def _remove_unwritten(file: Path) -> bool:
         return True
     finally:
         os.close(descriptor)
-
-
-def read_records(folder: Path) -> list[RequestRecord]:
-    """Every record of a folder, by time. Raises RunError."""
-    found = []
-    for file in segments(folder):
-        connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)
-        try:
-            connection.row_factory = sqlite3.Row
-            for row in connection.execute("SELECT * FROM requests ORDER BY time"):
-                known = {name: row[name] for name in row.keys() if name in COLUMNS}  # noqa: SIM118
-                known["stream"] = bool(known["stream"])
-                found.append(msgspec.convert({**known, "t0": 0.0}, RequestRecord))
-        except sqlite3.Error as error:
-            raise RunError(f"{file} cannot be read: {error}.") from error
-        finally:
-            connection.close()
-    return sorted(found, key=lambda record: record.time)

@@ -1,0 +1,215 @@
+"""`tts requests`: what gateways have been asked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast, get_args
+
+import typer
+from rich.markup import escape
+
+from .options import usable
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from tts.gateway.observability.record import Outcome, RequestRecord
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+class Format(str, Enum):
+    """How requests are printed."""
+
+    TABLE = "table"
+    JSONL = "jsonl"
+    CSV = "csv"
+
+
+def requests(
+    deployment: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="DEPLOYMENT", help="Its name.", show_default="the only one that has any"
+        ),
+    ] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            callback=usable,
+            metavar="DIR",
+            help="A folder of segments elsewhere, such as a copy.",
+            show_default="gateway/requests/DEPLOYMENT in TTS_HOME",
+        ),
+    ] = None,
+    last: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="The latest N.", show_default="20 in a table, or all"
+        ),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="From then on: 2026-01-31, 2026-01-31T12:00, 90s, 15m, 2h, 7d."
+        ),
+    ] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Before then.")] = None,
+    request_id: Annotated[str | None, typer.Option("--id", metavar="ID")] = None,
+    key: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Made with this key: its id.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(metavar="NAME")] = None,
+    strategy: Annotated[str | None, typer.Option(metavar="NAME")] = None,
+    outcome: Annotated[
+        str | None,
+        typer.Option(
+            metavar="OUTCOME", help="ok, refused, filtered, cancelled, deadline or failed."
+        ),
+    ] = None,
+    status: Annotated[int | None, typer.Option(metavar="CODE", help="Of HTTP.")] = None,
+    slower: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="That took longer, to the last byte.")
+    ] = None,
+    form: Annotated[
+        Format,
+        typer.Option("--format", help="A table to read, or everything as JSON lines or CSV."),
+    ] = Format.TABLE,
+) -> None:
+    """Show, filter and export the requests that gateways have had, also while they run."""
+    from tts.gateway.observability.export import as_csv, as_json_lines
+    from tts.gateway.observability.request_reader import Query, read_requests
+    from tts.reports.console import consoles, say
+
+    now = time.time()
+    query = Query(
+        since=_time(since, now, "--since"),
+        until=_time(until, now, "--until"),
+        id=request_id,
+        key=key,
+        model=model,
+        strategy=strategy,
+        outcome=_outcome(outcome),
+        status=status,
+        slower_than_s=slower,
+    )
+    if last is None and form is Format.TABLE:
+        last = 20
+    records = read_requests(
+        folder or _folder(deployment),
+        query,
+        last=last,
+        unreadable=lambda file, why: say(f"{file.name} cannot be read to its end: {why}"),
+    )
+    if form is Format.TABLE:
+        consoles()[0].print(_table(records))
+        return
+    for line in (as_json_lines if form is Format.JSONL else as_csv)(records):
+        typer.echo(line)
+
+
+def _folder(deployment: str | None) -> Path:
+    from tts.build import paths
+    from tts.build.errors import ConfigError
+    from tts.gateway.observability import requests_dir
+
+    if deployment is not None:
+        folder = requests_dir(deployment)
+        if not folder.is_dir():
+            raise ConfigError(
+                f"No gateway has kept requests to {deployment!r:.100}: there is no {folder}.",
+                hint="Name the deployment, not its file, or give the folder by --folder.",
+            )
+        return folder
+    above = paths.gateway_dir() / "requests"
+    found = sorted(above.iterdir()) if above.is_dir() else []
+    if len(found) != 1:
+        raise ConfigError(
+            f"There are requests to several deployments: {', '.join(f.name for f in found)}."
+            if found
+            else f"No gateway has kept requests yet: there is nothing in {above}.",
+            hint="Name one of them." if found else "Start one with tts gateway DEPLOYMENT.",
+        )
+    return found[0]
+
+
+def _time(text: str | None, now: float, option: str) -> float | None:
+    """Unix time of a date, or of so long ago."""
+    from datetime import datetime
+
+    if text is None:
+        return None
+    if (unit := _UNITS.get(text[-1:])) and text[:-1].replace(".", "", 1).isdecimal():
+        return now - float(text[:-1]) * unit
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r:.60} is no date such as 2026-01-31T12:00, and no time such as 15m.",
+            param_hint=option,
+        ) from None
+
+
+def _outcome(text: str | None) -> Outcome | None:
+    from tts.gateway.observability.record import Outcome
+
+    for known in get_args(Outcome):
+        if text == known:
+            return cast("Outcome", known)
+    if text is None:
+        return None
+    raise typer.BadParameter(
+        f"{text!r:.60} is none of {', '.join(get_args(Outcome))}.", param_hint="--outcome"
+    )
+
+
+def _table(records: Iterable[RequestRecord]) -> RenderableType:
+    from rich import box
+    from rich.table import Table
+
+    from tts.reports.sheet import Sheet
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("time", "id", "model", "outcome", "key", "replica"):
+        table.add_column(heading, no_wrap=True)
+    for heading in (
+        "prompt\ntokens",
+        "answer\ntokens",
+        "search\ntokens",
+        "verifier\ntokens",
+        "gateway\nms",
+        "first byte\ns",
+        "last byte\ns",
+    ):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for record in records:
+        table.add_row(*_row(record))
+    return Sheet(table, keys=2)
+
+
+def _row(record: RequestRecord) -> list[str]:
+    own = record.own_latency_s()
+    outcome = record.outcome if record.outcome == "ok" else f"{record.outcome} {record.status}"
+    return [
+        time.strftime("%m-%d %H:%M:%S", time.localtime(record.time)),
+        record.id,
+        escape(record.model) or record.endpoint,
+        outcome,
+        record.key or "-",
+        escape(record.replica or "-"),
+        *(
+            f"{tokens:,}" if tokens else "-"
+            for tokens in (
+                record.prompt_tokens,
+                record.answer_tokens,
+                record.search_tokens,
+                record.verifier_tokens,
+            )
+        ),
+        "-" if own is None else f"{own * 1000:.2f}",
+        "-" if record.t5 is None else f"{record.t5:.3f}",
+        "-" if record.t6 is None else f"{record.t6:.3f}",
+    ]

@@ -1,0 +1,103 @@
+"""Reading the log of requests, also while gateways write it."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from .record import Outcome, RequestRecord
+from .request_log import COLUMNS, segments
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which requests; None: whatever it is."""
+
+    since: float | None = None
+    """Unix time from which on they arrived."""
+    until: float | None = None
+    """Unix time before which they arrived."""
+    id: str | None = None
+    key: str | None = None
+    model: str | None = None
+    strategy: str | None = None
+    endpoint: str | None = None
+    replica: str | None = None
+    outcome: Outcome | None = None
+    status: int | None = None
+    slower_than_s: float | None = None
+    """From the first byte in to the last byte out."""
+
+    def where(self) -> tuple[str, list[object]]:
+        """The condition in SQL, and its values."""
+        conditions: list[tuple[str, object]] = [
+            ("time >= ?", self.since),
+            ("time < ?", self.until),
+            ("t6 > ?", self.slower_than_s),
+            *(
+                (f"{name} = ?", getattr(self, name))
+                for name in (
+                    *("id", "key", "model", "strategy", "endpoint", "replica", "outcome"),
+                    "status",
+                )
+            ),
+        ]
+        asked = [(text, value) for text, value in conditions if value is not None]
+        return " AND ".join(text for text, _ in asked) or "1", [value for _, value in asked]
+
+
+def read_requests(
+    folder: Path,
+    query: Query | None = None,
+    *,
+    last: int | None = None,
+    unreadable: Callable[[Path, str], None] = lambda file, why: None,
+) -> Iterator[RequestRecord]:
+    """The requests in a folder that a query asks for, in the order of their arrival.
+
+    With `last`, only so many of the latest. `unreadable` is told of segments that are damaged, and
+    why; what can be read of them is given.
+    """
+    query = query or Query()
+    if last is not None:
+        newest = heapq.merge(
+            *(_rows(file, query, unreadable, newest_first=last) for file in segments(folder)),
+            key=lambda record: -record.time,
+        )
+        yield from reversed(list(itertools.islice(newest, last)))
+        return
+    yield from heapq.merge(
+        *(_rows(file, query, unreadable) for file in segments(folder)),
+        key=lambda record: record.time,
+    )
+
+
+def _rows(
+    file: Path,
+    query: Query,
+    unreadable: Callable[[Path, str], None],
+    newest_first: int | None = None,
+) -> Iterator[RequestRecord]:
+    where, values = query.where()
+    order = "time" if newest_first is None else f"time DESC LIMIT {newest_first}"
+    try:
+        uri = f"{file.absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(uri, uri=True, timeout=5)) as connection:
+            rows = connection.execute(
+                f"SELECT * FROM requests WHERE {where} ORDER BY {order}", values
+            )
+            names = [column[0] for column in rows.description]
+            for row in rows:
+                found = {
+                    name: value for name, value in zip(names, row, strict=True) if name in COLUMNS
+                }
+                yield msgspec.convert({**found, "t0": 0.0}, RequestRecord, strict=False)
+    except (sqlite3.Error, msgspec.ValidationError) as error:
+        unreadable(file, str(error))

@@ -1,0 +1,103 @@
+import csv
+import io
+import json
+import time
+
+import pytest
+from typer.testing import CliRunner
+
+from tts.cli import app
+from tts.gateway.observability import Observer, RequestLog, requests_dir
+
+
+@pytest.fixture
+def tts(monkeypatch, tmp_path):
+    monkeypatch.setenv("TTS_HOME", str(tmp_path))
+    return lambda *arguments: CliRunner().invoke(app, ["requests", *arguments])
+
+
+@pytest.fixture
+def kept(tts):
+    """The ids of three requests that a gateway of `demo` has kept."""
+    observer = Observer(RequestLog(requests_dir("demo")), keeps_prompts=True)
+    ids = []
+    for model, outcome in (("demo", "ok"), ("demo:cot", "ok"), ("demo", "cancelled")):
+        record = observer.begin("/v1/chat/completions")
+        record.model, record.outcome, record.status = model, outcome, 200
+        record.t1 = record.t2 = record.t0 + 0.001
+        record.t3 = record.t4 = record.t5 = record.t0 + 0.5
+        record.prompt, record.answer_tokens = 'Was,\n"wäre"?', 1234
+        ids.append(record.id)
+        observer.end(record)
+    observer.close()
+    return ids
+
+
+def test_the_table_shows_the_latest_requests(tts, kept):
+    shown = tts().stdout
+    assert all(each in shown for each in kept)
+    assert "1,234" in shown
+    assert "1.00" in shown  # ms of the gateway
+    assert [each for each in kept if each in tts("--last", "1").stdout] == kept[2:]
+
+
+def test_json_lines_hold_every_field(tts, kept):
+    rows = [json.loads(line) for line in tts("demo", "--format", "jsonl").stdout.splitlines()]
+    assert [row["id"] for row in rows] == kept
+    assert rows[0]["prompt"] == 'Was,\n"wäre"?'
+    assert rows[0]["own_latency_s"] == pytest.approx(0.001)
+    assert rows[0]["t3"] == pytest.approx(0.5)
+    assert rows[0]["stream"] is False
+
+
+def test_csv_is_read_by_csv(tts, kept):
+    rows = list(csv.DictReader(io.StringIO(tts("--format", "csv").stdout)))
+    assert [row["id"] for row in rows] == kept
+    assert rows[1]["prompt"] == 'Was,\n"wäre"?'
+    assert rows[1]["model"] == "demo:cot"
+    assert rows[1]["key"] == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "places"),
+    [
+        (["--model", "demo"], [0, 2]),
+        (["--outcome", "cancelled"], [2]),
+        (["--strategy", "cot"], []),
+        (["--status", "200", "--model", "demo:cot"], [1]),
+        (["--slower", "3600"], []),
+        (["--since", "1h"], [0, 1, 2]),
+        (["--until", "1h"], []),
+        (["--since", "2020-01-31", "--until", "2020-02-01T12:00"], []),
+        (["--since", time.strftime("%Y-%m-%d", time.localtime(time.time() - 86400))], [0, 1, 2]),
+    ],
+)
+def test_options_choose_requests(tts, kept, options, places):
+    rows = [json.loads(line) for line in tts(*options, "--format", "jsonl").stdout.splitlines()]
+    assert [row["id"] for row in rows] == [kept[place] for place in places]
+
+
+def test_a_copy_of_the_folder_can_be_read_anywhere(tts, kept, tmp_path, monkeypatch):
+    copy = tmp_path / "copy"
+    requests_dir("demo").rename(copy)
+    assert "no gateway" in str(tts().exception).lower()
+    assert kept[0] in tts("--folder", str(copy)).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--since", "yesterday"], "is no date"),
+        (["--outcome", "bad"], "is none of"),
+        (["other"], "No gateway has kept requests to 'other'"),
+    ],
+)
+def test_mistakes_are_sentences(tts, kept, arguments, said):
+    done = tts(*arguments)
+    assert done.exit_code != 0
+    assert said in " ".join((done.output + str(done.exception)).replace("│", "").split())
+
+
+def test_of_several_deployments_one_must_be_named(tts, kept):
+    RequestLog(requests_dir("second")).close()
+    assert "to several deployments: demo, second" in str(tts().exception)
