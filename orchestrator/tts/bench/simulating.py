@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tts.build.spec import Gpu
+from tts.build.errors import ConfigError
+from tts.build.spec import Deployment, Gpu, load_deployment
+from tts.build.tensorrt.memory_plan import check_pools
 from tts.engines.simulated import Sharing
 from tts.scheduling import SpeculationName
-from tts.simulation.pairs import simulated_deployment
+from tts.simulation.fleet import ServerGroup
+from tts.simulation.pairs import as_simulated, on_own_cores, simulated_deployment
 from tts.simulation.scenario import Scenario
 from tts.simulation.workload import from_traces, typical
 from tts.strategies.catalog import find_strategy
@@ -44,6 +47,10 @@ class WantedSimulation:
     """A recorded run, which is simulated as it was recorded."""
     tuned: Path | None = None
     """A tune result that step times are fitted to."""
+    deployment: str | None = None
+    """A file or a bundled name; None: the usual pair on `gpus` of kind `gpu`."""
+    replicas: int = 1
+    """Servers, each with GPUs of its own."""
 
 
 def scenario_of(wanted: WantedSimulation, given: Collection[str]) -> tuple[str, Scenario]:
@@ -52,8 +59,11 @@ def scenario_of(wanted: WantedSimulation, given: Collection[str]) -> tuple[str, 
     `given` are the names of the options that the user gave: a replay refuses what is not as
     recorded.
     """
-    deployment = simulated_deployment(wanted.gpu, wanted.gpus)
     fits = read_fits(wanted.tuned) if wanted.tuned else None
+    if wanted.deployment:
+        deployment = _deployed(load_deployment(wanted.deployment), given, measured=bool(fits))
+    else:
+        deployment = simulated_deployment(wanted.gpu, wanted.gpus)
     call_ms = wanted.call_ms
     if call_ms is None:
         call_ms = 0.0 if fits else CALL_MS
@@ -82,4 +92,29 @@ def scenario_of(wanted: WantedSimulation, given: Collection[str]) -> tuple[str, 
         call_ms / 1e3,
         recorded=recorded,
         fits=fits,
+        whole_head=wanted.deployment is not None,
+        groups=(ServerGroup(deployment, wanted.replicas),) if wanted.replicas > 1 else (),
     )
+
+
+def _deployed(deployment: Deployment, given: Collection[str], *, measured: bool) -> Deployment:
+    """A deployment of the user's, as the simulation has it; raises ConfigError."""
+    name = deployment.name
+    if deployment.target == "openvino":
+        if not measured:
+            raise ConfigError(
+                f"Deployment {name!r}: target is 'openvino'; how long a step takes on this machine "
+                "is in no data sheet.",
+                hint=f"Measure it: tts tune {deployment.named}, then tts simulate "
+                f"{deployment.named} --tuned RESULT",
+            )
+        return on_own_cores(as_simulated(deployment))
+    for option in ("gpu", "gpus"):
+        if option in given:
+            raise ConfigError(
+                f"Deployment {name!r} says itself which GPUs it is for: --{option} is for the pair "
+                "that is simulated without a deployment.",
+                hint="Change tensorrt in the file; `tts plan --concurrency` compares placements.",
+            )
+    check_pools(deployment)
+    return as_simulated(deployment)

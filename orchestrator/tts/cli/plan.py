@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     from tts.build.spec import Deployment
 
+MAX_CONCURRENCY = 4096
+"""Beyond, a simulation takes hours."""
+
 
 def plan(
     deployment: DeploymentArgument,
@@ -20,8 +23,37 @@ def plan(
         bool,
         typer.Option("--write", help="Set kv_cache.tokens of both engines in the file."),
     ] = False,
+    concurrency: Annotated[
+        str | None,
+        typer.Option(
+            "--concurrency",
+            metavar="N,...",
+            help="So many problems at a time: which placement and parallelism are fastest? "
+            "By simulation.",
+            show_default="only the memory is planned",
+        ),
+    ] = None,
+    gpus: Annotated[
+        int | None,
+        typer.Option(
+            "--gpus",
+            min=1,
+            max=64,
+            help="With --concurrency: how many GPUs there are.",
+            show_default="as many as the file uses",
+        ),
+    ] = None,
+    n: Annotated[
+        int | None,
+        typer.Option(
+            "--n", min=1, help="With --concurrency: completions per problem.", show_default="16"
+        ),
+    ] = None,
 ) -> None:
-    """Plan a deployment's memory, of its GPUs or of this machine; needs no GPU."""
+    """Plan a deployment's memory, of its GPUs or of this machine; needs no GPU.
+
+    With --concurrency: every placement on --gpus that fits, simulated (docs/simulation.md).
+    """
     from tts.build.deployment_edit import write_values
     from tts.build.spec import deployment_file, load_deployment
     from tts.build.tensorrt.memory_plan import plan_memory
@@ -30,6 +62,13 @@ def plan(
 
     out, _ = consoles()
     spec = load_deployment(deployment)
+    if concurrency is not None:
+        if write:
+            raise typer.BadParameter("does not go with --concurrency", param_hint="--write")
+        _plan_placement(out, spec, _counts(concurrency), gpus, n or 16)
+        return
+    if gpus is not None or n is not None:
+        raise typer.BadParameter("applies with --concurrency only", param_hint="--gpus, --n")
     if spec.target == "openvino":
         _plan_host(out, spec, write=write)
         return
@@ -61,3 +100,52 @@ def _plan_host(out: Console, deployment: Deployment, *, write: bool) -> None:
             hint="Set kv_cache.tokens in the file; `tts plan` without --write says what they take.",
         )
     print_host_memory(out, plan_host_memory(deployment), memory_limit())
+
+
+def _counts(text: str) -> list[int]:
+    """Numbers of problems, as `1,8,64`."""
+    try:
+        counts = sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        counts = []
+    if not counts or not 1 <= counts[0] <= counts[-1] <= MAX_CONCURRENCY:
+        raise typer.BadParameter(
+            f"{text!r:.100}: give whole numbers from 1 to {MAX_CONCURRENCY:,}, as 1,8,64",
+            param_hint="--concurrency",
+        )
+    return counts
+
+
+def _plan_placement(
+    out: Console, deployment: Deployment, concurrencies: list[int], gpus: int | None, n: int
+) -> None:
+    from tts.bench.placing import PlacedRun, simulate_placements
+    from tts.build.errors import ConfigError
+    from tts.build.tensorrt.placement import gpus_of
+    from tts.build.tensorrt.placements import placed
+    from tts.reports.console import say
+    from tts.reports.placements import print_placements
+
+    if deployment.target == "openvino":
+        raise ConfigError(
+            f"Deployment {deployment.name!r}: target is 'openvino', for which there is nothing to "
+            "place: both engines are on this machine's cores, and how fast they are is measured.",
+            hint=f"Measure it (tts tune {deployment.named}), then compare schedules with "
+            f"tts simulate {deployment.named} --tuned RESULT.",
+        )
+    gpus = gpus or len(gpus_of(deployment))
+    candidates, refused = placed(deployment, gpus)
+    if not candidates:
+        raise ConfigError(
+            f"Deployment {deployment.name!r} cannot be placed on {gpus} GPUs. {refused[-1].reason}",
+            hint="More GPUs (--gpus), a larger tensorrt.gpu or a smaller precision.",
+        )
+
+    def told(run: PlacedRun) -> None:
+        say(
+            f"{run.concurrency} at a time, {run.placement.text}: {run.problems_per_min:,.0f} "
+            "problems per minute, simulated"
+        )
+
+    runs = simulate_placements(candidates, concurrencies, n, told)
+    print_placements(out, deployment, gpus, n, runs, refused)

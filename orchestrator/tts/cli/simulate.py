@@ -27,10 +27,24 @@ class _Sharing(StrEnum):
 
 def simulate(
     context: typer.Context,
+    deployment: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[DEPLOYMENT]",
+            help="A deployment file or a bundled name.",
+            show_default="Llama-3.2-1B with an 8B verifier",
+        ),
+    ] = None,
     gpu: Annotated[_Gpu, typer.Option("--gpu", help="The kind of GPU.")] = _Gpu.h100,
     gpus: Annotated[
         int, typer.Option("--gpus", min=1, max=2, help="2: one for each engine; 1: shared.")
     ] = 2,
+    replicas: Annotated[
+        int,
+        typer.Option(
+            "--replicas", min=1, max=64, help="Servers, each with GPUs of its own, and a router."
+        ),
+    ] = 1,
     sharing: Annotated[
         _Sharing | None,
         typer.Option(
@@ -101,7 +115,7 @@ def simulate(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the run.")] = 0,
 ) -> None:
-    """Predict how schedules compare for Llama-3.2-1B with an 8B verifier; needs no GPU.
+    """Predict how schedules compare, for a deployment or for a usual pair; needs no GPU.
 
     The real search and scheduler run on simulated engines and virtual time (docs/simulation.md).
     """
@@ -110,7 +124,7 @@ def simulate(
     from tts.reports.simulation import outcomes_table
     from tts.simulation.scenario import simulate as simulate_schedule
 
-    if sharing and gpus > 1:
+    if sharing and gpus > 1 and deployment is None:
         raise typer.BadParameter("applies to --gpus 1 only", param_hint="--sharing")
     if traces and replay:
         raise typer.BadParameter("give one of --traces and --replay", param_hint="--traces")
@@ -129,6 +143,8 @@ def simulate(
         traces,
         replay,
         tuned,
+        deployment,
+        replicas,
     )
     name, scenario = scenario_of(wanted, given_options(context))
     outcomes = []

@@ -10,7 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from tts.analysis.statistics import quantile
+from tts.build.spec import Deployment
+from tts.build.tensorrt.placement import gpus_of
 from tts.engines.simulated import Totals
+from tts.simulation.pairs import SIMULATED
 from tts.simulation.scenario import Outcome, Scenario
 
 from .sheet import Sheet
@@ -81,18 +84,45 @@ def outcomes_table(
 
 
 def _title(scenario: Scenario, strategy: str, outcome: Outcome) -> str:
-    assert scenario.deployment.tensorrt is not None
-    gpu = scenario.deployment.tensorrt.gpu.upper()
-    place = f"2 x {gpu}, one for each engine" if scenario.gpus > 1 else f"one {gpu}, "
-    place += scenario.sharing if scenario.gpus == 1 else ""
-    engines = "Llama-3.2-1B and an 8B verifier"
+    # a deployment's names fill a line of their own
+    engines = _engines(scenario.deployment)
     if scenario.fits:
         engines = "engines with step times fitted to a tune result, caches as of " + engines
     return (
-        f"simulated: {engines} on {place}\n"
+        f"simulated: {engines}{_place(scenario)}\n"
         f"{strategy}, n={scenario.parameters.n}; {scenario.problems} problems, "
         f"{scenario.in_flight} in flight; {outcome.generator.generated_tokens:,} tokens generated"
     )
+
+
+def _engines(deployment: Deployment) -> str:
+    if deployment.name == SIMULATED:
+        return "Llama-3.2-1B and an 8B verifier "
+    engines = [
+        f"{spec.checkpoint.name} ({spec.precision})" for spec in deployment.engines().values()
+    ]
+    return f"{deployment.name}: {' and '.join(engines)}\n"
+
+
+def _place(scenario: Scenario) -> str:
+    deployment = scenario.deployment
+    servers = sum(group.count for group in scenario.groups)
+    several = f"on {servers} servers, each on " if servers > 1 else "on "
+    if deployment.tensorrt is None:
+        return f"{several}cores of their own"
+    gpu = deployment.tensorrt.gpu.upper()
+    count = len(gpus_of(deployment))
+    devices = [
+        sorted(device for replica in spec.placement.replicas for device in replica)
+        for spec in deployment.engines().values()
+    ]
+    if count == 1:
+        return f"{several}one {gpu}, {scenario.sharing}"
+    if devices == [[0], [1]]:
+        return f"{several}2 x {gpu}, one for each engine"
+    generator, verifier = (", ".join(map(str, each)) for each in devices)
+    shared = f", {scenario.sharing}" if set(devices[0]) & set(devices[1]) else ""
+    return f"{several}{count} x {gpu}: generator on {generator}, verifier on {verifier}{shared}"
 
 
 def _prompts(totals: Totals) -> str:

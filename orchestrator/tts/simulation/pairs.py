@@ -7,15 +7,18 @@ from typing import Any
 
 from tts.build.engine_shape import engine_shape
 from tts.build.errors import ConfigError
-from tts.build.spec import Deployment, EngineSpec, Precision, Role
+from tts.build.spec import Deployment, EngineSpec, Precision, Role, TensorRTEngine
 from tts.build.spec import Gpu as GpuName
 from tts.build.tensorrt.gpus import GIB
 from tts.build.tensorrt.known_models import known_names
+from tts.build.tensorrt.memory_plan import CHARACTERS_PER_TOKEN
 from tts.build.tensorrt.model_shape import shape_of
 from tts.engines.simulated import GPUS, ModelShape
 
-from .text import DELIMITER
+from .text import DELIMITER, FILLING
 
+SIMULATED = "simulated"
+"""The name of a pair that comes from no deployment file."""
 GENERATOR = "Llama-3.2-1B-Instruct"
 VERIFIER = "Llama3.1-8B-PRM-Deepseek-Data"
 
@@ -39,7 +42,7 @@ def simulated_deployment(
     alone = gpus > 1
     deployment = Deployment.model_validate(
         {
-            "name": "simulated",
+            "name": SIMULATED,
             "target": "tensorrt",
             "tensorrt": {"gpu": gpu},
             "generator": {
@@ -89,6 +92,23 @@ def _engine(name: str, precision: Precision, device: int) -> dict[str, Any]:
             "kv_precision": "fp8" if precision == "fp8" else "auto",
         },
     }
+
+
+def as_simulated(deployment: Deployment) -> Deployment:
+    """A deployment whose texts are simulated ones: one character per token, see text.py.
+
+    Its system prompt has as many tokens as the memory plan takes it for.
+    """
+    generator = deployment.generator
+    tokens = len(generator.system_prompt or "") // CHARACTERS_PER_TOKEN
+    update = {"system_prompt": FILLING * tokens or None, "step_delimiter": DELIMITER}
+    return deployment.model_copy(update={"generator": generator.model_copy(update=update)})
+
+
+def on_own_cores(deployment: Deployment) -> Deployment:
+    """A deployment for a CPU, its engines on cores of their own: device 0 and device 1."""
+    verifier = deployment.verifier.model_copy(update={"tensorrt": TensorRTEngine(gpus=((1,),))})
+    return deployment.model_copy(update={"verifier": verifier})
 
 
 def shapes_of(deployment: Deployment, *, cut: bool = False) -> dict[Role, ModelShape]:

@@ -24,6 +24,8 @@ END_ID = 4
 QUESTION_TOKENS = 150
 MARK_TOKENS = 4  # 14 bits each
 _FIRST, _COUNT = 0x4E00, 1 << 14  # letters without case or white space among them
+FILLING = chr(_FIRST)
+"""A token of text that says nothing."""
 
 # As many tokens as RLHFlow's chat template puts around a step of Llama 3.
 _JOIN, _ANSWER, _LABEL, _TURN = " ", "\x02" * 5, "+", "\x03" * 5
