@@ -13,6 +13,7 @@ from . import (
     gateway,
     keys,
     lint,
+    merge,
     plan,
     report,
     requests,
@@ -51,6 +52,7 @@ app.command("top", rich_help_panel="Look at runs")(top.top)
 app.command("watch", rich_help_panel="Look at runs")(watch.watch)
 app.command("report", rich_help_panel="Look at runs")(report.report)
 app.command("compare", rich_help_panel="Look at runs")(compare.compare)
+app.command("merge", rich_help_panel="Look at runs")(merge.merge)
 app.command("trace", rich_help_panel="Look at runs")(trace.trace)
 app.command("study", rich_help_panel="Study a deployment")(study.study)
 app.command("simulate", rich_help_panel="Study a deployment")(simulate.simulate)

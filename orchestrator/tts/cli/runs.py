@@ -191,6 +191,16 @@ def bench(
     budget_tokens: _Budget = None,
     deadline: _Deadline = None,
     endpoints: _Endpoints = None,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            "--shard",
+            metavar="i/N",
+            help="Solve every N-th of the problems, from the i-th on: one of N runs to be merged "
+            "by tts merge.",
+            show_default="all",
+        ),
+    ] = None,
     replay: Annotated[
         Path | None,
         typer.Option(
@@ -227,6 +237,7 @@ def bench(
     from tts.bench.request import Wanted, resume_bench, run_bench
     from tts.datasets.columns import parse_columns
     from tts.datasets.options import DatasetOptions
+    from tts.datasets.shards import Shard
     from tts.reports.console import say
     from tts.reports.live_tree import report_comparison, report_run
     from tts.reports.live_watch import WatchedBench
@@ -265,6 +276,7 @@ def bench(
                 parse_columns(columns or []),
                 answers.value if answers else None,
                 per_level,
+                Shard.parse(shard) if shard is not None else None,
             ),
             endpoints=tuple(endpoints or ()),
         )

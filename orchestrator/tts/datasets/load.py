@@ -74,7 +74,28 @@ def load_dataset(
     `options` names others. The whole file is checked, whatever the limit. Raises DatasetError
     naming the file and line.
     """
-    options = options or DatasetOptions()
+    whole = _load(dataset, limit, seed, options or DatasetOptions(), say)
+    if options is None or options.shard is None:
+        return whole
+    part = options.shard.of(whole.problems)
+    if not part:
+        raise DatasetError(
+            f"Shard {options.shard} of {len(whole.problems)} problems is empty.",
+            hint="Split them into no more shards than there are problems.",
+        )
+    return Dataset(
+        part, f"shard {options.shard}: {len(part):,} of {len(whole.problems):,} problems"
+    )
+
+
+def _load(
+    dataset: str,
+    limit: int | None,
+    seed: int,
+    options: DatasetOptions,
+    say: Callable[[str], None],
+) -> Dataset:
+    """All of a dataset that is asked for."""
     if limit is not None and limit < 1:
         raise DatasetError(f"The limit is {limit}; it must be at least 1.")
     chosen = options.seed_of(seed)

@@ -10,9 +10,12 @@ from tts.build.errors import DatasetError
 
 from .answers import AnswerKind
 from .columns import Role, checked_columns
+from .shards import Shard
 
 SEED = "dataset_seed"
 """What run.json calls the seed here: its `seed` is that of sampling."""
+SHARD = "shard"
+"""Where run.json keeps which part of the problems a run solves; the whole dataset's has none."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,8 @@ class DatasetOptions:
     """How a file's answers are written; None: as they are, or after GSM8K's `####`."""
     per_level: int | None = None
     """Problems to draw of each level; None: all, in their order."""
+    shard: Shard | None = None
+    """The part of the chosen problems; None: all of them."""
 
     def __post_init__(self) -> None:
         checked_columns(self.columns)
@@ -46,6 +51,7 @@ class DatasetOptions:
             config.get("columns", {}),
             config.get("answers"),
             config.get("per_level"),
+            Shard.parse(config[SHARD]) if SHARD in config else None,
         )
 
     def to_config(self, seed: int) -> dict[str, Any]:
@@ -57,6 +63,8 @@ class DatasetOptions:
             kept["answers"] = self.answers
         if self.per_level:
             kept["per_level"] = self.per_level
+        if self.shard:
+            kept[SHARD] = str(self.shard)
         return kept
 
     def seed_of(self, seed: int) -> int:

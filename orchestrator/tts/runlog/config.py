@@ -42,6 +42,7 @@ class _Shared(msgspec.Struct):
     columns: dict[str, str] = {}
     answers: str | None = None
     per_level: int | None = None
+    shard: str | None = None
     limits: _Limits = _Limits()
 
 

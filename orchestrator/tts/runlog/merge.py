@@ -1,0 +1,96 @@
+"""The logs of a run's shards as one log: as if one orchestrator had solved all at those times."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from .durable import sync_folder
+from .events import Event, Finished, Idle, Request, Resources, Scored, Session, encode
+from .folder import EVENTS, cannot_write
+from .log import read_events
+
+_TIMES = ("t", "sent", "done", "since", "until")
+
+
+def write_merged(folder: Path, shards: Mapping[str, Path]) -> None:
+    """Write the log of `folder` from those of finished shards, by name; raises RunError.
+
+    Each event keeps its wall-clock time, by its machine's clock, so shards that ran side by side do
+    so here. What says no server yet gets its shard's name as one.
+    """
+    sessions = {
+        name: [event for event in read_events(path) if isinstance(event, Session)]
+        for name, path in shards.items()
+    }
+    firsts = [of_shard[0] for of_shard in sessions.values() if of_shard]
+    began = min(datetime.fromisoformat(first.time) for first in firsts)
+    limits = [first.limits for first in firsts if first.limits]
+    first = min(firsts, key=lambda session: datetime.fromisoformat(session.time))
+    total = sum(each[0] for each in limits), sum(each[1] for each in limits)
+    first = msgspec.structs.replace(first, t=0.0, limits=total if limits else None)
+    saturation: list[int] = []
+    used = _Used()
+    last = 0.0
+    try:
+        with (folder / EVENTS).open("wb") as file:
+            file.write(encode(first) + b"\n")
+            streams = [_on_one_clock(name, path, began) for name, path in shards.items()]
+            for source, event in heapq.merge(*streams, key=lambda found: found[1].t):
+                last = max(last, event.t)
+                if isinstance(event, Finished):
+                    saturation += [event.saturation_point] if event.saturation_point else []
+                    continue
+                if isinstance(event, Resources):
+                    event = used.summed(source, event)
+                file.write(encode(event) + b"\n")
+            finished = Finished(t=last, saturation_point=saturation[0] if saturation else None)
+            file.write(encode(finished) + b"\n")
+        sync_folder(folder)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+
+
+def _on_one_clock(name: str, path: Path, began: datetime) -> Iterator[tuple[str, Event]]:
+    """A shard's events but its sessions, in seconds since `began`, each with its session's name."""
+    offset = 0.0
+    session = 0
+    for event in read_events(path):
+        if isinstance(event, Session):
+            offset = (datetime.fromisoformat(event.time) - began).total_seconds()
+            session += 1
+            continue
+        cached = isinstance(event, Scored) and event.cached
+        changes: dict[str, Any] = {
+            field: round(getattr(event, field) + offset, 6)
+            for field in (("t",) if cached else _TIMES)
+            if hasattr(event, field)
+        }
+        if isinstance(event, Request | Scored | Idle) and not (event.server or cached):
+            changes["server"] = name
+        yield f"{name}, session {session}", msgspec.structs.replace(event, **changes)
+
+
+class _Used:
+    """Adds up what processes have used that each count for themselves."""
+
+    def __init__(self) -> None:
+        self._latest: dict[str, Resources] = {}
+
+    def summed(self, source: str, event: Resources) -> Resources:
+        """What all have used by now; `source` is the process of this event."""
+        self._latest[source] = event
+        return msgspec.structs.replace(
+            event,
+            cpu_s=round(sum(each.cpu_s for each in self._latest.values()), 6),
+            energy_j={
+                f"{name}, GPU {gpu}": joules
+                for name, each in self._latest.items()
+                for gpu, joules in each.energy_j.items()
+            },
+        )
