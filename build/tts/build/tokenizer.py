@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,7 @@ class Tokenizer:
         except Unreadable as error:
             raise CheckpointError(f"{file} cannot be used: {error}.") from error
         self._config = _read_json(checkpoint / "tokenizer_config.json")
+        self._encode_again = lru_cache(maxsize=16)(self.encode)
 
     @property
     def vocab_size(self) -> int:
@@ -72,7 +73,7 @@ class Tokenizer:
         are encoded together and the ids of `before` removed. Where a token spans the two there are
         no such ids, and `text` is encoded alone.
         """
-        first, both = self.encode(before), self.encode(before + text)
+        first, both = self._encode_again(before), self.encode(before + text)
         return both[len(first) :] if both[: len(first)] == first else self.encode(text)
 
     def decode(self, ids: Sequence[int]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tts.constraints import answer_constraint
@@ -47,22 +48,23 @@ class Dispatcher:
         self._load = Load()
         self._in_flight: defaultdict[int, dict[Job, asyncio.Task[None]]] = defaultdict(dict)
         """By the number of their problem."""
-        self._reasons: dict[Job, str] = {}
+        self._cancelled: dict[Job, str] = {}
         """Why jobs were cancelled whose tasks are not over yet."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._leaving: set[asyncio.Task[None]] = set()
+        """Their tasks."""
 
     def send(self, run: ProblemRun, job: Job) -> None:
         """Begin a request."""
-        task = asyncio.create_task(self._request(run, job, KIND_NAMES[job.kind]))
-        self._in_flight[job.problem][job] = task
-        self._tasks.add(task)
-        task.add_done_callback(lambda task: self._left(job, task))
+        request = self._request(run, job, KIND_NAMES[job.kind])
+        self._in_flight[job.problem][job] = asyncio.create_task(request)
 
     def cancel(self, job: Job, why: str) -> None:
         """Cancel a request that was sent; its budget is given back at once."""
         task = self._in_flight[job.problem][job]
         self._give_back(job)
-        self._reasons[job] = why
+        self._cancelled[job] = why
+        self._leaving.add(task)
+        task.add_done_callback(partial(self._left, job))  # it may never have begun
         task.cancel()
 
     def cancel_all(self, problem: int) -> None:
@@ -76,8 +78,8 @@ class Dispatcher:
 
     async def aclose(self) -> None:
         """Wait until every request is over; to be cancelled before."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        while tasks := self._leaving.union(*(jobs.values() for jobs in self._in_flight.values())):
+            await asyncio.wait(tasks)
 
     async def _request(self, run: ProblemRun, job: Job, kind: events.KindName) -> None:
         # `kind` is what it is sent as; it may be promoted before this begins
@@ -185,7 +187,7 @@ class Dispatcher:
                 work=WORK_NAMES[type(work)],
                 node=work.node,
                 kind=kind,
-                why=self._reasons[job],
+                why=self._cancelled[job],
                 trigger=trigger,
                 **common,
             )
@@ -202,10 +204,9 @@ class Dispatcher:
         return True
 
     def _left(self, job: Job, task: asyncio.Task[None]) -> None:
-        """A job's task is over, perhaps cancelled before it began."""
-        self._tasks.discard(task)
-        self._give_back(job)
-        self._reasons.pop(job, None)
+        """The task of a job that was cancelled is over."""
+        self._leaving.discard(task)
+        del self._cancelled[job]
 
 
 def _guide(run: ProblemRun, work: Expand) -> str | None:

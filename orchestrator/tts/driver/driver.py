@@ -76,7 +76,7 @@ class Driver:
         self._submitted = 0
         self._unfinished: set[asyncio.Future[Solved]] = set()
         self._due: asyncio.Handle | None = None
-        """A pump that is about to be made for what was submitted."""
+        """A pump that is about to be made for what was submitted or answered."""
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = math.inf
 
@@ -137,8 +137,7 @@ class Driver:
             timer = loop.call_later(deadline_s, self._expire, submission, deadline_s)
         outcome.add_done_callback(partial(self._finish, number, timer))
         heapq.heappush(self._queued, (-priority, number, submission))
-        if self._due is None:  # all that is submitted together is seen by one pump
-            self._due = loop.call_soon(self._pump)
+        self._pump_soon()
         return submission
 
     def stop(self, submission: Submission) -> None:
@@ -190,6 +189,11 @@ class Driver:
         )
         return heapq.merge(*guesses, key=lambda job: (job.level, -job.chance))
 
+    def _pump_soon(self) -> None:
+        """What is submitted or answered together is seen by one pump."""
+        if self._due is None:
+            self._due = asyncio.get_running_loop().call_soon(self._pump)
+
     def _pump(self) -> None:
         """Ask the scheduler what to do now, and do it."""
         self._due = None
@@ -223,7 +227,7 @@ class Driver:
             self._fail(submission, answer)
         else:
             self._advance(submission, run, partial(run.take_in, job, answer))
-        self._pump()
+        self._pump_soon()
 
     def _advance(self, submission: Submission, run: ProblemRun, step: Callable[[], None]) -> None:
         """Let a search take a step, and end its problem if it is done or fails."""

@@ -28,6 +28,10 @@ class Context:
     _generator: dict[NodePath, Ids] = field(default_factory=dict)
     _texts: dict[NodePath, str] = field(default_factory=dict)
     _verifier: dict[NodePath, Ids] = field(default_factory=dict)
+    _dialogues: dict[tuple[NodePath, str], Ids] = field(default_factory=dict)
+    """By parent and step: equal siblings are tokenised once, and share their ids."""
+    _steps: dict[NodePath, tuple[str, ...]] = field(default_factory=lambda: {(): ()})
+    """The stripped texts of the chain that ends in a node."""
 
     @classmethod
     def of(cls, models: Models, problem: Problem) -> Context:
@@ -91,12 +95,15 @@ class Context:
         """
         if (known := self._verifier.get(node)) is not None:
             return known
-        verifier, step = self.models.verifier, self._texts[node].strip()
-        ids = (
-            verifier.first(self.problem.question, step)
-            if len(node) == 1
-            else verifier.extend(self.verifier_ids(node[:-1]), step)
-        )
+        verifier, parent, step = self.models.verifier, node[:-1], self._texts[node].strip()
+        ids = self._dialogues.get((parent, step))
+        if ids is None:
+            ids = (
+                verifier.extend(self.verifier_ids(parent), step)
+                if parent
+                else verifier.first(self.problem.question, step)
+            )
+            self._dialogues[parent, step] = ids
         self._verifier[node] = ids
         return ids
 
@@ -122,4 +129,7 @@ class Context:
         return ScoreCall(ids, self.problem.question, self._chain(node))
 
     def _chain(self, node: NodePath) -> tuple[str, ...]:
-        return tuple(self._texts[node[:depth]].strip() for depth in range(1, len(node) + 1))
+        if (known := self._steps.get(node)) is None:
+            known = (*self._chain(node[:-1]), self._texts[node].strip())
+            self._steps[node] = known
+        return known

@@ -144,7 +144,7 @@ class RunLog:
         """Append one event as it is; raises RunError if the disk refuses."""
         try:
             self._file.write(encode(event) + b"\n")
-            if self.clock() - self._flushed > self.FLUSH_S:
+            if event.t - self._flushed > self.FLUSH_S:
                 self._flush()
         except OSError as error:
             raise cannot_write(self.folder, error) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 from tts.search import Expand, NodePath, Score
@@ -45,16 +45,14 @@ class Job:
     """Of speculative work: how many decisions of its search it is ahead."""
     chance: float = 1.0
     """Of speculative work: a rough probability that its search will ask for it."""
+    generates: bool = field(init=False)
+    """Whether it goes to the generator."""
+    cost: int = field(init=False)
+    """What it takes of its model's budget: one request, or its tokens."""
 
-    @property
-    def generates(self) -> bool:
-        """Whether it goes to the generator."""
-        return not isinstance(self.work, Score)
-
-    @property
-    def cost(self) -> int:
-        """What it takes of its model's budget: one request, or its tokens."""
-        return 1 if self.generates else self.tokens
+    def __post_init__(self) -> None:
+        self.generates = not isinstance(self.work, Score)
+        self.cost = 1 if self.generates else self.tokens
 
 
 class Queue:
