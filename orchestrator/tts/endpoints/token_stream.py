@@ -249,10 +249,13 @@ class _Stream:
 
 def _tokens(answer: Any) -> tuple[list[int], list[float]]:
     """Token ids and log-probabilities in one answer; a last one may hold no outputs at all."""
+    outputs, contents = answer.outputs, answer.raw_output_contents
+    if len(outputs) == 2 and outputs[0].name == "output_ids" and len(contents[0]) == 4:
+        return [int.from_bytes(contents[0], "little")], []  # one token, as nearly always
     ids: list[int] = []
     log_probs: list[float] = []
     length = None
-    for output, raw in zip(answer.outputs, answer.raw_output_contents, strict=False):
+    for output, raw in zip(outputs, contents, strict=False):
         if output.name == "output_ids":
             ids = np.frombuffer(raw, dtype=np.int32).tolist()
         elif output.name == "sequence_length":

@@ -25,7 +25,7 @@ async def chat_completions(service: Service, exchange: Exchange) -> None:
         message.content = service.filters.input(message.text)
     tokenizer = service.generator.models.generator
     text = chat_text(
-        tokenizer,
+        service.generator.chats,
         request.messages,
         generation_prompt=request.add_generation_prompt,
         continues=request.continue_final_message,

@@ -18,6 +18,7 @@ from tts.engines import wire
 from tts.prompting import Models
 from tts.search import node_seed
 
+from .chat_shapes import ChatShapes
 from .choice import Choice
 from .detokenizer import detokenizers
 from .observability import RequestRecord
@@ -50,6 +51,8 @@ class TextGenerator:
         self.models = models
         self._streams = streams
         self._filters = filters
+        self.chats = ChatShapes(models.generator)
+        """Chats as the model reads them."""
         self._new_detokenizer = detokenizers(models.generator)
 
     @property

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tts.build.errors import CheckpointError
 from tts.build.tokenizer import Tokenizer
 
+from .chat_shapes import ChatShapes
 from .openai.errors import bad_request
 from .openai.requests import ChatMessage
 
@@ -33,7 +34,7 @@ def known_ids(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
 
 
 def chat_text(
-    tokenizer: Tokenizer,
+    chats: ChatShapes,
     messages: Sequence[ChatMessage],
     *,
     generation_prompt: bool,
@@ -50,7 +51,7 @@ def chat_text(
             )
         plain[-1] = {**plain[-1], "content": plain[-1]["content"] + _MARK}
     try:
-        text = tokenizer.chat(plain, generation_prompt=generation_prompt)
+        text = chats.render(plain, generation_prompt=generation_prompt)
     except CheckpointError as error:
         raise bad_request(f"The model's chat template refuses this: {error.message}") from None
     if continues:

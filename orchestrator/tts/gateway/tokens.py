@@ -23,7 +23,7 @@ async def tokenize(service: Service, exchange: Exchange) -> None:
         raise bad_request("Give either prompt or messages.", "prompt")
     if request.messages is not None:
         text = chat_text(
-            tokenizer,
+            service.generator.chats,
             request.messages,
             generation_prompt=request.add_generation_prompt,
             continues=request.continue_final_message,
