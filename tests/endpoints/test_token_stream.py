@@ -7,6 +7,7 @@ import pytest
 from tests.endpoints.test_shared_stream import Call, lost
 
 from tts.build.errors import EndpointError, EndpointUnavailable, RequestRefused
+from tts.endpoints import token_stream
 from tts.endpoints.token_stream import TokenCall, TokenStreams
 from tts.engines import wire
 
@@ -154,5 +155,25 @@ def test_a_stream_that_breaks_gives_what_it_had_and_then_fails():
         assert len(calls) == 2
         calls[1].tokens(calls[1].written[0].id, [1], final=True)
         assert (await again.next()).final
+
+    run(scene)
+
+
+def test_under_load_several_tokens_are_handed_over_together(monkeypatch):
+    monkeypatch.setattr(token_stream, "PIECE_S", 0.01)
+
+    async def scene(streams, calls):
+        sample = streams.start(CALL)
+        await settle()
+        number = calls[0].written[0].id
+        calls[0].tokens(number, [1], final=False)
+        assert (await sample.next()).ids == [1]  # the first waits for nothing
+        reading = asyncio.ensure_future(sample.next())
+        await settle()
+        calls[0].tokens(number, [2], final=False)
+        await settle()
+        assert not reading.done()
+        calls[0].tokens(number, [3], final=True)
+        assert (await reading).ids == [2, 3]
 
     run(scene)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from types import TracebackType
@@ -30,6 +31,13 @@ from .triton_stream import REQUESTS_PER_STREAM, status_of, stop_request
 
 _FINAL = "triton_final_response"
 """The parameter of an answer that says whether it is the request's last (Triton's gRPC server)."""
+
+
+PIECE_S = 50e-6
+"""What passing on a piece of text costs a process. While n requests run, each is given its tokens
+at most once in n times that, so that under load one piece has several rather than all come late."""
+SHORTEST_WAIT_S = 0.5e-3
+"""Waiting less is not worth a timer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +82,9 @@ class TokenRun:
         self._final = False
         self._failure: EndpointError | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self._woken = 0.0
+        """When its reader was last woken; 0: never, so that the first token waits for nothing."""
+        self._alarm: asyncio.TimerHandle | None = None
 
     async def next(self) -> NewTokens:
         """What is new, as soon as anything is. Raises EndpointError."""
@@ -108,7 +119,21 @@ class TokenRun:
         self._wake()
 
     def _wake(self) -> None:
+        if self._waiter is None or self._waiter.done() or self._alarm:
+            return
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        due = self._woken + self._stream.load() * PIECE_S
+        if due - now < SHORTEST_WAIT_S or self._failure:
+            self._woken = now
+            self._waiter.set_result(None)
+        else:
+            self._alarm = loop.call_at(due, self._ring, due)
+
+    def _ring(self, now: float) -> None:
+        self._alarm = None
         if self._waiter and not self._waiter.done():
+            self._woken = now
             self._waiter.set_result(None)
 
 
@@ -152,15 +177,21 @@ class TokenStreams:
         """Send a request."""
         if self._stream is None or not self._stream.open:
             self._streams = {stream for stream in self._streams if not stream.ended}
-            self._stream = _Stream(self._open(), self.address)
+            self._stream = _Stream(self._open(), self.address, self._load)
             self._streams.add(self._stream)
         return self._stream.start(call)
+
+    def _load(self) -> int:
+        """Requests that run."""
+        return sum(stream.running for stream in self._streams)
 
 
 class _Stream:
     """One ModelStreamInfer call with any number of requests, each with any number of answers."""
 
-    def __init__(self, call: Any, address: str) -> None:
+    def __init__(self, call: Any, address: str, load: Callable[[], int]) -> None:
+        self.load = load
+        """Requests that run on all streams."""
         self._call = call
         self._address = address
         self._name = secrets.token_hex(6)  # another client's ids must not stop our requests
@@ -181,6 +212,11 @@ class _Stream:
     def ended(self) -> bool:
         """Whether nothing of it is left."""
         return self._reader.done() and self._writer.done()
+
+    @property
+    def running(self) -> int:
+        """Requests that run."""
+        return len(self._running)
 
     def start(self, call: TokenCall) -> TokenRun:
         """Send a request."""
