@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
+from tts.compat import StrEnum
+
 from .options import DeploymentArgument, usable
+
+
+class Routing(StrEnum):
+    """The policies' names, here as importing them takes too long for a help text."""
+
+    prefix_affinity = "prefix-affinity"
+    least_outstanding = "least-outstanding"
+    by_concurrency = "by-concurrency"
 
 
 def gateway(
@@ -18,6 +28,36 @@ def gateway(
     port: Annotated[
         int, typer.Option("--port", min=0, max=65535, help="Port; 0: one that is free.")
     ] = 8080,
+    endpoint: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--endpoint",
+            metavar="HOST:PORT",
+            help="gRPC of a server of this deployment; several times for several.",
+            show_default="those of this machine, or one that is started",
+        ),
+    ] = None,
+    replicas: Annotated[
+        Path | None,
+        typer.Option(
+            "--replicas",
+            callback=usable,
+            help="File of servers, one a line; changes are followed while the gateway runs.",
+        ),
+    ] = None,
+    routing: Annotated[
+        Routing,
+        typer.Option("--routing", metavar="|".join(Routing), help="Which server gets a request."),
+    ] = Routing.prefix_affinity,
+    threshold: Annotated[
+        int,
+        typer.Option(
+            "--threshold",
+            min=1,
+            help="Concurrent requests at which by-concurrency goes from the servers of group "
+            "latency to those of group throughput.",
+        ),
+    ] = 64,
     certificate: Annotated[
         Path | None,
         typer.Option("--tls-certificate", callback=usable, help="PEM file; serves HTTPS."),
@@ -67,7 +107,7 @@ def gateway(
     import uvloop
 
     from tts.gateway.safety import FilterChain
-    from tts.gateway.server import Listen, serve
+    from tts.gateway.server import Engines, Listen, serve
     from tts.gateway.service import Settings
     from tts.reports.waiting import StartLines
     from tts.session.interrupts import interruptible
@@ -81,7 +121,8 @@ def gateway(
         otlp_endpoint=otlp_endpoint,
         keep_prompts=keep_prompts,
     )
+    engines = Engines(tuple(endpoint or ()), replicas, routing.value, threshold)
     lines = StartLines()
     with lines:
-        serving = serve(deployment, listen, settings, chain, lines.say, lines.loading)
+        serving = serve(deployment, listen, engines, settings, chain, lines.say, lines.loading)
         interruptible(serving, lines.say, uvloop.run)

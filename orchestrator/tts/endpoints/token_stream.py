@@ -13,7 +13,6 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from types import TracebackType
 from typing import Any, Literal
 
 import grpc
@@ -22,7 +21,6 @@ import numpy.typing as npt
 from tritonclient.grpc import service_pb2
 
 from tts.build.errors import EndpointError
-from tts.compat import Self
 from tts.engines import wire
 
 from .triton import STREAM_METHOD, connection_error, refusal
@@ -138,7 +136,7 @@ class TokenRun:
 
 
 class TokenStreams:
-    """The streams to one server's generator; an async context manager."""
+    """The streams to one server's generator; closed by `aclose`."""
 
     def __init__(self, address: str) -> None:
         """`address` is `host:port` or `unix:path` of the gRPC endpoint."""
@@ -160,15 +158,8 @@ class TokenStreams:
         self._stream: _Stream | None = None
         self._streams: set[_Stream] = set()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def aclose(self) -> None:
+        """End what runs, and let go of the connection."""
         await self._channel.close()
         for stream in self._streams:
             await stream.wait_closed()

@@ -19,6 +19,7 @@ from .observability.record import Outcome
 from .openai.errors import ApiError, api_error, internal_error
 from .openai.events import event
 from .openapi import openapi
+from .origins import answer_headers, is_allowed, preflight_headers
 from .page.files import FOLDER, PAGE, page
 from .page.kept_reports import FOLDER as REPORTS
 from .page.kept_reports import kept_report
@@ -74,6 +75,10 @@ class App:
         exchange = Exchange(scope, receive, send, record)
         record.trace_parent = exchange.header(b"traceparent")
         try:
+            if self._is_preflight(exchange):
+                await exchange.respond(b"", 204)
+                record.outcome = "ok"
+                return
             if method and exchange.method != method:
                 raise _not_allowed(exchange, method)
             if path not in OPEN:
@@ -92,6 +97,27 @@ class App:
             if exchange.admission:
                 exchange.admission.end(time.monotonic_ns(), used)
             service.observer.end(record)
+
+    def _is_preflight(self, exchange: Exchange) -> bool:
+        """Whether a browser only asks what a page may send; ApiError for a page that may not."""
+        origin = exchange.header(b"origin")
+        if origin is None:
+            return False
+        named = self._service.settings.cors_origins
+        needs_key = self._service.keyring.required
+        if not is_allowed(origin, exchange.host, named, needs_key=needs_key):
+            raise ApiError(
+                403,
+                f"Pages of {origin!r:.200} may not use this gateway (--cors-origin).",
+                code="origin_not_allowed",
+            )
+        wanted = exchange.header(b"access-control-request-headers")
+        asks = exchange.header(b"access-control-request-method") is not None
+        if exchange.method == "OPTIONS" and asks:
+            exchange.extra_headers += preflight_headers(origin, wanted or "", named)
+            return True
+        exchange.extra_headers += answer_headers(origin, named)
+        return False
 
 
 async def metrics(service: Service, exchange: Exchange) -> None:

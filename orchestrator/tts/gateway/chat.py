@@ -31,7 +31,14 @@ async def chat_completions(service: Service, exchange: Exchange) -> None:
         continues=request.continue_final_message,
     )
     prompt = tokenizer.encode(text)
-    await plain.answer(service, exchange, request, [prompt], form, logs=request.logprobs)
+    key = _conversation(request.messages)
+    await plain.answer(service, exchange, request, [prompt], form, key=key, logs=request.logprobs)
+
+
+def _conversation(messages: list[ChatMessage]) -> str:
+    """What all turns of a conversation have in common: its beginning, to the first question."""
+    first = next((at for at, each in enumerate(messages) if each.role == "user"), 0)
+    return "\0".join(message.text for message in messages[: first + 1])
 
 
 def _question(messages: list[ChatMessage]) -> str:

@@ -44,7 +44,8 @@ async def completions(service: Service, exchange: Exchange) -> None:
         for prompt in (request.prompts if request.echo else ())
     ]
     logs = request.logprobs is not None
-    await plain.answer(service, exchange, request, prompts, plain.TextForm(), logs=logs, echo=echo)
+    form, key = plain.TextForm(), str(request.prompts[0])
+    await plain.answer(service, exchange, request, prompts, form, key=key, logs=logs, echo=echo)
 
 
 def _check(request: CompletionRequest) -> None:

@@ -55,6 +55,11 @@ class Exchange:
                 return value.decode("latin-1")
         return None
 
+    @property
+    def host(self) -> str:
+        """The name and port by which the client has called the gateway."""
+        return self.header(b"host") or self.header(b":authority") or ""
+
     async def body(self, most: int) -> bytes:
         """The request's body of at most so many bytes; then a client that goes away is noticed.
 

@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from tts.endpoints.token_stream import TokenCall, TokenStreams
 from tts.engines import wire
 from tts.prompting import Models
 from tts.search import node_seed
+from tts.session.replicas import FAILURES, EnginePair, Replicas
 
 from .chat_shapes import ChatShapes
 from .choice import Choice
@@ -47,9 +48,10 @@ class Delta:
 class TextGenerator:
     """The generator of a deployment, for requests that are part of no search."""
 
-    def __init__(self, models: Models, streams: TokenStreams, filters: FilterChain) -> None:
+    def __init__(self, models: Models, replicas: Replicas, filters: FilterChain) -> None:
         self.models = models
-        self._streams = streams
+        self._replicas = replicas
+        self._streams: dict[EnginePair, TokenStreams] = {}
         self._filters = filters
         self.chats = ChatShapes(models.generator)
         """Chats as the model reads them."""
@@ -117,38 +119,75 @@ class TextGenerator:
             self._filters.output() if self._filters.of_output else None,
         )
 
+    async def aclose(self) -> None:
+        """Let go of all streams."""
+        for streams in self._streams.values():
+            await streams.aclose()
+
     async def deltas(
-        self, call: TokenCall, choice: Choice, record: RequestRecord
+        self, call: TokenCall, choice: Choice, record: RequestRecord, key: str
     ) -> AsyncGenerator[Delta, None]:
         """One sample; the last delta's choice has a reason to end. Raises EndpointError.
 
-        Leaving it early ends the request on the engine.
+        `key` is the same for what should go to the same replica. A sample whose server goes away
+        goes on elsewhere, where there are several, after the tokens that it has: what it draws
+        there is not what it would have drawn. Leaving it early ends it on the engine.
         """
-        retries = RETRIES
+        failed: list[str] = []
+        given: list[int] = []
         while True:
-            run = self._streams.start(call)
-            record.t2 = record.t2 or time.monotonic()
             try:
-                while choice.finish is None:
-                    new = await run.next()
-                    record.t3 = record.t3 or time.monotonic()
-                    text = choice.take(new)
-                    yield Delta(choice, text, new.ids, new.log_probs)
+                async with self._replicas.lease(key, avoid=failed) as pair:
+                    record.replica = pair.name
+                    async with aclosing(self._sample(pair, call, choice, record)) as sample:
+                        async for delta in sample:
+                            given += delta.ids
+                            yield delta
                 return
-            except EndpointUnavailable:
-                if choice.tokens or not retries:
+            except FAILURES:
+                failed.append(pair.name)
+                if len(failed) > max(RETRIES, len(self._replicas)):
                     raise
-            finally:
-                run.cancel()
-            retries -= 1
-            await asyncio.sleep(RETRY_WAIT_S)
+            call, given = _continued(call, given), []
+            if not self._replicas.elastic:
+                await asyncio.sleep(RETRY_WAIT_S)
+
+    async def _sample(
+        self, pair: EnginePair, call: TokenCall, choice: Choice, record: RequestRecord
+    ) -> AsyncGenerator[Delta, None]:
+        run = (await self._streams_of(pair)).start(call)
+        record.t2 = record.t2 or time.monotonic()
+        try:
+            while choice.finish is None:
+                new = await run.next()
+                record.t3 = record.t3 or time.monotonic()
+                text = choice.take(new)
+                yield Delta(choice, text, new.ids, new.log_probs)
+        finally:
+            run.cancel()
+
+    async def _streams_of(self, pair: EnginePair) -> TokenStreams:
+        """The streams to a replica; those to replicas that are no more are let go of."""
+        streams = self._streams.get(pair)
+        if streams is None:
+            for gone in self._streams.keys() - set(self._replicas.pairs):
+                await self._streams.pop(gone).aclose()
+            if pair.connection is None:
+                raise EndpointUnavailable("There is no server behind these engines.")
+            streams = self._streams[pair] = TokenStreams(pair.connection.address)
+        return streams
 
     async def merged(
-        self, calls: Sequence[TokenCall], choices: Sequence[Choice], record: RequestRecord
+        self,
+        calls: Sequence[TokenCall],
+        choices: Sequence[Choice],
+        record: RequestRecord,
+        key: str,
     ) -> AsyncGenerator[Delta, None]:
         """All samples at a time, each delta as it comes. The first failure ends all of them."""
         samples = [
-            self.deltas(call, choice, record) for call, choice in zip(calls, choices, strict=True)
+            self.deltas(call, choice, record, key)
+            for call, choice in zip(calls, choices, strict=True)
         ]
         if len(samples) == 1:
             async with aclosing(samples[0]) as sample:
@@ -180,3 +219,9 @@ class TextGenerator:
             for task in pumps:
                 task.cancel()
             await asyncio.wait(pumps)
+
+
+def _continued(call: TokenCall, given: Sequence[int]) -> TokenCall:
+    """What is left of a call that has given some tokens."""
+    ids = np.concatenate((call.input_ids, np.asarray(given, dtype=np.int32)))
+    return replace(call, input_ids=ids, max_new_tokens=call.max_new_tokens - len(given))

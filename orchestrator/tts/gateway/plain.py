@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import msgspec
 
-from tts.endpoints.token_stream import TokenCall
+from tts.compat.aio import timeout
 
 from .choice import Choice
 from .exchange import Exchange
 from .generation import Delta, TextGenerator
 from .openai.answers import Answer, ChatChoice, Message, TextChoice, usage_of
-from .openai.errors import bad_request
+from .openai.errors import ApiError, bad_request
 from .openai.events import CHAT_CHUNK, DONE, TEXT_CHUNK, Events
 from .openai.requests import Request
 from .reading import admit
@@ -96,10 +97,14 @@ async def answer(
     prompts: Sequence[list[int]],
     form: Form,
     *,
+    key: str,
     logs: bool = False,
     echo: Sequence[str] = (),
 ) -> None:
-    """Generate n choices for each prompt, and respond. `echo` is put before the choices of each."""
+    """Generate n choices for each prompt, and respond. `echo` is put before the choices of each.
+
+    `key` names the conversation, which stays on one replica.
+    """
     if logs and service.filters.of_output:
         raise bad_request(
             "logprobs are not given here: answers are filtered, and they would tell what was.",
@@ -114,38 +119,66 @@ async def answer(
     responding = _stream if request.stream else _whole
     prefixes = [text for text in echo for _ in range(request.n)] or [""] * len(calls)
     exchange.record.prompt_tokens = prompt_tokens = sum(map(len, prompts))
-    work = _Work(exchange, generator, request, calls, choices, form, prefixes, prompt_tokens)
-    await responding(work)
+    deltas = generator.merged(calls, choices, exchange.record, key)
+    keeps = service.observer.keeps_prompts
+    if keeps:
+        tokenizer = generator.models.generator
+        exchange.record.prompt = "\n\n".join(tokenizer.decode(prompt) for prompt in prompts)
+    work = _Work(
+        exchange,
+        generator,
+        request,
+        deltas,
+        choices,
+        form,
+        prefixes,
+        prompt_tokens,
+        logs,
+        keeps,
+    )
+    limit_s = service.settings.deadline_s
+    try:
+        async with timeout(limit_s):
+            await responding(work)
+    except TimeoutError:
+        raise ApiError(
+            504, f"The answer was not complete within {limit_s:g} s.", code="deadline_exceeded"
+        ) from None
 
 
+@dataclass
 class _Work:
     """What a response is made from."""
 
-    def __init__(
-        self,
-        exchange: Exchange,
-        generator: TextGenerator,
-        request: Request,
-        calls: Sequence[TokenCall],
-        choices: Sequence[Choice],
-        form: Form,
-        prefixes: Sequence[str],
-        prompt_tokens: int,
-    ) -> None:
-        self.exchange = exchange
-        self.generator = generator
-        self.request = request
-        self.choices = choices
-        self.form = form
-        self.prefixes = prefixes
-        self.prompt_tokens = prompt_tokens
-        self.id = form.prefix + secrets.token_hex(12)
+    exchange: Exchange
+    generator: TextGenerator
+    request: Request
+    deltas: AsyncGenerator[Delta, None]
+    choices: Sequence[Choice]
+    form: Form
+    prefixes: Sequence[str]
+    prompt_tokens: int
+    logs: bool
+    keeps_prompts: bool
+    id: str = field(init=False)
+    created: int = field(init=False)
+    texts: list[str] = field(init=False)
+    """Of all choices so far, where somebody will ask for them."""
+
+    def __post_init__(self) -> None:
+        self.id = self.form.prefix + secrets.token_hex(12)
         self.created = int(time.time())
-        self.logs = calls[0].log_probs
-        self.deltas = generator.merged(calls, choices, exchange.record)
+        self.texts = list(self.prefixes)
+
+    def take(self, delta: Delta) -> None:
+        """Keep what a delta adds."""
+        if self.keeps_prompts or not self.request.stream:
+            self.texts[delta.choice.index] += delta.text
 
     def count(self) -> None:
-        """Keep the tokens so far in the request's record."""
+        """Keep the tokens so far in the request's record, and the answer if that is wanted."""
+        if self.keeps_prompts:
+            self.exchange.record.answer = "\n\n".join(self.texts)
         self.exchange.record.answer_tokens = sum(choice.tokens for choice in self.choices)
 
     @property
@@ -162,19 +195,18 @@ class _Work:
 
 
 async def _whole(work: _Work) -> None:
-    texts = list(work.prefixes)
     gathered = [Delta(choice, "") for choice in work.choices]
     async with aclosing(work.deltas) as deltas:
         async for delta in deltas:
             index = delta.choice.index
-            texts[index] += delta.text
+            work.take(delta)
             gathered[index].ids += delta.ids
             gathered[index].log_probs += delta.log_probs
     form = work.form
     choices = [
         form.choice(
             choice.index,
-            texts[choice.index],
+            work.texts[choice.index],
             choice.finish or "stop",
             work.logprobs(gathered[choice.index], 0),
         )
@@ -195,6 +227,7 @@ async def _stream(work: _Work) -> None:
     exchange.record.stream = True
     async with aclosing(work.deltas) as deltas:
         async for delta in deltas:
+            work.take(delta)
             choice = delta.choice
             index = choice.index
             data = b""

@@ -290,6 +290,9 @@ class _Work:
         text = _chosen(result)[1].text
         stream = self._service.filters.output()
         text = stream.feed(text) + stream.end()
+        if self._service.observer.keeps_prompts:
+            self._exchange.record.prompt = self._wanted.question
+            self._exchange.record.answer = text
         return text, "length" if result.limit else "stop"
 
     def _usage(self, result: Result) -> Usage:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -16,17 +17,21 @@ from granian.server.embed import Server
 
 from tts.build.errors import ConfigError
 from tts.build.spec import load_deployment
-from tts.endpoints.token_stream import TokenStreams
+from tts.routing import PolicyName, routing_policy
+from tts.routing.policies import THRESHOLD
 from tts.serving.server.loading import Loading
 from tts.session import AsyncSession
 
 from .app import App
 from .generation import TextGenerator
 from .observability import Observer, RequestLog, requests_dir, telemetry_of
+from .replicas_file import follow, read_replicas
 from .safety import FilterChain, Keyring, KeyStore, keys_file
 from .service import Service, Settings
 
 BACKLOG = 1024
+FEW, MANY = "latency", "throughput"
+"""The groups of `by-concurrency`: high tensor parallelism, and many replicas."""
 HEADERS_TIMEOUT_MS = 10_000
 """From a connection's first byte, or the end of its last response, to the end of the headers."""
 MAX_HEADERS = 64 << 10
@@ -44,9 +49,22 @@ class Listen:
     key: Path | None = None
 
 
+@dataclass(frozen=True)
+class Engines:
+    """Which servers are used; by default those that are found on this machine, or one started."""
+
+    addresses: tuple[str, ...] = ()
+    file: Path | None = None
+    """Names them instead, and may change while the gateway runs."""
+    routing: PolicyName = "prefix-affinity"
+    threshold: int = THRESHOLD
+    """Concurrent requests at which `by-concurrency` changes from group FEW to group MANY."""
+
+
 async def serve(
     deployment: str | Path,
     listen: Listen,
+    engines: Engines,
     settings: Settings,
     filters: FilterChain,
     say: Callable[[str], None],
@@ -54,6 +72,7 @@ async def serve(
 ) -> None:
     """Serve a deployment until cancelled; `say` gets a line per stage. Raises TtsError."""
     port = _usable_port(listen)
+    _check_tls(listen)
     async with AsyncExitStack() as stack:
         store = KeyStore(keys_file())
         stack.callback(store.close)
@@ -65,10 +84,25 @@ async def serve(
             RequestLog(requests_dir(name)), telemetry, keeps_prompts=settings.keep_prompts
         )
         stack.callback(observer.close)
-        session = AsyncSession(deployment, say=say, on_loading=on_loading)
+        if engines.file and engines.addresses:
+            raise ConfigError("Name the servers by --endpoint or by --replicas, not by both.")
+        groups = read_replicas(engines.file) if engines.file else {}
+        session = AsyncSession(
+            deployment,
+            endpoints=(*engines.addresses, *groups) or None,
+            routing=routing_policy(
+                engines.routing, few=FEW, many=MANY, threshold=engines.threshold
+            ),
+            groups=groups,
+            say=say,
+            on_loading=on_loading,
+        )
         await stack.enter_async_context(session)
-        streams = await stack.enter_async_context(TokenStreams(session.address))
-        generator = TextGenerator(session.models, streams, filters)
+        if engines.file:
+            following = asyncio.ensure_future(follow(engines.file, session.replicas, say))
+            stack.callback(following.cancel)
+        generator = TextGenerator(session.models, session.replicas, filters)
+        stack.push_async_callback(generator.aclose)
         service = Service(session, generator, settings, keyring, filters, observer)
         server = _server(App(service), listen, port)
         serving = asyncio.ensure_future(server.serve())
@@ -99,6 +133,23 @@ def _server(app: App, listen: Listen, port: int) -> Server:
         ssl_cert=listen.certificate,
         ssl_key=listen.key,
     )
+
+
+def _check_tls(listen: Listen) -> None:
+    """Raise ConfigError unless both files of TLS are there and belong together, or neither is."""
+    if listen.certificate is None and listen.key is None:
+        return
+    if listen.certificate is None or listen.key is None:
+        raise ConfigError("TLS needs two files: --tls-certificate and --tls-key.")
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
+            listen.certificate, listen.key
+        )
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(
+            f"The TLS files {listen.certificate} and {listen.key} cannot be used: {error}.",
+            hint="Give a certificate and its private key, without a password, as PEM files.",
+        ) from error
 
 
 def _usable_port(listen: Listen) -> int:

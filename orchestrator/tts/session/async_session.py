@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import (
     AbstractContextManager,
     AsyncExitStack,
@@ -31,6 +39,7 @@ if TYPE_CHECKING:
     from tts.grading import Grader
     from tts.problem import Problem
     from tts.prompting import Models
+    from tts.routing import RoutingPolicy
     from tts.scheduling import Policy, ScheduleName, SpeculationName
     from tts.serving.server.loading import Loading
 
@@ -73,10 +82,16 @@ class AsyncSession:
         generator: Generator | None = None,
         verifier: Verifier | RewardFunction | None = None,
         endpoints: Sequence[str] | None = None,
+        routing: RoutingPolicy | None = None,
+        groups: Mapping[str, str] | None = None,
         say: Callable[[str], None] = silent,
         on_loading: Callable[[Loading], None] = _ignore,
     ) -> None:
-        """See `Session.open`. Nothing is started before the block; raises ConfigError."""
+        """See `Session.open`. Nothing is started before the block; raises ConfigError.
+
+        `routing` chooses among several servers, by default by prefix affinity; `groups` are those
+        of the endpoints, for a policy that has any.
+        """
         from .arguments import check_arguments
         from .plan import findable, load_checked
 
@@ -84,6 +99,8 @@ class AsyncSession:
         addresses = self.deployment.endpoints if endpoints is None else endpoints
         check_arguments(endpoints=addresses)
         self._addresses = tuple(dict.fromkeys(addresses))
+        self._routing = routing
+        self._groups = groups or {}
         self.source = findable(deployment) if isinstance(deployment, str | Path) else ""
         self._given = generator, verifier
         self._say = say
@@ -408,7 +425,8 @@ class AsyncSession:
             verifier = FunctionVerifier(given)  # type: ignore[arg-type]
             self._resources.callback(verifier.close)
         self.models  # noqa: B018 - what cannot be read is said when the session opens
-        replicas = Replicas(partial(connect, self.deployment, self.models, (generator, verifier)))
+        connecting = partial(connect, self.deployment, self.models, (generator, verifier))
+        replicas = Replicas(connecting, self._routing)
         self._replicas = await self._resources.enter_async_context(replicas)
         if generator is None or verifier is None:
             await self._connect((generator, verifier))
@@ -427,7 +445,7 @@ class AsyncSession:
             addresses = await asyncio.to_thread(local_pairs, self.deployment)
         if addresses:
             opened = self.deployment, self.models, own
-            await open_pairs(self._replicas, *opened, addresses, self._say)
+            await open_pairs(self._replicas, *opened, addresses, self._groups, self._say)
             return
         self._server = await open_server(self.deployment, self._say, self._on_loading)
         self._resources.push_async_callback(asyncio.to_thread, self._server.stop)

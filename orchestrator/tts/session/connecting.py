@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import cast
 
@@ -63,15 +63,18 @@ async def open_pairs(
     models: Models,
     own: Own,
     addresses: Sequence[str],
+    groups: Mapping[str, str],
     say: Callable[[str], None],
 ) -> None:
     """Use the servers at these addresses, and those that do not answer yet once they do.
+
+    `groups` are those of the addresses that have one.
 
     Raises ServerError if none answers, or one serves something else.
     """
     pairs = [_replica(deployment, models, own, address) for address in addresses]
     for pair in pairs:
-        replicas.use(pair)
+        replicas.use(pair, groups.get(pair.name, ""))
     replicas.be_elastic()
     failures: dict[str, TtsError] = {}
     for pair, error in zip(pairs, await _all(pair.probe() for pair in pairs), strict=True):

@@ -1,0 +1,60 @@
+"""Which web pages may use the gateway: those of its own, and of origins that were named. Pure.
+
+A browser sends a page's origin with every POST, and asks before it lets a page of another origin
+read an answer. Without keys the gateway is for this machine, so a page that calls itself by another
+name is refused, whatever that name resolves to.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+ANY = "*"
+_EXPOSED = b"x-tts-gateway-ms, x-tts-ignored, retry-after, x-ratelimit-remaining-requests"
+_METHODS = b"GET, POST, OPTIONS"
+_MAX_AGE_S = b"600"
+
+Headers = list[tuple[bytes, bytes]]
+
+
+def is_allowed(origin: str, host: str, named: Sequence[str], *, needs_key: bool) -> bool:
+    """Whether a page of `origin` may use the gateway, which it has called `host`."""
+    if ANY in named or origin in named:
+        return True
+    try:
+        at = urlsplit(origin)
+    except ValueError:
+        return False
+    return at.netloc == host and (needs_key or _is_this_machine(at.hostname or ""))
+
+
+def _is_this_machine(name: str) -> bool:
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def answer_headers(origin: str, named: Sequence[str]) -> Headers:
+    """What lets a page of a named origin read an answer; nothing for the gateway's own."""
+    if ANY not in named and origin not in named:
+        return []
+    return [
+        (b"access-control-allow-origin", origin.encode("latin-1")),
+        (b"access-control-expose-headers", _EXPOSED),
+        (b"vary", b"origin"),
+    ]
+
+
+def preflight_headers(origin: str, wanted: str, named: Sequence[str]) -> Headers:
+    """What a browser is told that asks whether a page may send a request with these headers."""
+    return [
+        *answer_headers(origin, named),
+        (b"access-control-allow-methods", _METHODS),
+        (b"access-control-allow-headers", wanted.encode("latin-1")),
+        (b"access-control-max-age", _MAX_AGE_S),
+    ]

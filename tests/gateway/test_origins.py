@@ -1,0 +1,31 @@
+"""Which pages may use the gateway."""
+
+import pytest
+
+from tts.gateway.origins import answer_headers, is_allowed, preflight_headers
+
+
+@pytest.mark.parametrize(
+    ("origin", "host", "named", "needs_key", "allowed"),
+    [
+        ("http://localhost:8080", "localhost:8080", (), False, True),
+        ("http://127.0.0.1:8080", "127.0.0.1:8080", (), False, True),
+        ("http://[::1]:8080", "[::1]:8080", (), False, True),
+        ("http://evil.example", "evil.example", (), False, False),  # resolves to this machine
+        ("https://tts.example", "tts.example", (), True, True),
+        ("https://other.example", "tts.example", (), True, False),
+        ("https://other.example", "tts.example", ("https://other.example",), True, True),
+        ("https://other.example", "localhost:8080", ("*",), False, True),
+        ("null", "localhost:8080", (), False, False),
+        ("http://[", "localhost:8080", (), False, False),
+    ],
+)
+def test_a_page_is_the_gateways_own_or_named(origin, host, named, needs_key, allowed):
+    assert is_allowed(origin, host, named, needs_key=needs_key) is allowed
+
+
+def test_only_named_origins_may_read_answers():
+    assert answer_headers("http://localhost:8080", ()) == []
+    headers = dict(preflight_headers("https://a.example", "authorization", ("*",)))
+    assert headers[b"access-control-allow-origin"] == b"https://a.example"
+    assert headers[b"access-control-allow-headers"] == b"authorization"
