@@ -1,7 +1,6 @@
 """The file of servers: what it says, and that the replicas follow it."""
 
 import asyncio
-import os
 
 import pytest
 
@@ -40,7 +39,7 @@ def test_replicas_follow_the_file(tmp_path, monkeypatch):
     def write(text):
         new = tmp_path / "new"
         new.write_text(text)
-        os.replace(new, file)
+        new.replace(file)
 
     async def until(names):
         while {pair.name for pair in replicas.pairs} != names:
