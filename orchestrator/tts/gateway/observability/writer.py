@@ -12,7 +12,7 @@ from .record import RequestRecord
 
 logger = logging.getLogger(__name__)
 
-BATCH_S = 0.05
+BATCH_S = 0.025
 """How long a batch is gathered. With the time to write it a process that is killed loses at most
 what ended in its last 100 ms."""
 MOST_WAITING = 100_000
