@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from typer.core import TyperGroup
 from typer.main import get_command
 
 from tts.build import paths
@@ -35,9 +36,14 @@ def test_commands_and_options_exist(page):
         if command == "lint" and command not in COMMANDS:
             continue
         assert command in COMMANDS, f"{page.name} names tts {command}"
+        asked = COMMANDS[command]
+        if isinstance(asked, TyperGroup):
+            name, *arguments = arguments
+            assert name in asked.commands, f"{page.name} names tts {command} {name}"
+            asked = asked.commands[name]
         known = {
             option
-            for parameter in COMMANDS[command].params
+            for parameter in asked.params
             for option in (*parameter.opts, *parameter.secondary_opts)
         }
         given = [word.partition("=")[0] for word in arguments if word.startswith("-")]

@@ -1,0 +1,217 @@
+"""Keys, limits, filters, the log of requests and telemetry of a gateway that runs."""
+
+import json
+import re
+import time
+import urllib.request
+
+import openai
+import pytest
+from tests.end_to_end.commands import Tts
+from tests.end_to_end.gateways import SERVING, client, gateway
+from tests.gateway.observability.otlp_collector import attributes, collecting
+
+from tts.build import paths
+
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.skipif(
+        not (paths.deployments_dir().parent / "checkpoints" / "demo-verifier").is_dir(),
+        reason="the demo checkpoints are not here",
+    ),
+]
+
+QUESTION = "Compute 12 + 30."
+TRACE, CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+FILTERS = r"""
+- pattern: (?i)the final \w{1,20} is
+  applies_to: output
+  action: redact
+- term: halcyon
+- pattern: \d{7}
+  name: long numbers
+"""
+
+
+@pytest.fixture(scope="module")
+def collector():
+    with collecting() as collector:
+        yield collector
+
+
+@pytest.fixture(scope="module")
+def keys(tts):
+    """API keys by name, made by the command."""
+
+    def create(name, *limits):
+        code, out, err = tts.run("keys", "create", name, *limits)
+        assert code == 0, err
+        return out.strip()
+
+    return {
+        "open": create("open"),
+        "few": create("few", "--requests-per-minute", "2", "--tokens-per-minute", "100000"),
+        "one search": create("one search", "--concurrent-searches", "1"),
+        "gone": create("gone"),
+    }
+
+
+@pytest.fixture(scope="module")
+def address(tts, keys, collector):
+    file = tts.home / "filters.yaml"
+    file.write_text(FILTERS)
+    options = ("--filters", file, "--otlp-endpoint", collector.endpoint)
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("OTEL_BSP_SCHEDULE_DELAY", "100")
+        environment.setenv("OTEL_METRIC_EXPORT_INTERVAL", "100")
+        with gateway(tts, *options) as address:
+            yield address
+
+
+def asked(address, key, content=QUESTION, **fields):
+    api = client(address).with_options(api_key=key)
+    return api.chat.completions.with_raw_response.create(
+        **{
+            "model": "demo",
+            "messages": [{"role": "user", "content": content}],
+            "temperature": 0,
+            **fields,
+        }
+    )
+
+
+def logged(tts, *options):
+    code, out, err = tts.run("requests", "demo", "--format", "jsonl", *options)
+    assert code == 0, err
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def eventually(read):
+    """What `read` gives once it gives something: some things are written a moment later."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if found := read():
+            return found
+        time.sleep(0.05)
+    raise AssertionError("it never came")
+
+
+def test_only_a_valid_key_is_served(address, keys):
+    for wrong in ("none", keys["open"][:-1] + "x", ""):
+        with pytest.raises((openai.AuthenticationError, openai.APIConnectionError)):
+            asked(address, wrong)
+    assert asked(address, keys["open"]).status_code == 200
+
+
+def test_a_key_is_limited_and_told_so_in_every_answer(address, keys):
+    first = asked(address, keys["few"])
+    assert first.headers["x-ratelimit-limit-requests"] == "2"
+    assert first.headers["x-ratelimit-remaining-requests"] == "1"
+    assert first.headers["x-ratelimit-limit-tokens"] == "100000"
+    asked(address, keys["few"])
+    with pytest.raises(openai.RateLimitError, match="2 requests per minute") as refused:
+        asked(address, keys["few"])
+    headers = refused.value.response.headers
+    assert headers["x-ratelimit-remaining-requests"] == "0"
+    assert 0 < int(headers["retry-after"]) <= 30
+
+
+def test_a_key_that_is_revoked_is_refused_by_the_gateway_that_runs(address, keys, tts):
+    assert asked(address, keys["gone"], max_tokens=1).status_code == 200
+    assert tts.run("keys", "revoke", "gone")[0] == 0
+    eventually(lambda: is_refused(address, keys["gone"]))
+
+
+def is_refused(address, key):
+    try:
+        asked(address, key, max_tokens=1)
+    except openai.AuthenticationError:
+        return True
+    return False
+
+
+def test_answers_are_redacted_the_same_whole_and_token_by_token(address, keys):
+    whole = asked(address, keys["open"]).parse().choices[0].message.content
+    chunks = asked(address, keys["open"], stream=True).parse()
+    streamed = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+    assert streamed == whole
+    assert "[redacted]" in whole
+    assert "final" not in whole
+
+
+def test_what_a_rule_blocks_is_an_error_that_names_the_rule_alone(address, keys):
+    with pytest.raises(openai.BadRequestError, match="rule 'rule 2'") as blocked:
+        asked(address, keys["open"], "Tell me of Halcyon.")
+    assert "halcyon" not in blocked.value.response.text.lower()
+    with pytest.raises(openai.BadRequestError, match="long numbers"):
+        asked(address, keys["open"], "Compute 1234567 + 1.")
+
+
+def test_a_request_is_logged_with_its_stages_tokens_and_key_and_traced(
+    address, keys, tts, collector
+):
+    *_, last = asked(
+        address,
+        keys["open"],
+        stream=True,
+        stream_options={"include_usage": True},
+        extra_headers={"traceparent": f"00-{TRACE}-{CALLER}-01"},
+    ).parse()
+    (row,) = eventually(
+        lambda: [row for row in logged(tts) if TRACE in (row["trace_parent"] or "")]
+    )
+    listed = tts.run("keys", "list")[1]
+    assert re.search(rf"{row['key']} +open", listed)
+    assert (row["model"], row["outcome"], row["status"], row["stream"]) == ("demo", "ok", 200, True)
+    assert row["prompt_tokens"] == last.usage.prompt_tokens
+    assert row["answer_tokens"] == last.usage.completion_tokens
+    stages = [row[f"t{i}"] for i in range(1, 7)]
+    assert all(stage is not None for stage in stages)
+    assert stages == sorted(stages)
+    assert row["prompt"] is row["answer"] is None
+    (span,) = eventually(
+        lambda: [span for span in collector.spans if span.parent_span_id.hex() == CALLER]
+    )
+    assert span.trace_id.hex() == TRACE
+    found = attributes(span.attributes)
+    assert found["gen_ai.response.id"] == row["id"]
+    assert found["gen_ai.usage.output_tokens"] == row["answer_tokens"]
+    assert eventually(lambda: "gen_ai.server.time_to_first_token" in collector.metrics)
+
+
+def test_metrics_count_what_was_asked(address, keys):
+    request = urllib.request.Request(
+        f"{address}/metrics", headers={"authorization": f"Bearer {keys['open']}"}
+    )
+    with urllib.request.urlopen(request) as answer:
+        text = answer.read().decode()
+    assert re.search(r'requests_total\{endpoint="/v1/chat/completions",.*"filtered"', text)
+    assert re.search(r'status="429"\} 1\n', text)
+    assert re.search(r'tts_gateway_tokens_total\{model="demo",kind="answer"\} \d+', text)
+
+
+def test_no_key_is_in_any_file(address, keys, tts):
+    for file in (tts.home / "gateway").rglob("*"):
+        content = file.read_bytes() if file.is_file() else b""
+        assert not any(key[4:].encode() in content for key in keys.values()), file
+
+
+def test_another_address_than_loopback_needs_keys_before_anything_starts(tmp_path):
+    code, _, err = Tts(tmp_path).run("gateway", "demo", "--host", "0.0.0.0", "--port", "0")
+    assert code == 2
+    assert "there are no keys" in err.replace("\n", " ")
+    assert "tts keys create" in err
+
+
+def test_a_gateway_that_is_killed_leaves_a_log_that_can_be_read(tts, keys):
+    process = tts.start("gateway", "demo", "--port", 0)
+    for line in process.stderr:
+        if found := SERVING.search(line):
+            break
+    began = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() - 1))
+    for _ in range(3):
+        asked(found[1], keys["open"], max_tokens=5)
+    rows = eventually(lambda: (rows := logged(tts, "--since", began))[2:] and rows)
+    process.kill()
+    process.communicate()
+    assert logged(tts, "--since", began)[: len(rows)] == rows
