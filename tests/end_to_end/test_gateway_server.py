@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import socket
+import ssl
 import subprocess
 import time
 import urllib.error
@@ -369,3 +370,44 @@ def test_a_dead_engine_is_said_and_the_gateway_lives(tts):
         assert refused.value.status_code == 503
         assert get(f"{address}/ready")[0] == 503
         assert get(f"{address}/health")[0] == 200
+
+
+def test_the_gateway_speaks_tls_and_lets_named_pages_read(tts, tmp_path):
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    words = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"]
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    files = ["-keyout", key, "-out", certificate]
+    subprocess.run(["openssl", *words, *names, *files], check=True, capture_output=True)
+    tls = ["--tls-certificate", certificate, "--tls-key", key]
+    page = "https://page.example"
+    with gateway(tts, *tls, "--cors-origin", page) as address:
+        assert address.startswith("https://")
+        trusted = ssl.create_default_context(cafile=certificate)
+
+        def ask(origin, method="GET", **headers):
+            headers = {"origin": origin, **{n.replace("_", "-"): v for n, v in headers.items()}}
+            asked = urllib.request.Request(f"{address}/v1/models", headers=headers, method=method)
+            return urllib.request.urlopen(asked, context=trusted, timeout=30)
+
+        with ask(page) as answer:
+            assert answer.headers["access-control-allow-origin"] == page
+        wanted = {"access_control_request_method": "POST"}
+        with ask(page, "OPTIONS", access_control_request_headers="x-a", **wanted) as answer:
+            assert answer.status == 204
+            assert answer.headers["access-control-allow-headers"] == "x-a"
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            ask("https://other.example")
+        assert refused.value.code == 403
+        refused.value.close()
+
+
+def test_what_cannot_be_listened_on_is_said_in_a_sentence(tts, address):
+    port = urlsplit(address).port
+    for arguments, word in [
+        (["--port", port], "cannot listen"),
+        (["--port", 0, "--tls-key", "/nowhere"], "two files"),
+        (["--port", 0, "--replicas", "/nowhere"], "cannot be read"),
+    ]:
+        code, _, err = tts.run("gateway", "demo", *arguments)
+        assert code == 2
+        assert word in err
