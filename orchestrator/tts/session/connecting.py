@@ -15,7 +15,7 @@ from tts.prompting import Models
 from tts.serving.repository.digest import deployment_digest
 from tts.serving.server import probe
 from tts.serving.server.health import ReplicaHealth
-from tts.serving.server.lookup import running_replicas
+from tts.serving.server.replicas import running_replicas
 from tts.serving.server.supervisor import comes_back
 
 from .endpoints import triton_endpoints
@@ -38,9 +38,9 @@ def server_pair(server: Server, models: Models, own: Own) -> EnginePair:
 
 
 def local_pairs(deployment: Deployment) -> list[str]:
-    """Names of the servers of `tts serve --replicas` on this machine; none if there is only one."""
+    """The servers of `tts serve --replicas` here, `demo@1` and so on; none if there is only one."""
     found = running_replicas(deployment)
-    return [replica.server_name for replica in found] if len(found) > 1 else []
+    return [f"{each.name}@{each.number}" for each in found] if len(found) > 1 else []
 
 
 async def connect(deployment: Deployment, models: Models, own: Own, address: str) -> EnginePair:

@@ -9,6 +9,7 @@
 | state | what is known of a running server, shared through a file |
 | probe | over gRPC: whose models does it serve, and do they answer? |
 | supervise | keeps a server running: starts it again when it died |
+| replicas | several servers of one deployment on this machine |
 | supervisor | which process does that, if any |
 | health | notices when a server or one of its processes dies |
 | triton_log | the reason of a failure, from Triton's log |

@@ -56,25 +56,6 @@ def find_server(deployment: Deployment) -> ServerState | None:
     )
 
 
-def running_replicas(deployment: Deployment) -> list[Deployment]:
-    """The deployment's servers on this machine, each as `Deployment.replica`, by number.
-
-    One that is being started again counts.
-    """
-    folder = paths.server_dir(deployment.name)
-    numbers = [1]
-    for each in folder.parent.glob(f"{folder.name}-*"):
-        number = each.name.removeprefix(f"{folder.name}-")
-        if number.isdecimal() and int(number) > 1:
-            numbers.append(int(number))
-    replicas = [deployment.replica(number) for number in sorted(numbers)]
-    return [
-        each
-        for each in replicas
-        if read_state(state_file(each)) or supervisor_of(each.server_name) is not None
-    ]
-
-
 def served_deployments() -> list[str]:
     """Names of the deployments of which a server of ours runs, in alphabetical order."""
     files = paths.server_dir("*").relative_to(paths.home())

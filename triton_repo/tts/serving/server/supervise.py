@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 from tts.build import paths
 from tts.build.errors import ServerError
@@ -31,11 +33,18 @@ def supervise(
     iteration_log: bool | None = None,
     say: Callable[[str], None],
     on_loading: Callable[[Loading], None] = lambda loading: None,
+    on_ready: Callable[[], None] | None = None,
+    stop: threading.Event | None = None,
 ) -> None:
     """Serve a deployment until Ctrl-C; `say` and `on_loading` are those of `start_server`.
 
+    `on_ready` is called when it serves for the first time; by default it says how to stop. In a
+    thread other than the main one, which Ctrl-C does not reach, `stop` stands for it.
+
     Raises the last ServerError when it does not start in the first place or fails too often.
     """
+    stop = stop or threading.Event()
+    on_ready = on_ready or partial(say, "Press Ctrl-C to stop.")
     addresses: Addresses | None = None
     failures: list[float] = []
     with supervising(deployment.server_name):
@@ -47,13 +56,14 @@ def supervise(
                         iteration_log=iteration_log,
                         say=say,
                         on_loading=on_loading,
+                        check=partial(_sleep, stop, 0),
                         addresses=addresses,
                         supervised=True,
                     ) as server:
                         if addresses is None:
-                            say("Press Ctrl-C to stop.")
+                            on_ready()
                         addresses = server.addresses
-                        _until_interrupted(server)
+                        _until_interrupted(server, stop)
                         say("Stopping ...")
                         return
                 except ServerError as error:
@@ -62,18 +72,24 @@ def supervise(
                     if addresses is None or wait is None:
                         raise
                     say(f"{error.message} It is started again in {wait:.0f} s.")
-                    time.sleep(wait)
+                    _sleep(stop, wait)
         except KeyboardInterrupt:
             if addresses is None:  # it has not served anything yet
                 raise
             say("Stopping ...")  # between two servers
 
 
-def _until_interrupted(server: RunningServer) -> None:
+def _until_interrupted(server: RunningServer, stop: threading.Event) -> None:
     with suppress(KeyboardInterrupt):
         while True:
             server.check()
-            time.sleep(CHECK_INTERVAL_S)
+            _sleep(stop, CHECK_INTERVAL_S)
+
+
+def _sleep(stop: threading.Event, seconds: float) -> None:
+    """Wait; raises KeyboardInterrupt when `stop` is set, as Ctrl-C does in the main thread."""
+    if stop.wait(seconds):
+        raise KeyboardInterrupt
 
 
 def wait_for_server(
