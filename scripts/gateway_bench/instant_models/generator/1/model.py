@@ -18,19 +18,26 @@ class TritonPythonModel:
         self.single = [_response([token]) for token in self.tokens]
 
     def execute(self, requests):
-        """Answer every request; a stop ends nothing, as nothing is running."""
+        """Answer every request, those that came together in step, as an engine would.
+
+        A stop ends nothing, as nothing is running.
+        """
+        streams = []
         for request in requests:
             wanted = int(_scalar(request, "request_output_len", 1))
             sender = request.get_response_sender()
             if _scalar(request, "stop", False):
                 sender.send(flags=FINAL)
             elif _scalar(request, "streaming", False):
-                for number in range(wanted - 1):
-                    sender.send(self.single[number % len(self.single)])
-                sender.send(self.single[(wanted - 1) % len(self.single)], flags=FINAL)
+                streams.append((wanted, sender))
             else:
                 turns = -(-wanted // len(self.tokens))
                 sender.send(_response((self.tokens * turns)[:wanted]), flags=FINAL)
+        for number in range(max((wanted for wanted, _ in streams), default=0)):
+            token = self.single[number % len(self.single)]
+            for wanted, sender in streams:
+                if number < wanted:
+                    sender.send(token, flags=FINAL if number == wanted - 1 else 0)
 
 
 def _scalar(request, name, default):
