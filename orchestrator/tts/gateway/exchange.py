@@ -75,8 +75,8 @@ class Exchange:
                 while True:
                     message = await self._receive()
                     if message["type"] != "http.request":
-                        self.disconnected = True
-                        raise bad_request("The client went away before its request was complete.")
+                        # it may have closed its half only, and is told
+                        raise bad_request("The request ended before its body was complete.")
                     parts.append(message.get("body", b""))
                     size += len(parts[-1])
                     if size > most:
