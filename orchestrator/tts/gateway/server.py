@@ -23,6 +23,7 @@ from tts.serving.server.loading import Loading
 from tts.session import AsyncSession
 
 from .app import App
+from .connections import close_silent, most_connections
 from .generation import TextGenerator
 from .observability import Observer, RequestLog, requests_dir, telemetry_of
 from .replicas_file import follow, read_replicas
@@ -106,6 +107,8 @@ async def serve(
         service = Service(session, generator, settings, keyring, filters, observer)
         server = _server(App(service), listen, port)
         serving = asyncio.ensure_future(server.serve())
+        sweep = asyncio.ensure_future(close_silent(port))
+        stack.callback(sweep.cancel)
         scheme = "https" if listen.certificate else "http"
         host = f"[{listen.host}]" if ":" in listen.host else listen.host
         say(f"Serving {session.deployment.name} at {scheme}://{host}:{port}/v1 (Ctrl-C ends it)")
@@ -124,6 +127,7 @@ def _server(app: App, listen: Listen, port: int) -> Server:
         port,
         interface=Interfaces.ASGINL,
         backlog=BACKLOG,
+        backpressure=most_connections(),
         websockets=False,
         log_enabled=False,
         http1_settings=HTTP1Settings(
