@@ -64,6 +64,7 @@ def gateway(*arguments: str, deployment: str = "demo") -> Iterator[Gateway]:
     )
     assert process.stderr is not None
     said: list[str] = []
+    reading = threading.Thread(target=said.extend, args=(process.stderr,), daemon=True)
     try:
         for line in process.stderr:
             said.append(line)
@@ -71,10 +72,12 @@ def gateway(*arguments: str, deployment: str = "demo") -> Iterator[Gateway]:
                 break
         else:
             sys.exit("".join(said))
-        reading = threading.Thread(target=said.extend, args=(process.stderr,), daemon=True)
         reading.start()
         yield Gateway(found[1], process, said)
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
         process.wait(60)
+        if reading.ident is not None:
+            reading.join()
+        process.stderr.close()
