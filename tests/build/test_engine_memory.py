@@ -45,7 +45,13 @@ def test_hand_worked_numbers(checkpoint: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("checkpoint", "published"), [(ONE_B, 1_235_814_400), (EIGHT_B, 8_030_261_248)]
+    ("checkpoint", "published"),
+    [
+        (ONE_B, 1_235_814_400),
+        (EIGHT_B, 8_030_261_248),
+        (Path("/nowhere/Llama-3.3-70B-Instruct"), 70_553_706_496),
+        (Path("/nowhere/Mixtral-8x7B-Instruct-v0.1"), 46_702_792_704),
+    ],
 )
 def test_parameters_are_counted_exactly(checkpoint: Path, published: int) -> None:
     assert parameters(shape_of(checkpoint)).total == published

@@ -16,9 +16,9 @@ from tts.simulation.workload import typical
 from tts.strategies.catalog import find_strategy
 
 
-def placed(generator=((0,),), verifier=((0,),), gpu="h100"):
-    """The usual pair with its engines on these GPUs, a tuple for each replica of an engine."""
-    deployment = simulated_deployment(gpu, 1)
+def placed(generator=((0,),), verifier=((0,),), gpu="h100", models=None):
+    """A pair with its engines on these GPUs, a tuple for each replica of an engine."""
+    deployment = simulated_deployment(gpu, 1, **(models or {}))
     update = {}
     for role, replicas in (("generator", generator), ("verifier", verifier)):
         engine = deployment.engines()[role]
@@ -141,6 +141,27 @@ def test_plain_generation_answers_every_request():
         assert max(done.latencies_s) <= done.wall_s
     one = simulate_generation([ServerGroup(pair)], prompts, 1)
     assert sum(one.latencies_s) == pytest.approx(one.wall_s)
+
+
+def test_few_requests_are_faster_on_a_wide_server_and_many_on_narrow_ones():
+    """And the router takes the better of both on either side, at the right threshold."""
+    models = {"generator": "Llama-3.1-8B-Instruct", "verifier": "Qwen2.5-1.5B-Instruct"}
+    every = (tuple(range(8)),)
+    wide = ServerGroup(placed(every, every, "l40s", models), name="wide")
+    narrow = ServerGroup(placed(gpu="l40s", models=models), 8, name="narrow")
+
+    def speed(*groups, concurrency):
+        prompts = Prompts(2 * concurrency + 8, prompt_tokens=2048, answer_tokens=64)
+        return simulate_generation(
+            groups, prompts, concurrency, routing="by-concurrency", threshold=24
+        ).tokens_per_s
+
+    few = [speed(*groups, concurrency=8) for groups in ([wide], [narrow], [wide, narrow])]
+    many = [speed(*groups, concurrency=128) for groups in ([wide], [narrow], [wide, narrow])]
+    assert few[0] > 1.3 * few[1]
+    assert many[1] > 1.3 * many[0]
+    assert few[2] == few[0]
+    assert many[2] > 1.1 * many[0]
 
 
 def _ids(count):

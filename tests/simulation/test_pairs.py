@@ -55,12 +55,12 @@ def test_fp8_is_faster_and_has_room_for_more():
 
 @pytest.mark.parametrize("name", known_names())
 def test_every_known_model_may_be_either_engine_unless_it_can_only_judge(name):
-    simulated_deployment("h100", 2, verifier=name)
+    simulated_deployment("h200", 2, verifier=name, precision="fp8")
     if shape_of(Path(name)).head is None:
-        simulated_deployment("h100", 2, generator=name)
+        simulated_deployment("h200", 2, generator=name, precision="fp8")
     else:
         with pytest.raises(CheckpointError, match="cannot generate"):
-            simulated_deployment("h100", 2, generator=name)
+            simulated_deployment("h200", 2, generator=name, precision="fp8")
 
 
 def test_what_is_not_known_or_does_not_fit_is_refused():

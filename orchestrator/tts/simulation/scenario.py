@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 
 from tts.build.spec import Deployment, Role
 from tts.build.tensorrt.placement import gpus_of
@@ -26,7 +26,7 @@ from tts.routing import PolicyName
 from tts.routing.policies import THRESHOLD
 from tts.runlog import events
 from tts.scheduling import ScheduleName, SpeculationName
-from tts.search import Search, SearchConfig, node_seed
+from tts.search import NodePath, Search, SearchConfig, node_seed
 from tts.strategies.catalog import new_search
 
 from .fleet import Fleet, Pair, ServerGroup, fleet_of, router_of
@@ -132,7 +132,12 @@ def problems(scenario: Scenario) -> tuple[Models, list[Problem]]:
 
 def search_of(scenario: Scenario, problem: Problem) -> Search:
     """A fresh search of one problem."""
-    return new_search(scenario.parameters, lambda node: node_seed(scenario.seed, problem.id, node))
+
+    @cache  # foresight asks for the same seeds again and again
+    def seed(node: NodePath) -> int:
+        return node_seed(scenario.seed, problem.id, node)
+
+    return new_search(scenario.parameters, seed)
 
 
 def digest_of(trees: Mapping[str, str]) -> str:
