@@ -1,11 +1,13 @@
-"""The guard of the prefix cache: its books, and a real engine whose requests share prefixes."""
+"""The guard of the prefix cache: its books, on a model of the cache, and on a real engine."""
 
 import random
+from itertools import count
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.engines.prefix_cache_model import PrefixCacheModel
 
 from tts.engines.generate_request import GenerateRequest
 from tts.engines.prefix_guard import PrefixGuard, extend_hashes, prefix_hashes
@@ -33,90 +35,175 @@ def test_extended_hashes_are_those_of_prompt_and_output(prompt, generated):
     assert extend_hashes(hashes(prompt), generated) == hashes(prompt + generated)
 
 
-class Pipeline:
-    """The requests in flight, as the guard's caller would drive them."""
+class Open:
+    """A guard that lets everyone in."""
 
-    def __init__(self):
-        self.guard = PrefixGuard(blocks=1000, block_size=4)
-        self.waiting, self.live, self.age = {}, {}, {}
+    def enter(self, ticket, hashes):
+        return True
+
+    def stepped(self):
+        pass
+
+    started = moved_on = left = lambda self, *arguments: None
+
+
+class Pipeline:
+    """A guard and the cache it guards, driven as the engine host drives them."""
+
+    def __init__(self, guard=None, *, blocks=1000, step_tokens=1000):
+        sizes = {"blocks": blocks, "block_size": 4, "step_tokens": step_tokens}
+        self.guard = guard or PrefixGuard(**sizes)
+        self.cache = PrefixCacheModel(**sizes)
+        self.waiting, self.live, self.reserved = {}, {}, 0
+        self.blocks, self.steps = blocks, 0
 
     def enter(self):
-        for ticket, tokens in list(self.waiting.items()):
-            if self.guard.enter(ticket, hashes(tokens)):
-                self.live[ticket] = self.waiting.pop(ticket)
-                self.age[ticket] = 0
+        for ticket, (prompt, length) in list(self.waiting.items()):
+            worst = -(-(len(prompt) + length) // 4)
+            if self.reserved + worst > self.blocks:
+                break
+            if self.guard.enter(ticket, hashes(prompt)):
+                del self.waiting[ticket]
+                self.reserved += worst
+                self.live[ticket] = self.cache.add(prompt), length, worst
 
-    def step(self, leave):
+    def step(self, sample=lambda: 9):
+        self.steps += 1
+        due = self.cache.step()
         self.guard.stepped()
-        for ticket in list(self.live):
-            self.age[ticket] += 1
-            if self.age[ticket] > 1:
-                self.guard.moved_on(ticket)
-            if leave(self.age[ticket]):
-                tokens = self.live.pop(ticket)
-                generated = [9] * self.age.pop(ticket)
-                self.guard.left(ticket, extend_hashes(hashes(tokens), generated))
+        outputs = []
+        for ticket, (sequence, length, worst) in list(self.live.items()):
+            if sequence not in due:
+                continue
+            known = len(sequence.tokens) - sequence.prompt
+            (self.guard.moved_on if known else self.guard.started)(ticket)
+            sequence.tokens.append(sample())
+            if known + 1 == length:
+                self.cache.leave(sequence)
+                del self.live[ticket]
+                self.reserved -= worst
+                self.guard.left(ticket, hashes(sequence.tokens))
+                outputs.append(sequence.tokens)
+        return outputs
+
+    def run(self, *prompts, length=3):
+        self.waiting = {ticket: (prompt, length) for ticket, prompt in enumerate(prompts)}
+        while self.waiting or self.live:
+            self.enter()
+            self.step()
+        return self
+
+
+@st.composite
+def searches(draw):
+    """How a search goes on from what it has: which outputs, with what after them, how often."""
+    growth = st.tuples(
+        st.integers(0, 30),
+        st.lists(st.integers(0, 2), max_size=6),
+        st.integers(1, 4),
+        st.integers(1, 6),
+        st.integers(0, 3),
+    )
+    roots = draw(st.lists(ids, min_size=1, max_size=3))
+    grown = draw(st.lists(growth, max_size=25))
+    budget = draw(st.sampled_from([3, 5, 8, 20, 1000]))
+    return roots, grown, draw(st.sampled_from([14, 20, 1000])), budget, draw(st.integers(0, 10**6))
+
+
+def search(pipeline, case):
+    """Let prompts arrive between steps, each the beginning of what is known and something new."""
+    roots, grown, *_, seed = case
+    rng = random.Random(seed)
+    known, tickets = [*roots], count()
+    arriving = [(root, [], 1, 3, 0) for root in roots] + [
+        (index, tail, samples, length, cut) for index, tail, samples, length, cut in grown
+    ]
+    while arriving or pipeline.waiting or pipeline.live:
+        while arriving and rng.random() < 0.7:
+            base, tail, samples, length, cut = arriving.pop(0)
+            if isinstance(base, int):
+                base = known[base % len(known)]
+            prompt = [*base[: max(1, len(base) - cut)], *tail][:40]
+            for _ in range(samples):
+                pipeline.waiting[next(tickets)] = prompt, length
+        pipeline.enter()
+        if pipeline.live:
+            known += pipeline.step(lambda: rng.randrange(3))
+        assert pipeline.steps < 2000, "a request waits for ever"
+    return pipeline
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(ids, min_size=1, max_size=12), st.integers(0, 10**6))
-def test_everyone_gets_in_and_no_two_hold_what_one_may_write(prompts, seed):
-    rng = random.Random(seed)
-    pipeline = Pipeline()
-    arriving = list(enumerate(prompts))
-    for _ in range(20 * len(prompts) + 20):
-        while arriving and rng.random() < 0.5:
-            ticket, tokens = arriving.pop(0)
-            pipeline.waiting[ticket] = tokens
-        pipeline.enter()
-        live = list(pipeline.live.items())
-        for ticket, tokens in live:
-            for other, longer in live:
-                if len(longer) > len(tokens) and longer[: len(tokens)] == tokens:
-                    # the longer one may be there only if it came before the shorter
-                    assert other in pipeline.live
-                    assert pipeline.age[other] >= pipeline.age[ticket]
-        pipeline.step(lambda age: rng.random() < 0.4 or age > 6)
-    assert not arriving
-    assert not pipeline.waiting, "a request waits for ever"
-    assert not pipeline.guard._claimed
-    assert not pipeline.guard._young
-    assert not pipeline.guard._prompts
-    assert not pipeline.guard._blockers
+@given(searches())
+def test_everyone_gets_in_and_reads_only_what_belongs_to_it(case):
+    pipeline = search(Pipeline(blocks=case[2], step_tokens=case[3]), case)
+    assert not pipeline.cache.wrong
+    guard = pipeline.guard
+    assert not any((guard._claims, guard._young, guard._stems, guard._computing, guard._blockers))
+    assert guard._load == 0
+
+
+def test_without_the_guard_the_model_of_the_cache_gives_wrong_results():
+    """So the property above says something: prompts that part within a kept block."""
+    parent, siblings = [1, 2], [[1, 2, 9, 5], [1, 2, 9, 6]]
+    for guard, wrong in ((Open(), True), (None, False)):
+        pipeline = Pipeline(guard).run(parent, length=1).run(*siblings)
+        assert bool(pipeline.cache.wrong) == wrong
+
+
+def test_equal_prompts_of_which_one_is_cut_would_harm_each_other():
+    """The cut one's block is padded with zeros where the others have tokens already."""
+    parent, child = [1, 2, 3, 4, 5], [1, 2, 3, 4, 5, 9, 9, 6]
+    for guard, wrong in ((Open(), True), (None, False)):
+        pipeline = Pipeline(guard, step_tokens=3).run(parent, length=2).run(child, child)
+        assert bool(pipeline.cache.wrong) == wrong
 
 
 def test_a_request_that_gives_up_waiting_is_forgotten():
-    guard = PrefixGuard(blocks=8, block_size=4)
+    guard = PrefixGuard(blocks=8, block_size=4, step_tokens=64)
     assert guard.enter(0, hashes([1, 2]))
+    guard.stepped()
     assert not guard.enter(1, hashes([1, 2, 3]))
     assert guard._blockers
     guard.left(1)
     assert not guard._blockers
 
 
-def test_samples_of_one_prompt_follow_their_leader_together():
+def test_samples_of_one_prompt_enter_together():
+    pipeline = Pipeline().run([1, 2], length=1)  # leaves its prompt behind in the cache
+    pipeline.waiting = {ticket: ([1, 2, 9], 3) for ticket in range(8)}
+    pipeline.enter()
+    assert len(pipeline.live) == 8
+
+
+def test_samples_that_may_not_be_computed_whole_in_one_step_enter_one_by_one():
+    pipeline = Pipeline(step_tokens=4).run([1, 2], length=1)
+    pipeline.waiting = {ticket: ([1, 2, 9, 9, 9], 3) for ticket in range(8)}
+    pipeline.enter()
+    assert len(pipeline.live) == 1
+
+
+def test_a_prompt_that_continues_a_running_one_waits_only_until_that_is_computed():
     pipeline = Pipeline()
-    pipeline.waiting[0] = [1, 2]
+    pipeline.waiting = {0: ([1, 2], 9)}
     pipeline.enter()
-    pipeline.step(lambda age: True)  # leaves its prompt behind in the cache
-    pipeline.waiting.update({ticket: [1, 2] for ticket in range(1, 9)})
+    pipeline.waiting = {1: ([1, 2, 9, 5], 9), 2: ([1, 2, 9, 5], 9), 3: ([1, 2, 9, 6], 9)}
     pipeline.enter()
-    assert list(pipeline.live) == [1]
-    for _ in range(2):
-        pipeline.step(lambda age: False)
+    assert list(pipeline.live) == [0, 1, 2], "nothing of the first is in the cache yet"
+    pipeline.step()
     pipeline.enter()
-    assert sorted(pipeline.live) == list(range(1, 9))
+    assert list(pipeline.live) == [0, 1, 2]
 
 
 def test_requests_without_a_common_prefix_never_wait():
     pipeline = Pipeline()
-    pipeline.waiting.update({ticket: [ticket, 1, 2] for ticket in range(50)})
+    pipeline.waiting = {ticket: ([ticket, 1, 2], 3) for ticket in range(50)}
     pipeline.enter()
     assert len(pipeline.live) == 50
 
 
 def test_the_books_stay_small():
-    guard = PrefixGuard(blocks=2, block_size=4)
+    guard = PrefixGuard(blocks=2, block_size=4, step_tokens=64)
     for ticket in range(100):
         assert guard.enter(ticket, hashes([ticket]))
         guard.stepped()
@@ -165,7 +252,7 @@ def test_requests_that_share_prefixes_get_what_they_get_alone(open_host, role):
 
 def test_a_shorter_content_is_still_there_when_a_longer_one_may_have_been_taken_over():
     """Two kept contents, one the beginning of the other, in two blocks: only one is taken over."""
-    guard = PrefixGuard(blocks=64, block_size=32)
+    guard = PrefixGuard(blocks=64, block_size=32, step_tokens=64)
 
     def hashes(*ids):
         return prefix_hashes(np.asarray(ids, dtype=np.int64))
@@ -189,7 +276,7 @@ def test_a_content_is_forgotten_once_a_prompt_has_filled_its_block(length, kept)
 
     The block in which 20 tokens end is the first; one token beyond it begins the second.
     """
-    guard = PrefixGuard(blocks=64, block_size=32)
+    guard = PrefixGuard(blocks=64, block_size=32, step_tokens=64)
     content = [1] * 20
     assert guard.enter(0, hashes(content))
     guard.stepped()
@@ -197,6 +284,7 @@ def test_a_content_is_forgotten_once_a_prompt_has_filled_its_block(length, kept)
     filled = content + [2] * (length - len(content))
     assert guard.enter(1, hashes(filled))
     guard.stepped()
+    guard.started(1)
     guard.left(1, hashes(filled))
     assert guard.enter(2, hashes([*content, 7, 7]))
     assert guard.enter(3, hashes([*content, 8, 8])) is not kept, "both could take it over"
@@ -204,7 +292,7 @@ def test_a_content_is_forgotten_once_a_prompt_has_filled_its_block(length, kept)
 
 def test_a_content_stays_in_the_books_if_a_full_block_of_others_may_have_been_used_instead():
     """The third prompt continues the second, but also the first, whose full block fits further."""
-    guard = PrefixGuard(blocks=64, block_size=4)
+    guard = PrefixGuard(blocks=64, block_size=4, step_tokens=64)
     part = [1, 2, 3, 4, 5, 6]
     for ticket, content in enumerate(([*part, 7, 8, 9], part, [*part, 7, 8, 10])):
         assert guard.enter(ticket, hashes(content))
@@ -216,7 +304,7 @@ def test_a_content_stays_in_the_books_if_a_full_block_of_others_may_have_been_us
 
 def test_a_short_prompt_holds_back_only_the_first_that_begins_with_it():
     """Such as the one token of a probe, for a model whose prompts all begin with that token."""
-    guard = PrefixGuard(blocks=64, block_size=4)
+    guard = PrefixGuard(blocks=64, block_size=4, step_tokens=64)
     assert guard.enter(0, hashes([0]))
     guard.stepped()
     guard.left(0, hashes([0, 9]))
@@ -224,7 +312,7 @@ def test_a_short_prompt_holds_back_only_the_first_that_begins_with_it():
     assert guard.enter(1, hashes(prompts[0]))
     assert not guard.enter(2, hashes(prompts[1]))
     guard.stepped()
-    guard.moved_on(1)
+    guard.started(1)
     assert all(guard.enter(ticket, hashes(prompts[ticket - 1])) for ticket in range(2, 6))
 
 

@@ -176,7 +176,12 @@ class EngineHost:
         self._pipeline = None
 
     def _new_guard(self) -> PrefixGuard:
-        return PrefixGuard(blocks=self.limits.blocks, block_size=self.limits.block_size)
+        limits = self.limits
+        return PrefixGuard(
+            blocks=limits.blocks,
+            block_size=limits.block_size,
+            step_tokens=limits.max_num_tokens,
+        )
 
     @property
     def _busy(self) -> bool:
@@ -263,6 +268,7 @@ class EngineHost:
                     self._guard.moved_on(job.ticket)
             elif generation.started:
                 started += 1
+                self._guard.started(job.ticket)
                 context_tokens += len(job.request.input_ids)
             if response is not None:
                 self._book(job, response)

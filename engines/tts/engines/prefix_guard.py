@@ -1,17 +1,22 @@
 """Which requests may be in the pipeline together when it reuses prefixes.
 
 OpenVINO GenAI's prefix cache keeps the last, partly filled block of a sequence under a hash of its
-content. A later prompt that continues that content takes the block over and writes into it. If two
-sequences hold such a block at once, both write: there is no copy-on-write in the prompt phase, and
-both results are wrong. So a request has to wait while another one
+content. A later prompt that continues that content takes the block over when it is added, and so
+does every other one until the block gets another hash; there is no copy-on-write in the prompt
+phase. Each of them writes its own tokens into the block and, as the kernel pads the block in which
+a chunk of a prompt ends, zeros after them. The block gets another hash when the prompt needs a
+further one, or when its request decodes its second token; what shares it then copies it first. So a
+request has to wait while another one
 
-- has a prompt that is a proper prefix of its own (the other still writes after that prefix),
-- has the same prompt and has just computed it (its block still has the prompt's hash), or
-- may have taken over the same partly filled block and hold it under the old hash.
+- has a prompt that is a prefix of its own and is being computed, or
+- may have taken over a block that it would take over as well, and has not *settled*: its prompt
+  is computed, and so is its second token if that prompt may fill the block exactly.
 
-Once a sequence has decoded one token beyond its first, its block has another hash: it has *moved
-on*. So of n samples of one prompt the first goes ahead, and two steps later the others follow.
-Requests without a common prefix never wait. Pure: no engine, no clock.
+What one may take a block over from, it *claims*: the contents that finished requests have left, and
+the prompts of running ones, after which their contents lie. Claims do not conflict between prompts
+that enter between the same two steps, are alike to the end of that block, and are certain to be
+computed whole in the next step: they write the same. So n samples of one prompt enter together, and
+requests without a common prefix never wait. Pure: no engine, no clock.
 
 Which block a request took over cannot be seen from outside. It continues a partly filled block only
 if the cache has all full blocks before it and not its own full block in that place, which another
@@ -58,76 +63,118 @@ def _multipliers(count: int) -> npt.NDArray[np.uint64]:
 
 
 @dataclass(slots=True)
+class _Claim:
+    """Requests of one window that may have taken over one block, and go on alike in it."""
+
+    branch: Hash
+    window: int
+    holders: int = 0
+
+
+@dataclass(slots=True)
 class _Entry:
     prompt: Hash
     length: int
-    claims: frozenset[Hash]
+    claims: Mapping[Hash, Hash]
+    """What it may have taken a block over from, and its branch from there."""
+    stems: frozenset[Hash]
+    """The running prompts among them."""
     taken_over: Hash | None
     """The content whose block it surely holds, if any is in the cache under that hash."""
-    entered: int
+    window: int
+    started: bool = False
+    settled: bool = False
     moved_on: bool = False
 
 
 class PrefixGuard:
     """Keeps track of what the prefix cache may hold, and which request may hold a part of it."""
 
-    def __init__(self, *, blocks: int, block_size: int) -> None:
-        """`blocks` is the size of the pool, which bounds how many contents it can keep."""
+    def __init__(self, *, blocks: int, block_size: int, step_tokens: int) -> None:
+        """`blocks` is the size of the pool, which bounds how many contents it can keep.
+
+        `step_tokens` is how many tokens a step computes at most.
+        """
         self._block_size = block_size
-        self._contents: OrderedDict[Hash, int] = OrderedDict()  # hash -> length in tokens
+        self._step_tokens = step_tokens
+        self._contents: OrderedDict[Hash, None] = OrderedDict()
+        """Those that the cache may hold, by hash."""
         self._first_blocks: OrderedDict[Hash, None] = OrderedDict()
         """Hashes of the full first blocks that the cache may hold."""
         # what so many others have followed was overwritten: the cache drops what is used least
         self._most_kept = 4 * blocks
         self._entries: dict[int, _Entry] = {}
-        self._prompts: Counter[Hash] = Counter()
-        self._young: dict[Hash, int] = {}  # prompt -> how many entered before and did not move on
-        self._claimed: Counter[Hash] = Counter()
-        self._blockers: dict[int, tuple[Mapping[Hash, int], Hash]] = {}
+        self._computing: Counter[Hash] = Counter()
+        """Prompts that a step has begun to compute and none has ended."""
+        self._stems: Counter[Hash] = Counter()
+        """Prompts of running requests, and of those whose blocks others may still hold."""
+        self._young: Counter[Hash] = Counter()
+        """Prompts under whose own hash a block may still be found."""
+        self._claims: dict[Hash, _Claim] = {}
+        self._blockers: dict[int, tuple[Mapping[Hash, object], Hash, object]] = {}
         """Why each waiting request was refused last; asking again costs one look-up."""
         self._window = 0
+        self._load = 0  # tokens of the next step, if no prefix is reused
 
     def enter(self, ticket: int, hashes: Sequence[Hash]) -> bool:
         """Let a request in if it need not wait; `hashes` are its prompt's prefix hashes."""
         if ticket in self._blockers:
-            book, blocker = self._blockers[ticket]
-            if blocker in book:
+            book, key, reason = self._blockers[ticket]
+            if book.get(key) is reason:
                 return False
             del self._blockers[ticket]
-        prompt, prefixes = hashes[-1], set(hashes)
-        claims = self._contents.keys() & prefixes
-        for book, blockers in (
-            (self._prompts, (self._prompts.keys() & prefixes) - {prompt}),
-            (self._young, self._young.keys() & {prompt}),
-            (self._claimed, self._claimed.keys() & claims),
-        ):
-            if blockers:
-                self._blockers[ticket] = book, blockers.pop()
+        prompt, length = hashes[-1], len(hashes)
+        prefixes = dict(zip(hashes, range(1, length + 1), strict=True))
+        for key in self._computing.keys() & prefixes.keys():
+            self._blockers[ticket] = self._computing, key, self._computing[key]
+            return False
+        stems = self._stems.keys() & prefixes.keys()
+        if prompt not in self._young:
+            stems.discard(prompt)
+        contents = self._contents.keys() & prefixes.keys()
+        claims = dict.fromkeys(stems, prompt)
+        for content in contents - stems:
+            end = -(-prefixes[content] // self._block_size) * self._block_size
+            claims[content] = hashes[min(end, length) - 1]
+        for key, branch in claims.items():
+            claim = self._claims.get(key)
+            if claim and not self._may_join(claim, branch, length, prefixes[key]):
+                self._blockers[ticket] = self._claims, key, claim
                 return False
-        for claim in claims:
-            self._contents.move_to_end(claim)
-        self._claimed.update(claims)
-        self._prompts[prompt] += 1
-        taken_over = self._surely_taken_over(hashes, claims)
+        for key, branch in claims.items():
+            self._claims.setdefault(key, _Claim(branch, self._window)).holders += 1
+        for content in contents:
+            self._contents.move_to_end(content)
+        self._stems.update([prompt, *stems])
+        self._young.update(stems)
+        self._load += length
+        taken_over = None if stems else self._surely_taken_over(hashes, prefixes, contents)
         self._keep_first_block(hashes)
         self._entries[ticket] = _Entry(
-            prompt, len(hashes), frozenset(claims), taken_over, self._window
+            prompt, length, claims, frozenset(stems), taken_over, self._window
         )
         return True
 
     def stepped(self) -> None:
-        """The pipeline has made a step: what entered before it is *young* until it moves on."""
+        """The pipeline has made a step: what entered before it is being computed."""
         for entry in self._entries.values():
-            if entry.entered == self._window:
-                self._young[entry.prompt] = self._young.get(entry.prompt, 0) + 1
+            if entry.window == self._window:
+                self._computing[entry.prompt] += 1
         self._window += 1
+
+    def started(self, ticket: int) -> None:
+        """A request has its first token: its prompt is computed. Unknown tickets are ignored."""
+        entry = self._entries.get(ticket)
+        if entry and not entry.started:
+            self._start(entry)
+            if entry.taken_over is not None and entry.length > self._block_size:
+                self._contents.pop(entry.taken_over, None)
 
     def moved_on(self, ticket: int) -> None:
         """A request has decoded a token beyond its first. Unknown tickets are ignored."""
         entry = self._entries.get(ticket)
         if entry and not entry.moved_on:
-            entry.moved_on = True
-            self._settle(entry)
+            self._move_on(entry)
 
     def left(self, ticket: int, hashes: Sequence[Hash] = ()) -> None:
         """A request is out of the pipeline; `hashes` are those of its prompt and all it generated.
@@ -138,28 +185,72 @@ class PrefixGuard:
         entry = self._entries.pop(ticket, None)
         if entry is None:
             return
-        _subtract(self._prompts, entry.prompt)
-        if not entry.moved_on:
-            self._settle(entry)
         # Its last block is kept under the prompt and all generated tokens but the last, whose keys
         # were never computed; one token more and one less, because one too many does no harm.
-        for length in range(max(entry.length, len(hashes) - 2), len(hashes) + 1):
-            self._contents[hashes[length - 1]] = length
+        first = max(entry.length, len(hashes) - 2)
+        if not entry.moved_on:
+            if entry.stems:  # or under what a running request had come to when it took it over
+                first = 1 + (entry.length - 1) // self._block_size * self._block_size
+            self._move_on(entry)
+        self._load -= 1
+        _subtract(self._stems, entry.prompt)
+        for length in range(first, len(hashes) + 1):
+            self._contents[hashes[length - 1]] = None
             self._contents.move_to_end(hashes[length - 1])
         while len(self._contents) > self._most_kept:
             self._contents.popitem(last=False)
         self._keep_first_block(hashes)
 
-    def _surely_taken_over(self, hashes: Sequence[Hash], claims: set[Hash]) -> Hash | None:
-        """The claim whose block a prompt takes over, where that is certain.
+    def _may_join(self, claim: _Claim, branch: Hash, length: int, shared: int) -> bool:
+        """Whether a prompt writes what those with the claim write, in the same step and whole.
 
-        It is in the first block: no block before it can be missing. Without this, a prompt of one
-        token, such as a probe's, would hold back everything that begins with it for ever.
+        If they hold the block of the `shared` tokens, nothing before its end is computed again.
+        """
+        alike = claim.branch == branch and claim.window == self._window
+        load = self._load + length - (claim.holders + 1) * shared
+        return alike and load <= self._step_tokens
+
+    def _start(self, entry: _Entry) -> None:
+        entry.started = True
+        self._load -= entry.length - 1
+        if entry.window < self._window:
+            _subtract(self._computing, entry.prompt)
+        self._young[entry.prompt] += 1
+        if entry.length % self._block_size:
+            self._settle(entry)
+
+    def _move_on(self, entry: _Entry) -> None:
+        entry.moved_on = True
+        if not entry.started:
+            self._start(entry)
+        if not entry.settled:
+            self._settle(entry)
+        _subtract(self._young, entry.prompt)
+        for stem in entry.stems:
+            _subtract(self._stems, stem)
+            _subtract(self._young, stem)
+
+    def _settle(self, entry: _Entry) -> None:
+        """What a request does from now on reaches no block that others could take over."""
+        entry.settled = True
+        for key in entry.claims:
+            self._claims[key].holders -= 1
+            if not self._claims[key].holders:
+                del self._claims[key]
+
+    def _surely_taken_over(
+        self, hashes: Sequence[Hash], prefixes: Mapping[Hash, int], contents: set[Hash]
+    ) -> Hash | None:
+        """The content whose block a prompt takes over, where that is certain.
+
+        It is in the first block: no block before it can be missing. (Of a running request it could
+        have taken another.) Without this, a prompt of one
+        token, such as a probe's, would stand between all that begin with it for ever.
         """
         size = self._block_size
+        in_first_block = [content for content in contents if prefixes[content] < size]
         if len(hashes) >= size and hashes[size - 1] in self._first_blocks:
             return None
-        in_first_block = [claim for claim in claims if self._contents[claim] < size]
         return in_first_block[0] if len(in_first_block) == 1 else None
 
     def _keep_first_block(self, hashes: Sequence[Hash]) -> None:
@@ -170,20 +261,6 @@ class PrefixGuard:
         self._first_blocks.move_to_end(first)
         if len(self._first_blocks) > self._most_kept:
             self._first_blocks.popitem(last=False)
-
-    def _settle(self, entry: _Entry) -> None:
-        """A request no longer holds a block that others could take over."""
-        for claim in entry.claims:
-            _subtract(self._claimed, claim)
-        filled = entry.moved_on or entry.length > self._block_size
-        if entry.taken_over is not None and filled:
-            self._contents.pop(entry.taken_over, None)
-        if entry.entered < self._window:
-            left = self._young[entry.prompt] - 1
-            if left:
-                self._young[entry.prompt] = left
-            else:
-                del self._young[entry.prompt]
 
 
 def _subtract(counter: Counter[Hash], key: Hash) -> None:
