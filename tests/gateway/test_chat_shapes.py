@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tts.build.spec import load_deployment
 from tts.build.tokenizer import Tokenizer
 from tts.gateway.chat_shapes import ChatShapes
 
 LLAMA = (
-    "{{ bos_token }}{% for m in messages %}<|{{ m['role'] }}|>\n{{ m['content'] | trim }}<|end|>"
+    "{{ bos_token }}{% for m in messages %}{# knows #}<|{{ m['role'] }}|>\n"
+    "{{ m['content'] | trim }}<|end|>"
     "{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
 BY_ROLE = (
@@ -77,3 +79,13 @@ def test_a_template_that_asks_for_the_time_is_always_asked(tokenizer_folder, mon
     for _ in range(2):
         question = [{"role": "user", "content": "1 + 1"}]
         assert shapes.render(question, generation_prompt=True) == "asked"
+
+
+def test_the_bundled_template_is_learnt():
+    checkpoint = load_deployment("demo").generator.checkpoint
+    if not checkpoint.is_dir():
+        pytest.skip("the demo checkpoints are not here")
+    shapes = ChatShapes(Tokenizer(checkpoint))
+    question = {"role": "user", "content": " Compute 12 + 30. "}
+    shapes.render([question], generation_prompt=True)
+    assert all(shapes._shapes.values())

@@ -20,6 +20,8 @@ from tts.build.tokenizer import Message, Tokenizer
 
 _PLAIN = re.compile(r"(?=.*\S)[^<\[]*", re.DOTALL)
 """Messages that no template decides anything by."""
+_TIME = re.compile(r"strftime|\bnow\s*\(")
+"""How a template asks for the time."""
 _MOST_SHAPES = 256
 _MOST_MESSAGES = 16
 """Of a chat that is worth a shape of its own."""
@@ -65,7 +67,7 @@ class ChatShapes:
 
     def _learn(self, roles: Sequence[str], generation_prompt: bool) -> _Shape | None:
         if self._asks_time is None:
-            self._asks_time = "now" in self._tokenizer.chat_template
+            self._asks_time = _TIME.search(self._tokenizer.chat_template) is not None
         if self._asks_time:
             return None
 

@@ -65,8 +65,9 @@ class Exchange:
 
         Raises ApiError for a body that is larger or does not come.
         """
-        length = self.header(b"content-length")
-        if length is not None and length.isdecimal() and int(length) > most:
+        announced = self.header(b"content-length") or ""
+        length = int(announced) if announced.isdecimal() else None
+        if length is not None and length > most:
             raise _too_large(most)
         parts: list[bytes] = []
         size = 0
@@ -81,7 +82,7 @@ class Exchange:
                     size += len(parts[-1])
                     if size > most:
                         raise _too_large(most)
-                    if not message.get("more_body"):
+                    if size == length or not message.get("more_body"):
                         break
         except TimeoutError:
             raise ApiError(

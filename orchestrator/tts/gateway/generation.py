@@ -6,13 +6,13 @@ import asyncio
 import secrets
 import time
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from tts.build.errors import EndpointUnavailable
+from tts.build.errors import CheckpointError, EndpointUnavailable
 from tts.endpoints.token_stream import TokenCall, TokenStreams
 from tts.engines import wire
 from tts.prompting import Models
@@ -118,6 +118,20 @@ class TextGenerator:
             frozenset(ends),
             self._filters.output() if self._filters.of_output else None,
         )
+
+    async def warm(self) -> None:
+        """Do once what would make the first request wait: connect, learn the shapes of chats."""
+        chat = [{"role": "user", "content": "1"}]
+        for messages in (chat, [{"role": "system", "content": "1"}, *chat]):
+            with suppress(CheckpointError):  # of a template that takes no such chat
+                self.chats.render(messages, generation_prompt=True)
+        request = Request(model="", temperature=0.0, stream=True)
+        prompt = self.models.generator.encode("1")
+        (call,) = self.calls([prompt], request, [1], logs=False)
+        record = RequestRecord(id="", endpoint="", time=0.0, t0=0.0)
+        async with aclosing(self.deltas(call, self.choice(0, call, request), record, "")) as sample:
+            async for _ in sample:
+                pass
 
     async def aclose(self) -> None:
         """Let go of all streams."""

@@ -104,6 +104,7 @@ async def serve(
             stack.callback(following.cancel)
         generator = TextGenerator(session.models, session.replicas, filters)
         stack.push_async_callback(generator.aclose)
+        await generator.warm()
         service = Service(session, generator, settings, keyring, filters, observer)
         server = _server(App(service), listen, port)
         serving = asyncio.ensure_future(server.serve())
