@@ -2,11 +2,13 @@
 
 import json
 import os
+import re
 import signal
 import time
 
+import psutil
 import pytest
-from tests.end_to_end.commands import events, servers, summary, wait_for_events
+from tests.end_to_end.commands import events, servers, summary, wait_for_events, whole_events
 
 pytestmark = pytest.mark.server
 
@@ -80,6 +82,42 @@ def test_the_trees_are_the_same_however_many_servers_and_shards_and_whatever_die
     assert summary(tmp_path / "merged")["tree_digest"] == one["tree_digest"]
     code, out, err = tts.run("compare", tmp_path / "one", tmp_path / "merged")
     assert code == 0, err
+
+
+@pytest.mark.slow
+def test_a_ray_actor_that_is_killed_goes_on_with_its_shard_from_the_log(tts, replicas, tmp_path):
+    pytest.importorskip("ray")
+    one = bench(tts, tmp_path / "one")
+    out = tmp_path / "whole"
+    endpoints = ("--endpoint", "demo@1", "--endpoint", "demo@2")
+    running = tts.start("bench", "demo", *RUN, "--out", out, *endpoints, "--ray")
+    log, actor = working_actor(running, out)
+    actor.kill()
+    _, err = running.communicate(timeout=180)
+    assert running.returncode == 0, err
+    whole = summary(out)
+    assert whole["tree_digest"] == one["tree_digest"]
+    assert set(whole["servers"]) == {"demo@1", "demo@2"}
+    assert sum(event["event"] == "session" for event in events(log)) == 2
+    solved = [event["problem"] for event in events(log) if event["event"] == "problem_solved"]
+    assert len(set(solved)) == len(solved)
+    written = [(e["problem"], *e["node"]) for e in events(log) if e["event"] == "generated"]
+    assert len(set(written)) == len(written)
+
+
+def working_actor(running, out):
+    """The folder of a shard that has begun, and the process of Ray that works there."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        assert running.poll() is None, running.stderr.read()
+        for lock in (out / "shards").glob("*/.lock"):
+            solved = sum(event["event"] == "generated" for event in whole_events(lock.parent))
+            if solved and not (lock.parent / "summary.json").exists():
+                for process in psutil.Process(running.pid).children(recursive=True):
+                    if str(process.pid) in re.findall(r"\d+", lock.read_text()):
+                        return lock.parent, process
+        time.sleep(0.01)
+    raise AssertionError("no shard has begun")
 
 
 def test_a_second_server_of_the_same_name_is_refused(tts, replicas):

@@ -7,6 +7,8 @@
 | observer | what whoever watches is told |
 | group_run, members | every strategy in turn, in a folder; which strategies share a run |
 | replaying, simulating | what `--replay` makes of the other options; the scenario of a simulation |
+| merging | shards of a run made one |
+| on_ray | shards handed out to actors on a Ray cluster |
 | calibration | a policy of `auto` from finished runs |
 | upper_bound | a run's useful work sent again without its dependencies |
 """

@@ -19,7 +19,7 @@ from tts.problem import Problem
 from tts.prompting import Models
 from tts.replay import Replay, open_source
 from tts.runlog.config import read_whole_config
-from tts.runlog.folder import PROBLEMS, read_problems
+from tts.runlog.folder import PROBLEMS, has_begun, read_problems
 from tts.scheduling import ScheduleName, SpeculationName
 from tts.serving.server.lookup import served_deployments
 from tts.session import AsyncSession, Result, RunProgress, Step
@@ -63,6 +63,13 @@ def run_bench(wanted: Wanted, out: Path | None, observer: Observer) -> Path:
     folder = (out or new_folder(plan, plan.strategy.name)).resolve()
     _bench(plan, folder, observer, endpoints=wanted.endpoints)
     return folder
+
+
+def bench_in(wanted: Wanted, folder: Path, observer: Observer) -> None:
+    """Run a benchmark in a folder, or go on with what it holds of this same one."""
+    plan = plan_of(wanted, problems_of(wanted, observer.say))
+    resume = has_begun(folder)
+    _bench(plan, folder.resolve(), observer, resume=resume, endpoints=wanted.endpoints)
 
 
 def resume_bench(

@@ -201,6 +201,14 @@ def bench(
             show_default="all",
         ),
     ] = None,
+    ray: Annotated[
+        bool,
+        typer.Option(
+            "--ray",
+            help="Hand shards of the run to actors on a Ray cluster (RAY_ADDRESS, or this "
+            "machine), one for each --endpoint, and merge them.",
+        ),
+    ] = False,
     replay: Annotated[
         Path | None,
         typer.Option(
@@ -233,6 +241,7 @@ def bench(
 ) -> None:
     """Solve the problems of a dataset; without a running server, one is started for the run."""
     from tts.bench.group_run import resume_group, run_all
+    from tts.bench.on_ray import run_on_ray
     from tts.bench.replaying import as_recorded
     from tts.bench.request import Wanted, resume_bench, run_bench
     from tts.datasets.columns import parse_columns
@@ -246,6 +255,8 @@ def bench(
     from tts.runlog.groups import is_group
     from tts.session.limits import Limits
 
+    if resume is not None and ray:
+        raise typer.BadParameter("give the options of the run and its --out", param_hint="--ray")
     if resume is not None and replay is not None:
         raise typer.BadParameter("a resumed run goes on as it began", param_hint="--replay")
     progress = WatchedBench if watch else BenchProgress
@@ -282,7 +293,7 @@ def bench(
         )
         if replay is not None:
             wanted = as_recorded(wanted, replay, given_options(context))
-        run = run_all if wanted.strategy == ALL else run_bench
+        run = run_on_ray if ray else run_all if wanted.strategy == ALL else run_bench
         with progress() as observer:
             folder = run(wanted, out, observer)
     if is_group(folder):
