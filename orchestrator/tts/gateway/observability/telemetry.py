@@ -9,6 +9,8 @@ caller's span if it sent a `traceparent`. No prompt and no answer is sent.
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -27,6 +29,8 @@ ENDPOINT_VARIABLES = (
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
     "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
 )
+CLOSE_S = 3.0
+"""How long the end of a gateway waits for a collector; the exporters would try for 20 s."""
 OPERATIONS = {
     "/v1/chat/completions": "chat",
     "/v1/completions": "text_completion",
@@ -122,9 +126,16 @@ class Telemetry:
                 self._measure(record, operation)
 
     def close(self) -> None:
-        """Send what has not been sent yet."""
-        self._tracing.shutdown()
-        self._metering.shutdown()
+        """Send what has not been sent yet, as far as the collector takes it within `CLOSE_S`."""
+        due = time.monotonic() + CLOSE_S
+        ends = [
+            threading.Thread(target=provider.shutdown, daemon=True)
+            for provider in (self._tracing, self._metering)
+        ]
+        for end in ends:
+            end.start()
+        for end in ends:
+            end.join(max(0.0, due - time.monotonic()))
 
     def _trace(self, record: RequestRecord, operation: str) -> None:
         from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context

@@ -43,7 +43,7 @@ CREATE TABLE IF NOT EXISTS keys (
     requests_per_minute INTEGER,
     tokens_per_minute INTEGER,
     concurrent_searches INTEGER
-) STRICT
+)
 """
 
 
