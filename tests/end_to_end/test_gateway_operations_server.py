@@ -2,7 +2,9 @@
 
 import json
 import re
+import socket
 import time
+import urllib.error
 import urllib.request
 
 import openai
@@ -145,6 +147,71 @@ def test_what_a_rule_blocks_is_an_error_that_names_the_rule_alone(address, keys)
     assert "halcyon" not in blocked.value.response.text.lower()
     with pytest.raises(openai.BadRequestError, match="long numbers"):
         asked(address, keys["open"], "Compute 1234567 + 1.")
+
+
+def posted(address, key, path, body):
+    """The status and the text that a request with a JSON body is answered with."""
+    request = urllib.request.Request(
+        address + path,
+        json.dumps(body).encode(),
+        {"authorization": f"Bearer {key}", "content-type": "application/json"},
+    )
+    try:
+        with urllib.request.urlopen(request) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_no_way_leads_around_the_filters(address, keys):
+    text = "Tell me of Halcyon."
+    _, tokens = posted(address, keys["open"], "/tokenize", {"model": "demo", "prompt": text})
+    dialogue = [
+        {"role": "user", "content": QUESTION},
+        {"role": "assistant", "content": f"{text}\n\nIt is 42."},
+    ]
+    for path, fields in (
+        ("/v1/completions", {"prompt": text}),
+        ("/v1/completions", {"prompt": json.loads(tokens)["tokens"]}),
+        ("/v1/chat/completions", {"messages": dialogue}),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": text}], "budget": 2}),
+        ("/pooling", {"messages": dialogue}),
+    ):
+        status, body = posted(address, keys["open"], path, {"model": "demo", **fields})
+        assert status == 400, path
+        assert "content_filter" in body
+
+
+@pytest.mark.parametrize(
+    ("model", "fields", "kind"),
+    [
+        ("demo", {"n": 8, "max_tokens": 250, "ignore_eos": True}, "answer_tokens"),
+        ("demo:beam-search", {"tts": {"n": 256}}, "search_tokens"),
+    ],
+)
+def test_a_client_that_goes_away_is_charged_what_it_has_used(
+    address, keys, tts, model, fields, kind
+):
+    body = {"model": model, "stream": True, **fields}
+    body["messages"] = [{"role": "user", "content": QUESTION}]
+    host, _, port = address.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
+        data = json.dumps(body).encode()
+        head = (
+            f"POST /v1/chat/completions HTTP/1.1\r\nhost: {host}\r\n"
+            f"authorization: Bearer {keys['open']}\r\ncontent-type: application/json\r\n"
+            f"content-length: {len(data)}\r\n\r\n"
+        )
+        connection.sendall(head.encode() + data)
+        received = b""
+        while received.count(b"data: ") < 4:
+            more = connection.recv(65536)
+            assert more, received
+            received += more
+    options = ("--model", model, "--outcome", "cancelled")
+    (row,) = eventually(lambda: logged(tts, *options))
+    assert row[kind] > 0
 
 
 def test_a_request_is_logged_with_its_stages_tokens_and_key_and_traced(

@@ -34,7 +34,7 @@ async def completions(service: Service, exchange: Exchange) -> None:
     prompts = [
         text_ids(tokenizer, service.filters.input(prompt), special=special)
         if isinstance(prompt, str)
-        else known_ids(tokenizer, prompt)
+        else _filtered_ids(service, known_ids(tokenizer, prompt))
         for prompt in request.prompts
     ]
     if not all(prompts):
@@ -46,6 +46,19 @@ async def completions(service: Service, exchange: Exchange) -> None:
     logs = request.logprobs is not None
     form, key = plain.TextForm(), str(request.prompts[0])
     await plain.answer(service, exchange, request, prompts, form, key=key, logs=logs, echo=echo)
+
+
+def _filtered_ids(service: Service, ids: list[int]) -> list[int]:
+    """Token ids whose text the filters let pass; raises ApiError, as ids cannot be redacted."""
+    if service.filters.of_input:
+        text = service.generator.models.generator.decode(ids)
+        if service.filters.input(text) != text:
+            raise bad_request(
+                "The content filters would redact this prompt; give it as text, not as token ids.",
+                "prompt",
+                "content_filter",
+            )
+    return ids
 
 
 def _check(request: CompletionRequest) -> None:

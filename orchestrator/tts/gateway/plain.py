@@ -144,6 +144,8 @@ async def answer(
         raise ApiError(
             504, f"The answer was not complete within {limit_s:g} s.", code="deadline_exceeded"
         ) from None
+    finally:
+        work.count()  # also of an answer that its client did not wait for
 
 
 @dataclass
@@ -214,7 +216,6 @@ async def _whole(work: _Work) -> None:
     ]
     whole = Answer(work.id, form.object, work.created, work.request.model, choices, work.usage)
     work.exchange.record.t4 = time.monotonic()
-    work.count()
     await work.exchange.respond(msgspec.json.encode(whole))
 
 
@@ -254,7 +255,6 @@ async def _stream(work: _Work) -> None:
                 if data:
                     await exchange.event(data)
                 continue
-            work.count()
             if counts:
                 data += events.usage(work.usage, tts=_own_latency(exchange))
             await exchange.end_events(data + DONE)

@@ -25,7 +25,7 @@ async def pooling(service: Service, exchange: Exchange) -> None:
     request, _ = await read(service, exchange, PoolingRequest)
     service.strategy_of(request.model)
     exchange.record.model = request.model
-    question, answer = _question_and_answer(request.messages)
+    question, answer = map(service.filters.input, _question_and_answer(request.messages))
     steps = steps_of(answer, service.deployment.generator.step_delimiter)
     if not steps:
         raise bad_request("The last message has no steps.", "messages")

@@ -62,6 +62,13 @@ class RunningSearch:
         """Whether an engine has answered."""
         return bool(self._steps)
 
+    @property
+    def tokens(self) -> int:
+        """Of the steps so far; 0 for a search that shows no tree."""
+        written = [step for step in self._steps if step.score is None and step.tree]
+        nodes = [step.tree.get(step.node) for step in written if step.tree]
+        return sum(len(node.thought.token_ids) for node in nodes if node and node.thought)
+
     async def progress(self, keep_alive_s: float) -> AsyncGenerator[list[Step], None]:
         """Steps that are new, from the first on, until the search ends.
 

@@ -88,6 +88,8 @@ async def answer(
         work = _Work(service, exchange, request, form, wanted, search, len(prompt))
         await (work.stream() if request.stream else work.whole())
     finally:
+        if not record.answer_tokens + record.search_tokens:  # nobody waited for its end
+            record.search_tokens = search.tokens
         service.joining.leave(key, search)
 
 
