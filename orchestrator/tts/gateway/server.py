@@ -112,12 +112,28 @@ async def serve(
         stack.callback(sweep.cancel)
         scheme = "https" if listen.certificate else "http"
         host = f"[{listen.host}]" if ":" in listen.host else listen.host
-        say(f"Serving {session.deployment.name} at {scheme}://{host}:{port}/v1 (Ctrl-C ends it)")
         try:
+            await _until_listening(serving, listen.host, port)
+            say(
+                f"Serving {session.deployment.name} at {scheme}://{host}:{port}/v1 (Ctrl-C ends it)"
+            )
             await serving
         finally:
             server.stop()  # type: ignore[no-untyped-call]
             await asyncio.wait({serving})
+
+
+async def _until_listening(serving: asyncio.Future[None], host: str, port: int) -> None:
+    """Wait until connections are accepted, or the server has ended."""
+    reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    while not serving.done():
+        try:
+            _, writer = await asyncio.open_connection(reached, port)
+        except OSError:
+            await asyncio.sleep(0.01)
+            continue
+        writer.close()
+        return
 
 
 def _server(app: App, listen: Listen, port: int) -> Server:
