@@ -112,3 +112,20 @@ def test_results_are_kept_for_some_requests_only(monkeypatch):
         assert len(same._searches) <= 4
 
     asyncio.run(run())
+
+
+def test_large_trees_are_not_kept_together(monkeypatch):
+    monkeypatch.setattr(joining, "MOST_STEPS", 10)
+    monkeypatch.setattr(RunningSearch, "size", property(lambda search: 4))
+
+    async def run():
+        same, solving = Joining(), Solving()
+        solving.end.set()
+        for key in range(6):
+            search = same.join(key, solving, named=False)
+            await search.result()
+            same.leave(key, search)
+            await settle()
+        assert list(same._searches) == [4, 5]
+
+    asyncio.run(run())

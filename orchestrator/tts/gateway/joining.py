@@ -18,6 +18,8 @@ KEEP_S = 60.0
 """How long the result of a search is kept, and a named search that nobody listens to goes on."""
 MOST_KEPT = 256
 """Results that are kept at a time; the oldest go first."""
+MOST_STEPS = 100_000
+"""Of all of them together: each has its tree, about a kilobyte a step."""
 
 
 class Joining:
@@ -57,14 +59,19 @@ class Joining:
     def _forget_later(self, key: Hashable, search: RunningSearch) -> None:
         if search.failed:
             self._forget(key, search)
-        else:
-            asyncio.get_running_loop().call_later(KEEP_S, self._forget, key, search)
+            return
+        self._make_room()
+        asyncio.get_running_loop().call_later(KEEP_S, self._forget, key, search)
 
     def _forget(self, key: Hashable, search: RunningSearch) -> None:
         if self._searches.get(key) is search:
             del self._searches[key]
 
     def _make_room(self) -> None:
+        """Let the oldest results go that are too many, or too large together."""
         ended = [key for key, search in self._searches.items() if search.task.done()]
-        for key in ended[: max(0, len(ended) - MOST_KEPT + 1)]:
-            del self._searches[key]
+        steps = sum(self._searches[key].size for key in ended)
+        for place, key in enumerate(ended):
+            if len(ended) - place < MOST_KEPT and steps <= MOST_STEPS:
+                break
+            steps -= self._searches.pop(key).size

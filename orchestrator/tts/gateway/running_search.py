@@ -58,9 +58,9 @@ class RunningSearch:
         return self.task.done() and (self.task.cancelled() or self.task.exception() is not None)
 
     @property
-    def begun(self) -> bool:
-        """Whether an engine has answered."""
-        return bool(self._steps)
+    def size(self) -> int:
+        """Steps so far, each told twice where it has a score."""
+        return len(self._steps)
 
     @property
     def tokens(self) -> int:
