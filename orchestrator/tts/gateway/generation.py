@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tts.build.errors import CheckpointError, EndpointUnavailable
-from tts.endpoints.token_stream import TokenCall, TokenStreams
+from tts.endpoints.token_stream import NewTokens, TokenCall, TokenStreams
 from tts.engines import wire
 from tts.prompting import Models
 from tts.search import node_seed
@@ -148,37 +148,34 @@ class TextGenerator:
         there is not what it would have drawn. Leaving it early ends it on the engine.
         """
         failed: list[str] = []
-        given: list[int] = []
         while True:
+            given: list[int] = []
+            pair: EnginePair | None = None
             try:
                 async with self._replicas.lease(key, avoid=failed) as pair:
                     record.replica = pair.name
-                    async with aclosing(self._sample(pair, call, choice, record)) as sample:
-                        async for delta in sample:
-                            given += delta.ids
-                            yield delta
+                    run = (await self._streams_of(pair)).start(call)
+                    record.t2 = record.t2 or time.monotonic()
+                    try:
+                        while choice.finish is None:
+                            new = await run.next()
+                            record.t3 = record.t3 or time.monotonic()
+                            given += new.ids
+                            text = choice.take(new)
+                            yield Delta(choice, text, new.ids, new.log_probs)
+                    finally:
+                        run.cancel()
                 return
             except FAILURES:
-                failed.append(pair.name)
-                if len(failed) > max(RETRIES, len(self._replicas)):
+                if pair is None or len(failed) >= max(RETRIES, len(self._replicas)):
                     raise
-            call, given = _continued(call, given), []
+                failed.append(pair.name)
+            if len(given) == call.max_new_tokens:  # only the word that it ends there is missing
+                yield Delta(choice, choice.take(NewTokens([], [], final=True)))
+                return
+            call = _continued(call, given)
             if not self._replicas.elastic:
                 await asyncio.sleep(RETRY_WAIT_S)
-
-    async def _sample(
-        self, pair: EnginePair, call: TokenCall, choice: Choice, record: RequestRecord
-    ) -> AsyncGenerator[Delta, None]:
-        run = (await self._streams_of(pair)).start(call)
-        record.t2 = record.t2 or time.monotonic()
-        try:
-            while choice.finish is None:
-                new = await run.next()
-                record.t3 = record.t3 or time.monotonic()
-                text = choice.take(new)
-                yield Delta(choice, text, new.ids, new.log_probs)
-        finally:
-            run.cancel()
 
     async def _streams_of(self, pair: EnginePair) -> TokenStreams:
         """The streams to a replica; those to replicas that are no more are let go of."""
@@ -191,7 +188,7 @@ class TextGenerator:
             streams = self._streams[pair] = TokenStreams(pair.connection.address)
         return streams
 
-    async def merged(
+    def merged(
         self,
         calls: Sequence[TokenCall],
         choices: Sequence[Choice],
@@ -203,36 +200,37 @@ class TextGenerator:
             self.deltas(call, choice, record, key)
             for call, choice in zip(calls, choices, strict=True)
         ]
-        if len(samples) == 1:
-            async with aclosing(samples[0]) as sample:
-                async for delta in sample:
-                    yield delta
-            return
-        queue: asyncio.Queue[Delta | BaseException | None] = asyncio.Queue()
+        return samples[0] if len(samples) == 1 else _merged(samples)
 
-        async def pump(sample: AsyncGenerator[Delta, None]) -> None:
-            try:
-                async for delta in sample:
-                    queue.put_nowait(delta)
-                queue.put_nowait(None)
-            except Exception as error:
-                queue.put_nowait(error)
 
-        pumps = [asyncio.ensure_future(pump(sample)) for sample in samples]
+async def _merged(
+    samples: Sequence[AsyncGenerator[Delta, None]],
+) -> AsyncGenerator[Delta, None]:
+    queue: asyncio.Queue[Delta | BaseException | None] = asyncio.Queue()
+
+    async def pump(sample: AsyncGenerator[Delta, None]) -> None:
         try:
-            left = len(pumps)
-            while left:
-                item = await queue.get()
-                if isinstance(item, BaseException):
-                    raise item
-                if item is None:
-                    left -= 1
-                else:
-                    yield item
-        finally:
-            for task in pumps:
-                task.cancel()
-            await asyncio.wait(pumps)
+            async for delta in sample:
+                queue.put_nowait(delta)
+            queue.put_nowait(None)
+        except Exception as error:
+            queue.put_nowait(error)
+
+    pumps = [asyncio.ensure_future(pump(sample)) for sample in samples]
+    try:
+        left = len(pumps)
+        while left:
+            item = await queue.get()
+            if isinstance(item, BaseException):
+                raise item
+            if item is None:
+                left -= 1
+            else:
+                yield item
+    finally:
+        for task in pumps:
+            task.cancel()
+        await asyncio.wait(pumps)
 
 
 def _continued(call: TokenCall, given: Sequence[int]) -> TokenCall:
