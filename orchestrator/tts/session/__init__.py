@@ -11,9 +11,13 @@
 | arguments | what else a call is given, checked |
 | strategy | a strategy's name, config object or function as what is searched |
 | plan | everything that decides a run, as frozen data |
-| server, endpoints | the server that is used or started, and the two endpoints |
+| planning | a call's arguments as a plan |
+| server, connecting | the server that is used or started; or several |
+| endpoints | the generator and the verifier of a server, of several, of a replay |
+| replicas | several servers: which gets what, their health, their coming and going |
 | functions | the program's own reward, `answer_of` and `equal` |
-| solver, outcome, usage | problems in, results out; their answers; what they took |
+| solver, tasks, outcome | problems in, results out; what is done with each; their answers |
+| journal, usage | where events go; what problems have taken |
 | requests | samples and scores outside of any search |
 | engine_steps | what the engines do per step, recorded beside a run |
 | run, logged | a run in a folder; the results of one that is continued |

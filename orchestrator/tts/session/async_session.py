@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import (
     AsyncGenerator,
-    AsyncIterator,
     Callable,
     Coroutine,
     Iterable,
@@ -15,10 +14,8 @@ from collections.abc import (
 from contextlib import (
     AbstractContextManager,
     AsyncExitStack,
-    asynccontextmanager,
     nullcontext,
 )
-from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
@@ -28,7 +25,7 @@ from tts.build.errors import SessionError
 from tts.compat import Self
 from tts.compat.aio import cancelling
 
-from .outbox import Outbox
+from .outbox import Outbox, streamed
 from .progress import RunProgress
 
 if TYPE_CHECKING:
@@ -43,6 +40,7 @@ if TYPE_CHECKING:
     from tts.scheduling import Policy, ScheduleName, SpeculationName
     from tts.serving.server.loading import Loading
 
+    from .connecting import Own
     from .functions import AnswerFunction, EqualFunction, RewardFunction
     from .plan import Plan
     from .planning import Wishes
@@ -51,7 +49,7 @@ if TYPE_CHECKING:
     from .result import Result, Step
     from .run import OpenRun
     from .server import Server
-    from .solver import Solver, Task
+    from .solver import Solver
     from .strategy import StrategyLike
 
 T = TypeVar("T")
@@ -161,6 +159,7 @@ class AsyncSession:
         from .plan import Grading
         from .planning import Wishes
         from .questions import as_problem
+        from .tasks import task_of
 
         check_arguments(on_step=on_step, out=out, priority=priority)
         plan = self._plan(
@@ -181,7 +180,7 @@ class AsyncSession:
             (result,) = [result async for result in running]
             return result
         solver = await self._shared_solver(plan.policy)
-        async with self._task(plan, on_step) as task:
+        with task_of(plan, self._grader, on_step) as task:
             solving = solver.solve(plan.problems[0], task, priority=priority, deadline_s=deadline_s)
             return await self.watched(solving)
 
@@ -434,30 +433,18 @@ class AsyncSession:
             replicas.use(only_pair(generator, verifier))
         self._grader = await self._resources.enter_async_context(Grader())
 
-    async def _connect(self, own: tuple[Generator | None, Verifier | None]) -> None:
+    async def _connect(self, own: Own) -> None:
         """Find the servers, or start one; `own` are used in the place of theirs."""
-        from .connecting import local_pairs, open_pairs, server_pair
+        from .connecting import open_pairs, require_engines, server_pair
         from .server import open_server
 
-        self._require_engines()
-        addresses: Sequence[str] = self._addresses
-        if not addresses:
-            addresses = await asyncio.to_thread(local_pairs, self.deployment)
-        if addresses:
-            opened = self.deployment, self.models, own
+        opened = self.deployment, self.models, own
+        if addresses := await require_engines(self.deployment, self._addresses):
             await open_pairs(self._replicas, *opened, addresses, self._groups, self._say)
             return
         self._server = await open_server(self.deployment, self._say, self._on_loading)
         self._resources.push_async_callback(asyncio.to_thread, self._server.stop)
         self._replicas.use(server_pair(self._server, self.models, own))
-
-    def _require_engines(self) -> None:
-        from tts.build.builder import require_current
-        from tts.checks.requirements import require_gpu
-
-        if not self._addresses:  # else the engines may be those of other machines
-            require_gpu(self.deployment)
-        require_current(self.deployment)
 
     def _plan(
         self, problems: tuple[Problem, ...], wishes: Wishes, parameters: dict[str, Any]
@@ -474,28 +461,18 @@ class AsyncSession:
             models=lambda: self.models,
         )
 
-    async def _stream(
+    def _stream(
         self, start: Callable[[Outbox], Coroutine[Any, Any, None]]
     ) -> AsyncGenerator[Result, None]:
-        """Results as they are handed over; leaving early cancels the rest and waits for it."""
-        outbox = Outbox()
-        work = asyncio.ensure_future(self.watched(start(outbox)))
-        work.add_done_callback(lambda _: outbox.close())
-        try:
-            while (result := await outbox.get()) is not None:
-                yield result
-            await work
-        finally:
-            work.cancel()
-            await asyncio.wait({work})
-            if not work.cancelled():
-                work.exception()  # seen: it has been raised above, or nobody waits for it
+        return streamed(lambda outbox: self.watched(start(outbox)))
 
     async def _solve_all(
         self, plan: Plan, on_step: Callable[[Step], None] | None, outbox: Outbox
     ) -> None:
+        from .tasks import task_of
+
         solver = await self._shared_solver(plan.policy)
-        async with self._task(plan, on_step) as task:
+        with task_of(plan, self._grader, on_step) as task:
             await solver.solve_all(plan.problems, task, outbox, time_s=plan.limits.deadline_s)
 
     async def _execute(
@@ -507,11 +484,12 @@ class AsyncSession:
     ) -> None:
         from .endpoints import own_endpoints, replaying
         from .run import execute
+        from .tasks import task_of
 
         with opening as run:
             plan = run.plan
             endpoints_of = partial(replaying, plan.replay) if plan.replay else own_endpoints
-            async with self._task(plan, on_step) as task:
+            with task_of(plan, self._grader, on_step) as task:
                 await execute(
                     run,
                     plan.limited(self.models),
@@ -523,27 +501,6 @@ class AsyncSession:
                     opened=self._solvers,
                     steps=self._server.steps if self._server else None,
                 )
-
-    @asynccontextmanager
-    async def _task(
-        self, plan: Plan, on_step: Callable[[Step], None] | None
-    ) -> AsyncIterator[Task]:
-        """What is done with each problem of a plan."""
-        from .functions import FunctionGrader, checked_answer_of
-        from .solver import Task
-
-        given = plan.grading
-        answer_of = checked_answer_of(given.answer_of) if given.answer_of else None
-        grading = replace(given, answer_of=answer_of)
-        budget = plan.limits.budget_tokens
-        if given.equal is None:
-            yield Task(plan.strategy, plan.seed, self._grader, grading, on_step, budget)
-            return
-        own = FunctionGrader(given.equal)
-        try:
-            yield Task(plan.strategy, plan.seed, own, grading, on_step, budget)
-        finally:
-            own.close()
 
     async def _shared_solver(self, policy: Policy) -> Solver:
         """The solver of all searches without a folder that are scheduled in this way."""

@@ -7,8 +7,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import cast
 
+from tts.build.builder import require_current
 from tts.build.errors import EndpointUnavailable, ServerError, TtsError
 from tts.build.spec import Deployment
+from tts.checks.requirements import require_gpu
 from tts.endpoints.base import Generator, Verifier
 from tts.endpoints.triton import TritonConnection
 from tts.prompting import Models
@@ -41,6 +43,18 @@ def local_pairs(deployment: Deployment) -> list[str]:
     """The servers of `tts serve --replicas` here, `demo@1` and so on; none if there is only one."""
     found = running_replicas(deployment)
     return [f"{each.name}@{each.number}" for each in found] if len(found) > 1 else []
+
+
+async def require_engines(deployment: Deployment, addresses: Sequence[str]) -> Sequence[str]:
+    """Where the deployment is served: at these addresses, or by several servers of this machine.
+
+    Empty: by one server of this machine, or by none yet. Raises a TtsError for engines that are out
+    of date, or that this machine cannot run where it would have to.
+    """
+    if not addresses:  # else they may run elsewhere
+        require_gpu(deployment)
+    require_current(deployment)
+    return addresses or await asyncio.to_thread(local_pairs, deployment)
 
 
 async def connect(deployment: Deployment, models: Models, own: Own, address: str) -> EnginePair:
@@ -86,10 +100,10 @@ async def open_pairs(
         replicas.lose(pair, error)
     if len(failures) == len(pairs):
         raise ServerError(
-            f"None of the {len(pairs)} servers answers: {', '.join(failures)}.",
+            f"No server answers at {', '.join(failures)}.",
             hint=f"Start them: tts serve {deployment.named}",
         )
-    say(f"Using {len(pairs) - len(failures)} servers of {deployment.name}")
+    say(f"Using {', '.join(pair.name for pair in pairs if pair.name not in failures)}")
     for name in failures:
         say(f"{name} does not answer; it is used as soon as it does")
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from typing import Any
 
 from .result import Result
 
@@ -38,3 +40,21 @@ class Outbox:
     async def room(self) -> None:
         """Wait until the program has taken enough of the results."""
         await self._room.wait()
+
+
+async def streamed(
+    start: Callable[[Outbox], Coroutine[Any, Any, None]],
+) -> AsyncGenerator[Result, None]:
+    """Results as they are handed over; leaving early cancels the rest and waits for it."""
+    outbox = Outbox()
+    work = asyncio.ensure_future(start(outbox))
+    work.add_done_callback(lambda _: outbox.close())
+    try:
+        while (result := await outbox.get()) is not None:
+            yield result
+        await work
+    finally:
+        work.cancel()
+        await asyncio.wait({work})
+        if not work.cancelled():
+            work.exception()  # seen: it has been raised above, or nobody waits for it

@@ -19,6 +19,7 @@ from tts.runlog.folder import CONFIG, cannot_write, write_json
 from tts.runlog.lock import locked
 from tts.runlog.log import read_events
 from tts.session import AsyncSession, RunProgress
+from tts.session.endpoints import own_endpoints
 from tts.session.interrupts import interruptible
 from tts.session.plan import Plan, check_lengths, findable
 from tts.session.run import OpenRun, open_run, unused_folder
@@ -177,7 +178,7 @@ async def measure_engines(
 
     `seconds` are for both together. Raises EndpointError.
     """
-    generator, verifier = session.endpoints
+    generator, verifier = own_endpoints(session.replicas.pairs[0])  # the policies are a server's
     spec = session.deployment
     # salts must differ from those of earlier measurements on the same server
     first = random.randrange(1 << 20)

@@ -1,0 +1,91 @@
+"""The servers that a session is told to use: which answer, which must not, what they are called."""
+
+import asyncio
+
+import pytest
+
+from tts.build.errors import ConfigError, ServerError
+from tts.build.spec import PORT_STEP, Deployment, ServerSpec
+from tts.prompting import Models
+from tts.serving.repository.digest import deployment_digest
+from tts.session import AsyncSession, connecting
+from tts.session.connecting import open_pairs
+from tts.session.replicas import Replicas
+
+
+@pytest.fixture
+def served(monkeypatch):
+    """By address, the digest of what answers there."""
+    digests = {}
+
+    monkeypatch.setattr(connecting.probe, "served_digest", digests.get)
+    monkeypatch.setattr(connecting.probe, "probe", lambda address: None)
+    return digests
+
+
+async def opened(deployment, addresses, say):
+    models = Models.load(deployment)
+    async with Replicas(lambda address: None) as replicas:
+        await open_pairs(replicas, deployment, models, (None, None), addresses, {}, say)
+        now = asyncio.get_running_loop().time()
+        return {each.name: each.circuit.state(now) for each in replicas.router.replicas}
+
+
+def test_those_that_do_not_answer_are_named_and_used_later(tiny_deployment, served):
+    served["one:1"] = deployment_digest(tiny_deployment)
+    said = []
+    states = asyncio.run(opened(tiny_deployment, ["one:1", "two:2"], said.append))
+    assert states == {"one:1": "closed", "two:2": "open"}
+    assert said == ["Using one:1", "two:2 does not answer; it is used as soon as it does"]
+
+
+def test_without_any_that_answers_the_session_does_not_open(tiny_deployment, served):
+    with pytest.raises(ServerError, match="No server answers at one:1, two:2"):
+        asyncio.run(opened(tiny_deployment, ["one:1", "two:2"], print))
+
+
+def test_a_server_of_something_else_is_refused_by_its_address(tiny_deployment, served):
+    served["one:1"] = deployment_digest(tiny_deployment)
+    served["two:2"] = "another"
+    with pytest.raises(ServerError, match="two:2 does not serve deployment tiny"):
+        asyncio.run(opened(tiny_deployment, ["one:1", "two:2"], print))
+
+
+def test_a_server_whose_models_fail_counts_as_one_that_does_not_answer(
+    tiny_deployment, served, monkeypatch
+):
+    def fails(address):
+        raise ServerError(f"Model generator at {address} fails")
+
+    served["one:1"] = deployment_digest(tiny_deployment)
+    monkeypatch.setattr(connecting.probe, "probe", fails)
+    with pytest.raises(ServerError, match="No server answers at one:1"):
+        asyncio.run(opened(tiny_deployment, ["one:1"], print))
+
+
+@pytest.mark.parametrize("endpoints", ["host:1", ["host"], ["host:port"], [1], ["unix:"]])
+def test_what_is_no_address_is_refused(tiny_deployment, endpoints):
+    with pytest.raises(ConfigError, match=r"endpoints is .* it must be a list of HOST:PORT"):
+        AsyncSession(tiny_deployment, endpoints=endpoints)
+
+
+def test_where_a_deployment_is_served_is_no_part_of_what_is_served(tiny_deployment):
+    listed = Deployment.model_validate(
+        {**tiny_deployment.model_dump(), "endpoints": ["one:1", "unix:/run/grpc:1"]}
+    )
+    assert listed.endpoints == ("one:1", "unix:/run/grpc:1")
+    assert deployment_digest(listed) == deployment_digest(tiny_deployment)
+    with pytest.raises(ValueError, match="'one' is not HOST:PORT"):
+        Deployment.model_validate({**tiny_deployment.model_dump(), "endpoints": ["one"]})
+
+
+def test_a_replica_has_a_name_and_given_ports_of_its_own(tiny_deployment):
+    server = ServerSpec(grpc_port=8001, metrics_port="auto", http_port="off")
+    deployment = tiny_deployment.model_copy(update={"server": server})
+    third = deployment.replica(3)
+    assert (third.name, third.server_name, third.number) == ("tiny", "tiny@3", 3)
+    assert third.server.grpc_port == 8001 + 2 * PORT_STEP
+    assert (third.server.metrics_port, third.server.http_port) == ("auto", "off")
+    assert third.replica(1).server == server
+    assert third.replica(1).server_name == "tiny"
+    assert deployment_digest(third) == deployment_digest(deployment)
