@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
-from typing import Any
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any, Literal
 
 from rich import box
 from rich.table import Table
 
 from tts.build.spec import Gpu
-from tts.scheduling import ScheduleName
+from tts.scheduling import ScheduleName, SpeculationName
 from tts.simulation.pairs import simulated_deployment
 from tts.simulation.scenario import Scenario, simulate
 from tts.simulation.workload import typical
@@ -21,102 +21,197 @@ from tts.strategies.catalog import find_strategy
 
 from .trials import SCHEDULES
 
-GPUS: tuple[Gpu, ...] = ("h100", "a100-80g")
-SIZES = (16, 64, 256)
-IN_FLIGHT = (1, 8, 64)
-MOST_CHAINS = 3072  # n times problems: beyond, a scenario takes minutes
+Placing = Literal["time-sliced", "overlapped", "separate"]
+"""Both engines on one GPU, at the two bounds of sharing it; or one GPU each."""
 
-Row = dict[str, Any]
+MOST_CHAINS = 1536
+"""n times problems: beyond, a run takes minutes of real time."""
+
+VARIANTS: tuple[tuple[ScheduleName, SpeculationName], ...] = (
+    *((schedule, "auto") for schedule in SCHEDULES),
+    ("decoupled", "off"),
+)
+
+AIM = 0.98
+"""The least that the best other schedule's time may be of decoupled's; and off's of auto's."""
+
+MODELS = {
+    "verifier": {"generator": "Llama-3.2-1B-Instruct", "verifier": "Llama3.1-8B-PRM-Deepseek-Data"},
+    "generator": {"generator": "Llama-3.1-8B-Instruct", "verifier": "Llama-3.2-1B-Instruct"},
+}
+"""By what is the bottleneck."""
+
+Measured = dict[str, Any]
 
 
-def problems_of(n: int, in_flight: int) -> int:
-    """Twice as many as run at a time, but at least 4, at most 64, and no more than is quick."""
-    return max(4, min(2 * in_flight, 64, MOST_CHAINS // n))
+@dataclass(frozen=True)
+class Row:
+    """One row of the table: everything but the schedule."""
+
+    gpu: Gpu
+    placing: Placing
+    n: int
+    in_flight: int
+    strategy: str = "beam-search"
+    precision: Literal["bf16", "fp8"] = "bf16"
+    bottleneck: Literal["verifier", "generator"] = "verifier"
+    """Llama-3.2-1B and an 8B verifier, or an 8B generator and a 1B verifier."""
+
+    @property
+    def problems(self) -> int:
+        """Twice as many as run at a time, at least 4, and no more than is quick."""
+        return max(4, min(2 * self.in_flight, MOST_CHAINS // self.n))
+
+    @property
+    def name(self) -> str:
+        """To choose rows by."""
+        parts = (self.gpu, self.placing, self.precision, self.bottleneck, self.strategy)
+        return " ".join((*parts, f"n={self.n}", f"in-flight={self.in_flight}"))
 
 
-def simulate_one(gpu: Gpu, n: int, in_flight: int, schedule: ScheduleName) -> Row:
-    """Both engines on one GPU, time-sliced: the worst case of sharing it."""
-    deployment = simulated_deployment(gpu, gpus=1)
-    parameters = find_strategy("beam-search").configure(
-        {"n": n, "beam_width": 4}, context=deployment.generator.max_seq_len
+def rows() -> list[Row]:
+    """The whole table."""
+    return list(_rows())
+
+
+def _rows() -> Iterator[Row]:
+    gpus: tuple[Gpu, ...] = ("h100", "a100-80g")
+    at_once = (1, 8, 64)
+    for gpu in gpus:
+        for placing in ("time-sliced", "overlapped", "separate"):
+            for n in (16, 64):
+                yield from (Row(gpu, placing, n, each) for each in at_once)
+        yield from (Row(gpu, "time-sliced", 4, each) for each in at_once)
+        yield from (Row(gpu, "time-sliced", 256, each) for each in (1, 8))
+        yield from (Row(gpu, "separate", n, 8) for n in (4, 256))
+        for placing in ("time-sliced", "overlapped", "separate"):
+            for each in at_once:
+                yield Row(gpu, placing, 16, each, bottleneck="generator")
+        for strategy in ("dvts", "particle-filtering"):
+            yield from (Row(gpu, "time-sliced", 16, each, strategy) for each in (8, 64))
+            yield Row(gpu, "separate", 16, 8, strategy)
+    for placing in ("time-sliced", "separate"):
+        yield from (Row("h100", placing, 16, each, precision="fp8") for each in at_once)
+    yield Row("h100", "time-sliced", 64, 8, precision="fp8")
+
+
+def simulate_row(row: Row, schedule: ScheduleName, speculation: SpeculationName) -> Measured:
+    """One run of a row."""
+    gpus = 2 if row.placing == "separate" else 1
+    deployment = simulated_deployment(
+        row.gpu, gpus, precision=row.precision, **MODELS[row.bottleneck]
     )
-    problems = problems_of(n, in_flight)
-    outcome = simulate(
-        Scenario(deployment, "time-sliced", typical(), parameters, problems, in_flight), schedule
+    parameters: dict[str, Any] = {"n": row.n}
+    if row.strategy != "particle-filtering":
+        parameters["beam_width"] = 4
+    scenario = Scenario(
+        deployment,
+        "time-sliced" if row.placing == "separate" else row.placing,
+        typical(),
+        find_strategy(row.strategy).configure(parameters, context=deployment.generator.max_seq_len),
+        row.problems,
+        row.in_flight,
+        speculation=speculation,
     )
+    began = time.process_time()
+    outcome = simulate(scenario, schedule)
     return {
-        "gpu": gpu,
-        "n": n,
-        "in_flight": in_flight,
-        "problems": problems,
+        "row": row.name,
         "schedule": schedule,
+        "speculation": speculation,
         "wall_s": outcome.wall_s,
-        "latencies_s": outcome.latencies_s,
+        "median_s": median(outcome.latencies_s),
+        "speculated": outcome.speculated,
+        "used": outcome.used,
+        "generator": asdict(outcome.generator),
+        "verifier": asdict(outcome.verifier),
         "digest": outcome.digest,
-        "real_s": outcome.real_s,
+        "cpu_s": time.process_time() - began,
     }
 
 
-def simulate_all(rows: list[Row], say: Callable[[str], None]) -> None:
-    """Add a row for every scenario and schedule, as they are done; on all cores."""
-    wanted = [
-        (gpu, n, in_flight, schedule)
-        for gpu in GPUS
-        for n in SIZES
-        for in_flight in IN_FLIGHT
-        for schedule in SCHEDULES
-    ]
-    began = time.monotonic()
-    chains = [n * problems_of(n, in_flight) for _, n, in_flight, _ in wanted]
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
-        try:
-            for row in pool.map(simulate_one, *zip(*wanted, strict=True)):
-                rows.append(row)
-                spent, done = time.monotonic() - began, sum(chains[: len(rows)])
-                left = spent * (sum(chains) - done) / done
-                say(
-                    f"simulated {row['gpu']}, n={row['n']}, {row['in_flight']} in flight, "
-                    f"{row['schedule']}: {row['wall_s']:,.1f} s in {row['real_s']:.1f} s; "
-                    f"about {left / 60:.0f} min left"
-                )
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
-def simulated_table(rows: list[Row]) -> Table:
-    """Each scenario's wall times over decoupled's."""
+def table_of(chosen: Sequence[Row], runs: Sequence[Measured]) -> Table:
+    """Each row's wall times over decoupled's, and what they come to."""
     table = Table(
         box=box.SIMPLE_HEAD,
         pad_edge=False,
-        title="SIMULATED: Llama-3.2-1B and an 8B verifier on one GPU, time-sliced; wall time over "
-        "decoupled's",
+        padding=(0, 1, 0, 0),
+        title="SIMULATED: wall time of the other schedules over decoupled's with --speculation "
+        "auto; and of decoupled without speculation over with it",
         title_justify="left",
-        caption="A scenario has twice as many problems as run at a time, but at least 4 and at "
-        f"most 64, and fewer where n times problems would exceed {MOST_CHAINS:,}.",
     )
-    for heading in ("gpu", "n", "in flight", "problems", "decoupled s", *SCHEDULES[:-1]):
-        table.add_column(heading, justify="right")
-    table.add_column("same trees")
-    for gpu in GPUS:
-        for n in SIZES:
-            for in_flight in IN_FLIGHT:
-                members = {
-                    row["schedule"]: row
-                    for row in rows
-                    if (row["gpu"], row["n"], row["in_flight"]) == (gpu, n, in_flight)
-                }
-                if "decoupled" not in members:
-                    continue
-                wall = members["decoupled"]["wall_s"]
-                same = len({row["digest"] for row in members.values()}) == 1
-                table.add_row(
-                    gpu,
-                    str(n),
-                    str(in_flight),
-                    str(members["decoupled"]["problems"]),
-                    f"{wall:,.1f}",
-                    *(f"{members[name]['wall_s'] / wall:.2f}" for name in SCHEDULES[:-1]),
-                    "yes" if same else "NO",
-                )
+    for heading in ("GPU", "engines", "precision", "bottleneck", "strategy"):
+        table.add_column(heading, no_wrap=True)
+    numbers = ("n", "at once", "problems", "dec. s", *SCHEDULES[:-1], "off/auto")
+    for heading in numbers:
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("trees")
+    walls, digests = _by_row(runs)
+    whole = [row for row in chosen if len(walls[row.name]) == len(VARIANTS)]
+    for row in whole:
+        times = walls[row.name]
+        mine = times["decoupled", "auto"]
+        table.add_row(
+            row.gpu,
+            row.placing,
+            row.precision,
+            row.bottleneck,
+            row.strategy,
+            str(row.n),
+            str(row.in_flight),
+            str(row.problems),
+            f"{mine:,.1f}",
+            *(_marked(times[name, "auto"] / mine) for name in SCHEDULES[:-1]),
+            _marked(times["decoupled", "off"] / mine),
+            "same" if len(digests[row.name]) == 1 else "DIFFER",
+        )
+    if whole:
+        table.caption = summary(whole, runs)
     return table
+
+
+def summary(chosen: Sequence[Row], runs: Sequence[Measured]) -> str:
+    """In how many rows decoupled is first, and the worst rows; rows must be complete."""
+    walls, _ = _by_row(runs)
+    best: dict[str, float] = {}
+    speculation: dict[str, float] = {}
+    single: dict[str, float] = {}
+    for row in chosen:
+        times = walls[row.name]
+        mine = times["decoupled", "auto"]
+        best[row.name] = min(times[name, "auto"] for name in SCHEDULES[:-1]) / mine
+        speculation[row.name] = times["decoupled", "off"] / mine
+        if row.placing == "separate" and row.in_flight == 1:
+            single[row.name] = speculation[row.name]
+    lines = [
+        f"decoupled is first in {sum(ratio >= 1 for ratio in best.values())} of {len(best)} rows, "
+        f"within 2% of the first in {sum(ratio >= AIM for ratio in best.values())}",
+        _worst("best other / decoupled", best, AIM),
+        _worst("off / auto", speculation, AIM),
+    ]
+    if single:
+        lines.append(_worst("off / auto, one problem at a time on a GPU each", single, 1.2))
+    return "\n".join(lines)
+
+
+def _by_row(
+    runs: Sequence[Measured],
+) -> tuple[dict[str, dict[tuple[str, str], float]], dict[str, set[str]]]:
+    """Wall times and digests of trees."""
+    walls: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
+    digests: dict[str, set[str]] = defaultdict(set)
+    for run in runs:
+        walls[run["row"]][run["schedule"], run["speculation"]] = run["wall_s"]
+        digests[run["row"]].add(run["digest"])
+    return walls, digests
+
+
+def _worst(what: str, ratios: dict[str, float], aim: float) -> str:
+    name = min(ratios, key=lambda name: ratios[name])
+    missed = sum(ratio < aim for ratio in ratios.values())
+    met = "met" if not missed else f"missed in {missed} of {len(ratios)} rows"
+    return f"{what}: worst {ratios[name]:.3f} ({name}); aim {aim:g}, {met}"
+
+
+def _marked(ratio: float) -> str:
+    return f"[bold]{ratio:.2f}[/]" if ratio < AIM else f"{ratio:.2f}"

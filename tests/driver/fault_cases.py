@@ -88,6 +88,7 @@ class Case:
     problems_at_once: int | None
     speculation: str
     group_tokens: int | None
+    shared: bool
     group_wait_s: float
     generator: Faults
     verifier: Faults
@@ -107,6 +108,7 @@ def policy_of(case, schedule):
         "problems": case.problems_at_once,
         "speculation": case.speculation,
         "group_tokens": case.group_tokens,
+        "shared": case.shared,
         "group_wait_s": case.group_wait_s,
     }
     known = {field.name for field in dataclasses.fields(Policy)}
@@ -160,6 +162,7 @@ def cases(draw, strategy):
         problems_at_once=draw(st.sampled_from([None, 1, 2])),
         speculation=draw(st.sampled_from(["off", "auto", "always"])),
         group_tokens=draw(st.sampled_from([None, 1, 60, 400])),
+        shared=draw(st.booleans()),
         group_wait_s=draw(st.sampled_from([0.01, 0.0, 1.0])),
         generator=draw(faults()),
         verifier=draw(faults()),

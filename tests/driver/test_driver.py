@@ -53,6 +53,7 @@ POLICIES = st.fixed_dictionaries(
         "group_tokens": st.sampled_from([60, 400]),
         "group_wait_s": st.just(1e-4),
         "prefetch": st.booleans(),
+        "shared": st.booleans(),
     },
 )
 

@@ -17,9 +17,11 @@ SCHEDULES = get_args(ScheduleName)
 class World:
     """Problems of some rounds, each of which generates a few thoughts and then scores them."""
 
-    def __init__(self, schedule, seed, *, requests=6, tokens=40, problems=6, at_once=None):
+    def __init__(
+        self, schedule, seed, *, requests=6, tokens=40, problems=6, at_once=None, shared=False
+    ):
         self.rng = random.Random(seed)
-        self.scheduler = Scheduler(Policy(schedule, requests, tokens, at_once))
+        self.scheduler = Scheduler(Policy(schedule, requests, tokens, at_once, shared=shared))
         self.supply = Supply(range(problems), start=self.start)
         self.left = {}
         self.open = {}
@@ -29,10 +31,15 @@ class World:
         self.max_tokens = tokens
 
     def new_round(self, problem, kind):
+        jobs = []
         for _ in range(self.rng.randint(1, 5)):
             self.child += 1
-            self.open[problem] = self.open.get(problem, 0) + 1
-            self.scheduler.add(generate(problem, self.child, kind), 0.0)
+            jobs.append(generate(problem, self.child, kind))
+        self.open[problem] = self.open.get(problem, 0) + len(jobs)
+        if kind is Kind.EAGER:
+            self.scheduler.problem_asked(problem, [job.work for job in jobs])
+        for job in jobs:
+            self.scheduler.add(job, 0.0)
 
     @property
     def queued(self):
@@ -73,8 +80,13 @@ class World:
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @settings(max_examples=200, deadline=None)
-@given(seed=st.integers(0, 10**9), requests=st.integers(1, 9), tokens=st.integers(1, 80))
-def test_all_work_is_done_within_the_budgets(schedule, seed, requests, tokens):
+@given(
+    seed=st.integers(0, 10**9),
+    requests=st.integers(1, 9),
+    tokens=st.integers(1, 80),
+    shared=st.booleans(),
+)
+def test_all_work_is_done_within_the_budgets(schedule, seed, requests, tokens, shared):
     def check(world, jobs):
         generating, scoring = of_generator(world.flying), of_verifier(world.flying)
         assert len(generating) <= requests
@@ -87,7 +99,7 @@ def test_all_work_is_done_within_the_budgets(schedule, seed, requests, tokens):
         if schedule == "alternating":
             assert len(world.flying) == len(jobs), "a turn began before the last one was over"
 
-    World(schedule, seed, requests=requests, tokens=tokens).run(check)
+    World(schedule, seed, requests=requests, tokens=tokens, shared=shared).run(check)
 
 
 @settings(max_examples=100, deadline=None)

@@ -25,4 +25,16 @@ def policy_of(
         verifier.group_wait_ms / 1e3,
         # the CPU host keeps requests that share a prefix apart until one of them has computed it
         prefetch=deployment.target != "openvino" and schedule == "decoupled",
+        shared=share_gpus(deployment),
     )
+
+
+def share_gpus(deployment: Deployment) -> bool:
+    """Whether both engines compute on the same GPU; on a CPU each has threads of its own."""
+    if deployment.target == "openvino":
+        return False
+    generator, verifier = (
+        {gpu for gpus in engine.placement.replicas for gpu in gpus}
+        for engine in (deployment.generator, deployment.verifier)
+    )
+    return not generator.isdisjoint(verifier)

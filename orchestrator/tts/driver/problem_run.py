@@ -96,6 +96,7 @@ class ProblemRun:
             events.ProblemStarted(t=runtime.clock(), problem=problem.id, question=problem.question)
         )
         asks = self.search.ask()
+        runtime.scheduler.problem_asked(self.number, asks)
         if runtime.prefetch and not self._resumed.thoughts and len(asks) > 1:
             self._first_asks = asks
             self._add(Prefetch(), len(self.context.generator_ids(())), Kind.EAGER)

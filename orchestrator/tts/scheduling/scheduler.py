@@ -8,11 +8,11 @@ what has ended. Schedules change only the order in which work is sent, never the
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from tts.search import Score
+from tts.search import Expand, Score, Work
 
 from .load_curve import LoadCurve
 from .queue import Job, Kind, Queue
@@ -42,6 +42,8 @@ class Policy:
     """No longer than this."""
     prefetch: bool = False
     """Send a problem's prompts ahead of the siblings that begin with them."""
+    shared: bool = False
+    """Both engines compute on the same device, and take its time from each other."""
 
 
 class Supply(Protocol):
@@ -74,7 +76,7 @@ class Scheduler:
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self._schedule = new_schedule(policy.schedule)
+        self._schedule = new_schedule(policy.schedule, shared=policy.shared)
         self._generator = Queue(policy.generator_requests)
         self._verifier = Queue(policy.verifier_tokens)
         self._batching = (
@@ -84,6 +86,8 @@ class Scheduler:
         )
         self._curve = LoadCurve()
         self._running = 0
+        self._widths: dict[int, int] = {}
+        self._width = 0
         self._speculative: set[Job] = set()
         self._triggers: dict[Job, Trigger] = {}
 
@@ -156,9 +160,20 @@ class Scheduler:
         job.kind = Kind.MAIN
         self._generator.started(job)
 
+    def problem_asked(self, problem: int, first: Iterable[Work]) -> None:
+        """A problem has started, and its search asks for this first.
+
+        A search that works step by step will go on to have about as many steps at once; one that
+        asks for whole chains asks for nothing more.
+        """
+        width = sum(isinstance(work, Expand) and not work.whole for work in first)
+        self._widths[problem] = width
+        self._width += width
+
     def problem_ended(self, problem: int) -> None:
         """A problem that was started runs no more; what it still had pending is dropped."""
         self._running -= 1
+        self._width -= self._widths.pop(problem, 0)
         self._generator.drop(problem)
         self._verifier.drop(problem)
         if self._batching:
@@ -186,7 +201,11 @@ class Scheduler:
         while (priority := supply.next_priority()) is not None:
             most = self._policy.problems
             if (most is not None and self._running >= most) or not self._schedule.wants_problem(
-                self._generator, self._verifier, running=self._running, priority=priority
+                self._generator,
+                self._verifier,
+                running=self._running,
+                width=self._width,
+                priority=priority,
             ):
                 return
             self._running += 1
@@ -232,9 +251,20 @@ class Scheduler:
         if speculation == "off":
             return 0
         slots = self._schedule.spare(self._generator, self._verifier, taken=taken)
-        if slots > 0 and speculation == "auto" and not (self._verifier.empty and self.pays(1.0)):
-            return 0  # if the verifier is behind, thoughts that come sooner only queue for it
+        if slots > 0 and speculation == "auto" and (self._verifier_behind() or not self.pays(1.0)):
+            return 0
         return slots
+
+    def _verifier_behind(self) -> bool:
+        """Whether thoughts that come sooner would only queue for the verifier.
+
+        On a shared device they would slow it down, too: there it must not have more to do than the
+        generator.
+        """
+        verifier = self._verifier
+        if self._policy.shared and verifier.jobs > self._generator.used:
+            return True
+        return not verifier.empty
 
     def _queue(self, job: Job) -> Queue:
         return self._generator if job.generates else self._verifier

@@ -6,22 +6,30 @@ work before speculative work.
 
 from __future__ import annotations
 
+import math
 from typing import Literal, Protocol
 
 from .queue import Job, Queue
 
 ScheduleName = Literal["lockstep", "batched", "alternating", "decoupled"]
 
+ENOUGH = 1.5
+"""On a shared device, the steps that running problems have at once over the generator's budget:
+some of them always wait for a straggler, while more would thrash the KV caches. In simulation."""
+
+EULER_GAMMA = 0.5772
+
 
 class Schedule(Protocol):
     """The state of one schedule. Only `take` changes it."""
 
     def wants_problem(
-        self, generator: Queue, verifier: Queue, *, running: int, priority: int
+        self, generator: Queue, verifier: Queue, *, running: int, width: int, priority: int
     ) -> bool:
         """Whether a queued problem should be started now.
 
-        `running` counts the problems that run; `priority` is that of the one that would start.
+        `running` counts the problems that run, and `width` the steps that their searches asked for
+        at first; `priority` is that of the problem that would start.
         """
 
     def take(self, generator: Queue, verifier: Queue) -> list[Job]:
@@ -46,7 +54,7 @@ class Phased:
         self._scoring = False
 
     def wants_problem(
-        self, generator: Queue, verifier: Queue, *, running: int, priority: int
+        self, generator: Queue, verifier: Queue, *, running: int, width: int, priority: int
     ) -> bool:
         """See Schedule."""
         if not self._batched:
@@ -78,7 +86,7 @@ class Alternating:
         self._scored_last = True
 
     def wants_problem(
-        self, generator: Queue, verifier: Queue, *, running: int, priority: int
+        self, generator: Queue, verifier: Queue, *, running: int, width: int, priority: int
     ) -> bool:
         """See Schedule."""
         if generator.jobs or verifier.jobs:
@@ -103,33 +111,72 @@ class Alternating:
 
 
 class Decoupled:
-    """Both models always in flight, each within its own budget; no turns."""
+    """Both models always in flight, each within its own budget; no turns.
+
+    Where the engines share a device, a step of the generator that is nearly empty takes as much
+    from the verifier as a full one. Then the generator's work gathers while the verifier has
+    enough to do, and problems are started for full steps, not for every free slot.
+    """
+
+    def __init__(self, *, shared: bool) -> None:
+        """`shared`: whether both engines compute on the same device."""
+        self._shared = shared
 
     def wants_problem(
-        self, generator: Queue, verifier: Queue, *, running: int, priority: int
+        self, generator: Queue, verifier: Queue, *, running: int, width: int, priority: int
     ) -> bool:
         """See Schedule.
 
         When the generator has a free slot that no running problem of this priority wants, unless
-        the verifier is so far behind that more problems would only lengthen its queue.
+        the verifier is so far behind that more problems would only lengthen its queue, or, on a
+        shared device, those that run can fill the generator's budget whenever it is their turn.
         """
         return (
             generator.used < generator.budget
             and generator.outranked_by(priority)
             and (verifier.pending_cost < verifier.budget or verifier.outranked_by(priority))
+            and not (self._shared and width >= ENOUGH * generator.budget)
         )
 
     def take(self, generator: Queue, verifier: Queue) -> list[Job]:
         """See Schedule."""
+        if self._gathers(generator, verifier):
+            return verifier.take()
         return generator.take() + verifier.take()
 
     def spare(self, generator: Queue, verifier: Queue, *, taken: bool) -> int:
-        """See Schedule."""
+        """See Schedule: none while main work gathers."""
+        if self._gathers(generator, verifier):
+            return 0
         return generator.budget - generator.used - generator.speculative
 
+    def _gathers(self, generator: Queue, verifier: Queue) -> bool:
+        """Whether the generator's work waits for more of it.
 
-def new_schedule(name: ScheduleName) -> Schedule:
-    """The schedule of that name, at the beginning of a run."""
+        Only while the verifier computes, so something will end: then this is asked again.
+        """
+        if not self._shared or generator.empty or not verifier.jobs:
+            return False
+        batch = generator.pending + verifier.jobs + verifier.pending
+        return gathering_pays(generator.used, batch)
+
+
+def gathering_pays(running: int, batch: int) -> bool:
+    """Whether a request costs a shared device less in a batch of so many than beside `running`.
+
+    What a request adds to an engine whose steps cost the same for few as for many is the steps
+    that run for it alone. With lengths without memory of mean l, one request beside k others makes
+    them last l / (k + 1) steps longer on average. A batch of m lasts l H(m) steps, with the m-th
+    harmonic number H(m), about ln m + 0.577; a request's share of that is l H(m) / m.
+    """
+    return (running + 1) * (math.log(batch) + EULER_GAMMA) < batch
+
+
+def new_schedule(name: ScheduleName, *, shared: bool) -> Schedule:
+    """The schedule of that name, at the beginning of a run.
+
+    `shared`: whether both engines compute on the same device.
+    """
     match name:
         case "lockstep":
             return Phased(batched=False)
@@ -138,4 +185,4 @@ def new_schedule(name: ScheduleName) -> Schedule:
         case "alternating":
             return Alternating()
         case "decoupled":
-            return Decoupled()
+            return Decoupled(shared=shared)

@@ -1,0 +1,16 @@
+"""What a deployment says of how its two engines are fed."""
+
+import pytest
+
+from tts.driver import policy_of
+from tts.simulation.pairs import simulated_deployment
+
+
+@pytest.mark.parametrize(("gpus", "shared"), [(1, True), (2, False)])
+def test_engines_on_one_gpu_share_it(gpus, shared):
+    assert policy_of(simulated_deployment("h100", gpus), "decoupled").shared is shared
+
+
+def test_engines_on_a_cpu_have_threads_of_their_own(tiny_deployment):
+    assert tiny_deployment.target == "openvino"
+    assert not policy_of(tiny_deployment, "decoupled").shared

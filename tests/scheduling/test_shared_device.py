@@ -1,0 +1,163 @@
+"""Decoupled engines on one device: the generator's work gathers while the verifier computes."""
+
+import random
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from tests.scheduling.supply import (
+    SAMPLING,
+    Supply,
+    generate,
+    of_generator,
+    of_verifier,
+    score,
+    send,
+    speculative,
+)
+
+from tts.scheduling import Kind, Policy, Scheduler
+from tts.scheduling.schedules import gathering_pays
+from tts.search import Expand
+
+REQUESTS, TOKENS = 64, 1000
+
+
+def new_scheduler(*, shared=True, **policy):
+    return Scheduler(Policy("decoupled", REQUESTS, TOKENS, shared=shared, **policy))
+
+
+def scoring(scheduler, count, problem=0):
+    """So many scores in flight."""
+    for child in range(count):
+        scheduler.add(score(problem, 1000 + child, 1), 0.0)
+    sent = of_verifier(send(scheduler))
+    assert len(sent) == count
+    return sent
+
+
+def test_the_generators_work_gathers_until_the_verifier_has_nothing_left():
+    scheduler = new_scheduler()
+    scores = scoring(scheduler, 20)
+    for child in range(9):
+        scheduler.add(generate(0, child), 0.0)
+        assert send(scheduler) == []
+    for job in scores[:-1]:
+        scheduler.ended(job)
+    scheduler.ended(scores[-1])
+    assert len(send(scheduler)) == 9
+
+
+def test_on_devices_of_their_own_nothing_waits():
+    scheduler = new_scheduler(shared=False)
+    scoring(scheduler, 20)
+    scheduler.add(generate(0, 0), 0.0)
+    assert len(send(scheduler)) == 1
+
+
+def test_beside_many_others_work_goes_at_once():
+    """Then the generator's steps go on for them anyway."""
+    scheduler = new_scheduler()
+    for child in range(30):
+        scheduler.add(generate(0, child), 0.0)
+    assert len(send(scheduler)) == 30
+    scoring(scheduler, 20)
+    scheduler.add(generate(0, 40), 0.0)
+    assert len(send(scheduler)) == 1
+
+
+def test_while_work_gathers_nothing_is_guessed():
+    scheduler = new_scheduler(speculation="always")
+    scoring(scheduler, 20)
+    scheduler.add(generate(0, 0), 0.0)
+    assert send(scheduler, supply=Supply(guesses=[speculative(9)])) == []
+
+
+@settings(max_examples=300, deadline=None)
+@given(running=st.integers(0, 600), batch=st.integers(1, 3000))
+def test_gathering_pays_where_a_request_adds_fewer_steps_to_the_batch(running, batch):
+    beside = 1 / (running + 1)
+    share = sum(1 / place for place in range(1, batch + 1)) / batch
+    assume(abs(beside / share - 1) > 1 / batch)  # the harmonic number is approximate
+    assert gathering_pays(running, batch) is (share < beside)
+
+
+@settings(max_examples=200, deadline=None)
+@given(seed=st.integers(0, 10**9))
+def test_work_waits_only_while_the_verifier_computes(seed):
+    """Whatever comes, ends or is dropped: with no score in flight, all that fits is sent."""
+    rng = random.Random(seed)
+    scheduler = new_scheduler()
+    flying, waiting = [], []
+    for child in range(120):
+        event = rng.random()
+        if event < 0.4:
+            job = generate(0, child) if rng.random() < 0.5 else score(0, child, rng.randint(1, 300))
+            scheduler.add(job, 0.0)
+            waiting.append(job)
+        elif event < 0.5 and waiting:
+            assert scheduler.drop(waiting.pop(rng.randrange(len(waiting))))
+        elif flying:
+            scheduler.ended(flying.pop(rng.randrange(len(flying))))
+        sent = send(scheduler)
+        flying += sent
+        waiting = [job for job in waiting if job not in sent]
+        if not of_verifier(flying):
+            assert not waiting or len(of_generator(flying)) == REQUESTS
+
+
+def start_problems(*, width, whole=False, shared=True):
+    """How many problems of so many first requests are started, each answered, one left open."""
+    scheduler = new_scheduler(shared=shared)
+    started = []
+
+    def start(problem):
+        started.append(problem)
+        jobs = [generate(problem, child, Kind.EAGER) for child in range(width)]
+        for job in jobs:
+            job.work = Expand(job.work.node, job.work.seed, SAMPLING, whole=whole)
+        scheduler.problem_asked(problem, [job.work for job in jobs])
+        for job in jobs:
+            scheduler.add(job, 0.0)
+
+    supply = Supply(range(1000), start=start)
+    for _ in range(100):
+        for job in send(scheduler, supply=supply):
+            if job.work.node != (0,):
+                scheduler.ended(job)
+    return scheduler, started
+
+
+def test_on_a_shared_device_problems_start_until_they_can_fill_the_generator():
+    _, started = start_problems(width=8)
+    assert len(started) == 1.5 * REQUESTS / 8
+
+
+@pytest.mark.parametrize("options", [{"shared": False}, {"whole": True}])
+def test_elsewhere_and_for_whole_chains_they_start_in_every_free_slot(options):
+    _, started = start_problems(width=8, **options)
+    assert len(started) == REQUESTS
+
+
+def test_a_problem_that_ends_makes_room_for_the_next():
+    scheduler, started = start_problems(width=8)
+    before = len(started)
+    scheduler.problem_ended(0)
+    supply = Supply([1001], start=started.append)
+    send(scheduler, supply=supply)
+    assert len(started) == before + 1
+
+
+@pytest.mark.parametrize(("shared", "scores", "sent"), [(True, 4, 0), (True, 3, 1), (False, 4, 1)])
+def test_on_a_shared_device_nothing_is_guessed_while_the_verifier_has_more_to_do(
+    shared, scores, sent
+):
+    scheduler = new_scheduler(shared=shared)
+    for load in [4, 32] * 20:  # one more request costs next to nothing
+        scheduler.learn(load, 10, 10 * (1 + 1e-6 * load))
+    for child in range(3):
+        scheduler.add(generate(0, child), 0.0)
+    assert len(send(scheduler)) == 3
+    scoring(scheduler, scores)
+    guesses = Supply(guesses=[speculative(9)])
+    assert len(send(scheduler, supply=guesses)) == sent
