@@ -1,8 +1,11 @@
-"""What the orchestrator costs by itself: parts of scripts/bench_orchestrator.
+"""What the orchestrator costs by itself: parts of scripts/bench_orchestrator and bench_memory.
 
 | module | measures |
 |---|---|
 | scripted | all but gRPC and engines: engines in the same process that answer at once |
 | instant | all but engines: a real Triton server whose models answer at once (instant_models/) |
 | processes | every process of a run on the demo pair |
+| memory | whole runs on scripted engines: processor time and peak memory |
+| scale | the same from few problems to many, and from small n to large |
+| simulated | a long run on simulated GPUs |
 """

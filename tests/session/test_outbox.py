@@ -47,7 +47,9 @@ def test_a_slow_program_holds_the_searches_up(tiny_deployment, endpoints, monkey
             questions = [f"Compute {i}." for i in range(60)]
             results = session.solve_many(questions, n=4, beam_width=2)
             await anext(results)
-            while session.in_flight != (0, 0) or not asked:  # until nothing more is begun
+            idle = 0
+            while idle < 50 or not asked:  # until nothing more is begun
+                idle = idle + 1 if session.in_flight == (0, 0) else 0
                 await asyncio.sleep(0)
             before = len(asked)
             for _ in range(50):
