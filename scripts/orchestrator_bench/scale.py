@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -31,8 +32,9 @@ def measure(most: int) -> Iterator[tuple[str, Run]]:
     """Each point in a process of its own, smallest first."""
     for varied, problems, n in points(most):
         words = [sys.executable, "-m", "orchestrator_bench.scale", str(problems), str(n)]
-        here = Path(__file__).parents[1]
-        done = subprocess.run(words, cwd=here, stdout=subprocess.PIPE, text=True, check=True)
+        paths = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+        variables = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+        done = subprocess.run(words, env=variables, stdout=subprocess.PIPE, text=True, check=True)
         yield varied, Run(**json.loads(done.stdout))
 
 
