@@ -1,8 +1,8 @@
-"""An event loop in a thread of its own, for callers that block.
+"""The event loop of a run, and one in a thread of its own for callers that block.
 
-It works where the caller's thread runs a loop already (a notebook). What a coroutine wants called
-back is called in the caller's thread, while that waits. Ctrl-C in the caller's thread cancels what
-it waits for, waits until that has ended, and goes on as KeyboardInterrupt.
+The latter works where the caller's thread runs a loop already (a notebook). What a coroutine wants
+called back is called in the caller's thread, while that waits. Ctrl-C in the caller's thread
+cancels what it waits for, waits until that has ended, and goes on as KeyboardInterrupt.
 """
 
 from __future__ import annotations
@@ -19,11 +19,29 @@ from typing import Any, ParamSpec, TypeVar
 
 from tts.build.errors import SessionError
 from tts.compat import Self
+from tts.compat.aio import Runner
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _POLL_S = 0.1
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's, which takes less time for a message on a socket; asyncio's where there is none."""
+    try:
+        import uvloop
+    except ImportError:  # Windows
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+def run_loop(main: Coroutine[Any, Any, T]) -> T:
+    """`asyncio.run` on such a loop."""
+    with Runner(loop_factory=new_event_loop) as runner:
+        result: T = runner.run(main)
+    return result
 
 
 class Inbox(queue.SimpleQueue[Callable[[], None] | asyncio.Task[Any]]):
@@ -42,7 +60,7 @@ class LoopThread:
     """A thread that runs an event loop until `stop`."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
+        self._loop = new_event_loop()
         self._stopped = False
         # a daemon: a program that never closes its session can still end
         self._thread = threading.Thread(target=self._run, name="tts session", daemon=True)

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 from tts.build.errors import Interrupted, Terminated
 
+from .event_loop import run_loop
+
 TERMINATED = "Stopped by SIGTERM."
 
 T = TypeVar("T")
@@ -17,7 +19,7 @@ T = TypeVar("T")
 def interruptible(
     running: Coroutine[Any, Any, T],
     say: Callable[[str], None],
-    run_loop: Callable[[Coroutine[Any, Any, T]], T] = asyncio.run,
+    run_loop: Callable[[Coroutine[Any, Any, T]], T] = run_loop,
 ) -> T:
     """`asyncio.run`, or such a function, that makes the first Ctrl-C or SIGTERM a stop in order.
 
