@@ -103,8 +103,9 @@ def instant_server(deployment: Deployment) -> Iterator[tuple[Addresses, psutil.P
 def measure(config, deployment: Deployment, problems: int, *, rounds: int = 1) -> list[Measured]:
     """Solve the demo problems on one core; the server has the others, if there are any.
 
-    Triton crashes now and then under models this fast (a segmentation fault in its gRPC
-    handlers, seen before any change of this client, too); what is left is done on another one.
+    Triton may crash under models this fast (a segmentation fault of the server, so far only with
+    dynamic batching of the verifier, which these models do without); what is left is done on
+    another server.
     """
     cores = sorted(os.sched_getaffinity(0))
     measured: list[Measured] = []
