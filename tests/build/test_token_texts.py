@@ -69,3 +69,10 @@ def test_a_vocabulary_that_cannot_spell_every_text_is_refused_by_the_byte(tmp_pa
     for read in (guide_texts, grammar_tokenizer):
         with pytest.raises(CheckpointError, match="no token for the byte 0x37"):
             read(tokenizer)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1 + 2 = 3", "é ∑ 中 🙂", " " * 200, "Step 1: " * 40, "\n" * 99]
+)
+def test_no_text_has_more_characters_than_its_tokens_can_spell(demo, text):
+    assert len(text) <= len(demo.encode(text)) * demo.longest_token

@@ -183,6 +183,21 @@ def test_no_way_leads_around_the_filters(address, keys):
         assert "content_filter" in body
 
 
+def test_a_text_far_beyond_the_context_is_refused_before_it_is_read(address, keys):
+    text = "Compute 12 + 30. " * 200_000
+    messages = [{"role": "user", "content": text}]
+    for path, fields in (
+        ("/v1/completions", {"prompt": text}),
+        ("/v1/completions", {"prompt": text, "budget": 2}),
+        ("/v1/chat/completions", {"messages": messages}),
+        ("/tokenize", {"prompt": text}),
+        ("/tokenize", {"messages": messages}),
+    ):
+        status, body = posted(address, keys["open"], path, {"model": "demo", **fields})
+        assert status == 400, path
+        assert "3,400,000 characters" in body
+
+
 @pytest.mark.parametrize(
     ("model", "fields", "kind"),
     [

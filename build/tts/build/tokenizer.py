@@ -91,6 +91,11 @@ class Tokenizer:
         return [self.decode([token]) for token in range(self.vocab_size)]
 
     @cached_property
+    def longest_token(self) -> int:
+        """An upper bound for the characters of a token: the longest spelling in the vocabulary."""
+        return max(map(len, self.spellings))
+
+    @cached_property
     def specification(self) -> dict[str, Any]:
         """What tokenizer.json holds, as the tokenizer has read it."""
         specification: dict[str, Any] = json.loads(self._tokenizer.to_str())

@@ -6,7 +6,7 @@ from . import plain, searches
 from .exchange import Exchange
 from .openai.errors import bad_request
 from .openai.requests import ChatMessage, ChatRequest
-from .prompts import chat_text
+from .prompts import chat_text, require_length
 from .reading import read
 from .service import Service
 
@@ -21,9 +21,10 @@ async def chat_completions(service: Service, exchange: Exchange) -> None:
         question = _question(request.messages)
         await searches.answer(service, exchange, request, strategy, question, body, form)
         return
+    tokenizer, context = service.generator.models.generator, service.generator.context
+    require_length(tokenizer, context, *(message.text for message in request.messages))
     for message in request.messages:
         message.content = service.filters.input(message.text)
-    tokenizer = service.generator.models.generator
     text = chat_text(
         service.generator.chats,
         request.messages,

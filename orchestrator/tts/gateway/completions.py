@@ -6,7 +6,7 @@ from . import plain, searches
 from .exchange import Exchange
 from .openai.errors import bad_request
 from .openai.requests import MAX_CHOICES, CompletionRequest
-from .prompts import known_ids, text_ids
+from .prompts import known_ids, require_length, text_ids
 from .reading import read
 from .service import Service
 
@@ -31,6 +31,9 @@ async def completions(service: Service, exchange: Exchange) -> None:
     _check(request)
     tokenizer = service.generator.models.generator
     special = request.add_special_tokens
+    for prompt in request.prompts:
+        if isinstance(prompt, str):
+            require_length(tokenizer, service.generator.context, prompt)
     prompts = [
         text_ids(tokenizer, service.filters.input(prompt), special=special)
         if isinstance(prompt, str)

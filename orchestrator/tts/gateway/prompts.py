@@ -15,6 +15,22 @@ _MARK = "\N{OBJECT REPLACEMENT CHARACTER}tts:here\N{OBJECT REPLACEMENT CHARACTER
 """Marks where a message ends that is to be continued; it never reaches the model."""
 
 
+def require_length(tokenizer: Tokenizer, context: int, *texts: str) -> None:
+    """Refuse texts that cannot fit into a context, before they are read.
+
+    No token has more characters than the longest in the vocabulary. Reading megabytes to count
+    their tokens would take seconds, in which nobody else is served.
+    """
+    characters = sum(map(len, texts))
+    if characters > context * tokenizer.longest_token:
+        raise bad_request(
+            f"The prompt has {characters:,} characters, which are more than the {context:,} tokens "
+            "of the context.",
+            "messages",
+            "context_length_exceeded",
+        )
+
+
 def text_ids(tokenizer: Tokenizer, text: str, *, special: bool) -> list[int]:
     """Ids of a text; with `special` those around it, too, that the model's texts begin with."""
     bos = tokenizer.special("bos_token")

@@ -24,6 +24,7 @@ from .openai.events import DONE, KEEP_ALIVE, Events
 from .openai.requests import Request, SearchOptions
 from .page import kept_reports
 from .plain import Form
+from .prompts import require_length
 from .reading import admit
 from .running_search import RunningSearch, StepNote
 from .service import Service
@@ -70,6 +71,7 @@ async def answer(
     form: Form,
 ) -> None:
     """Search for an answer to a question, or join the search that does, and respond."""
+    require_length(service.generator.models.generator, service.generator.context, question)
     question = service.filters.input(question)
     wanted = _wanted(service, exchange, request, strategy, question)
     prompt = generator_prompt(

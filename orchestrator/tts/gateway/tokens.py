@@ -9,7 +9,7 @@ import msgspec
 from .exchange import Exchange
 from .openai.errors import bad_request
 from .openai.requests import DetokenizeRequest, TokenizeRequest
-from .prompts import chat_text, known_ids, text_ids
+from .prompts import chat_text, known_ids, require_length, text_ids
 from .reading import admit, read
 from .service import Service
 
@@ -18,10 +18,11 @@ async def tokenize(service: Service, exchange: Exchange) -> None:
     """The token ids of a text or a chat."""
     request, _ = await read(service, exchange, TokenizeRequest)
     admit(service, exchange, 0, search=False)
-    tokenizer = service.generator.models.generator
+    tokenizer, context = service.generator.models.generator, service.generator.context
     if (request.prompt is None) == (request.messages is None):
         raise bad_request("Give either prompt or messages.", "prompt")
     if request.messages is not None:
+        require_length(tokenizer, context, *(message.text for message in request.messages))
         text = chat_text(
             service.generator.chats,
             request.messages,
@@ -30,8 +31,9 @@ async def tokenize(service: Service, exchange: Exchange) -> None:
         )
         ids = tokenizer.encode(text)
     else:
+        require_length(tokenizer, context, request.prompt or "")
         ids = text_ids(tokenizer, request.prompt or "", special=request.add_special_tokens)
-    answer = {"count": len(ids), "max_model_len": service.generator.context, "tokens": ids}
+    answer = {"count": len(ids), "max_model_len": context, "tokens": ids}
     await exchange.respond(msgspec.json.encode(answer))
 
 
