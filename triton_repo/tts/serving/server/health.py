@@ -117,7 +117,10 @@ def observe(state: ServerState) -> Health:
     process = state.server and state.server.process()
     stubs: dict[Identity, str] = {}
     if process:
-        for child in process.children(recursive=True):  # under mpirun they are grandchildren
+        children = []
+        with suppress(psutil.NoSuchProcess):  # it has just died
+            children = process.children(recursive=True)  # under mpirun they are grandchildren
+        for child in children:
             with suppress(psutil.NoSuchProcess, ProcessLookupError):
                 words = child.cmdline()
                 # "<stub> <repository>/<model>/<version>/model.py ..."
