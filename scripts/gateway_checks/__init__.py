@@ -8,4 +8,5 @@
 | from_document | requests made up from the OpenAPI document, by schemathesis |
 | idle | thousands of connections that say nothing |
 | killed | kill -9 while requests are answered: what the request log then holds |
+| replicas | two servers, one killed under load, one added |
 """

@@ -1,0 +1,215 @@
+"""Two servers behind one gateway: one is killed under load, another is added.
+
+Every request must be answered once, with the text that an undisturbed gateway gives: samples and
+searches alike are drawn with fixed seeds, so what went on elsewhere in the middle shows no seam.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import yaml
+
+from tts.build.spec import load_deployment
+from tts.datasets.load import load_problems
+
+from .running import TTS, gateway
+
+QUESTIONS = 12
+AFTER_S = 10.0
+"""How long after the death of a server latencies are looked at."""
+STARTS_S = 120.0
+
+
+def run(home: Path, clients: int, before_s: float) -> dict[str, Any]:
+    """Ask for a while, kill one server, add another, ask on. Raises AssertionError."""
+    since = time.time()
+    with ExitStack() as stack:
+        ports = [_free_port() for _ in range(3)]
+        files = [_deployment(home, number, port) for number, port in enumerate(ports)]
+        first, _ = (stack.enter_context(_served(file, port))
+                    for file, port in zip(files[:2], ports[:2], strict=True))  # fmt: skip
+        servers = home / "servers.txt"
+        servers.write_text("".join(f"127.0.0.1:{port}\n" for port in ports[:2]))
+        file = str(files[0])
+        serving = stack.enter_context(gateway("--replicas", str(servers), deployment=file))
+        load = _Load(serving.host_port)
+        load.learn()
+        begun = load.start(clients)
+        time.sleep(before_s)
+        killed = time.monotonic()
+        _kill(first)
+        stack.enter_context(_served(files[2], ports[2]))
+        servers.write_text("".join(f"127.0.0.1:{port}\n" for port in ports[1:]))
+        added = time.monotonic()
+        time.sleep(max(AFTER_S, killed + AFTER_S - added))
+        load.stop()
+        read = subprocess.run(
+            [*TTS, "requests", "demo", "--format", "jsonl"], capture_output=True, check=True
+        )
+    logged = [json.loads(line) for line in read.stdout.splitlines()]
+    logged = [record for record in logged if record["time"] >= since]
+    used = {record["replica"] for record in logged if record["outcome"] == "ok"}
+    failed = load.wrong
+    assert not failed, f"{len(failed)} of {len(load.answered)} requests: {failed[:5]}"
+    ok = sum(record["outcome"] == "ok" for record in logged)
+    assert ok == len(load.answered) + load.learned, (ok, len(load.answered), load.learned)
+    assert f"127.0.0.1:{ports[2]}" in used, f"the server that was added was not used: {used}"
+    return {
+        "requests": len(load.answered),
+        "answered otherwise or not at all": len(failed),
+        "p99 before, s": load.p99(begun, killed),
+        "p99 of the ten seconds after the kill, s": load.p99(killed, killed + AFTER_S),
+        "p99 once another was added, s": load.p99(added, added + AFTER_S),
+        "servers used": len(used),
+    }
+
+
+class _Load:
+    """Clients, each with one request at a time; a third of the requests are searches."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._address = address
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+        questions = [problem.question for problem in load_problems("demo", limit=QUESTIONS)]
+        self._bodies = [_body(question, number) for number, question in enumerate(questions)]
+        self._expected: list[str] = []
+        self.answered: list[tuple[float, float]] = []
+        """When each was sent, and how long it took."""
+        self.wrong: list[str] = []
+
+    @property
+    def learned(self) -> int:
+        """Requests that were sent before the load."""
+        return len(self._expected)
+
+    def learn(self) -> None:
+        """Ask everything once, undisturbed."""
+        self._expected = [self._ask(body) for body in self._bodies]
+
+    def start(self, clients: int) -> float:
+        """Begin; when."""
+        self._threads = [threading.Thread(target=self._work, args=(n,)) for n in range(clients)]
+        for thread in self._threads:
+            thread.start()
+        return time.monotonic()
+
+    def stop(self) -> None:
+        """Let every client end what it has begun."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def p99(self, since: float, until: float) -> float:
+        """Of the seconds that requests took that were sent in this time."""
+        took = [seconds for sent, seconds in self.answered if since <= sent < until]
+        return round(float(np.percentile(took, 99)), 3) if took else float("nan")
+
+    def _work(self, number: int) -> None:
+        while not self._stop.is_set():
+            place = number % len(self._bodies)
+            number += 5
+            sent = time.monotonic()
+            try:
+                text = self._ask(self._bodies[place])
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                text = f"{type(error).__name__}: {error}"
+            self.answered.append((sent, time.monotonic() - sent))
+            if text != self._expected[place]:
+                self.wrong.append(text)
+
+    def _ask(self, body: dict[str, Any]) -> str:
+        """The text of a streamed answer, with its end."""
+        connection = http.client.HTTPConnection(*self._address, timeout=120)
+        # an idempotency key of its own: equal searches must not be taken for one
+        headers = {"content-type": "application/json", "idempotency-key": os.urandom(8).hex()}
+        try:
+            connection.request("POST", "/v1/chat/completions", json.dumps(body), headers)
+            answer = connection.getresponse()
+            said = answer.read().decode()
+        finally:
+            connection.close()
+        events = [line[6:] for line in said.splitlines() if line.startswith("data: ")]
+        if answer.status != 200 or events[-1:] != ["[DONE]"]:
+            raise ValueError(f"{answer.status}: {said[-300:]}")
+        deltas = [
+            choice["delta"].get("content") or choice["finish_reason"] or ""
+            for event in events[:-1]
+            for choice in json.loads(event).get("choices", ())
+        ]
+        return "".join(deltas)
+
+
+def _body(question: str, number: int) -> dict[str, Any]:
+    body = {
+        "model": "demo",
+        "messages": [{"role": "user", "content": question}],
+        "stream": True,
+        "seed": number,
+        "max_tokens": 96,
+    }
+    if number % 3 == 0:
+        return {**body, "model": "demo:beam-search", "tts": {"n": 4}}
+    return {**body, "temperature": 0.8}
+
+
+def _free_port() -> int:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        return int(bound.getsockname()[1])
+
+
+def _deployment(home: Path, number: int, port: int) -> Path:
+    """A file of the demo pair at a port, and a home of its own for its server."""
+    own = home / f"server-{number}"
+    shutil.copytree(home / "built", own / "built")
+    data = load_deployment("demo").model_dump(mode="json", exclude_none=True)
+    data["server"] = {"grpc_port": port}
+    file = own / "demo.yaml"
+    file.write_text(yaml.safe_dump(data))
+    return file
+
+
+@contextmanager
+def _served(file: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A server in processes of its own, once it listens."""
+    home = {**os.environ, "TTS_HOME": str(file.parent)}
+    log = (file.parent / "serve.log").open("wb")
+    process = subprocess.Popen(
+        [*TTS, "serve", str(file)], env=home, stdout=log, stderr=log, start_new_session=True
+    )
+    try:
+        deadline = time.monotonic() + STARTS_S
+        while b"Ready:" not in (said := (file.parent / "serve.log").read_bytes()):
+            assert process.poll() is None, said.decode()
+            assert time.monotonic() < deadline, said.decode()
+            time.sleep(0.2)
+        yield process
+    finally:
+        log.close()
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        process.wait(60)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill -9 of everything that serves, at once."""
+    family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+    for each in family:
+        each.kill()
+    process.wait()
