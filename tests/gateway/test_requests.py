@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 
 from tts.gateway.openai.errors import ApiError
 from tts.gateway.openai.fields import HONOURED_ONLY_AS
-from tts.gateway.openai.requests import ChatRequest, CompletionRequest, read_request
+from tts.gateway.openai.requests import (
+    ChatRequest,
+    CompletionRequest,
+    PoolingRequest,
+    TokenizeRequest,
+    read_request,
+)
 
 CHAT = {"model": "demo", "messages": [{"role": "user", "content": "1 + 1"}]}
 json_values = st.recursive(
@@ -86,3 +92,9 @@ def test_a_list_of_several_kinds_of_prompts_is_refused(prompt):
 def test_max_completion_tokens_is_another_name():
     assert read(max_completion_tokens=5)[0].limit == 5
     assert read(max_tokens=6)[0].limit == 6
+
+
+@pytest.mark.parametrize("kind", [ChatRequest, PoolingRequest, TokenizeRequest])
+def test_a_chat_has_a_message(kind):
+    with pytest.raises(ApiError, match="length >= 1"):
+        read(kind, messages=[])
