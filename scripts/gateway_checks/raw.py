@@ -35,6 +35,11 @@ def exchange(address: tuple[str, int], *parts: bytes, half_close: bool = False) 
                 connection.sendall(part)
             if half_close:
                 connection.shutdown(socket.SHUT_WR)
+        except TimeoutError:
+            raise
+        except OSError:
+            pass  # closed while more was to come: perhaps after an answer
+        try:
             answer = connection.recv(65536)
         except TimeoutError:
             raise

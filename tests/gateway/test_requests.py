@@ -98,3 +98,10 @@ def test_max_completion_tokens_is_another_name():
 def test_a_chat_has_a_message(kind):
     with pytest.raises(ApiError, match="length >= 1"):
         read(kind, messages=[])
+
+
+@pytest.mark.parametrize("token", [-1, 2**31, 2**70])
+def test_a_token_id_is_one_that_engines_can_have(token):
+    with pytest.raises(ApiError) as refused:
+        read(stop_token_ids=[token])
+    assert refused.value.status == 400

@@ -19,7 +19,8 @@ MAX_STOPS = 16
 Count = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
 Stop = Annotated[str, Meta(min_length=1)]
-TokenId = Annotated[int, Meta(ge=0)]
+TokenId = Annotated[int, Meta(ge=0, lt=2**31)]
+"""As engines have them, int32."""
 
 
 class StreamOptions(Struct):
