@@ -74,7 +74,7 @@ def plot(runs: list[tuple[str, Run]], file: Path) -> None:
     chart = alt.layer(panel, data=alt.Data(values=rows)).facet(
         column=alt.Column("varied:N").title(None), row=alt.Row("measure:N").title(None)
     )
-    chart.resolve_scale(x="independent").save(file)
+    chart.resolve_scale(x="independent", y="independent").save(file)
 
 
 def _cost(each: Run) -> float:

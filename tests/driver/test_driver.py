@@ -303,6 +303,32 @@ def test_the_scheduler_learns_how_many_requests_shared_the_engine_on_average(
     assert learned == [(pytest.approx(2.0), 1.0), (pytest.approx(4 / 3), 3.0)]
 
 
+def test_answers_that_come_together_are_seen_by_one_decision(tiny_deployment, words, monkeypatch):
+    run = Run(tiny_deployment, words, SampleSearchConfig(n=8, scored=False), "decoupled")
+    run.generator = released = _Released(run.generator)
+    decide, decisions = Scheduler.next, []
+
+    def counted(scheduler, now, supply):
+        decisions.append(len(released.waiting))
+        return decide(scheduler, now, supply)
+
+    monkeypatch.setattr(Scheduler, "next", counted)
+
+    async def solve():
+        async with run.new_driver():
+            submission = run.submit(PROBLEMS[0])
+            while len(released.waiting) < 8:
+                await asyncio.sleep(0)
+            decisions.clear()
+            for event in released.waiting:
+                event.set()
+            return await submission
+
+    solved = asyncio.run(solve())
+    assert len(solved.result.completions) == 8
+    assert len(decisions) <= 2, "eight answers, and perhaps the end of the problem"
+
+
 @pytest.mark.parametrize("config", CONFIGS[:2])
 def test_scores_that_are_held_back_go_when_their_siblings_are_complete(
     tiny_deployment, words, config

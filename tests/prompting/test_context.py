@@ -54,3 +54,21 @@ def test_an_empty_step_is_a_turn_of_its_own_only_where_that_is_asked_for(tiny_de
         assert len(ids) > len(above)
         assert context.generator_ids(node).tolist() == context.generator_ids((0,)).tolist()
     assert context.score_key((0, 0)) == context.score_key((0, -1)) != context.score_key((0,))
+
+
+def test_equal_siblings_are_tokenised_once_and_share_their_ids(tiny_deployment, monkeypatch):
+    context = Context.of(Models.load(tiny_deployment), PROBLEM)
+    tokenizer, encoded = context.models.verifier.tokenizer, []
+    encode = tokenizer.encode
+    monkeypatch.setattr(tokenizer, "encode", lambda text: encoded.append(text) or encode(text))
+    first, other = (Thought((1, 2), f"{text}\n\n", Stop.STEP) for text in ("one", "two"))
+    for node, thought in (((0,), first), ((1,), first), ((2,), other), ((0, 0), first)):
+        context.add(node, thought)
+    ids = context.verifier_ids((0,))
+    asked = len(encoded)
+    assert asked
+    assert context.verifier_ids((1,)) is ids
+    assert len(encoded) == asked
+    assert context.score_key((2,)) != context.score_key((1,)) == context.score_key((0,))
+    assert context.score_key((0, 0)) != context.score_key((0,)), "the parent is part of the chain"
+    assert context.score_call((0, 0)).steps == ("one", "one")
