@@ -17,6 +17,7 @@
 | replicas | several servers: which gets what, their health, their coming and going |
 | functions | the program's own reward, `answer_of` and `equal` |
 | solver, tasks, outcome | problems in, results out; what is done with each; their answers |
+| drivers, told_steps | a driver for each server; steps for the program's callback |
 | journal, usage | where events go; what problems have taken |
 | requests | samples and scores outside of any search |
 | engine_steps | what the engines do per step, recorded beside a run |

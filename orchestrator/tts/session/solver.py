@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -14,15 +13,15 @@ from typing import Any
 
 from tts.build.errors import EndpointUnavailable, TtsError
 from tts.compat.aio import BaseExceptionGroup, TaskGroup
-from tts.driver import Driver
 from tts.grading import Equality
 from tts.problem import Problem
 from tts.prompting import Models
 from tts.runlog.log import RunLog
 from tts.runlog.resume import ResumedWork
 from tts.scheduling import Policy
-from tts.search import BudgetedSearch, Generated, NodePath, Scored, Search, SearchResult
+from tts.search import BudgetedSearch, Search, SearchResult
 
+from .drivers import Drivers
 from .endpoints import EndpointsOf, own_endpoints
 from .functions import answer_form_of
 from .journal import Journal
@@ -33,6 +32,7 @@ from .progress import RunProgress
 from .replicas import FAILURES, EnginePair, Replicas
 from .result import Result, Step
 from .strategy import ChosenStrategy
+from .told_steps import ToldSteps
 from .usage import Meter
 
 AHEAD = 256
@@ -61,7 +61,7 @@ class Task:
 class Solver:
     """Solves problems on the replicas of a session, any number at a time. Made by `open_solver`."""
 
-    def __init__(self, replicas: Replicas, drivers: _Drivers, journal: Journal) -> None:
+    def __init__(self, replicas: Replicas, drivers: Drivers, journal: Journal) -> None:
         self._replicas = replicas
         self._drivers = drivers
         self._journal = journal
@@ -107,7 +107,7 @@ class Solver:
             _ends_at(deadline_s),
             time_s,
             on_start,
-            _Steps(problem, task.on_step) if task.on_step else None,
+            ToldSteps(problem, task.on_step) if task.on_step else None,
         )
         self._journal.begin(name, resumed or ResumedWork(), keep=self._replicas.elastic)
         try:
@@ -286,69 +286,11 @@ async def open_solver(
     replica. What is not solved at the end is cancelled on the engines.
     """
     journal = Journal(log, meter or Meter())
-    drivers = _Drivers(models, replicas, policy, journal, endpoints_of)
+    drivers = Drivers(models, replicas, policy, journal, endpoints_of)
     try:
         yield Solver(replicas, drivers, journal)
     finally:
         await drivers.aclose()
-
-
-class _Drivers:
-    """A driver for each replica, from the first problem on that it is given."""
-
-    def __init__(
-        self,
-        models: Models,
-        replicas: Replicas,
-        policy: Policy,
-        journal: Journal,
-        endpoints_of: EndpointsOf,
-    ) -> None:
-        self._models = models
-        self._replicas = replicas
-        self._policy = policy
-        self._journal = journal
-        self._endpoints_of = endpoints_of
-        self._drivers: dict[EnginePair, Driver] = {}
-
-    def of(self, pair: EnginePair) -> Driver:
-        """The driver of a replica."""
-        if pair not in self._drivers:
-            several = self._replicas.elastic
-            self._drivers[pair] = Driver(
-                self._models,
-                *self._endpoints_of(pair),
-                self._share(),
-                record=partial(self._journal.record_of, pair.name)
-                if several
-                else self._journal.record,
-                clock=self._journal.clock,
-            )
-        return self._drivers[pair]
-
-    @property
-    def in_flight(self) -> tuple[int, int]:
-        """Requests in flight now on all replicas: generator, verifier."""
-        loads = [driver.in_flight for driver in self._drivers.values()]
-        return sum(load[0] for load in loads), sum(load[1] for load in loads)
-
-    @property
-    def saturation_point(self) -> int | None:
-        """That of the first driver that has seen one."""
-        points = (driver.saturation_point for driver in self._drivers.values())
-        return next((point for point in points if point is not None), None)
-
-    async def aclose(self) -> None:
-        """Cancel what is not solved, and wait until nothing is in flight."""
-        for driver in self._drivers.values():
-            await driver.__aexit__(None, None, None)
-
-    def _share(self) -> Policy:
-        """The policy of one of several servers: problems in flight are those of all."""
-        problems, servers = self._policy.problems, len(self._replicas)
-        if problems is None or servers < 2:
-            return self._policy
-        return replace(self._policy, problems=math.ceil(problems / servers))
 
 
 @dataclass
@@ -363,7 +305,7 @@ class _Asked:
     time_s: float | None
     """Seconds for its search, from its first start."""
     on_start: Callable[[], None]
-    steps: _Steps | None
+    steps: ToldSteps | None
     started: bool = False
     search_ends: float | None = None
 
@@ -384,35 +326,6 @@ def _new_search(problem: Problem, task: Task) -> Search:
     form = answer_form_of(task.grading.answer_of, task.grading.equal)
     search = task.strategy.new_search(problem, task.seed, form)
     return search if task.budget_tokens is None else BudgetedSearch(search, task.budget_tokens)
-
-
-class _Steps:
-    """What a search is told, as steps for the program's callback."""
-
-    def __init__(self, problem: Problem, on_step: Callable[[Step], None]) -> None:
-        self.search: Search | None = None
-        self._problem = problem
-        self._on_step = on_step
-        self._texts: dict[NodePath, str] = {}
-        self._scored: set[NodePath] = set()
-
-    def tell(self, result: Generated | Scored) -> None:
-        """A step was written, or scored; a search that has moved to another server repeats them."""
-        if isinstance(result, Scored):
-            if result.node not in self._scored:
-                self._scored.add(result.node)
-                self._step(result.node, result.score)
-            return
-        node = result.node
-        for thought in result.thoughts:
-            if node not in self._texts:
-                self._texts[node] = thought.text
-                self._step(node, None)
-            node = (*node, 0)
-
-    def _step(self, node: NodePath, score: float | None) -> None:
-        tree = self.search.tree if self.search else None
-        self._on_step(Step(self._problem, node, self._texts[node], score, tree))
 
 
 def _most_telling(failures: BaseExceptionGroup[BaseException]) -> BaseException:
