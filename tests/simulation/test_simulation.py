@@ -1,6 +1,7 @@
 """The real driver on simulated engines and virtual time: same trees, and checks of the model."""
 
 import asyncio
+import gc
 import json
 from dataclasses import replace
 from functools import partial
@@ -103,6 +104,16 @@ def test_placement_memory_and_costs_do_not_change_the_trees():
 def test_a_simulation_repeats_itself_exactly(schedule):
     first, second = (simulate(scenario(), schedule) for _ in range(2))
     assert replace(first, real_s=0) == replace(second, real_s=0)
+
+
+def test_the_garbage_collector_is_as_it_was_after_a_simulation():
+    for enabled in (True, False):
+        (gc.enable if enabled else gc.disable)()
+        try:
+            simulate(scenario("cot", problems=1), "lockstep")
+            assert gc.isenabled() == enabled
+        finally:
+            gc.enable()
 
 
 def test_early_stop_cancels_on_the_engine_and_leaves_nothing_running():

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
 
@@ -117,7 +118,20 @@ class Outcome:
 def simulate(scenario: Scenario, schedule: ScheduleName) -> Outcome:
     """Run the driver and the scheduler on simulated engines."""
     began = time.perf_counter()
-    return run_virtual(_run(scenario, schedule, began))
+    with _uncollected():
+        return run_virtual(_run(scenario, schedule, began))
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the cyclic garbage collector: a tenth of the time, and there is little to collect."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def problems(scenario: Scenario) -> tuple[Models, list[Problem]]:
