@@ -73,6 +73,11 @@ def test_a_segment_that_was_closed_is_one_plain_file(folder):
     assert [file.suffix for file in folder.iterdir()] == [".db"]
 
 
+def test_a_gateway_that_was_asked_nothing_leaves_no_file(folder):
+    RequestLog(folder).close()
+    assert list(folder.iterdir()) == []
+
+
 def test_several_gateways_write_to_one_folder_and_are_read_in_order(folder):
     logs = [RequestLog(folder) for _ in range(3)]
     for number in range(9):

@@ -104,6 +104,7 @@ class _Segment:
 
     def __init__(self, folder: Path) -> None:
         self._began = time.monotonic()
+        self._empty = True
         stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S.%f")
         self.file = folder / f"{stamp}-{secrets.token_hex(4)}{SUFFIX}"
         self._lock = os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -125,6 +126,7 @@ class _Segment:
         try:
             self._connection.executemany(_INSERT, map(_row, records))
             self._connection.execute("COMMIT")
+            self._empty = False
         except BaseException:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
@@ -138,10 +140,12 @@ class _Segment:
         return bool(pages * size >= retention.segment_bytes)
 
     def close(self) -> None:
-        """Make one plain file of it, without a -wal beside it."""
+        """Make one plain file of it, without a -wal beside it; none if nothing is in it."""
         with suppress(sqlite3.Error):  # somebody reads it: it stays as it is, which is as good
             self._connection.execute("PRAGMA journal_mode=DELETE")
         self._connection.close()
+        if self._empty:
+            self.file.unlink(missing_ok=True)
         os.close(self._lock)
 
 
