@@ -30,7 +30,7 @@ def simulate(
     deployment: Annotated[
         str | None,
         typer.Argument(
-            metavar="[DEPLOYMENT]",
+            metavar="DEPLOYMENT",
             help="A deployment file or a bundled name.",
             show_default="Llama-3.2-1B with an 8B verifier",
         ),
