@@ -70,8 +70,8 @@ class RequestLog:
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
             private_folder(folder)
-            self._segment: _Segment | None = _Segment(folder)
             remove_old(folder, self._retention)
+            self._segment: _Segment | None = _Segment(folder)
         except (OSError, sqlite3.Error) as error:
             raise RunError(
                 f"The request log in {folder} cannot be written: {error}.",
@@ -166,7 +166,10 @@ def segments(folder: Path) -> list[Path]:
 
 
 def remove_old(folder: Path, retention: Retention) -> None:
-    """Remove the oldest segments that nobody writes, until the rest is small and young enough."""
+    """Remove the oldest segments that nobody writes, until the rest is small and young enough.
+
+    Not while this process writes one of them: closing a file drops the locks of SQLite on it.
+    """
     now = time.time()
     found = []
     for file in segments(folder):
