@@ -20,7 +20,7 @@ from tts.scheduling import Kind, Policy, Scheduler
 from tts.scheduling.schedules import gathering_pays
 from tts.search import Expand
 
-REQUESTS, TOKENS = 64, 1000
+REQUESTS, TOKENS = 64, 10000
 
 
 def new_scheduler(*, shared=True, **policy):
@@ -30,7 +30,7 @@ def new_scheduler(*, shared=True, **policy):
 def scoring(scheduler, count, problem=0):
     """So many scores in flight."""
     for child in range(count):
-        scheduler.add(score(problem, 1000 + child, 1), 0.0)
+        scheduler.add(score(problem, 1000 + child, 400), 0.0)
     sent = of_verifier(send(scheduler))
     assert len(sent) == count
     return sent
@@ -66,6 +66,36 @@ def test_beside_many_others_work_goes_at_once():
     assert len(send(scheduler)) == 1
 
 
+def test_an_idle_verifier_waits_for_a_steps_worth_of_scores_while_the_generator_works():
+    scheduler = new_scheduler()
+    scheduler.add(generate(0, 0), 0.0)
+    assert len(send(scheduler)) == 1
+    for child in range(3):
+        scheduler.add(score(0, child, 400), 0.0)
+        assert send(scheduler) == []
+    scheduler.add(score(0, 3, 400), 0.0)
+    assert len(send(scheduler)) == 4
+    scheduler.add(score(0, 4, 400), 0.0)
+    assert len(send(scheduler)) == 1, "it joins the engine's next step"
+
+
+def test_a_score_that_everything_waits_for_goes_at_once():
+    scheduler = new_scheduler(speculation="always")
+    guess = speculative(9)
+    assert send(scheduler, supply=Supply(guesses=[guess])) == [guess]
+    scheduler.add(score(0, 0, 1), 0.0)
+    assert len(send(scheduler)) == 1
+
+
+def test_groups_that_the_policy_asks_for_are_not_held_for_longer():
+    scheduler = new_scheduler(group_tokens=800, group_wait_s=1.0)
+    scheduler.add(generate(0, 0), 0.0)
+    send(scheduler)
+    for child in range(2):
+        scheduler.add(score(0, child, 400), 0.0)
+    assert len(send(scheduler)) == 2
+
+
 def test_while_work_gathers_nothing_is_guessed():
     scheduler = new_scheduler(speculation="always")
     scoring(scheduler, 20)
@@ -84,15 +114,15 @@ def test_gathering_pays_where_a_request_adds_fewer_steps_to_the_batch(running, b
 
 @settings(max_examples=200, deadline=None)
 @given(seed=st.integers(0, 10**9))
-def test_work_waits_only_while_the_verifier_computes(seed):
-    """Whatever comes, ends or is dropped: with no score in flight, all that fits is sent."""
+def test_work_waits_only_while_the_other_engine_computes(seed):
+    """Whatever comes, ends or is dropped: with nothing else in flight, all that fits is sent."""
     rng = random.Random(seed)
     scheduler = new_scheduler()
     flying, waiting = [], []
     for child in range(120):
         event = rng.random()
         if event < 0.4:
-            job = generate(0, child) if rng.random() < 0.5 else score(0, child, rng.randint(1, 300))
+            job = generate(0, child) if rng.random() < 0.5 else score(0, child, rng.randint(1, 800))
             scheduler.add(job, 0.0)
             waiting.append(job)
         elif event < 0.5 and waiting:
@@ -102,8 +132,11 @@ def test_work_waits_only_while_the_verifier_computes(seed):
         sent = send(scheduler)
         flying += sent
         waiting = [job for job in waiting if job not in sent]
-        if not of_verifier(flying):
-            assert not waiting or len(of_generator(flying)) == REQUESTS
+        generating, scores = of_generator(flying), of_verifier(flying)
+        if not scores:
+            assert not of_generator(waiting) or len(generating) == REQUESTS
+        if not generating and sum(job.tokens for job in scores) < TOKENS - 800:
+            assert not of_verifier(waiting)
 
 
 def start_problems(*, width, whole=False, shared=True):
@@ -158,6 +191,8 @@ def test_on_a_shared_device_nothing_is_guessed_while_the_verifier_has_more_to_do
     for child in range(3):
         scheduler.add(generate(0, child), 0.0)
     assert len(send(scheduler)) == 3
-    scoring(scheduler, scores)
+    for child in range(scores):
+        scheduler.add(score(0, child, 500), 0.0)
+    assert len(send(scheduler)) == scores
     guesses = Supply(guesses=[speculative(9)])
     assert len(send(scheduler, supply=guesses)) == sent

@@ -76,7 +76,11 @@ class Scheduler:
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self._schedule = new_schedule(policy.schedule, shared=policy.shared)
+        self._schedule = (
+            new_schedule(policy.schedule, shared=policy.shared, step_tokens=0)
+            if policy.group_tokens  # then scores are grouped as the policy says
+            else new_schedule(policy.schedule, shared=policy.shared)
+        )
         self._generator = Queue(policy.generator_requests)
         self._verifier = Queue(policy.verifier_tokens)
         self._batching = (

@@ -17,6 +17,10 @@ ENOUGH = 1.5
 """On a shared device, the steps that running problems have at once over the generator's budget:
 some of them always wait for a straggler, while more would thrash the KV caches. In simulation."""
 
+STEP_TOKENS = 1500
+"""Prompt tokens from which on a verifier step costs by its tokens; a GPU takes the same time for
+one as for some hundreds, and most of a prompt is in the prefix cache. In simulation."""
+
 EULER_GAMMA = 0.5772
 
 
@@ -113,14 +117,19 @@ class Alternating:
 class Decoupled:
     """Both models always in flight, each within its own budget; no turns.
 
-    Where the engines share a device, a step of the generator that is nearly empty takes as much
-    from the verifier as a full one. Then the generator's work gathers while the verifier has
-    enough to do, and problems are started for full steps, not for every free slot.
+    Where the engines share a device, a step of one that is nearly empty takes as much from the
+    other as a full one. Then the generator's work gathers while the verifier has enough to do, an
+    idle verifier waits for a step's worth of scores while the generator has, and problems are
+    started for full steps, not for every free slot.
     """
 
-    def __init__(self, *, shared: bool) -> None:
-        """`shared`: whether both engines compute on the same device."""
+    def __init__(self, *, shared: bool, step_tokens: int = STEP_TOKENS) -> None:
+        """`shared`: whether both engines compute on the same device.
+
+        Then scores wait for so many prompt tokens of them.
+        """
         self._shared = shared
+        self._step_tokens = step_tokens
 
     def wants_problem(
         self, generator: Queue, verifier: Queue, *, running: int, width: int, priority: int
@@ -140,9 +149,8 @@ class Decoupled:
 
     def take(self, generator: Queue, verifier: Queue) -> list[Job]:
         """See Schedule."""
-        if self._gathers(generator, verifier):
-            return verifier.take()
-        return generator.take() + verifier.take()
+        jobs = [] if self._gathers(generator, verifier) else generator.take()
+        return jobs if self._gathers_scores(generator, verifier) else jobs + verifier.take()
 
     def spare(self, generator: Queue, verifier: Queue, *, taken: bool) -> int:
         """See Schedule: none while main work gathers."""
@@ -160,6 +168,16 @@ class Decoupled:
         batch = generator.pending + verifier.jobs + verifier.pending
         return gathering_pays(generator.used, batch)
 
+    def _gathers_scores(self, generator: Queue, verifier: Queue) -> bool:
+        """Whether the verifier's next step waits for more tokens.
+
+        Only while the generator has main work in flight, so no score waits that everything waits
+        for; and not beside scores in flight, as the engine coalesces them by itself.
+        """
+        if not self._shared or verifier.jobs or not generator.used:
+            return False
+        return verifier.pending_cost < self._step_tokens
+
 
 def gathering_pays(running: int, batch: int) -> bool:
     """Whether a request costs a shared device less in a batch of so many than beside `running`.
@@ -172,11 +190,10 @@ def gathering_pays(running: int, batch: int) -> bool:
     return (running + 1) * (math.log(batch) + EULER_GAMMA) < batch
 
 
-def new_schedule(name: ScheduleName, *, shared: bool) -> Schedule:
-    """The schedule of that name, at the beginning of a run.
-
-    `shared`: whether both engines compute on the same device.
-    """
+def new_schedule(
+    name: ScheduleName, *, shared: bool = False, step_tokens: int = STEP_TOKENS
+) -> Schedule:
+    """The schedule of that name, at the beginning of a run; the rest is for Decoupled."""
     match name:
         case "lockstep":
             return Phased(batched=False)
@@ -185,4 +202,4 @@ def new_schedule(name: ScheduleName, *, shared: bool) -> Schedule:
         case "alternating":
             return Alternating()
         case "decoupled":
-            return Decoupled(shared=shared)
+            return Decoupled(shared=shared, step_tokens=step_tokens)
