@@ -40,9 +40,9 @@ def run(home: Path, clients: int, before_s: float) -> dict[str, Any]:
     """Ask for a while, kill one server, add another, ask on. Raises AssertionError."""
     since = time.time()
     with ExitStack() as stack:
-        ports = [_free_port() for _ in range(3)]
-        files = [_deployment(home, number, port) for number, port in enumerate(ports)]
-        first, _ = (stack.enter_context(_served(file, port))
+        ports = [free_port() for _ in range(3)]
+        files = [deployment_at(home, number, port) for number, port in enumerate(ports)]
+        first, _ = (stack.enter_context(served(file, port))
                     for file, port in zip(files[:2], ports[:2], strict=True))  # fmt: skip
         servers = home / "servers.txt"
         servers.write_text("".join(f"127.0.0.1:{port}\n" for port in ports[:2]))
@@ -55,7 +55,7 @@ def run(home: Path, clients: int, before_s: float) -> dict[str, Any]:
         time.sleep(before_s)
         killed = time.monotonic()
         _kill(first)
-        stack.enter_context(_served(files[2], ports[2]))
+        stack.enter_context(served(files[2], ports[2]))
         servers.write_text("".join(f"127.0.0.1:{port}\n" for port in ports[1:]))
         added = time.monotonic()
         time.sleep(max(AFTER_S, killed + AFTER_S - added))
@@ -170,14 +170,15 @@ def _body(question: str, number: int) -> dict[str, Any]:
     return {**body, "temperature": 0}
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nobody listens on now."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         return int(bound.getsockname()[1])
 
 
-def _deployment(home: Path, number: int, port: int) -> Path:
-    """A file of the demo pair at a port, and a home of its own for its server."""
+def deployment_at(home: Path, number: int, port: int) -> Path:
+    """A file of the demo pair at a port, and a home of its own for its server, below `home`."""
     own = home / f"server-{number}"
     shutil.copytree(home / "built", own / "built")
     data = load_deployment("demo").model_dump(mode="json", exclude_none=True)
@@ -188,7 +189,7 @@ def _deployment(home: Path, number: int, port: int) -> Path:
 
 
 @contextmanager
-def _served(file: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+def served(file: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """A server in processes of its own, once it listens."""
     home = {**os.environ, "TTS_HOME": str(file.parent)}
     log = (file.parent / "serve.log").open("wb")

@@ -66,7 +66,11 @@ def test_every_manifest_calls_the_server_what_the_gateway_calls_it(folder: Path)
     assert {"name": "grpc", "port": 9001} in [
         {key: port[key] for key in ("name", "port")} for port in service["spec"]["ports"]
     ]
-    config = documents(folder, "gateway.yaml")["ConfigMap tts-pair-gateway"]
+    manifests = documents(folder, "gateway.yaml")
+    pod = manifests["Deployment tts-pair-gateway"]["spec"]["template"]["spec"]
+    for words in (services["gateway"]["command"], pod["containers"][0]["args"]):
+        assert words[words.index("--endpoint") + 1] == "tts-pair:9001"
+    config = manifests["ConfigMap tts-pair-gateway"]
     assert yaml.safe_load(config["data"]["deployment.yaml"])["server"] == server
 
 
@@ -139,4 +143,5 @@ def test_the_gateway_takes_a_port_that_the_server_has_not(tensorrt: Make, tmp_pa
     render_manifests(tensorrt("pair", grpc_port=8080, http_port=8081), tmp_path)
     services = yaml.safe_load((tmp_path / "compose.yaml").read_text())["services"]
     assert services["gateway"]["ports"] == ["127.0.0.1:8082:8082"]
-    assert services["gateway"]["command"][-1] == "8082"
+    command = services["gateway"]["command"]
+    assert command[command.index("--port") + 1] == "8082"

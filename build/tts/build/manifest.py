@@ -170,6 +170,14 @@ def write_record(folder: Path, name: str, record: EngineConfig | Manifest) -> No
     temporary.replace(folder / name)
 
 
+def is_only_described(folder: Path) -> bool:
+    """Whether an engine folder holds its manifest alone, as where only clients of a server run."""
+    try:
+        return [file.name for file in folder.iterdir()] == [MANIFEST_FILE]
+    except OSError:
+        return False
+
+
 def read_engine_config(folder: Path) -> EngineConfig:
     """config.json of an engine folder; raises BuildError saying how to build it again."""
     file = folder / CONFIG_FILE

@@ -7,8 +7,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import cast
 
+from tts.build import paths
 from tts.build.builder import require_current
 from tts.build.errors import EndpointUnavailable, ServerError, TtsError
+from tts.build.manifest import is_only_described
 from tts.build.spec import Deployment
 from tts.checks.requirements import require_gpu
 from tts.endpoints.base import Generator, Verifier
@@ -49,8 +51,12 @@ async def require_engines(deployment: Deployment, addresses: Sequence[str]) -> S
     """Where the deployment is served: at these addresses, or by several servers of this machine.
 
     Empty: by one server of this machine, or by none yet. Raises a TtsError for engines that are out
-    of date, or that this machine cannot run where it would have to.
+    of date, or that this machine cannot run where it would have to. Where only their manifests are
+    there is nothing to compare: the servers are recognised by the digest, which is made of these.
     """
+    folders = [paths.engine_dir(deployment.name, role) for role in deployment.engines()]
+    if addresses and all(map(is_only_described, folders)):
+        return addresses
     if not addresses:  # else they may run elsewhere
         require_gpu(deployment)
     require_current(deployment)

@@ -1,0 +1,60 @@
+"""A gateway as its manifests run it: of engines their manifests, checkpoints without weights."""
+
+import json
+import shutil
+import urllib.request
+
+import pytest
+from scripts.gateway_checks.replicas import deployment_at, free_port, served
+from scripts.gateway_checks.running import gateway
+
+from tts.build import paths
+from tts.build.spec import load_deployment
+from tts.serving.repository.gateway import deployment_text, engine_manifests
+
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.skipif(
+        not (paths.deployments_dir().parent / "checkpoints" / "demo-verifier").is_dir(),
+        reason="the demo checkpoints are not here",
+    ),
+]
+
+
+def without_weights(folder):
+    """The demo pair's deployment with checkpoints in `folder`, and its manifests in `folder`."""
+    demo = load_deployment("demo")
+    specs = {}
+    for role, spec in demo.engines().items():
+        shutil.copytree(spec.checkpoint, folder / role, ignore=lambda *_: ["model.safetensors"])
+        specs[role] = spec.model_copy(update={"checkpoint": folder / role})
+    for role, file in engine_manifests(demo).items():
+        place = folder / "built" / "demo" / role / file.name
+        place.parent.mkdir(parents=True)
+        shutil.copyfile(file, place)
+    return demo.model_copy(update=specs)
+
+
+def test_a_gateway_elsewhere_needs_neither_engines_nor_weights(tts, tmp_path, monkeypatch):
+    monkeypatch.setenv("TTS_HOME", str(tts.home))
+    port = free_port()
+    with served(deployment_at(tts.home, 0, port), port):
+        deployment = without_weights(tmp_path)
+        file = tmp_path / "deployment.yaml"
+        file.write_text(deployment_text(deployment, "127.0.0.1", port))
+        monkeypatch.setenv("TTS_HOME", str(tmp_path))
+        with gateway("--endpoint", f"127.0.0.1:{port}", deployment=str(file)) as here:
+            body = {
+                "model": "demo:beam-search",
+                "messages": [{"role": "user", "content": "Compute 12 + 30."}],
+                "tts": {"n": 4},
+            }
+            request = urllib.request.Request(
+                f"{here.address}/v1/chat/completions",
+                json.dumps(body).encode(),
+                {"content-type": "application/json"},
+            )
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                assert json.load(answer)["tts"]["answer"] == "42"
+            with urllib.request.urlopen(f"{here.address}/ready", timeout=60) as answer:
+                assert answer.status == 200
