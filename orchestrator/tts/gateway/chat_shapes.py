@@ -1,7 +1,7 @@
 """Chats as text without running the chat template, where it only puts its own text around messages.
 
-A template runs in a process of its own, and asking it takes longer than everything else that the
-gateway does for a request. Most templates put fixed text between the messages, which depends on the
+A template runs in a process of its own, for which the event loop would wait: on a busy machine
+longer than everything else that the gateway does for a request takes. Most templates put fixed text between the messages, which depends on the
 roles alone; some strip each message. So for each sequence of roles the template is asked twice,
 with messages that are known, and if both answers are of that kind it is not asked again.
 
