@@ -1,9 +1,10 @@
 """Chats as text without running the chat template, where it only puts its own text around messages.
 
 A template runs in a process of its own, for which the event loop would wait: on a busy machine
-longer than everything else that the gateway does for a request takes. Most templates put fixed text between the messages, which depends on the
-roles alone; some strip each message. So for each sequence of roles the template is asked twice,
-with messages that are known, and if both answers are of that kind it is not asked again.
+longer than everything else that is done for a request takes. Most templates put fixed text between
+the messages, which depends on the roles alone; some strip each message. So for each sequence of
+roles the template is asked twice, with messages that are known, and if both answers are of that
+kind it is not asked again.
 
 What a template decides by a message's text it finds by a mark such as `</think>` or `[INST]`: a
 chat with such a character goes to the template, and so do all chats of one that asks for the time.
