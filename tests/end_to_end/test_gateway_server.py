@@ -271,6 +271,12 @@ def ended(address, outcome):
     return sum(map(float, found))
 
 
+def going_on(address):
+    """Requests that have not ended, but for the one that asks."""
+    _, text = get(f"{address}/metrics")
+    return sum(map(float, re.findall(r"^tts_gateway_requests_in_flight.* (\S+)$", text, re.M))) - 1
+
+
 def until(condition):
     deadline = time.monotonic() + 30
     while not condition():
@@ -302,6 +308,15 @@ def test_a_client_that_goes_away_cancels_its_request(address, body, version):
     assert reader.stdout.readline().startswith(b"data: ")
     reader.kill()
     reader.communicate()
+    until(lambda: ended(address, "cancelled") == before + 1)
+
+
+def test_a_client_that_goes_away_before_its_answer_cancels_it_too(address):
+    before = ended(address, "cancelled")
+    body = {**SEARCH, "tts": {"n": 1024}, "stream": False}
+    with connection(address) as there:
+        there.sendall(request(body))
+        until(lambda: going_on(address) > 0)
     until(lambda: ended(address, "cancelled") == before + 1)
 
 
