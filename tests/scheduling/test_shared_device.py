@@ -71,9 +71,9 @@ def test_an_idle_verifier_waits_for_a_steps_worth_of_scores_while_the_generator_
     scheduler.add(generate(0, 0), 0.0)
     assert len(send(scheduler)) == 1
     for child in range(3):
-        scheduler.add(score(0, child, 400), 0.0)
+        scheduler.add(score(0, child, 200), 0.0)
         assert send(scheduler) == []
-    scheduler.add(score(0, 3, 400), 0.0)
+    scheduler.add(score(0, 3, 200), 0.0)
     assert len(send(scheduler)) == 4
     scheduler.add(score(0, 4, 400), 0.0)
     assert len(send(scheduler)) == 1, "it joins the engine's next step"
@@ -88,11 +88,11 @@ def test_a_score_that_everything_waits_for_goes_at_once():
 
 
 def test_groups_that_the_policy_asks_for_are_not_held_for_longer():
-    scheduler = new_scheduler(group_tokens=800, group_wait_s=1.0)
+    scheduler = new_scheduler(group_tokens=400, group_wait_s=1.0)
     scheduler.add(generate(0, 0), 0.0)
     send(scheduler)
     for child in range(2):
-        scheduler.add(score(0, child, 400), 0.0)
+        scheduler.add(score(0, child, 200), 0.0)
     assert len(send(scheduler)) == 2
 
 

@@ -17,7 +17,7 @@ ENOUGH = 1.5
 """On a shared device, the steps that running problems have at once over the generator's budget:
 some of them always wait for a straggler, while more would thrash the KV caches. In simulation."""
 
-STEP_TOKENS = 1500
+STEP_TOKENS = 700
 """Prompt tokens from which on a verifier step costs by its tokens; a GPU takes the same time for
 one as for some hundreds, and most of a prompt is in the prefix cache. In simulation."""
 
