@@ -338,3 +338,14 @@ def test_scores_that_are_held_back_go_when_their_siblings_are_complete(
     triggers = Counter(event.trigger for event in run.events_of(events.Scored) if not event.cached)
     assert triggers["group"] > 0
     assert triggers["tokens"] == 0
+
+
+def test_a_prefetched_prompt_keeps_the_slots_of_the_requests_behind_it(tiny_deployment, words):
+    config = BeamSearchConfig(n=8, beam_width=2)
+    run = Run(tiny_deployment, words, config, "decoupled", prefetch=True, generator_requests=8).go()
+    kinds = [
+        type(event).__name__
+        for event in run.events_of(events.ProblemStarted, events.Prefetched, events.Generated)
+    ]
+    second = kinds.index("ProblemStarted", 1)
+    assert "Generated" in kinds[:second]  # else all problems would start for one request each

@@ -99,7 +99,7 @@ class ProblemRun:
         runtime.scheduler.problem_asked(self.number, asks)
         if runtime.prefetch and not self._resumed.thoughts and len(asks) > 1:
             self._first_asks = asks
-            self._add(Prefetch(), len(self.context.generator_ids(())), Kind.EAGER)
+            self._add(Prefetch(len(asks)), len(self.context.generator_ids(())), Kind.EAGER)
         else:
             self._advance(asks, Kind.EAGER)
 

@@ -24,6 +24,8 @@ class Kind(IntEnum):
 class Prefetch:
     """Have the generator compute a problem's prompt once, ahead of the siblings that share it."""
 
+    siblings: int
+    """How many requests wait for it. It takes their slots, or every queued problem would start."""
     node: NodePath = ()
     """The root."""
 
@@ -48,11 +50,14 @@ class Job:
     generates: bool = field(init=False)
     """Whether it goes to the generator."""
     cost: int = field(init=False)
-    """What it takes of its model's budget: one request, or its tokens."""
+    """What it takes of its model's budget: requests, or its tokens."""
 
     def __post_init__(self) -> None:
         self.generates = not isinstance(self.work, Score)
-        self.cost = 1 if self.generates else self.tokens
+        if isinstance(self.work, Prefetch):
+            self.cost = self.work.siblings
+        else:
+            self.cost = 1 if self.generates else self.tokens
 
 
 class Queue:
