@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -11,7 +11,15 @@ import yaml
 from tts.build import paths
 from tts.build.errors import ConfigError
 from tts.build.openvino.target import settings_for
-from tts.build.spec import Deployment, bundled_deployments, load_deployment
+from tts.build.spec import (
+    Deployment,
+    GeneratorSpec,
+    ServerSpec,
+    TensorRTSpec,
+    VerifierSpec,
+    bundled_deployments,
+    load_deployment,
+)
 
 Load = Callable[..., Deployment]
 
@@ -36,6 +44,18 @@ def load(tmp_path: Path) -> Load:
         return load_deployment(file)
 
     return change
+
+
+def test_each_section_is_in_the_module_of_its_name() -> None:
+    sections = {
+        "generator": GeneratorSpec,
+        "server": ServerSpec,
+        "tensorrt": TensorRTSpec,
+        "verifier": VerifierSpec,
+    }
+    for name, section in sections.items():
+        assert section in (field := Deployment.model_fields[name].annotation, *get_args(field))
+        assert section.__module__ == f"tts.build.spec.{name}"
 
 
 def test_bundled_demo_loads_without_its_checkpoints() -> None:

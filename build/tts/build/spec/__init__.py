@@ -1,0 +1,63 @@
+"""The deployment: one YAML file that names both engines, their batching policies and the server.
+
+Each section of the file is in the module that has its name:
+
+| module | sections and fields |
+|---|---|
+| deployment | `Deployment`: the whole file; name, endpoints, strategies; replicas of its server |
+| engine | what generator and verifier have in common: `EngineSpec`, kv_cache |
+| tensorrt_engine | generator.tensorrt, verifier.tensorrt: `TensorRTEngine`, calibration |
+| generator | generator: `GeneratorSpec` |
+| verifier | verifier: `VerifierSpec` |
+| dialogue | verifier.format, verifier.labels, verifier.template, verifier.prompt |
+| server | server: `ServerSpec`; hosts, ports, endpoints |
+| tensorrt | tensorrt: `TensorRTSpec`, the GPU and the container |
+| target_rules | target: what each one allows in the other sections, `PRECISIONS` |
+
+| module | job |
+|---|---|
+| section | the base of all sections, and types that several have |
+| load | `load_deployment`: finding a file and reading it |
+| mistakes | `explain`: what is wrong with a file, line by line |
+"""
+
+from .deployment import Deployment
+from .dialogue import PROMPT_PLACES, Labels, Template
+from .engine import EngineSpec, KvCache, Precision, Role
+from .generator import GeneratorSpec
+from .load import bundled_deployments, deployment_file, load_deployment
+from .mistakes import explain
+from .server import ENDPOINT, PORT_STEP, HttpPort, Port, ServerSpec
+from .target_rules import PRECISIONS, Target
+from .tensorrt import Gpu, TensorRTSpec
+from .tensorrt_engine import Calibration, TensorRTEngine
+from .verifier import HeadKind, VerifierSpec
+
+__all__ = [
+    "ENDPOINT",
+    "PORT_STEP",
+    "PRECISIONS",
+    "PROMPT_PLACES",
+    "Calibration",
+    "Deployment",
+    "EngineSpec",
+    "GeneratorSpec",
+    "Gpu",
+    "HeadKind",
+    "HttpPort",
+    "KvCache",
+    "Labels",
+    "Port",
+    "Precision",
+    "Role",
+    "ServerSpec",
+    "Target",
+    "Template",
+    "TensorRTEngine",
+    "TensorRTSpec",
+    "VerifierSpec",
+    "bundled_deployments",
+    "deployment_file",
+    "explain",
+    "load_deployment",
+]

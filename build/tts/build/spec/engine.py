@@ -1,0 +1,79 @@
+"""What sections `generator` and `verifier` have in common: one engine."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StrictBool, model_validator
+
+from tts.compat import Self
+
+from .section import Count, FilePath, Parallel, Section
+from .tensorrt_engine import TensorRTEngine
+
+Role = Literal["generator", "verifier"]
+"""Which of the two engines."""
+Precision = Literal["fp32", "fp16", "bf16", "fp8", "int8", "int4_awq"]
+
+
+class KvCache(Section):
+    """The paged KV cache of one engine."""
+
+    block_size: Count = 32
+    """Tokens per block (TensorRT-LLM: tokens_per_block, a power of two)."""
+    tokens: Annotated[int, Field(strict=True, ge=1, le=10**9)]
+    """Size of the whole pool, in tokens (max_tokens_in_paged_kv_cache)."""
+    reuse: StrictBool = True
+    """Keep finished prefixes and serve them to later requests (enable_kv_cache_reuse)."""
+
+    @property
+    def blocks(self) -> int:
+        """Number of whole blocks in the pool."""
+        return self.tokens // self.block_size
+
+    @model_validator(mode="after")
+    def _power_of_two(self) -> Self:
+        if self.block_size & (self.block_size - 1):
+            raise ValueError(f"block_size is {self.block_size}; it must be a power of two")
+        return self
+
+
+class EngineSpec(Section):
+    """What both engines have in common. Field names are TensorRT-LLM's where it has them."""
+
+    checkpoint: FilePath
+    """Hugging Face checkpoint folder; relative paths are relative to the deployment file."""
+    precision: Precision
+    max_batch_size: Count
+    """Upper bound of active requests in the engine."""
+    max_num_tokens: Count
+    """Upper bound of tokens scheduled per engine step, prompt and generation together."""
+    max_seq_len: Count
+    """Upper bound of one request's prompt plus output, in tokens."""
+    kv_cache: KvCache
+    scheduling_policy: Literal["guaranteed_no_evict", "max_utilization"] = "guaranteed_no_evict"
+    chunked_context: StrictBool = True
+    """Let a long prompt be computed over several steps (enable_chunked_context)."""
+    threads: Parallel | None = None
+    """CPU threads of the engine (target openvino only; default 1)."""
+    tensorrt: TensorRTEngine | None = None
+    """Parallelism, placement and quantisation (targets tensorrt and llmapi)."""
+
+    @property
+    def placement(self) -> TensorRTEngine:
+        """The block tensorrt, or its defaults where there is none."""
+        return self.tensorrt or TensorRTEngine()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.kv_cache.blocks * self.kv_cache.block_size < self.max_seq_len:
+            raise ValueError(
+                f"kv_cache.tokens is {self.kv_cache.tokens} but max_seq_len is {self.max_seq_len}; "
+                "the pool must hold at least one full sequence of whole blocks"
+            )
+        if not self.chunked_context and self.max_num_tokens < self.max_seq_len:
+            raise ValueError(
+                f"chunked_context is false, so max_num_tokens ({self.max_num_tokens}) must be at "
+                f"least max_seq_len ({self.max_seq_len}): a prompt has to fit into one step"
+            )
+        return self

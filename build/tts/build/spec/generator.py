@@ -1,0 +1,22 @@
+"""Section `generator`: the engine that writes steps."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, StrictBool
+
+from .engine import EngineSpec
+from .section import Count
+
+
+class GeneratorSpec(EngineSpec):
+    """The LLM that writes steps."""
+
+    in_flight_requests: Count
+    """Upper bound of requests that the orchestrator keeps in flight (N_LLM)."""
+    system_prompt: str | None = None
+    step_delimiter: Annotated[str, Field(min_length=1)] = "\n\n"
+    """A step ends where this string appears in the text."""
+    guided_decoding: StrictBool = False
+    """Let searches say what an answer must look like (guided_decoding_backend: xgrammar)."""
