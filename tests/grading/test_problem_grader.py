@@ -1,6 +1,7 @@
 """One problem's comparisons: read once, overruns per answer, a budget, no matter who is first."""
 
 import asyncio
+import gc
 import random
 from concurrent.futures import Future
 
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts.grading import Grader, Outcome, ProblemGrader, Reason, Verdict, group_answers
+from tts.grading.problem import _result
 from tts.grading.process import Reply
 from tts.grading.sketch import Kind, Parsed, Sketch
 
@@ -136,3 +138,22 @@ def test_real_answers_group_alike_with_one_worker_and_with_several():
             return await group_answers(answers, problem)
 
     assert asyncio.run(main(1)) == asyncio.run(main(2)) == [0, 1, 0, 2, 1, 3, 3, 4, 2]
+
+
+def test_a_failure_after_its_caller_was_cancelled_is_not_warned_of():
+    warnings = []
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda loop, context: warnings.append(context["message"]))
+        reply = Future()
+        caller = asyncio.ensure_future(_result(reply))
+        await asyncio.sleep(0)
+        caller.cancel()
+        await asyncio.wait({caller})
+        reply.set_exception(RuntimeError("closed"))
+        await asyncio.sleep(0.01)
+        gc.collect()
+
+    asyncio.run(main())
+    assert warnings == []

@@ -155,7 +155,12 @@ def finish(steps: Steps) -> Verdict:
 
 async def _result(reply: Future[Reply]) -> Reply:
     """A reply that others may wait for too: it outlives a caller that is cancelled."""
-    return reply.result() if reply.done() else await asyncio.shield(asyncio.wrap_future(reply))
+    if reply.done():
+        return reply.result()
+    waiting = asyncio.wrap_future(reply)
+    # a failure after its caller was cancelled is nobody's: asyncio would warn of it
+    waiting.add_done_callback(lambda reply: reply.cancelled() or reply.exception())
+    return await asyncio.shield(waiting)
 
 
 def _look_at(text: str) -> _Answer:

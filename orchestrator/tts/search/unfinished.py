@@ -21,8 +21,8 @@ def completions_so_far(
     ends = [node for node in tree if node.path not in parents and node.fate not in _NO_CHAIN]
     ended = [node for node in ends if node.thought and not node.thought.goes_on]
     for node in tree:
-        if node.path in parents and node.fate is Fate.OPEN:
-            node.fate = Fate.EXPANDED
+        if node.path in parents and node.fate in (Fate.OPEN, Fate.COMPLETED):
+            node.fate = Fate.EXPANDED  # completed: by its search; a sample went on from there
     for node in ends:
         node.fate = Fate.PRUNED
     scores = {node.path: _path_score(tree, node, how) for node in ended or ends}

@@ -41,20 +41,20 @@ def interruptible(
                 say("stopping ...")
                 task.cancel()
 
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in before:
             loop.add_signal_handler(number, interrupt, number)
         return await task
 
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         result = run_loop(run())
     except asyncio.CancelledError:
         if received is None:
             raise
-    if (
-        received is not None
-    ):  # also where it ended by itself just then: what follows it is not wanted
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
+    finally:  # uvloop leaves its own handlers, which do nothing once the loop is closed
+        for number, handler in before.items():
+            signal.signal(number, handler if received is None else signal.SIG_IGN)
+    if received is not None:  # also where it ended by itself just then: what follows is not wanted
         if received is signal.SIGTERM:
             raise Terminated(TERMINATED)
         raise Interrupted("Interrupted.")
