@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import random
-import secrets
 import shutil
 import tempfile
 import time
@@ -17,8 +16,9 @@ from functools import partial
 from pathlib import Path
 
 import psutil
+from instant_server import PRM_CONFIG, serve_models
 
-from tts.build.errors import EndpointUnavailable, ServerError
+from tts.build.errors import EndpointUnavailable
 from tts.build.spec import Deployment
 from tts.build.tokenizer import Tokenizer
 from tts.datasets.load import load_problems
@@ -29,13 +29,8 @@ from tts.prompting import Models
 from tts.runlog.folder import create_run
 from tts.runlog.log import RunLog
 from tts.search import Search, node_seed
-from tts.serving.command import environment
-from tts.serving.command.ports import Addresses, choose_addresses
-from tts.serving.command.server_command import ServerCommand, arguments
-from tts.serving.command.tritonserver import find_tritonserver
+from tts.serving.command.ports import Addresses
 from tts.serving.repository.render import render_models, template_values
-from tts.serving.server import probe
-from tts.serving.server.launch import launch
 from tts.session.endpoints import triton_endpoints
 from tts.simulation.scenario import digest_of
 from tts.strategies.catalog import new_search
@@ -45,21 +40,7 @@ from .scripted import END, WORDS
 MODELS = Path(__file__).parent / "instant_models"
 STEPS = 64
 """Different answers of the generator."""
-READY_S = 60.0
 CRASHES = 8
-
-PRM_CONFIG = """
-name: "prm"
-backend: "python"
-max_batch_size: 64
-dynamic_batching {}
-input { name: "input_ids" data_type: TYPE_INT32 dims: [ -1 ] allow_ragged_batch: true }
-input { name: "input_lengths" data_type: TYPE_INT32 dims: [ 1 ] }
-input { name: "request_output_len" data_type: TYPE_INT32 dims: [ 1 ] }
-input { name: "return_generation_logits" data_type: TYPE_BOOL dims: [ 1 ] }
-output { name: "score" data_type: TYPE_FP32 dims: [ 1 ] }
-instance_group [ { count: 1 kind: KIND_CPU } ]
-"""
 
 
 @dataclass(frozen=True)
@@ -76,36 +57,18 @@ class Measured:
 @contextmanager
 def instant_server(deployment: Deployment) -> Iterator[tuple[Addresses, psutil.Process]]:
     """A Triton server of its own, with the address of its gRPC endpoint and its process."""
-    runtime = find_tritonserver("openvino")
-    with tempfile.TemporaryDirectory(prefix="tts-instant-") as temporary:
-        folder = Path(temporary)
-        repository = folder / "models"
-        _write_models(deployment, repository)
-        prepared = environment.prepare(runtime, folder / "runtime")
-        addresses = choose_addresses(deployment.server, folder / "grpc:1")
-        prefix = f"tts-{secrets.token_hex(6)}-"
-        words = [str(runtime.binary), *arguments(repository, addresses, prefix)]
-        words.append(f"--backend-directory={prepared.backends}")
-        command = ServerCommand(words, {}, prefix, socket=addresses.socket)
-        launched = launch(command, prepared.variables, folder / "triton.log")
-        try:
-            deadline = time.monotonic() + READY_S
-            while not probe.is_ready(addresses.grpc):
-                launched.require_running()
-                if time.monotonic() > deadline:
-                    raise ServerError(f"The server was not ready within {READY_S:.0f} s.")
-                time.sleep(0.05)
-            yield addresses, psutil.Process(launched.server.pid)
-        finally:
-            launched.stop()
+    with (
+        tempfile.TemporaryDirectory(prefix="tts-instant-") as folder,
+        serve_models(deployment, Path(folder), _write_models) as served,
+    ):
+        yield served
 
 
 def measure(config, deployment: Deployment, problems: int, *, rounds: int = 1) -> list[Measured]:
     """Solve the demo problems on one core; the server has the others, if there are any.
 
-    Triton may crash under models this fast (a segmentation fault of the server, so far only with
-    dynamic batching of the verifier, which these models do without); what is left is done on
-    another server.
+    Triton may crash under models this fast (a segmentation fault of the server); what is left is
+    done on another server.
     """
     cores = sorted(os.sched_getaffinity(0))
     measured: list[Measured] = []
@@ -188,7 +151,7 @@ def _write_models(deployment: Deployment, target: Path) -> None:
     for model in ("prm_engine", "prm_score", "prm"):
         shutil.rmtree(target / model)
     shutil.copytree(MODELS, target, dirs_exist_ok=True)
-    (target / "prm" / "config.pbtxt").write_text(PRM_CONFIG)
+    (target / "prm" / "config.pbtxt").write_text(PRM_CONFIG + "dynamic_batching {}\n")
     with (target / "generator" / "config.pbtxt").open("a") as config:
         text = json.dumps(_canned_steps(deployment))
         config.write(f'\nparameters {{ key: "steps" value {{ string_value: "{text}" }} }}\n')
