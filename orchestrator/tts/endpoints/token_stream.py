@@ -8,11 +8,9 @@ that falls behind takes more at a time, and the first token waits for nothing.
 from __future__ import annotations
 
 import asyncio
-import itertools
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal
 
 import grpc
@@ -25,7 +23,7 @@ from tts.engines import wire
 
 from .triton import STREAM_METHOD, connection_error, refusal
 from .triton_requests import Constant, RequestTemplate
-from .triton_stream import REQUESTS_PER_STREAM, status_of, stop_request
+from .triton_stream import StreamCall, status_of
 
 _FINAL = "triton_final_response"
 """The parameter of an answer that says whether it is the request's last (Triton's gRPC server)."""
@@ -177,32 +175,15 @@ class TokenStreams:
         return sum(stream.running for stream in self._streams)
 
 
-class _Stream:
+class _Stream(StreamCall):
     """One ModelStreamInfer call with any number of requests, each with any number of answers."""
 
     def __init__(self, call: Any, address: str, load: Callable[[], int]) -> None:
+        super().__init__(call)
         self.load = load
         """Requests that run on all streams."""
-        self._call = call
         self._address = address
-        self._name = secrets.token_hex(6)  # another client's ids must not stop our requests
-        self._numbers = itertools.count(1)
-        self._left = REQUESTS_PER_STREAM
-        self._broken = False
-        self._outbox: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._running: dict[str, TokenRun] = {}
-        self._writer = asyncio.create_task(self._write())
-        self._reader = asyncio.create_task(self._read())
-
-    @property
-    def open(self) -> bool:
-        """Whether it takes another request."""
-        return self._left > 0 and not self._broken
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing of it is left."""
-        return self._reader.done() and self._writer.done()
 
     @property
     def running(self) -> int:
@@ -211,33 +192,15 @@ class _Stream:
 
     def start(self, call: TokenCall) -> TokenRun:
         """Send a request."""
-        self._left -= 1
-        number = f"{self._name}-{next(self._numbers)}"
+        number = self._send(partial(_encode, call))
         run = self._running[number] = TokenRun(self, number)
-        self._outbox.put_nowait(_encode(call, number))
         return run
 
     def stop(self, number: str) -> None:
-        """Stop a request on the engine: cancelling the call would cancel all that share it."""
+        """Stop a request on the engine, if it runs."""
         if self._running.pop(number, None):
-            self._outbox.put_nowait(stop_request(wire.GENERATOR, number))
-            self._end_if_used_up()
-
-    async def wait_closed(self) -> None:
-        """Wait until nothing of it is left; its channel is closed, or every answer has come."""
-        await asyncio.wait({self._reader, self._writer})
-
-    def _end_if_used_up(self) -> None:
-        if not (self._left or self._running):
-            self._outbox.put_nowait(None)
-
-    async def _write(self) -> None:
-        try:
-            while (message := await self._outbox.get()) is not None:
-                await self._call.write(message)
-            await self._call.done_writing()
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            pass  # the stream has ended; the reader says why
+            self._send_stop(wire.GENERATOR, number)
+            self._end_if_used_up(self._running)
 
     async def _read(self) -> None:
         failure: EndpointError | None = None
@@ -271,7 +234,7 @@ class _Stream:
             run.take(ids, log_probs, final=final)
         if final:
             del self._running[answer.id]
-            self._end_if_used_up()
+            self._end_if_used_up(self._running)
 
 
 def _tokens(answer: Any) -> tuple[list[int], list[float]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import Any
 
 import grpc
@@ -26,8 +26,8 @@ Encode = Callable[[str], bytes]
 """A ModelInferRequest's bytes with the id that is passed to it."""
 
 
-class SharedStream:
-    """One ModelStreamInfer call. Each request gets exactly one answer."""
+class StreamCall:
+    """One ModelStreamInfer call that requests share. A subclass reads the answers, in `_read`."""
 
     def __init__(self, call: Any) -> None:
         """`call` is a new one of grpc.aio; it is ended here."""
@@ -37,7 +37,6 @@ class SharedStream:
         self._left = REQUESTS_PER_STREAM
         self._broken = False
         self._outbox: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._awaited: dict[str, asyncio.Future[Any]] = {}
         self._writer = asyncio.create_task(self._write())
         self._reader = asyncio.create_task(self._read())
 
@@ -51,32 +50,24 @@ class SharedStream:
         """Whether nothing of it is left."""
         return self._reader.done() and self._writer.done()
 
-    async def infer(self, model: str, encode: Encode, timeout_s: float) -> Any:
-        """Send a request, and wait for its ModelStreamInferResponse.
-
-        A request that is not answered in time, and one whose wait is cancelled, is stopped on the
-        engine. Raises TimeoutError, and AioRpcError if the stream ends.
-        """
-        number = f"{self._name}-{next(self._numbers)}"
-        self._outbox.put_nowait(encode(number))
-        self._left -= 1
-        loop = asyncio.get_running_loop()
-        answer = self._awaited[number] = loop.create_future()
-        alarm = loop.call_later(timeout_s, _time_out, answer)
-        try:
-            return await answer
-        except (asyncio.CancelledError, TimeoutError):
-            self._outbox.put_nowait(stop_request(model, number))
-            raise
-        finally:
-            alarm.cancel()
-            del self._awaited[number]
-            if not (self._left or self._awaited):
-                self._outbox.put_nowait(None)
-
     async def wait_closed(self) -> None:
         """Wait until nothing of it is left; its channel is closed, or every answer has come."""
         await asyncio.wait({self._reader, self._writer})
+
+    def _send(self, encode: Encode) -> str:
+        """Send one more request; its id."""
+        number = f"{self._name}-{next(self._numbers)}"
+        self._outbox.put_nowait(encode(number))
+        self._left -= 1
+        return number
+
+    def _send_stop(self, model: str, number: str) -> None:
+        """Stop a request on the engine: cancelling the call would cancel all that share it."""
+        self._outbox.put_nowait(stop_request(model, number))
+
+    def _end_if_used_up(self, unanswered: Sized) -> None:
+        if not (self._left or unanswered):
+            self._outbox.put_nowait(None)
 
     async def _write(self) -> None:
         try:
@@ -85,6 +76,38 @@ class SharedStream:
             await self._call.done_writing()
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             pass  # the stream has ended; the reader says why
+
+    async def _read(self) -> None:
+        raise NotImplementedError
+
+
+class SharedStream(StreamCall):
+    """One ModelStreamInfer call. Each request gets exactly one answer."""
+
+    def __init__(self, call: Any) -> None:
+        """`call` is a new one of grpc.aio; it is ended here."""
+        super().__init__(call)
+        self._awaited: dict[str, asyncio.Future[Any]] = {}
+
+    async def infer(self, model: str, encode: Encode, timeout_s: float) -> Any:
+        """Send a request, and wait for its ModelStreamInferResponse.
+
+        A request that is not answered in time, and one whose wait is cancelled, is stopped on the
+        engine. Raises TimeoutError, and AioRpcError if the stream ends.
+        """
+        number = self._send(encode)
+        loop = asyncio.get_running_loop()
+        answer = self._awaited[number] = loop.create_future()
+        alarm = loop.call_later(timeout_s, _time_out, answer)
+        try:
+            return await answer
+        except (asyncio.CancelledError, TimeoutError):
+            self._send_stop(model, number)
+            raise
+        finally:
+            alarm.cancel()
+            del self._awaited[number]
+            self._end_if_used_up(self._awaited)
 
     async def _read(self) -> None:
         failure: grpc.aio.AioRpcError | None = None
