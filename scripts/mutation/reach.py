@@ -107,7 +107,7 @@ def _recording(folder: Path) -> Reach:
 
 def _record(root: Path, copy: Path, folder: Path) -> None:
     variables = {"RECORDED": str(folder), "RECORDED_SOURCES": f"{copy}/*"}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout=0"]
     command += ["-p", "mutation.recording", *FAST]
     done = subprocess.run(command, cwd=root, env=environment(copy) | variables, check=False)
     if done.returncode:

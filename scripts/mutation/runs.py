@@ -36,7 +36,7 @@ def outcome(root: Path, copy: Path, limits: dict[str, float]) -> Outcome:
     A mutant that cannot be imported is killed. Raises RuntimeError if pytest found no test.
     """
     files = sorted({test.partition("::")[0] for test in limits})
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--timeout=0"]
     command += ["-p", "mutation.chosen", *files]
     with TemporaryDirectory(prefix="mutants-") as folder:
         chosen = Path(folder) / "chosen.json"
@@ -70,7 +70,7 @@ class Forks:
         self._folder = TemporaryDirectory(prefix="mutants-")
         trials, self._trials = os.pipe()
         self._replies, replies = os.pipe()
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout=0"]
         command += ["-p", "mutation.forks", f"--basetemp={self._folder.name}/tests", *files]
         self._process = subprocess.Popen(
             command,
