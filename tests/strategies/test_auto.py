@@ -49,6 +49,7 @@ def test_a_run_keeps_the_policy_itself_and_not_the_name_of_its_file(tmp_path):
         (None, "there is no file"),
         ("{", "it is not JSON"),
         ('{"budgets": []}', "is not a policy"),
+        ('{"budget": [], "budgets": []}', "unknown field; allowed here: made_from, budgets"),
         ('{"budgets": [{"n": 4, "samples": 1, "choices": [{"strategy": "cot", "n": 1}]}]}', "cot"),
     ],
 )

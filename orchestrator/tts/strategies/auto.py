@@ -61,4 +61,4 @@ def read_policy(file: Path) -> Policy:
     except Unreadable as error:
         raise ValueError(f"{file}: {error}") from error
     except ValidationError as error:
-        raise ValueError(f"{file} is not a policy:\n{explain(error)}") from error
+        raise ValueError(f"{file} is not a policy:\n{explain(error, Policy)}") from error

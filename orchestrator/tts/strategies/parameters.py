@@ -112,6 +112,6 @@ def _refusals(strategy: Strategy, deployment: Deployment, path: str) -> Iterator
         if not isinstance(error.__cause__, ValidationError):
             yield path, error.message
             return
-        for line in explain(error.__cause__, path).splitlines():
+        for line in explain(error.__cause__, strategy.config, path).splitlines():
             where, _, what = line.strip().partition(": ")
             yield where, what

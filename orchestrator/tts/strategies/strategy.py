@@ -65,7 +65,7 @@ class Strategy:
             config = self.config.model_validate(values)
         except ValidationError as error:
             raise ConfigError(
-                f"Parameters of strategy {self.name} are not valid:\n{explain(error)}"
+                f"Parameters of strategy {self.name} are not valid:\n{explain(error, self.config)}"
             ) from error
         require_context(config, context)
         return config

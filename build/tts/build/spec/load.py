@@ -39,7 +39,9 @@ def load_deployment(name_or_file: str | Path) -> Deployment:
     try:
         deployment = Deployment.model_validate(data)
     except ValidationError as error:
-        raise ConfigError(f"{file} is not a valid deployment:\n{explain(error)}") from error
+        raise ConfigError(
+            f"{file} is not a valid deployment:\n{explain(error, Deployment)}"
+        ) from error
     deployment = _with_absolute_checkpoints(deployment, file.parent)
     deployment = _with_prompt(deployment, file.parent)
     return deployment.read_from(file, named=str(name_or_file))

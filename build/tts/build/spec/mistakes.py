@@ -1,21 +1,23 @@
-"""A mistake in a deployment file, explained: its place, its value, what is allowed."""
+"""A mistake in what a model was to be made of, explained: its place, its value, what is allowed."""
 
 from __future__ import annotations
 
-from typing import Any, TypeGuard, get_args
+from collections.abc import Iterator, Sequence
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
-
-from .deployment import Deployment
 
 MAX_LINES = 20
 """Mistakes that one error lists."""
 
 
-def explain(error: ValidationError, within: str = "") -> str:
-    """One line per problem: the field's path (below `within`), its value, and what is allowed."""
+def explain(error: ValidationError, model: type[BaseModel], within: str = "") -> str:
+    """One line per problem: the field's path (below `within`), its value, and what is allowed.
+
+    `model` is what failed to be made: a pydantic error does not say.
+    """
     details = error.errors()
-    lines = [f"  {_explain_one(detail, within)}" for detail in details[:MAX_LINES]]
+    lines = [f"  {_explain_one(detail, model, within)}" for detail in details[:MAX_LINES]]
     if len(details) > MAX_LINES:
         lines.append(f"  and {len(details) - MAX_LINES:,} more")
     return "\n".join(lines)
@@ -41,11 +43,12 @@ _REASONS = {
 }
 
 
-def _explain_one(detail: Any, within: str) -> str:
+def _explain_one(detail: Any, model: type[BaseModel], within: str) -> str:
     where = ".".join([within] * bool(within) + [f"{part!s:.100}" for part in detail["loc"]])
     value, kind = detail["input"], str(detail["type"])
     if kind == "extra_forbidden":
-        return f"{where} = {value!r:.200}: unknown field; allowed here: {_fields_at(detail)}"
+        allowed = ", ".join(_fields_at(model, detail["loc"][:-1])) or "nothing"
+        return f"{where} = {value!r:.200}: unknown field; allowed here: {allowed}"
     known = _REASONS.get(kind)
     reason = known.format(**detail.get("ctx", {})) if known else str(detail["msg"])
     if kind == "string_type" and isinstance(value, bool):
@@ -57,16 +60,18 @@ def _explain_one(detail: Any, within: str) -> str:
     return f"{where} = {value!r:.200}: {reason}"
 
 
-def _fields_at(detail: Any) -> str:
-    model: type[BaseModel] = Deployment
-    for part in detail["loc"][:-1]:
-        annotation = model.model_fields[str(part)].annotation
-        models = (a for a in (annotation, *get_args(annotation)) if _is_model(a))
-        if (found := next(models, None)) is None:
-            return "nothing"
-        model = found
-    return ", ".join(model.model_fields)
+def _fields_at(model: type[BaseModel], place: Sequence[str | int]) -> list[str]:
+    """The fields of whatever models may stand at a place below `model`."""
+    models = [model]
+    for part in place:
+        fields = [each.model_fields[part] for each in models if part in each.model_fields]
+        if fields:  # otherwise an item of a list, a key, or which one of a union was tried
+            models = [each for field in fields for each in _models_in(field.annotation)]
+    return list(dict.fromkeys(name for each in models for name in each.model_fields))
 
 
-def _is_model(annotation: Any) -> TypeGuard[type[BaseModel]]:
-    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+def _models_in(annotation: object) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models_in(argument)
