@@ -219,3 +219,9 @@ def test_every_test_module_is_collected():
     collected = {line.partition("::")[0] for line in done.stdout.splitlines()}
     files = {str(file.relative_to(ROOT)) for file in (ROOT / "tests").rglob("test_*.py")}
     assert files - collected == set()
+
+
+@pytest.mark.server
+def test_tests_of_real_servers_are_left_to_one_process(request):
+    if "PYTEST_XDIST_WORKER" in os.environ:  # else there is one
+        assert request.node.nodeid.endswith("@server")

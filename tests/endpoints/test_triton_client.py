@@ -8,7 +8,7 @@ import pytest
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tts.build.errors import EndpointUnavailable, RequestRefused
-from tts.endpoints import retry, triton
+from tts.endpoints import triton
 from tts.endpoints.base import ScoreCall, VerifierResult
 from tts.endpoints.triton import TritonConnection, TritonVerifier
 
@@ -29,11 +29,10 @@ def test_only_a_broken_engine_is_worth_asking_again(message, kind):
     assert isinstance(triton.refusal("generator", message), kind)
 
 
-def test_a_server_that_is_not_there_is_named(monkeypatch):
-    monkeypatch.setattr(retry, "PATIENCE_S", 0.0)
-
+def test_a_server_that_is_not_there_is_named():
     async def go():
         async with TritonConnection("127.0.0.1:1") as connection:
+            connection.patience_s = 0.0
             await TritonVerifier(connection).score(ScoreCall(np.asarray([1, 2], dtype=np.int32)))
 
     with pytest.raises(EndpointUnavailable, match=r"server at 127\.0\.0\.1:1 is gone"):
