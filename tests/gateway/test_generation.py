@@ -93,6 +93,33 @@ def test_one_server_is_asked_again_and_then_its_failure_is_told(tiny_deployment,
     assert len(dead.calls) == 4
 
 
+def test_a_choice_ends_with_its_last_delta_however_late_that_is_read(tiny_deployment):
+    models = Models.load(tiny_deployment)
+
+    async def go():
+        async with Replicas(None) as replicas:
+            pair = EnginePair("a", None, None, SimpleNamespace(address="a", patience_s=0))
+            replicas.use(pair)
+            generator = TextGenerator(models, replicas, FilterChain())
+            generator._streams = {pair: Streams()}
+            request = Request(model="tiny", stream=True, n=2)
+            calls = generator.calls([[7]], request, [6], logs=False)
+            choices = [generator.choice(i, call, request) for i, call in enumerate(calls)]
+            record = RequestRecord(id="", endpoint="", time=0.0, t0=0.0)
+            read = []
+            async for delta in generator.merged(calls, choices, record, "key"):
+                read.append(delta)
+                while not all(choice.finish for choice in choices):
+                    await asyncio.sleep(0)
+            return read
+
+    read = asyncio.run(asyncio.wait_for(go(), 20))
+    for index in (0, 1):
+        mine = [delta for delta in read if delta.choice.index == index]
+        assert [delta.finish for delta in mine] == [*[None] * 5, "length"]
+        assert "".join(delta.text for delta in mine) == models.generator.decode(LETTERS[:6])
+
+
 def test_every_choice_has_a_seed_of_its_own_that_repeats(tiny_deployment):
     generator = TextGenerator(Models.load(tiny_deployment), None, FilterChain())
 

@@ -20,7 +20,7 @@ from tts.search import node_seed
 from tts.session.replicas import FAILURES, EnginePair, Replicas
 
 from .chat_shapes import ChatShapes
-from .choice import Choice
+from .choice import Choice, Finish
 from .detokenizer import detokenizers
 from .observability import RequestRecord
 from .openai.errors import bad_request
@@ -43,6 +43,8 @@ class Delta:
     text: str
     ids: list[int] = field(default_factory=list)
     log_probs: list[float] = field(default_factory=list)
+    finish: Finish | None = None
+    """Why the choice ends here; None: it goes on. (A choice may be ahead of what was read of it.)"""
 
 
 class TextGenerator:
@@ -162,7 +164,7 @@ class TextGenerator:
                             record.t3 = record.t3 or time.monotonic()
                             given += new.ids
                             text = choice.take(new)
-                            yield Delta(choice, text, new.ids, new.log_probs)
+                            yield Delta(choice, text, new.ids, new.log_probs, choice.finish)
                     finally:
                         run.cancel()
                 return
@@ -171,7 +173,8 @@ class TextGenerator:
                     raise
                 failed.append(pair.name)
             if len(given) == call.max_new_tokens:  # only the word that it ends there is missing
-                yield Delta(choice, choice.take(NewTokens([], [], final=True)))
+                text = choice.take(NewTokens([], [], final=True))
+                yield Delta(choice, text, finish=choice.finish)
                 return
             call = _continued(call, given)
             if not self._replicas.elastic:

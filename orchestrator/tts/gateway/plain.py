@@ -229,8 +229,7 @@ async def _stream(work: _Work) -> None:
     async with aclosing(work.deltas) as deltas:
         async for delta in deltas:
             work.take(delta)
-            choice = delta.choice
-            index = choice.index
+            index = delta.choice.index
             data = b""
             if index not in begun:
                 begun.add(index)
@@ -245,11 +244,11 @@ async def _stream(work: _Work) -> None:
             if exchange.record.t5 is None:
                 exchange.record.t4 = time.monotonic()
                 await exchange.start_events()
-            if choice.finish:
+            if delta.finish:
                 running -= 1
                 last = not running and not counts
                 data += events.choice(
-                    index, "", finish=choice.finish, tts=_own_latency(exchange) if last else None
+                    index, "", finish=delta.finish, tts=_own_latency(exchange) if last else None
                 )
             if running:
                 if data:
