@@ -227,6 +227,7 @@ def test_a_client_that_goes_away_is_charged_what_it_has_used(
     options = ("--model", model, "--outcome", "cancelled")
     (row,) = eventually(lambda: logged(tts, *options))
     assert row[kind] > 0
+    assert row["replica"]
 
 
 def test_a_request_is_logged_with_its_stages_tokens_and_key_and_traced(

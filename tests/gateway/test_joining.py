@@ -18,7 +18,7 @@ class Solving:
         self.failure = None
 
     def __call__(self):
-        async def solve(on_step):
+        async def solve(on_step, on_server):
             self.started += 1
             await self.end.wait()
             if self.failure:

@@ -147,6 +147,23 @@ def test_a_problem_that_has_nothing_by_its_deadline_has_no_answer(tiny_deploymen
             session.solve(PROBLEMS[0], n=8, deadline_s=0.01)
 
 
+def test_searches_that_are_stopped_answer_with_what_they_have(tiny_deployment, words):
+    async def chains(session):
+        options = {"strategy": "self-consistency", "n": 8}
+        searches = [
+            asyncio.ensure_future(session.solve(problem, **options)) for problem in PROBLEMS[:2]
+        ]
+        await asyncio.sleep(5.0)
+        session.stop_searches()
+        for search in searches:
+            yield await search
+
+    generator = HangingFrom(ScriptedGenerator(*words), 6)
+    results = on_virtual_time(tiny_deployment, generator, ScriptedVerifier(), chains)
+    assert [result.limit for result in results] == ["deadline"] * 2
+    assert sum(len(result.completions) for result in results) == 6
+
+
 class Silent:
     """A verifier that never answers."""
 

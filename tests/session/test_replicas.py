@@ -54,10 +54,18 @@ async def opened(*servers, **options):
 
 
 async def solved(
-    deployment, replicas, problems=PROBLEMS, log=None, on_step=None, at_a_time=None, **policy
+    deployment,
+    replicas,
+    problems=PROBLEMS,
+    log=None,
+    on_step=None,
+    at_a_time=None,
+    on_server=None,
+    **policy,
 ):
     """The results of a run on replicas, by problem."""
-    task = Task(choose(BeamSearchConfig(n=4), deployment, {}), 1, SameText(), on_step=on_step)
+    strategy = choose(BeamSearchConfig(n=4), deployment, {})
+    task = Task(strategy, 1, SameText(), on_step=on_step, on_server=on_server)
     outbox = Outbox()
     scheduling = policy_of(deployment, "decoupled", problems=at_a_time, **policy)
     async with open_solver(Models.load(deployment), replicas, scheduling, log) as solver:
@@ -216,6 +224,24 @@ def test_a_server_known_to_be_dead_gives_its_problems_away_at_once(
             return results
 
     assert digests(run_virtual(go())) == digests(expected)
+
+
+def test_it_is_told_which_server_a_search_goes_to_and_where_it_moves(
+    tiny_deployment, words, expected
+):
+    dying = FakeServer("dying", words, [(0.2, 1e9)])
+    other = FakeServer("other", words)
+    told = []
+
+    async def go():
+        async with opened(dying) as replicas:
+            asyncio.get_running_loop().call_later(0.1, replicas.use, other.pair())
+            return await solved(tiny_deployment, replicas, PROBLEMS[:1], on_server=told.append)
+
+    results = run_virtual(go())
+    assert digests(results) == {"0": expected["0"].tree_digest}
+    assert list(dict.fromkeys(told)) == ["dying", "other"]
+    assert told[-1] == "other"
 
 
 def test_a_problem_that_fails_everywhere_ends_the_run(tiny_deployment, words):

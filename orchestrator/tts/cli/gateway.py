@@ -102,10 +102,20 @@ def gateway(
         bool,
         typer.Option("--keep-prompts", help="Keep prompts and answers in the log of requests."),
     ] = False,
+    grace: Annotated[
+        float,
+        typer.Option(
+            "--grace",
+            min=0,
+            metavar="SECONDS",
+            help="After SIGTERM, for requests that run; nothing new is taken meanwhile.",
+        ),
+    ] = 30.0,
 ) -> None:
     """Serve generation and searches behind OpenAI's API until Ctrl-C (docs/gateway.md)."""
     import uvloop
 
+    from tts.gateway.draining import Drain
     from tts.gateway.safety import FilterChain
     from tts.gateway.server import Engines, Listen, serve
     from tts.gateway.service import Settings
@@ -124,5 +134,8 @@ def gateway(
     engines = Engines(tuple(endpoint or ()), replicas, routing.value, threshold)
     lines = StartLines()
     with lines:
-        serving = serve(deployment, listen, engines, settings, chain, lines.say, lines.loading)
-        interruptible(serving, lines.say, uvloop.run)
+        drain = Drain(grace, lines.say)
+        serving = serve(
+            deployment, listen, engines, settings, chain, drain, lines.say, lines.loading
+        )
+        interruptible(serving, lines.say, uvloop.run, drain=drain.begin)

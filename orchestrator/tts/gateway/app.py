@@ -12,9 +12,11 @@ from tts.build.errors import TtsError
 
 from .chat import chat_completions
 from .completions import completions
+from .draining import DRAINING, cut_off, refused
 from .exchange import Exchange, Receive, Send
 from .health import Readiness, health
 from .models import list_models, one_model
+from .observability.observer import PROBES
 from .observability.record import Outcome
 from .openai.errors import ApiError, api_error, internal_error
 from .openai.events import event
@@ -36,7 +38,6 @@ FOLDERS = (MODEL, FOLDER, REPORTS)
 """Each of them is one route, whatever stands behind."""
 OPEN = frozenset({"/health", "/ready", "/openapi.json", PAGE, FOLDER, REPORTS})
 """Paths that need no key: the page asks for one, and a report's name is as good as one."""
-
 Handler = Callable[[Service, Exchange], Awaitable[None]]
 
 
@@ -74,7 +75,14 @@ class App:
         record = service.observer.begin(path if method else "other")
         exchange = Exchange(scope, receive, send, record)
         record.trace_parent = exchange.header(b"traceparent")
+        drain, task = service.drain, asyncio.current_task()
+        probes = path in PROBES  # a gateway that drains answers those, but waits for none
+        if task and not probes:
+            drain.enter(task, record)
         try:
+            if drain.began and not probes:
+                exchange.close_connection()
+                raise refused()
             if self._is_preflight(exchange):
                 await exchange.respond(b"", 204)
                 record.outcome = "ok"
@@ -87,7 +95,9 @@ class App:
             record.outcome = "ok"
         except asyncio.CancelledError:
             record.outcome, record.error = "cancelled", "client_disconnected"
-            if not exchange.disconnected:
+            if drain.ended and not exchange.disconnected:
+                await _fail(exchange, cut_off())
+            elif not exchange.disconnected:
                 raise
         except Exception as error:
             await _fail(exchange, error)
@@ -97,6 +107,8 @@ class App:
             if exchange.admission:
                 exchange.admission.end(time.monotonic_ns(), used)
             service.observer.end(record)
+            if task:
+                drain.leave(task)
 
     def _is_preflight(self, exchange: Exchange) -> bool:
         """Whether a browser only asks what a page may send; ApiError for a page that may not."""
@@ -162,4 +174,6 @@ def _outcome(error: ApiError) -> Outcome:
         return "filtered"
     if error.code == "deadline_exceeded":
         return "deadline"
+    if error.code == DRAINING:
+        return "refused"
     return "failed" if error.status >= 500 else "refused"

@@ -43,6 +43,7 @@ class Exchange:
         self.client: str = (scope.get("client") or ("",))[0]
         self.disconnected = False
         self.extra_headers: list[tuple[bytes, bytes]] = []
+        self._http_1 = str(scope.get("http_version", "1.1")).startswith("1")
         self._raw_headers: Iterable[tuple[bytes, bytes]] = scope["headers"]
         self._receive = receive
         self._send = send
@@ -102,6 +103,14 @@ class Exchange:
         """Another header of the response; characters that no header can hold become `?`."""
         printable = "".join(char if " " <= char <= "~" else "?" for char in value)
         self.extra_headers.append((name.encode(), printable.encode()))
+
+    def close_connection(self) -> None:
+        """Have the client send its next request over another connection.
+
+        In HTTP/2, which has no such header, that is up to the client.
+        """
+        if self._http_1:
+            self.extra_headers.append((b"connection", b"close"))
 
     async def respond(self, body: bytes, status: int = 200, content_type: bytes = JSON) -> None:
         """The whole response."""

@@ -44,7 +44,7 @@ class Delta:
     ids: list[int] = field(default_factory=list)
     log_probs: list[float] = field(default_factory=list)
     finish: Finish | None = None
-    """Why the choice ends here; None: it goes on. (A choice may be ahead of what was read of it.)"""
+    """Why the choice ends here; None: it goes on. The choice itself may be further."""
 
 
 class TextGenerator:

@@ -8,6 +8,7 @@ import time
 from tts.build.errors import TtsError
 from tts.compat.aio import timeout
 
+from .draining import refused
 from .exchange import Exchange
 from .openai.errors import ApiError
 from .service import Service
@@ -31,6 +32,8 @@ class Readiness:
 
     async def __call__(self, service: Service, exchange: Exchange) -> None:
         """Answer a probe: 200, or 503 with the reason."""
+        if service.drain.began:
+            raise refused()
         async with self._proving:
             if time.monotonic() - self._proven > FRESH_S:
                 await _prove(service)

@@ -37,9 +37,16 @@ class Best(Struct, frozen=True):
 class RunningSearch:
     """One search, for any number of listeners."""
 
-    def __init__(self, solve: Callable[[Callable[[Step], None]], Coroutine[Any, Any, Result]]):
-        """`solve` is given the callback for steps. Starts at once."""
+    def __init__(
+        self,
+        solve: Callable[
+            [Callable[[Step], None], Callable[[str], None]], Coroutine[Any, Any, Result]
+        ],
+    ):
+        """`solve` is given callbacks for steps, and for the replica it is on. Starts at once."""
         self.listeners = 0
+        self.replica: str | None = None
+        """Where its tree is; None: nowhere yet."""
         self.named = False
         """Whether a client has given it a name to come back for it."""
         self.best: Best | None = None
@@ -49,7 +56,7 @@ class RunningSearch:
         self.began = time.monotonic()
         self.ended: float | None = None
         self._changed = asyncio.Event()
-        self.task = asyncio.ensure_future(solve(self._take))
+        self.task = asyncio.ensure_future(solve(self._take, self._move))
         self.task.add_done_callback(self._end)
 
     @property
@@ -95,6 +102,9 @@ class RunningSearch:
     async def result(self) -> Result:
         """What has come out; raises what ended it. Cancelling the wait does not end it."""
         return await asyncio.shield(self.task)
+
+    def _move(self, replica: str) -> None:
+        self.replica = replica
 
     def _take(self, step: Step) -> None:
         self._steps.append(step)

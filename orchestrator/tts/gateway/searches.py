@@ -90,6 +90,7 @@ async def answer(
         work = _Work(service, exchange, request, form, wanted, search, len(prompt))
         await (work.stream() if request.stream else work.whole())
     finally:
+        record.replica = search.replica
         if not record.answer_tokens + record.search_tokens:  # nobody waited for its end
             record.search_tokens = search.tokens
         service.joining.leave(key, search)
@@ -178,12 +179,13 @@ def _key(exchange: Exchange, name: str | None, body: bytes) -> tuple[str | None,
 
 
 def _start(service: Service, wanted: _Wanted) -> RunningSearch:
-    def solve(on_step: Callable[[Step], None]) -> Any:
+    def solve(on_step: Callable[[Step], None], on_server: Callable[[str], None]) -> Any:
         return service.session.solve(
             wanted.question,
             strategy=wanted.strategy,
             seed=wanted.seed,
             on_step=on_step,
+            on_server=on_server,
             budget_tokens=wanted.budget_tokens,
             deadline_s=wanted.deadline_s,
             **wanted.parameters,

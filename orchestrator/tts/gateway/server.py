@@ -24,6 +24,7 @@ from tts.session import AsyncSession
 
 from .app import App
 from .connections import close_silent, most_connections
+from .draining import Drain
 from .generation import TextGenerator
 from .observability import Observer, RequestLog, requests_dir, telemetry_of
 from .replicas_file import follow, read_replicas
@@ -68,10 +69,14 @@ async def serve(
     engines: Engines,
     settings: Settings,
     filters: FilterChain,
+    drain: Drain,
     say: Callable[[str], None],
     on_loading: Callable[[Loading], None] = lambda loading: None,
 ) -> None:
-    """Serve a deployment until cancelled; `say` gets a line per stage. Raises TtsError."""
+    """Serve a deployment until it is drained, or cancelled; `say` gets a line per stage.
+
+    Raises TtsError; Terminated if it was drained and requests were left.
+    """
     port = _usable_port(listen)
     _check_tls(listen)
     async with AsyncExitStack() as stack:
@@ -105,7 +110,7 @@ async def serve(
         generator = TextGenerator(session.models, session.replicas, filters)
         stack.push_async_callback(generator.aclose)
         await generator.warm()
-        service = Service(session, generator, settings, keyring, filters, observer)
+        service = Service(session, generator, settings, keyring, filters, observer, drain)
         server = _server(App(service), listen, port)
         serving = asyncio.ensure_future(server.serve())
         sweep = asyncio.ensure_future(close_silent(port))
@@ -114,11 +119,16 @@ async def serve(
         host = f"[{listen.host}]" if ":" in listen.host else listen.host
         try:
             await _until_listening(serving, listen.host, port)
+            drain.open()
             say(
                 f"Serving {session.deployment.name} at {scheme}://{host}:{port}/v1 (Ctrl-C ends it)"
             )
-            await serving
+            drained = asyncio.ensure_future(drain.drained())
+            stack.callback(drained.cancel)
+            await asyncio.wait({serving, drained}, return_when=asyncio.FIRST_COMPLETED)
+            await (drained if drained.done() else serving)
         finally:
+            await drain.end(session.stop_searches)
             server.stop()  # type: ignore[no-untyped-call]
             await asyncio.wait({serving})
 

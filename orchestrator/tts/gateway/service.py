@@ -8,6 +8,7 @@ from tts.build.spec import Deployment
 from tts.session import AsyncSession
 from tts.strategies.catalog import strategy_names
 
+from .draining import Drain
 from .generation import TextGenerator
 from .joining import Joining
 from .observability import Observer
@@ -45,6 +46,7 @@ class Service:
     keyring: Keyring
     filters: FilterChain
     observer: Observer
+    drain: Drain = field(default_factory=Drain)
     limiter: Limiter = field(default_factory=Limiter)
     joining: Joining = field(default_factory=Joining)
     strategies: list[str] = field(default_factory=strategy_names)

@@ -151,9 +151,14 @@ class AsyncSession:
         deadline_s: float | None = None,
         answer_of: AnswerFunction | None = None,
         equal: EqualFunction | None = None,
+        on_server: Callable[[str], None] | None = None,
         **parameters: Any,
     ) -> Result:
-        """See `Session.solve`."""
+        """See `Session.solve`.
+
+        `on_server` is called with the name of the server that the search goes to, and again if it
+        moves to another.
+        """
         from .arguments import check_arguments
         from .limits import Limits
         from .plan import Grading
@@ -180,7 +185,7 @@ class AsyncSession:
             (result,) = [result async for result in running]
             return result
         solver = await self._shared_solver(plan.policy)
-        with task_of(plan, self._grader, on_step) as task:
+        with task_of(plan, self._grader, on_step, on_server) as task:
             solving = solver.solve(plan.problems[0], task, priority=priority, deadline_s=deadline_s)
             return await self.watched(solving)
 
@@ -343,6 +348,14 @@ class AsyncSession:
         """Requests that searches have in flight now: generator, verifier."""
         loads = [solver.in_flight for solver in self._solvers]
         return sum(load[0] for load in loads), sum(load[1] for load in loads)
+
+    def stop_searches(self) -> None:
+        """End the searches that run, each with what it has by now, as at its deadline.
+
+        Those that have not started are left alone.
+        """
+        for solver in self._solvers:
+            solver.stop()
 
     @property
     def started_server(self) -> bool:

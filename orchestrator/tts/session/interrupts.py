@@ -20,10 +20,13 @@ def interruptible(
     running: Coroutine[Any, Any, T],
     say: Callable[[str], None],
     run_loop: Callable[[Coroutine[Any, Any, T]], T] = run_loop,
+    *,
+    drain: Callable[[], bool] = lambda: False,
 ) -> T:
     """`asyncio.run`, or such a function, that makes the first Ctrl-C or SIGTERM a stop in order.
 
-    It raises Interrupted or, after SIGTERM, Terminated.
+    It raises Interrupted or, after SIGTERM, Terminated. A SIGTERM is `drain`'s, if that returns
+    True: then the command comes to its end by itself, and the next signal stops it.
 
     Further ones are ignored: what remains is bounded (cancel requests, close the log, stop the
     server), and a cut-short clean-up would leave a server behind.
@@ -36,6 +39,8 @@ def interruptible(
 
         def interrupt(number: signal.Signals) -> None:
             nonlocal received
+            if received is None and number is signal.SIGTERM and drain():
+                return
             if received is None:
                 received = number
                 say("stopping ...")

@@ -56,6 +56,8 @@ class Task:
     on_step: Callable[[Step], None] | None = None
     budget_tokens: int | None = None
     """Generated tokens that a problem's tree may hold; None: any number."""
+    on_server: Callable[[str], None] | None = None
+    """Called with the server that a problem goes to; again when it moves to another."""
 
 
 class Solver:
@@ -70,6 +72,8 @@ class Solver:
         """By replica: the problems that its driver has not started yet."""
         self._full: set[str] = set()
         """Replicas that have enough of them."""
+        self._stops: set[Callable[[], None]] = set()
+        """Of each search that a driver has: ends it with what it has."""
 
     @property
     def in_flight(self) -> tuple[int, int]:
@@ -80,6 +84,11 @@ class Solver:
     def saturation_point(self) -> int | None:
         """See `Driver.saturation_point`: of the first server that has shown one."""
         return self._drivers.saturation_point
+
+    def stop(self) -> None:
+        """End the searches that run, each with what it has by now; what waits is left alone."""
+        for stop in list(self._stops):
+            stop()
 
     async def solve(
         self,
@@ -108,6 +117,7 @@ class Solver:
             time_s,
             on_start,
             ToldSteps(problem, task.on_step) if task.on_step else None,
+            task.on_server,
         )
         self._journal.begin(name, resumed or ResumedWork(), keep=self._replicas.elastic)
         try:
@@ -155,6 +165,8 @@ class Solver:
     async def _search_on(self, pair: EnginePair, asked: _Asked) -> SearchResult:
         """Search on one replica; raises one of FAILURES when it is lost."""
         driver = self._drivers.of(pair)
+        if asked.on_server:
+            asked.on_server(pair.name)
         waits = True
         timers: list[asyncio.TimerHandle] = []
         loop = asyncio.get_running_loop()
@@ -185,6 +197,8 @@ class Solver:
             on_result=asked.steps.tell if asked.steps else None,
         )
         self._count_waiting(pair, +1)
+        stop = partial(driver.stop, submission)
+        self._stops.add(stop)
         try:
             if self._replicas.elastic:
                 lost = self._replicas.lost(pair)
@@ -194,6 +208,7 @@ class Solver:
                     raise EndpointUnavailable(lost.result().message, lost.result().hint)
             return (await submission).result
         finally:
+            self._stops.discard(stop)
             left()
             for timer in timers:
                 timer.cancel()
@@ -306,6 +321,7 @@ class _Asked:
     """Seconds for its search, from its first start."""
     on_start: Callable[[], None]
     steps: ToldSteps | None
+    on_server: Callable[[str], None] | None
     started: bool = False
     search_ends: float | None = None
 

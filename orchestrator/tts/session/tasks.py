@@ -16,7 +16,10 @@ from .solver import Task
 
 @contextmanager
 def task_of(
-    plan: Plan, equality: Equality, on_step: Callable[[Step], None] | None
+    plan: Plan,
+    equality: Equality,
+    on_step: Callable[[Step], None] | None,
+    on_server: Callable[[str], None] | None = None,
 ) -> Iterator[Task]:
     """The task of a plan; answers are compared by `equality` unless the program has its own way."""
     given = plan.grading
@@ -30,6 +33,7 @@ def task_of(
             replace(given, answer_of=answer_of),
             on_step,
             plan.limits.budget_tokens,
+            on_server,
         )
     finally:
         if own:

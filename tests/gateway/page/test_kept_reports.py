@@ -34,7 +34,9 @@ def searched(deployment, tokenizer_folder, strategy="beam-search", question=HOST
         endpoints = {"generator": ScriptedGenerator(*words), "verifier": ScriptedVerifier()}
         async with AsyncSession(deployment, **endpoints) as session:
             search = RunningSearch(
-                lambda on_step: session.solve(question, strategy=strategy, n=8, on_step=on_step)
+                lambda on_step, on_server: session.solve(
+                    question, strategy=strategy, n=8, on_step=on_step
+                )
             )
             return search, await search.result()
 

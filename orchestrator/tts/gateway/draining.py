@@ -1,0 +1,124 @@
+"""How a gateway ends in order: it takes nothing new, and what runs goes on to its end for a while.
+
+serving ──SIGTERM──► draining ──nothing runs, or the grace period is over──► ending
+   └──────────────────────Ctrl-C, or SIGTERM once more──────────────────────────▲
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from tts.build.errors import Terminated
+
+from .observability import RequestRecord
+from .openai.errors import ApiError
+
+GRACE_S = 30.0
+"""How long requests may go on after SIGTERM; Kubernetes gives a pod as long before it kills it."""
+RETRY_AFTER_S = 1
+"""When a refused client may come back: by then a balancer sends it to another gateway."""
+DRAINING = "gateway_draining"
+"""The code of the error that a new request gets meanwhile."""
+SETTLE_S = 5.0
+"""For the answers of searches that were ended, at most."""
+
+
+class Drain:
+    """The requests that run, and whether more are taken."""
+
+    def __init__(self, grace_s: float = GRACE_S, say: Callable[[str], None] = lambda _: None):
+        """`grace_s`: how long they may go on after `begin`; `say` gets a line per stage."""
+        self.ended = False
+        """Whether requests that still run are cancelled."""
+        self._grace_s = grace_s
+        self._say = say
+        self._open = False
+        self._began = asyncio.Event()
+        self._running: dict[asyncio.Task[Any], RequestRecord] = {}
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def began(self) -> bool:
+        """Whether nothing new is taken."""
+        return self._began.is_set()
+
+    def open(self) -> None:
+        """Requests are served from now on, so there is something to drain."""
+        self._open = True
+
+    def begin(self) -> bool:
+        """Take nothing new; False if that is so already, or nothing is served yet."""
+        if self.began or not self._open:
+            return False
+        self._began.set()
+        return True
+
+    def enter(self, task: asyncio.Task[Any], record: RequestRecord) -> None:
+        """A request runs in a task, until `leave`."""
+        self._running[task] = record
+        self._idle.clear()
+
+    def leave(self, task: asyncio.Task[Any]) -> None:
+        """A request has ended."""
+        self._running.pop(task, None)
+        if not self._running:
+            self._idle.set()
+
+    async def drained(self) -> None:
+        """Wait until nothing runs after `begin`, or the grace period is over.
+
+        Raises Terminated if requests are left then.
+        """
+        await self._began.wait()
+        count = len(self._running)
+        self._say(f"Draining: {_requests(count)} in flight, for at most {self._grace_s:g} s")
+        await self._idle_within(self._grace_s)
+        if left := len(self._running):
+            raise Terminated(
+                f"Stopped by SIGTERM: {_requests(left)} had not ended after {self._grace_s:g} s."
+            )
+
+    async def end(self, stop_searches: Callable[[], None]) -> None:
+        """End what still runs: searches with what they have, all others with an error."""
+        self._began.set()
+        self.ended = True
+        stop_searches()
+        for task, record in self._running.items():
+            if record.strategy is None:
+                task.cancel()
+        await self._idle_within(SETTLE_S)
+        for task in self._running:
+            task.cancel()
+        await self._idle_within(SETTLE_S)
+
+    async def _idle_within(self, seconds: float) -> None:
+        waiting = asyncio.ensure_future(self._idle.wait())
+        await asyncio.wait({waiting}, timeout=seconds)
+        waiting.cancel()
+
+
+def refused() -> ApiError:
+    """What a new request is told while a gateway drains."""
+    return ApiError(
+        503,
+        "This gateway is being stopped and takes nothing new; send the request again.",
+        code=DRAINING,
+        headers={"retry-after": str(RETRY_AFTER_S)},
+    )
+
+
+def cut_off() -> ApiError:
+    """What a request is told that has not ended in time."""
+    return ApiError(
+        503,
+        "This gateway was stopped before the answer was complete.",
+        code="gateway_stopped",
+        headers={"retry-after": str(RETRY_AFTER_S)},
+    )
+
+
+def _requests(count: int) -> str:
+    return f"{count} request{'' if count == 1 else 's'}"

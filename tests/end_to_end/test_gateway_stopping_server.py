@@ -1,0 +1,161 @@
+"""A gateway that is stopped: what runs is answered, what is new is sent elsewhere."""
+
+import http.client
+import json
+import signal
+import threading
+import time
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from urllib.parse import urlsplit
+
+import openai
+import pytest
+from tests.end_to_end.gateways import SERVING, client
+
+from tts.build import paths
+
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.skipif(
+        not (paths.deployments_dir().parent / "checkpoints" / "demo-verifier").is_dir(),
+        reason="the demo checkpoints are not here",
+    ),
+]
+
+QUESTION = [{"role": "user", "content": "Compute 12 + 30."}]
+LONG = {"model": "demo", "messages": QUESTION, "stream": True, "n": 128, "max_tokens": 250}
+HUGE = {"model": "demo:beam-search", "messages": QUESTION, "tts": {"n": 1024}}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def server(tts):
+    """Serves the engines to all gateways."""
+    with tts.start("serve", "demo") as process:
+        assert any("Ready:" in line for line in process.stderr)
+        yield
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+@contextmanager
+def gateway(tts, *arguments):
+    """The process of a gateway, its address and, once it has ended, what it has said."""
+    process = tts.start("gateway", "demo", "--port", 0, *arguments)
+    said = []
+    for line in process.stderr:
+        said.append(line)
+        if found := SERVING.search(line):
+            break
+    else:
+        raise AssertionError("".join(said))
+    reading = threading.Thread(target=said.extend, args=(process.stderr,))
+    reading.start()
+    try:
+        yield process, found[1], said
+        process.wait(120)
+    finally:
+        process.kill()
+        process.wait()
+        reading.join()
+        process.stdout.close()
+        process.stderr.close()
+    assert not any("Traceback" in line for line in said), said
+
+
+def connected(address):
+    return closing(http.client.HTTPConnection(urlsplit(address).netloc, timeout=60))
+
+
+def until(holds):
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def status(address, path):
+    try:
+        with urllib.request.urlopen(address + path, timeout=60) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+
+
+def test_what_runs_is_answered_and_what_is_new_is_sent_elsewhere(tts):
+    with (
+        gateway(tts, "--grace", 60) as (process, address, said),
+        client(address) as api,
+        connected(address) as held,
+        connected(address) as idle,
+    ):
+        stream = iter(api.chat.completions.create(**LONG | {"n": 8}))
+        next(stream)
+        body = json.dumps({"model": "demo:beam-search", "messages": QUESTION, "tts": {"n": 8}})
+        held.putrequest("POST", "/v1/chat/completions")
+        held.putheader("content-length", len(body))
+        held.endheaders(body[:-1].encode())  # a search that begins when its body is complete
+        idle.request("GET", "/v1/models")
+        assert idle.getresponse().read()
+
+        process.send_signal(signal.SIGTERM)
+        until(lambda: status(address, "/ready") == 503)
+        assert status(address, "/health") == 200
+        assert status(address, "/metrics") == 200
+        idle.request("GET", "/v1/models")
+        refusal = idle.getresponse()
+        assert (refusal.status, refusal.headers["connection"]) == (503, "close")
+        assert int(refusal.headers["retry-after"]) >= 1
+        assert json.loads(refusal.read())["error"]["code"] == "gateway_draining"
+        with pytest.raises(openai.InternalServerError, match="takes nothing new"):
+            api.chat.completions.create(model="demo", messages=QUESTION)
+
+        assert {c.finish_reason for chunk in stream for c in chunk.choices} >= {"stop"}
+        assert process.poll() is None
+        held.send(body[-1:].encode())
+        answer = json.loads(held.getresponse().read())
+        assert answer["tts"]["answer"] == "42"
+    assert process.returncode == 0
+    assert any("Draining: " in line for line in said)
+
+
+def test_after_the_grace_period_searches_give_what_they_have_and_streams_an_error(tts):
+    with (
+        gateway(tts, "--grace", 0.1) as (process, address, said),
+        client(address) as api,
+        ThreadPoolExecutor() as threads,
+    ):
+        stream = iter(api.chat.completions.create(**LONG | {"extra_body": {"ignore_eos": True}}))
+        search = {"model": "demo:best-of-n", "messages": QUESTION, "stream": True}
+        steps = iter(api.chat.completions.create(**search, extra_body={"tts": {"n": 1024}}))
+        until(
+            lambda: (getattr(next(steps), "tts", None) or {}).get("best")
+        )  # a completion is there
+        next(stream)
+        process.send_signal(signal.SIGTERM)
+        cut_off = threads.submit(list, stream)
+        *_, last = steps
+        assert last.tts["limit"] == "deadline"
+        assert last.tts["answer"] == "42"
+        with pytest.raises(openai.APIError, match="was stopped"):
+            cut_off.result()
+    assert process.returncode == 143
+    assert "had not ended after 0.1 s" in "".join(said)
+
+
+def test_a_second_sigterm_ends_a_gateway_that_drains(tts):
+    with (
+        gateway(tts, "--grace", 600) as (process, address, _),
+        connected(address) as search,
+    ):
+        search.request("POST", "/v1/chat/completions", json.dumps({**HUGE, "stream": True}))
+        answer = search.getresponse()
+        assert answer.readline()
+        process.send_signal(signal.SIGTERM)
+        until(lambda: status(address, "/ready") == 503)
+        process.send_signal(signal.SIGTERM)
+        answer.read()
+    assert process.returncode == 143

@@ -1,0 +1,101 @@
+"""A gateway that is told to stop lets what runs come to its end, for a while."""
+
+import asyncio
+
+import pytest
+
+from tts.build.errors import Terminated
+from tts.gateway import draining
+from tts.gateway.draining import Drain
+from tts.gateway.observability import RequestRecord
+
+
+@pytest.fixture(autouse=True)
+def settled_soon(monkeypatch):
+    monkeypatch.setattr(draining, "SETTLE_S", 0.02)
+
+
+class Scene:
+    """A drain, and requests that run until they are told to end."""
+
+    def __init__(self, grace_s):
+        self.said = []
+        self.drain = Drain(grace_s, self.said.append)
+
+    def request(self, until, strategy=None):
+        """A request that ends with an event; its task has what became of it."""
+        record = RequestRecord(id="", endpoint="", time=0.0, t0=0.0, strategy=strategy)
+
+        async def run():
+            task = asyncio.current_task()
+            self.drain.enter(task, record)
+            try:
+                await until.wait()
+                return "answered"
+            except asyncio.CancelledError:
+                return "cut off" if self.drain.ended else "cancelled"
+            finally:
+                self.drain.leave(task)
+
+        return asyncio.ensure_future(run())
+
+
+def played(scene, grace_s=60.0):
+    async def go():
+        return await asyncio.wait_for(scene(Scene(grace_s)), 20)
+
+    return asyncio.run(go())
+
+
+def test_what_is_not_served_yet_is_not_drained_and_nothing_is_drained_twice():
+    drain = Drain()
+    assert not drain.begin()
+    drain.open()
+    assert drain.begin()
+    assert drain.began
+    assert not drain.begin()
+
+
+def test_a_gateway_is_drained_when_its_last_request_has_ended():
+    async def go(scene):
+        scene.drain.open()
+        ends = asyncio.Event()
+        requests = [scene.request(ends) for _ in range(2)]
+        drained = asyncio.ensure_future(scene.drain.drained())
+        await asyncio.sleep(0)
+        scene.drain.begin()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not drained.done()
+        ends.set()
+        await drained
+        return scene.said, [request.result() for request in requests]
+
+    said, ended = played(go)
+    assert said == ["Draining: 2 requests in flight, for at most 60 s"]
+    assert ended == ["answered", "answered"]
+
+
+def test_after_the_grace_period_searches_answer_and_all_others_are_cut_off():
+    async def go(scene):
+        scene.drain.open()
+        search_ends = asyncio.Event()
+        search = scene.request(search_ends, "beam-search")
+        slow = scene.request(asyncio.Event(), "beam-search")
+        stream = scene.request(asyncio.Event())
+        await asyncio.sleep(0)
+        scene.drain.begin()
+        with pytest.raises(Terminated, match=r"3 requests had not ended after 0\.01 s"):
+            await scene.drain.drained()
+        await scene.drain.end(search_ends.set)
+        return await search, await slow, await stream
+
+    assert played(go, grace_s=0.01) == ("answered", "cut off", "cut off")
+
+
+def test_nothing_is_waited_for_when_nothing_runs():
+    async def go(scene):
+        await scene.drain.end(lambda: None)
+        return scene.drain.began, scene.drain.ended
+
+    assert played(go) == (True, True)
