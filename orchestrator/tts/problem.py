@@ -1,15 +1,46 @@
-"""One question to solve."""
+"""One question to solve, and what was said before it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, get_args
+
+Role = Literal["system", "user", "assistant"]
+ROLES: tuple[Role, ...] = get_args(Role)
+_SPEAKERS = {"user": "User", "assistant": "Assistant"}
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A message of a conversation before its question."""
+
+    role: Role
+    content: str
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """`answer` is the reference, None if there is none; `level` groups results in reports."""
+    """`answer` is the reference, None if there is none; `level` groups results in reports.
+
+    `history` is the conversation up to the question, which is its last message. A system message
+    in it takes the place of the deployment's system prompt.
+    """
 
     id: str
     question: str
     answer: str | None = None
     level: int | str | None = None
+    history: tuple[Turn, ...] = ()
+
+    @property
+    def full_question(self) -> str:
+        """The question with the earlier turns in front of it, as one text: what a verifier reads.
+
+        Its dialogue has one question and the steps of one answer. System messages, which tell the
+        generator how to answer, are left out.
+        """
+        said = [turn for turn in self.history if turn.role != "system"]
+        if not said:
+            return self.question
+        turns = [*said, Turn("user", self.question)]
+        return "\n\n".join(f"{_SPEAKERS[turn.role]}: {turn.content}" for turn in turns)

@@ -139,7 +139,7 @@ class Measures:
             case ProblemStarted():
                 self._trees.started(event.problem, began + event.t)
                 if event.question:
-                    self._of(event.problem).question = _hashed(event.question)
+                    self._of(event.problem).question = _hashed(event)
             case Generated():
                 self._trees.generated(event, began + event.done)
                 self._of(event.problem).tokens += event.tokens
@@ -241,5 +241,7 @@ def _right_roots(event: ProblemSolved) -> tuple[int, ...]:
     return tuple(sorted({done.node[0] for done in event.completions if done.group in right}))
 
 
-def _hashed(question: str) -> str:
-    return hashlib.sha256(question.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+def _hashed(asked: ProblemStarted) -> str:
+    said = [part for turn in asked.history for part in (turn.role, turn.content)]
+    text = "\0".join([*said, asked.question])
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

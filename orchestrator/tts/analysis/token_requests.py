@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from tts.build.errors import RunError
-from tts.problem import Problem
 from tts.prompting import Context, Models
 from tts.runlog.events import (
     AnyEvent,
@@ -19,6 +19,7 @@ from tts.runlog.events import (
     ProblemSolved,
     ProblemStarted,
     Scored,
+    problem_of,
     thoughts_of,
 )
 from tts.search import NodePath, Stop, Thought
@@ -47,8 +48,10 @@ def requests_with_ids(
     for began, event in end_to_end(events):
         match event:
             case ProblemStarted() if event.problem not in contexts:
-                question = event.question or (questions or {}).get(event.problem, "")
-                contexts[event.problem] = Context.of(models, Problem(event.problem, question))
+                problem = problem_of(event)
+                if not problem.question:
+                    problem = replace(problem, question=(questions or {}).get(event.problem, ""))
+                contexts[event.problem] = Context.of(models, problem)
             case ProblemSolved():
                 solved.append(event.problem)
                 if len(solved) > _KEPT:

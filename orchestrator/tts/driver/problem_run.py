@@ -93,7 +93,12 @@ class ProblemRun:
         """Ask the search for its first work."""
         runtime, problem = self._runtime, self.context.problem
         runtime.record(
-            events.ProblemStarted(t=runtime.clock(), problem=problem.id, question=problem.question)
+            events.ProblemStarted(
+                t=runtime.clock(),
+                problem=problem.id,
+                question=problem.question,
+                history=problem.history,
+            )
         )
         asks = self.search.ask()
         runtime.scheduler.problem_asked(self.number, asks)

@@ -9,12 +9,22 @@ import numpy as np
 from tts.build.errors import CheckpointError
 from tts.build.spec import GeneratorSpec
 from tts.build.tokenizer import Ids, Message, Tokenizer
+from tts.problem import Turn
 
 
-def generator_prompt(tokenizer: Tokenizer, spec: GeneratorSpec, question: str) -> Ids:
-    """Token ids of the chat prompt that asks `question`, int32 [length]."""
-    system = [{"role": "system", "content": spec.system_prompt}] if spec.system_prompt else []
-    return chat_prompt(tokenizer, [*system, {"role": "user", "content": question}])
+def generator_prompt(
+    tokenizer: Tokenizer, spec: GeneratorSpec, question: str, history: Sequence[Turn] = ()
+) -> Ids:
+    """Token ids of the chat prompt that asks `question` after `history`, int32 [length].
+
+    The deployment's system prompt comes first unless the history has one of its own. Raises
+    CheckpointError as `chat_prompt` does.
+    """
+    turns = [*history, Turn("user", question)]
+    if spec.system_prompt and all(turn.role != "system" for turn in turns):
+        turns.insert(0, Turn("system", spec.system_prompt))
+    messages = [{"role": turn.role, "content": turn.content} for turn in turns]
+    return chat_prompt(tokenizer, messages)
 
 
 def chat_prompt(tokenizer: Tokenizer, messages: Sequence[Message]) -> Ids:

@@ -12,7 +12,6 @@ from tts.endpoints.base import ScoreCall
 from tts.problem import Problem
 from tts.search import NodePath, Stop, Thought
 
-from .chat import generator_prompt
 from .models import Models
 
 NO_IDS = np.empty(0, dtype=np.int32)
@@ -37,11 +36,10 @@ class Context:
     def of(cls, models: Models, problem: Problem) -> Context:
         """Tokenise a problem; raises DatasetError if it does not fit either engine."""
         spec = models.deployment
-        prompt = generator_prompt(models.generator, spec.generator, problem.question)
+        prompt, dialogue = models.prompts(problem)
         sizes = [("generator", prompt, spec.generator.max_seq_len)]
-        if models.dialogue:
-            empty = models.dialogue.first(problem.question, "")
-            sizes.append(("verifier", empty, spec.verifier.max_seq_len))
+        if dialogue is not None:
+            sizes.append(("verifier", dialogue, spec.verifier.max_seq_len))
         for role, ids, limit in sizes:
             if len(ids) >= limit:
                 raise DatasetError(
@@ -101,7 +99,7 @@ class Context:
             ids = (
                 verifier.extend(self.verifier_ids(parent), step)
                 if parent
-                else verifier.first(self.problem.question, step)
+                else verifier.first(self.problem.full_question, step)
             )
             self._dialogues[parent, step] = ids
         self._verifier[node] = ids
@@ -126,7 +124,7 @@ class Context:
     def score_call(self, node: NodePath) -> ScoreCall:
         """The request that scores the last step of `node`."""
         ids = self.verifier_ids(node) if self.models.dialogue else NO_IDS
-        return ScoreCall(ids, self.problem.question, self._chain(node))
+        return ScoreCall(ids, self.problem.full_question, self._chain(node))
 
     def _chain(self, node: NodePath) -> tuple[str, ...]:
         if (known := self._steps.get(node)) is None:

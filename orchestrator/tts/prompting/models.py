@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 
 from tts.build.spec import Deployment
-from tts.build.tokenizer import Tokenizer
+from tts.build.tokenizer import Ids, Tokenizer
 from tts.build.verifier_format import VerifierFormat, verifier_format
+from tts.problem import Problem
 from tts.search import Thought
 
+from .chat import generator_prompt
 from .steps import StopWord, delimiter_stop_words, first_step, split_steps
+
+KEPT = 64
+"""Prompts whose ids are kept: a problem's are asked for when it is checked, and when it starts."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,24 @@ class Models:
         generator = self.deployment.generator.model_copy(update={"max_seq_len": tokens})
         deployment = self.deployment.model_copy(update={"generator": generator})
         return replace(self, deployment=deployment)
+
+    def prompts(self, problem: Problem) -> tuple[Ids, Ids | None]:
+        """The generator's prompt and the verifier's dialogue before any step, int32 [length].
+
+        The dialogue is None for a verifier that takes text. Raises CheckpointError where the chat
+        template refuses the conversation.
+        """
+        return self._prompts(Problem("", problem.question, history=problem.history))
+
+    @cached_property
+    def _prompts(self) -> Callable[[Problem], tuple[Ids, Ids | None]]:
+        @lru_cache(maxsize=KEPT)
+        def prompts(asked: Problem) -> tuple[Ids, Ids | None]:
+            spec = self.deployment.generator
+            prompt = generator_prompt(self.generator, spec, asked.question, asked.history)
+            return prompt, self.dialogue.first(asked.full_question, "") if self.dialogue else None
+
+        return prompts
 
     @property
     def step_delimiter(self) -> str:

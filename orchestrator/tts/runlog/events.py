@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 
+from tts.problem import Problem, Turn
 from tts.search import Limit, NodePath, Stop, Thought
 
 VERSION = 3
@@ -46,6 +47,8 @@ class ProblemStarted(Event, frozen=True, kw_only=True, tag="problem_started"):
 
     problem: str
     question: str = ""
+    history: tuple[Turn, ...] = ()
+    """What was said before the question."""
 
 
 class LoggedThought(msgspec.Struct, frozen=True):
@@ -239,6 +242,11 @@ def _loads(line: bytes) -> object:
 def logged(thoughts: tuple[Thought, ...]) -> tuple[LoggedThought, ...]:
     """Thoughts as they are logged."""
     return tuple(LoggedThought(t.token_ids, t.text, t.stop) for t in thoughts)
+
+
+def problem_of(event: ProblemStarted) -> Problem:
+    """The problem that was started, without its reference; older logs do not say its question."""
+    return Problem(event.problem, event.question, history=event.history)
 
 
 def thoughts_of(event: Generated) -> tuple[Thought, ...]:

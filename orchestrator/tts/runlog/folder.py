@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from tts.build.errors import RunError
 from tts.build.input_files import Unreadable, parse_json, read_text
-from tts.problem import Problem
+from tts.problem import Problem, Turn
 
 from .durable import make_folder, write_whole
 
@@ -92,14 +93,11 @@ def write_summary(folder: Path, summary: Json) -> None:
 def write_problems(folder: Path, problems: Iterable[Problem]) -> None:
     """Keep a run's problems where no dataset has them; raises RunError.
 
-    Written as a dataset file: one JSON object a line. The answer is null without a reference.
+    Written as a dataset file: one JSON object a line. The answer is null without a reference. What
+    was said before a question is its `history`, which a dataset does not have.
     """
-    lines = (
-        json.dumps({"id": p.id, "problem": p.question, "answer": p.answer, "level": p.level})
-        for p in problems
-    )
     try:
-        write_whole(folder / PROBLEMS, "".join(f"{line}\n" for line in lines))
+        write_whole(folder / PROBLEMS, "".join(f"{json.dumps(_row(p))}\n" for p in problems))
     except OSError as error:
         raise cannot_write(folder, error) from error
 
@@ -119,6 +117,18 @@ def read_problems(folder: Path) -> list[Problem]:
         ) from error
 
 
+def _row(problem: Problem) -> Json:
+    row: Json = {
+        "id": problem.id,
+        "problem": problem.question,
+        "answer": problem.answer,
+        "level": problem.level,
+    }
+    if problem.history:
+        row["history"] = [asdict(turn) for turn in problem.history]
+    return row
+
+
 def _problem(row: object) -> Problem:
     match row:
         case {
@@ -126,9 +136,19 @@ def _problem(row: object) -> Problem:
             "problem": str(question),
             "answer": str() | None as answer,
             "level": int() | str() | None as level,
+            **others,
         }:
-            return Problem(name, question, answer, level)
+            history = others.get("history", [])
+            if isinstance(history, list):
+                return Problem(name, question, answer, level, tuple(map(_turn, history)))
     raise Unreadable(f"{row!r:.100} is no problem")
+
+
+def _turn(said: object) -> Turn:
+    match said:
+        case {"role": "system" | "user" | "assistant" as role, "content": str(content)}:
+            return Turn(role, content)
+    raise Unreadable(f"{said!r:.100} is no message of a conversation")
 
 
 def read_json(file: Path, otherwise: str) -> Json:

@@ -85,7 +85,7 @@ def recorded_requests(
             before = (
                 context.verifier_ids(parent)
                 if parent
-                else models.verifier.first(context.problem.question, "")
+                else models.verifier.first(context.problem.full_question, "")
             )
             scorings[name, parent].append(Scoring(ids, common_prefix(before, ids)))
     return RecordedRequests(_shuffled(generations), _shuffled(scorings))

@@ -15,7 +15,7 @@ def tree_of(search: RunningSearch, result: Result) -> ProblemTree:
     answers = list(dict.fromkeys(done.answer for done in result.completions if done.answer))
     tree = ProblemTree(
         result.problem.id,
-        question=result.problem.question,
+        question=result.problem.full_question,
         level=result.problem.level,
         reference=result.problem.answer,
         answer=result.answer,

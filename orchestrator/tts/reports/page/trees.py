@@ -20,6 +20,7 @@ from tts.runlog.events import (
     ProblemStarted,
     Scored,
     Used,
+    problem_of,
 )
 from tts.search import Fate, Limit, NodePath, Stop
 
@@ -114,7 +115,7 @@ def problem_trees(
             case ProblemStarted():
                 if event.problem not in growing:  # else it goes on after an interruption
                     tree = ProblemTree(event.problem, began=began + event.t)
-                    tree.question = event.question or questions.get(event.problem)
+                    tree.question = problem_of(event).full_question or questions.get(event.problem)
                     growing[event.problem] = _Growing(tree)
             case ProblemSolved():
                 one = growing.pop(event.problem, None) or _Growing(ProblemTree(event.problem))
