@@ -210,12 +210,39 @@ def test_a_budget_alone_is_n_and_metadata_says_what_was_chosen_from(api):
         ({"extra_body": {"tts": {"what": 4}}}, "what"),
         ({"extra_body": {"tts": {"n": 6, "parameters": {"beam_width": 4}}}}, "beam_width"),
         ({"extra_body": {"tts": {"n": 100_000}}}, "1024"),
-        ({"messages": [*QUESTION, *QUESTION]}, "one message"),
+        ({"messages": [*QUESTION, {"role": "assistant", "content": "It"}]}, "must be the user's"),
+        ({"messages": [{"role": "system", "content": "Be brief."}, *QUESTION]}, "roles user and"),
     ],
 )
 def test_a_search_that_cannot_be_made_is_refused(api, fields, word):
     with pytest.raises(openai.BadRequestError, match=word):
         chat(api, model="demo:beam-search", **fields)
+
+
+def test_a_search_goes_on_with_a_conversation(api):
+    def searched(*before):
+        answer = chat(
+            api,
+            model="demo:beam-search",
+            messages=[*before, *QUESTION],
+            extra_body={"tts": {"n": 4}},
+        )
+        return answer.tts["tree_digest"], answer.usage.prompt_tokens
+
+    turns = [
+        {"role": "user", "content": [{"type": "text", "text": "Compute 1 + 2."}]},
+        {"role": "assistant", "content": r"The answer is \boxed{3}."},
+    ]
+    (alone, tokens), (after, more_tokens) = searched(), searched(*turns)
+    assert alone != after
+    assert more_tokens > tokens
+    assert searched(*turns) == (after, more_tokens)
+
+
+def test_steps_that_the_verifier_cannot_hold_are_refused_by_how_much(api):
+    chat = [*QUESTION, {"role": "assistant", "content": "12 + 30 = 42\n\n" * 60}]
+    with pytest.raises(openai.BadRequestError, match=r"tokens, \d+ more than the 511 that its"):
+        api.post("../pooling", body={"model": "demo", "messages": chat}, cast_to=object)
 
 
 def test_steps_are_scored_in_reward_hubs_shape(api):

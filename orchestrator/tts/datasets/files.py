@@ -6,7 +6,8 @@ from pathlib import Path
 
 from tts.build.errors import DatasetError
 from tts.build.input_files import Unreadable
-from tts.problem import Problem
+from tts.problem import Problem, Turn
+from tts.runlog.folder import history_of
 
 from .answers import (
     AnswerKind,
@@ -41,7 +42,7 @@ def read_file(
                 f"{where}: id {name!r:.200} was used in {places[name]} already; ids must be unique."
             )
         places[name] = row.place
-        problems.append(Problem(name, question, answer, reader.level()))
+        problems.append(Problem(name, question, answer, reader.level(), reader.history()))
     if not problems:
         raise DatasetError(f"{file} holds no problems.")
     return problems, ", ".join(used)
@@ -85,6 +86,13 @@ class _RowReader:
         if column:
             self._note("level", column)
         return level
+
+    def history(self) -> tuple[Turn, ...]:
+        """What was said before the question, where a run's folder has kept it."""
+        history = history_of(self._cells.get("history")) or ()
+        if history:
+            self._note("history", "history")
+        return history
 
     def id(self) -> str | None:
         """What the problem is called in its file; None where it has no name."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from . import plain, searches
 from .exchange import Exchange
+from .long_texts import tokenised
 from .openai.errors import bad_request
-from .openai.requests import MAX_CHOICES, CompletionRequest
-from .prompts import known_ids, require_length, text_ids
+from .openai.requests import MAX_CHOICES, ChatMessage, CompletionRequest
+from .prompts import known_ids, prompt_text, require_length
 from .reading import read
 from .service import Service
 
@@ -24,22 +25,27 @@ async def completions(service: Service, exchange: Exchange) -> None:
         if others or not isinstance(prompt, str):
             raise bad_request("A search takes one prompt, as text.", "prompt")
         form = plain.TextForm()
-        await searches.answer(service, exchange, request, strategy, prompt, body, form)
+        asked = [ChatMessage("user", prompt)]
+        await searches.answer(service, exchange, request, strategy, asked, body, form)
         return
     if request.limit is None:
         request.max_tokens = DEFAULT_MAX_TOKENS
     _check(request)
     tokenizer = service.generator.models.generator
-    special = request.add_special_tokens
-    for prompt in request.prompts:
-        if isinstance(prompt, str):
-            require_length(tokenizer, service.generator.context, prompt)
-    prompts = [
-        text_ids(tokenizer, service.filters.input(prompt), special=special)
+    characters = sum(
+        require_length(tokenizer, service.generator.context, prompt)
         if isinstance(prompt, str)
-        else _filtered_ids(service, known_ids(tokenizer, prompt))
+        else len(prompt)
         for prompt in request.prompts
-    ]
+    )
+    filtered = [_filtered(service, prompt) for prompt in request.prompts]
+
+    def ids_of(prompt: str | list[int]) -> list[int]:
+        if not isinstance(prompt, str):
+            return known_ids(tokenizer, prompt)
+        return tokenizer.encode(prompt_text(tokenizer, prompt, special=request.add_special_tokens))
+
+    prompts = await tokenised(characters, lambda: [ids_of(prompt) for prompt in filtered])
     if not all(prompts):
         raise bad_request("A prompt is empty: it has no tokens.", "prompt")
     echo = [
@@ -51,17 +57,20 @@ async def completions(service: Service, exchange: Exchange) -> None:
     await plain.answer(service, exchange, request, prompts, form, key=key, logs=logs, echo=echo)
 
 
-def _filtered_ids(service: Service, ids: list[int]) -> list[int]:
-    """Token ids whose text the filters let pass; raises ApiError, as ids cannot be redacted."""
+def _filtered(service: Service, prompt: str | list[int]) -> str | list[int]:
+    """What the filters let pass of a prompt; ApiError for ids of which they would redact any."""
+    if isinstance(prompt, str):
+        return service.filters.input(prompt)
     if service.filters.of_input:
-        text = service.generator.models.generator.decode(ids)
+        tokenizer = service.generator.models.generator
+        text = tokenizer.decode(known_ids(tokenizer, prompt))
         if service.filters.input(text) != text:
             raise bad_request(
                 "The content filters would redact this prompt; give it as text, not as token ids.",
                 "prompt",
                 "content_filter",
             )
-    return ids
+    return prompt
 
 
 def _check(request: CompletionRequest) -> None:

@@ -11,13 +11,21 @@ import time
 
 import msgspec
 
+from tts.build.errors import DatasetError
+from tts.endpoints.base import ScoreCall
+from tts.prompting.chain import score_calls
+
 from .exchange import Exchange
+from .long_texts import tokenised
 from .openai.errors import bad_request
-from .openai.requests import ChatMessage, PoolingRequest
+from .openai.requests import PoolingRequest
+from .prompts import problem_of, require_length
 from .reading import admit, read
 from .service import Service
 
 QWEN_MARK = "<extra_0>"
+MAX_STEPS = 1024
+"""Of one request: each is a request to the verifier."""
 
 
 async def pooling(service: Service, exchange: Exchange) -> None:
@@ -25,15 +33,12 @@ async def pooling(service: Service, exchange: Exchange) -> None:
     request, _ = await read(service, exchange, PoolingRequest)
     service.strategy_of(request.model)
     exchange.record.model = request.model
-    question, answer = map(service.filters.input, _question_and_answer(request.messages))
-    steps = steps_of(answer, service.deployment.generator.step_delimiter)
-    if not steps:
-        raise bad_request("The last message has no steps.", "messages")
-    tokens = _dialogue_tokens(service, question, steps)
+    calls = await _calls(service, request)
+    tokens = len(calls[-1].input_ids)
     exchange.record.prompt_tokens = exchange.record.verifier_tokens = tokens
     admit(service, exchange, tokens, search=False)
     exchange.record.t2 = time.monotonic()
-    scores = await service.session.score(question, steps)
+    scores = await service.session.score_calls(calls)
     exchange.record.t3 = exchange.record.t4 = time.monotonic()
     data = [[round(1 - score, 6), score] for score in scores]
     body = {
@@ -53,23 +58,33 @@ def steps_of(answer: str, delimiter: str) -> list[str]:
     return [part for part in parts if part.strip()]
 
 
-def _question_and_answer(messages: list[ChatMessage]) -> tuple[str, str]:
-    asked = [message for message in messages if message.role not in ("system", "developer")]
-    if [message.role for message in asked] != ["user", "assistant"]:
+async def _calls(service: Service, request: PoolingRequest) -> list[ScoreCall]:
+    """What the verifier is asked, at least one call; raises ApiError for what it cannot take."""
+    *asked, said = request.messages
+    if said.role != "assistant" or not asked or asked[-1].role != "user":
         raise bad_request(
-            "The messages must be a question of the user and the assistant's answer to it: a "
-            "verifier judges the steps of one answer.",
+            "The messages must be a question of the user, with any turns before it, and the "
+            "assistant's answer to it: a verifier judges the steps of one answer.",
             "messages",
         )
-    return asked[0].text, asked[1].text
-
-
-def _dialogue_tokens(service: Service, question: str, steps: list[str]) -> int:
-    """Tokens of the verifier's dialogue over all steps; 0 for a verifier that takes text."""
-    dialogue = service.session.models.dialogue
-    if dialogue is None:
-        return 0
-    ids = dialogue.first(question, steps[0].strip())
-    for step in steps[1:]:
-        ids = dialogue.extend(ids, step.strip())
-    return len(ids)
+    models = service.session.models
+    characters = sum(len(message.text) for message in request.messages)
+    if models.dialogue:
+        context = service.deployment.verifier.max_seq_len
+        shown = [each.text for each in request.messages if each.plain()["role"] != "system"]
+        require_length(models.dialogue.tokenizer, context, *shown)
+    for message in request.messages:
+        message.content = service.filters.input(message.text)
+    problem = problem_of(asked)
+    steps = steps_of(said.text, service.deployment.generator.step_delimiter)
+    if not 1 <= len(steps) <= MAX_STEPS:
+        raise bad_request(
+            f"The last message has {len(steps):,} steps; 1 to {MAX_STEPS:,} can be scored.",
+            "messages",
+        )
+    try:
+        return await tokenised(
+            characters, lambda: score_calls(models, problem.full_question, steps)
+        )
+    except DatasetError as error:
+        raise bad_request(error.message, "messages", "context_length_exceeded") from None

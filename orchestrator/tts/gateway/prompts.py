@@ -3,40 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
-from tts.build.errors import CheckpointError
-from tts.build.tokenizer import Tokenizer
+from tts.build.errors import CheckpointError, DatasetError
+from tts.build.tokenizer import Ids, Tokenizer
+from tts.problem import Problem
+from tts.prompting import Models
+from tts.session.questions import as_problem
 
 from .chat_shapes import ChatShapes
-from .openai.errors import bad_request
+from .long_texts import tokenised
+from .openai.errors import ApiError, bad_request
 from .openai.requests import ChatMessage
 
 _MARK = "\N{OBJECT REPLACEMENT CHARACTER}tts:here\N{OBJECT REPLACEMENT CHARACTER}"
 """Marks where a message ends that is to be continued; it never reaches the model."""
 
 
-def require_length(tokenizer: Tokenizer, context: int, *texts: str) -> None:
-    """Refuse texts that cannot fit into a context, before they are read.
+def require_length(tokenizer: Tokenizer, context: int, *texts: str) -> int:
+    """The characters of texts that may fit into a context; those that cannot are not read.
 
     No token has more characters than the longest in the vocabulary. Reading megabytes to count
-    their tokens would take seconds, in which nobody else is served.
+    their tokens would take seconds.
     """
     characters = sum(map(len, texts))
-    if characters > context * tokenizer.longest_token:
+    if (over := characters - context * tokenizer.longest_token) > 0:
         raise bad_request(
-            f"The prompt has {characters:,} characters, which are more than the {context:,} tokens "
-            "of the context.",
+            f"The prompt has {characters:,} characters, {over:,} more than a context of "
+            f"{context:,} tokens can hold of the longest tokens.",
             "messages",
             "context_length_exceeded",
         )
+    return characters
 
 
-def text_ids(tokenizer: Tokenizer, text: str, *, special: bool) -> list[int]:
-    """Ids of a text; with `special` those around it, too, that the model's texts begin with."""
+def prompt_text(tokenizer: Tokenizer, text: str, *, special: bool) -> str:
+    """A prompt as it is tokenised; `special`: with the token that the model's texts begin with."""
     bos = tokenizer.special("bos_token")
-    if special and tokenizer.adds_bos and not text.startswith(bos):
-        text = bos + text
-    return tokenizer.encode(text)
+    return bos + text if special and tokenizer.adds_bos and not text.startswith(bos) else text
 
 
 def known_ids(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
@@ -47,6 +51,29 @@ def known_ids(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
             f"The prompt holds the token id {wrong[0]}; the vocabulary is 0..{size - 1}.", "prompt"
         )
     return list(ids)
+
+
+def problem_of(messages: Sequence[ChatMessage]) -> Problem:
+    """What a search is asked by a conversation that ends with the user's question."""
+    if messages[-1].role != "user":
+        raise bad_request(
+            f"The conversation ends with a message of the role {messages[-1].role}: a search "
+            "answers the last message, which must be the user's.",
+            "messages",
+        )
+    try:
+        return as_problem([message.plain() for message in messages], "solve")
+    except DatasetError as error:
+        raise bad_request(error.message, "messages") from None
+
+
+async def search_prompt(models: Models, problem: Problem, characters: int) -> Ids:
+    """The generator's prompt of a search, int32 [length], as the session will render it."""
+    try:
+        prompt, _ = await tokenised(characters, partial(models.prompts, problem))
+    except CheckpointError as error:
+        raise _refused_by_template(error) from None
+    return prompt
 
 
 def chat_text(
@@ -69,7 +96,7 @@ def chat_text(
     try:
         text = chats.render(plain, generation_prompt=generation_prompt)
     except CheckpointError as error:
-        raise bad_request(f"The model's chat template refuses this: {error.message}") from None
+        raise _refused_by_template(error) from None
     if continues:
         text, mark, _ = text.rpartition(_MARK)
         if not mark:
@@ -78,3 +105,7 @@ def chat_text(
                 "continue_final_message",
             )
     return text
+
+
+def _refused_by_template(error: CheckpointError) -> ApiError:
+    return bad_request(f"The model's chat template refuses this: {error.message}", "messages")

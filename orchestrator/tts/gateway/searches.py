@@ -6,14 +6,14 @@ import hashlib
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from tts.prompting.chat import generator_prompt
+from tts.problem import Problem
 from tts.session import Result, Step
 from tts.session.strategy import choose
 
@@ -21,10 +21,10 @@ from .exchange import Exchange
 from .openai.answers import Answer, SearchUsage, TokenDetails, Usage
 from .openai.errors import ApiError, bad_request
 from .openai.events import DONE, KEEP_ALIVE, Events
-from .openai.requests import Request, SearchOptions
+from .openai.requests import ChatMessage, Request, SearchOptions
 from .page import kept_reports
 from .plain import Form
-from .prompts import require_length
+from .prompts import problem_of, require_length, search_prompt
 from .reading import admit
 from .running_search import RunningSearch, StepNote
 from .service import Service
@@ -42,7 +42,7 @@ _TO_GET_THERE_S = 1.0
 class _Wanted:
     """What is searched, as a request says."""
 
-    question: str
+    problem: Problem
     strategy: str
     parameters: dict[str, Any]
     seed: int
@@ -66,17 +66,17 @@ async def answer(
     exchange: Exchange,
     request: Request,
     strategy: str | None,
-    question: str,
+    messages: Sequence[ChatMessage],
     body: bytes,
     form: Form,
 ) -> None:
-    """Search for an answer to a question, or join the search that does, and respond."""
-    require_length(service.generator.models.generator, service.generator.context, question)
-    question = service.filters.input(question)
-    wanted = _wanted(service, exchange, request, strategy, question)
-    prompt = generator_prompt(
-        service.generator.models.generator, service.deployment.generator, question
-    )
+    """Search for an answer to a conversation, or join the search that does, and respond."""
+    models, context = service.session.models, service.generator.context
+    characters = require_length(models.generator, context, *(each.text for each in messages))
+    for message in messages:
+        message.content = service.filters.input(message.text)
+    wanted = _wanted(service, exchange, request, strategy, problem_of(messages))
+    prompt = await search_prompt(models, wanted.problem, characters)
     record = exchange.record
     record.strategy, record.prompt_tokens = wanted.strategy, len(prompt)
     room = service.generator.room(prompt.tolist(), request.limit)
@@ -97,7 +97,7 @@ async def answer(
 
 
 def _wanted(
-    service: Service, exchange: Exchange, request: Request, strategy: str | None, question: str
+    service: Service, exchange: Exchange, request: Request, strategy: str | None, problem: Problem
 ) -> _Wanted:
     _refuse(request)
     options = request.tts or SearchOptions()
@@ -131,7 +131,7 @@ def _wanted(
         )
     seed = options.seed if options.seed is not None else request.seed or 0
     deadline = _deadline(service, exchange, request, options)
-    return _Wanted(question, strategy, parameters, seed, options.budget_tokens, deadline, n)
+    return _Wanted(problem, strategy, parameters, seed, options.budget_tokens, deadline, n)
 
 
 def _refuse(request: Request) -> None:
@@ -181,7 +181,7 @@ def _key(exchange: Exchange, name: str | None, body: bytes) -> tuple[str | None,
 def _start(service: Service, wanted: _Wanted) -> RunningSearch:
     def solve(on_step: Callable[[Step], None], on_server: Callable[[str], None]) -> Any:
         return service.session.solve(
-            wanted.question,
+            wanted.problem,
             strategy=wanted.strategy,
             seed=wanted.seed,
             on_step=on_step,
@@ -297,7 +297,7 @@ class _Work:
         stream = self._service.filters.output()
         text = stream.feed(text) + stream.end()
         if self._service.observer.keeps_prompts:
-            self._exchange.record.prompt = self._wanted.question
+            self._exchange.record.prompt = _transcript(self._wanted.problem)
             self._exchange.record.answer = text
         return text, "length" if result.limit else "stop"
 
@@ -345,6 +345,11 @@ class _Work:
             facts = {"model": self._request.model, **{name: outcome[name] for name in names}}
             outcome["report"] = await kept_reports.keep(self._search, result, facts)
         return outcome
+
+
+def _transcript(problem: Problem) -> str:
+    """What a search was asked, for the log of requests."""
+    return "\n\n".join([*(turn.content for turn in problem.history), problem.question])
 
 
 def _chosen(result: Result) -> tuple[int, Any]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from .exchange import Exchange
+from .long_texts import tokenised
 from .openai.errors import bad_request
 from .openai.requests import DetokenizeRequest, TokenizeRequest
-from .prompts import chat_text, known_ids, require_length, text_ids
+from .prompts import chat_text, known_ids, prompt_text, require_length
 from .reading import admit, read
 from .service import Service
 
@@ -22,17 +24,21 @@ async def tokenize(service: Service, exchange: Exchange) -> None:
     if (request.prompt is None) == (request.messages is None):
         raise bad_request("Give either prompt or messages.", "prompt")
     if request.messages is not None:
-        require_length(tokenizer, context, *(message.text for message in request.messages))
-        text = chat_text(
+        texts = [message.text for message in request.messages]
+        text = partial(
+            chat_text,
             service.generator.chats,
             request.messages,
             generation_prompt=request.add_generation_prompt,
             continues=request.continue_final_message,
         )
-        ids = tokenizer.encode(text)
     else:
-        require_length(tokenizer, context, request.prompt or "")
-        ids = text_ids(tokenizer, request.prompt or "", special=request.add_special_tokens)
+        texts = [request.prompt or ""]
+        text = partial(
+            prompt_text, tokenizer, request.prompt or "", special=request.add_special_tokens
+        )
+    characters = require_length(tokenizer, context, *texts)
+    ids = await tokenised(characters, lambda: tokenizer.encode(text()))
     answer = {"count": len(ids), "max_model_len": context, "tokens": ids}
     await exchange.respond(msgspec.json.encode(answer))
 
@@ -42,7 +48,8 @@ async def detokenize(service: Service, exchange: Exchange) -> None:
     request, _ = await read(service, exchange, DetokenizeRequest)
     admit(service, exchange, 0, search=False)
     tokenizer = service.generator.models.generator
-    text = tokenizer.decode(known_ids(tokenizer, request.tokens))
+    ids = request.tokens
+    text = await tokenised(len(ids), lambda: tokenizer.decode(known_ids(tokenizer, ids)))
     await exchange.respond(msgspec.json.encode({"prompt": text}))
 
 

@@ -6,6 +6,7 @@
 | chat | the generator's prompt |
 | steps | where a step ends, in token ids and in text |
 | context | the ids of one problem's nodes, built once per node |
+| chain | the requests that score a given chain of steps |
 """
 
 from .context import Context

@@ -93,8 +93,7 @@ def write_summary(folder: Path, summary: Json) -> None:
 def write_problems(folder: Path, problems: Iterable[Problem]) -> None:
     """Keep a run's problems where no dataset has them; raises RunError.
 
-    Written as a dataset file: one JSON object a line. The answer is null without a reference. What
-    was said before a question is its `history`, which a dataset does not have.
+    Written as a dataset file: one JSON object a line. The answer is null without a reference.
     """
     try:
         write_whole(folder / PROBLEMS, "".join(f"{json.dumps(_row(p))}\n" for p in problems))
@@ -138,17 +137,22 @@ def _problem(row: object) -> Problem:
             "level": int() | str() | None as level,
             **others,
         }:
-            history = others.get("history", [])
-            if isinstance(history, list):
-                return Problem(name, question, answer, level, tuple(map(_turn, history)))
+            history = history_of(others.get("history", []))
+            if history is not None:
+                return Problem(name, question, answer, level, history)
     raise Unreadable(f"{row!r:.100} is no problem")
 
 
-def _turn(said: object) -> Turn:
-    match said:
-        case {"role": "system" | "user" | "assistant" as role, "content": str(content)}:
-            return Turn(role, content)
-    raise Unreadable(f"{said!r:.100} is no message of a conversation")
+def history_of(said: object) -> tuple[Turn, ...] | None:
+    """What was said before a question, as a row of problems has it; None if it is no such list."""
+    turns = []
+    for each in said if isinstance(said, list) else [None]:
+        match each:
+            case {"role": "system" | "user" | "assistant" as role, "content": str(content)}:
+                turns.append(Turn(role, content))
+            case _:
+                return None
+    return tuple(turns)
 
 
 def read_json(file: Path, otherwise: str) -> Json:

@@ -31,7 +31,7 @@ from .progress import RunProgress
 if TYPE_CHECKING:
     from tts.build.spec import Deployment
     from tts.build.tokenizer import Message
-    from tts.endpoints.base import Generator, Verifier
+    from tts.endpoints.base import Generator, ScoreCall, Verifier
     from tts.endpoints.triton import TritonConnection
     from tts.grading import Grader
     from tts.problem import Problem
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from .functions import AnswerFunction, EqualFunction, RewardFunction
     from .plan import Plan
     from .planning import Wishes
-    from .questions import Question
+    from .questions import Asked, Question
     from .replicas import Replicas
     from .result import Result, Step
     from .run import OpenRun
@@ -296,12 +296,18 @@ class AsyncSession:
         )
         return await self.watched(writing)
 
-    async def score(self, question: str, steps: Sequence[str]) -> list[float]:
+    async def score(self, question: Asked, steps: Sequence[str]) -> list[float]:
         """See `Session.score`."""
         from . import requests
 
+        return await self.score_calls(requests.calls_for(self.models, question, steps))
+
+    async def score_calls(self, calls: Sequence[ScoreCall]) -> list[float]:
+        """Likewise for requests that are made already (`tts.prompting.chain`)."""
+        from . import requests
+
         _, verifier = self.endpoints
-        return await self.watched(requests.score(self.models, verifier, question, steps))
+        return await self.watched(requests.score(verifier, calls))
 
     @cached_property
     def models(self) -> Models:

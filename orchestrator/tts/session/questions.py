@@ -1,16 +1,23 @@
-"""Problems from what a program writes down: questions, pairs of question and answer, Problems."""
+"""Problems from what a program writes down: questions, conversations, pairs with an answer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import TypeGuard
 
 from tts.build.errors import DatasetError
-from tts.problem import Problem
+from tts.build.tokenizer import Message
+from tts.problem import ROLES, Problem, Turn
 
-Question = str | tuple[str, str] | Problem
-"""A question, a (question, reference answer) pair, or a Problem."""
+Asked = str | Sequence[Message]
+"""A question, or a conversation of which it is the last message."""
+Question = Asked | tuple[Asked, str] | Problem
+"""What is asked, a pair of that and the reference answer, or a Problem."""
 
-_HINT = "Give a text, a pair of texts (question, answer), or a tts.problem.Problem."
+_HINT = (
+    "Give a text, a list of chat messages, a pair of either and the answer, or a "
+    "tts.problem.Problem."
+)
 
 
 def as_problem(question: Question, name: str) -> Problem:
@@ -18,16 +25,42 @@ def as_problem(question: Question, name: str) -> Problem:
     match question:
         case Problem():
             problem = question
-        case str() if question.strip():
-            problem = Problem(name, question)
-        case (str() as text, str() as answer) if text.strip():
-            problem = Problem(name, text, answer)
+        case (str() | [*_] as asked, str() as answer) if _is_asked(asked):
+            problem = _problem(name, asked, answer)
+        case _ if _is_asked(question):
+            problem = _problem(name, question)
         case _:
             raise DatasetError(
                 f"Problem {name} is {question!r:.200}, which is no question.", hint=_HINT
             )
     _check(problem)
     return problem
+
+
+def _is_asked(given: object) -> TypeGuard[Asked]:
+    if isinstance(given, str):
+        return bool(given.strip())
+    return isinstance(given, list | tuple) and bool(given) and all(map(is_message, given))
+
+
+def is_message(given: object) -> TypeGuard[Message]:
+    """Whether this is a chat message, whatever its role."""
+    return isinstance(given, Mapping) and all(
+        isinstance(given.get(name), str) for name in ("role", "content")
+    )
+
+
+def _problem(name: str, asked: Asked, answer: str | None = None) -> Problem:
+    if isinstance(asked, str):
+        return Problem(name, asked, answer)
+    *before, last = (Turn(each["role"], each["content"]) for each in asked)  # type: ignore[arg-type]
+    if last.role != "user":
+        raise DatasetError(
+            f"The conversation of problem {name} ends with a message of the role "
+            f"{last.role!r:.50}: a search answers the last message, which must be the user's.",
+            hint="Leave out what follows the user's last message.",
+        )
+    return Problem(name, last.content, answer, history=tuple(before))
 
 
 def as_problems(questions: Iterable[Question]) -> tuple[Problem, ...]:
@@ -69,6 +102,7 @@ def _check(problem: Problem) -> None:
         raise DatasetError(f"The id of a problem is {problem.id!r:.200}; it must be a text.")
     _check_unicode(problem.id, "The id of a problem")
     check_question(problem.question, f"The question of problem {problem.id}")
+    _check_history(problem)
     if problem.answer is not None:
         what = f"The answer of problem {problem.id}"
         if not isinstance(problem.answer, str):
@@ -79,6 +113,21 @@ def _check(problem: Problem) -> None:
             f"The level of problem {problem.id} is {problem.level!r:.200}; it must be a text or a "
             "number."
         )
+
+
+def _check_history(problem: Problem) -> None:
+    what = f"The history of problem {problem.id}"
+    turns = problem.history
+    if not isinstance(turns, tuple) or not all(isinstance(turn, Turn) for turn in turns):
+        raise DatasetError(f"{what} is {turns!r:.200}; it must be a tuple of tts.problem.Turn.")
+    for turn in turns:
+        if turn.role not in ROLES:
+            raise DatasetError(
+                f"{what} has a message of the role {turn.role!r:.50}; there are {', '.join(ROLES)}."
+            )
+        if not isinstance(turn.content, str):
+            raise DatasetError(f"{what} has a message {turn.content!r:.200}, which is no text.")
+        _check_unicode(turn.content, what)
 
 
 def _check_unicode(text: str, what: str) -> None:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
 from tts.build.errors import DatasetError
 from tts.build.tokenizer import Message
-from tts.endpoints.base import GenerateCall, Generator, Verifier
-from tts.problem import Problem
-from tts.prompting import Context, Models
+from tts.endpoints.base import GenerateCall, Generator, ScoreCall, Verifier
+from tts.prompting import Models
+from tts.prompting.chain import score_calls
 from tts.prompting.chat import chat_prompt, generator_prompt
-from tts.search import NodePath, Stop, Thought, node_seed, quantise
+from tts.search import node_seed, quantise
 
-from .questions import check_question
+from .questions import Asked, as_problem, check_question, is_message
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ async def generate(
     """Texts of n samples; raises DatasetError for a prompt that leaves no room for output."""
     if isinstance(prompt, str) or not isinstance(prompt, Sequence):
         check_question(prompt, "The prompt")
-    elif not (prompt and all(_is_message(each) for each in prompt)):
+    elif not (prompt and all(map(is_message, prompt))):
         raise DatasetError(
             f"The prompt is {prompt!r:.200}, which is no chat.",
             hint='Give a list of messages: [{"role": "user", "content": "..."}].',
@@ -65,34 +65,18 @@ async def generate(
     ]
 
 
-def _is_message(message: object) -> bool:
-    return isinstance(message, Mapping) and all(
-        isinstance(message.get(name), str) for name in ("role", "content")
-    )
-
-
-async def score(
-    models: Models, verifier: Verifier, question: str, steps: Sequence[str]
-) -> list[float]:
-    """The score of each step after those before it; raises DatasetError if they are too long."""
-    check_question(question)
+def calls_for(models: Models, question: Asked, steps: Sequence[str]) -> list[ScoreCall]:
+    """A request for each step's score; raises DatasetError for what cannot be scored."""
+    asked = as_problem(question, "score").full_question
     if isinstance(steps, str) or not isinstance(steps, Sequence):
         raise DatasetError(f"The steps are {steps!r:.200}; they must be a list of texts.")
     for place, step in enumerate(steps, start=1):
         check_question(step, f"Step {place}")
-    context = Context.of(models, Problem("score", question))
-    calls = []
-    node: NodePath = ()
-    for step in steps:
-        node = (*node, 0)
-        context.add(node, Thought((), step, Stop.STEP))
-        if not context.can_be_scored(node):
-            raise DatasetError(
-                f"The first {len(node)} steps are too long for the verifier, whose max_seq_len is "
-                f"{models.deployment.verifier.max_seq_len}.",
-                hint="Score fewer steps, or raise verifier.max_seq_len in the deployment.",
-            )
-        calls.append(context.score_call(node))
+    return score_calls(models, asked, steps)
+
+
+async def score(verifier: Verifier, calls: Sequence[ScoreCall]) -> list[float]:
+    """The score of each call, all at a time."""
     results = await _all(verifier.score(call) for call in calls)
     return [quantise(result.score) for result in results]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tts.scheduling import ScheduleName, SpeculationName
 
     from .functions import AnswerFunction, EqualFunction, RewardFunction
-    from .questions import Question
+    from .questions import Asked, Question
     from .result import Result, Step
     from .strategy import StrategyLike
 
@@ -137,7 +137,10 @@ class Session:
     ) -> Result:
         """Solve one problem.
 
-        `question` is a text, a (question, reference answer) pair, or a Problem. `strategy` is a
+        `question` is a text, or a conversation: chat messages with `role` and `content`, of which
+        the last one is the user's; a pair of either and the reference answer; or a Problem. What a
+        conversation's system message says takes the place of the deployment's system prompt; the
+        verifier reads the earlier turns in front of the question, as text. `strategy` is a
         name (`n` and `parameters` are its parameters, as for `tts bench --set`), a config object
         such as BeamSearchConfig(n=16), or a function `(problem, seed) -> Search` in which `seed`
         gives the seed of each node. `on_step` is called with a Step whenever one is written, and
@@ -256,8 +259,11 @@ class Session:
         )
         return self._loop.run(writing)
 
-    def score(self, question: str, steps: Sequence[str]) -> list[float]:
-        """The verifier's score of each step, given the steps before it; within [0, 1]."""
+    def score(self, question: Asked, steps: Sequence[str]) -> list[float]:
+        """The verifier's score of each step, given the steps before it; within [0, 1].
+
+        `question` is a text, or a conversation that ends with it.
+        """
         return self._loop.run(self._session.score(question, steps))
 
     def _each(self, results: AsyncGenerator[Result, None], inbox: Inbox) -> Iterator[Result]:

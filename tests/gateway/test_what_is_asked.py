@@ -1,0 +1,201 @@
+"""What a search and a score may be asked: whole conversations, within what the models can read."""
+
+import asyncio
+import threading
+
+import pytest
+from tests.gateway.in_process import post, serving
+
+from tts.build.tokenizer import Tokenizer
+from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
+from tts.gateway.long_texts import LONG
+from tts.gateway.pooling import MAX_STEPS
+from tts.prompting import Models
+from tts.session import Session
+from tts.session.questions import as_problem
+
+QUESTION = "Compute 2 + 2."
+TURNS = [
+    {"role": "developer", "content": "Answer in German."},
+    {
+        "role": "user",
+        "content": [{"type": "text", "text": "Compute "}, {"type": "text", "text": "9."}],
+    },
+    {"role": "assistant", "content": "It is 9."},
+    {"role": "user", "content": [{"type": "text", "text": QUESTION}]},
+]
+PLAIN = [
+    {"role": "system", "content": "Answer in German."},
+    {"role": "user", "content": "Compute 9."},
+    {"role": "assistant", "content": "It is 9."},
+    {"role": "user", "content": QUESTION},
+]
+CHAT, TEXT, POOLING = "/v1/chat/completions", "/v1/completions", "/pooling"
+
+
+@pytest.fixture
+def endpoints(tokenizer_folder):
+    tokenizer = Tokenizer(tokenizer_folder)
+    words = [tokenizer.encode(word) for word in ("1", "22", " + ", r"\boxed{4}")]
+    return {
+        "generator": ScriptedGenerator(words, tokenizer.encode("\n\n")),
+        "verifier": ScriptedVerifier(),
+    }
+
+
+@pytest.fixture
+def ask(tiny_deployment, endpoints):
+    """Requests, each a path and its fields, and their answers: status and JSON."""
+
+    def asked(*requests):
+        async def go():
+            async with serving(tiny_deployment, endpoints) as app:
+                return [
+                    await post(app, path, {"model": "tiny:beam-search", **body})
+                    for path, body in requests
+                ]
+
+        return asyncio.run(asyncio.wait_for(go(), 60))
+
+    return asked
+
+
+def search_of(messages, **fields):
+    return CHAT, {"messages": messages, "tts": {"n": 4, "seed": 1}, **fields}
+
+
+def test_a_search_of_a_conversation_is_that_of_the_session(tiny_deployment, endpoints, ask):
+    conversations = PLAIN, PLAIN[1:], QUESTION
+    with Session.open(tiny_deployment, **endpoints) as session:
+        wanted = [session.solve(each, n=4, seed=1).tree_digest for each in conversations]
+    calls = endpoints["generator"].calls
+    calls.generated.clear()
+    found = ask(
+        search_of(TURNS),
+        search_of(TURNS[1:]),
+        search_of([{"role": "user", "content": QUESTION}]),
+        (TEXT, {"prompt": QUESTION, "tts": {"n": 4, "seed": 1}}),
+    )
+    assert [status for status, _ in found] == [200] * 4
+    assert [answer["tts"]["tree_digest"] for _, answer in found] == [*wanted, wanted[-1]]
+    assert wanted[0] != wanted[-1]
+    models = Models.load(tiny_deployment)
+    prompts = {models.prompts(as_problem(each, "p"))[0].tobytes() for each in conversations}
+    assert len(prompts) == 3
+    assert prompts <= {ids for ids, _ in calls.generated}
+
+
+@pytest.mark.parametrize(
+    ("messages", "said"),
+    [
+        (TURNS[:3], "ends with a message of the role assistant: a search answers the last message"),
+        (TURNS[:1], "ends with a message of the role developer"),
+        ([{"role": "user", "content": " "}], "is empty"),
+        ([*TURNS[:3], {"role": "user", "content": None}], "is empty"),
+    ],
+)
+def test_a_conversation_without_a_question_at_its_end_is_refused(ask, messages, said):
+    ((status, answer),) = ask(search_of(messages))
+    assert (status, answer["error"]["param"]) == (400, "messages")
+    assert said in answer["error"]["message"]
+
+
+def test_a_conversation_that_the_chat_template_refuses_is_the_clients_mistake(
+    ask, tiny_deployment, endpoints, monkeypatch
+):
+    template = "{{ raise_exception('no roles here') }}"
+    monkeypatch.setattr(Tokenizer, "chat_template", template)
+    verifier = lambda question, steps: 0.5  # noqa: E731
+
+    async def go():
+        own = {"generator": endpoints["generator"], "verifier": verifier}
+        async with serving(tiny_deployment, own) as app:
+            path, body = search_of(TURNS)
+            return await post(app, path, {"model": "tiny:beam-search", **body})
+
+    status, answer = asyncio.run(go())
+    assert (status, answer["error"]["param"]) == (400, "messages")
+    assert "refuses this: " in answer["error"]["message"]
+    assert "no roles here" in answer["error"]["message"]
+
+
+def answered(text, turns=TURNS):
+    return POOLING, {"messages": [*turns, {"role": "assistant", "content": text}]}
+
+
+def test_steps_are_scored_after_a_whole_conversation(tiny_deployment, endpoints, ask):
+    steps = ["2 + 2 = 4", "So it is 4."]
+    with Session.open(tiny_deployment, **endpoints) as session:
+        wanted = session.score(PLAIN, steps)
+    ((status, answer),) = ask(answered("\n\n".join(steps)))
+    assert status == 200
+    assert [right for _, right in answer["data"][0]["data"]] == wanted
+    assert answer["usage"]["prompt_tokens"] == max(map(len, endpoints["verifier"].calls.scored)) / 4
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("7 " * 400, "tokens, {over} more than the 319 that its context leaves for a prompt"),
+        ("\n\n".join(["7 7 7"] * 80), "too long for the verifier: "),
+        ("7 " * 100_000, "200,032 characters, 194,592 more than a context of 320 tokens can hold"),
+        ("7\n\n" * (MAX_STEPS + 1), f"has 1,025 steps; 1 to {MAX_STEPS:,} can be scored"),
+        (" ", "has 0 steps"),
+    ],
+    ids=["one step", "many steps", "a book", "steps without end", "nothing"],
+)
+def test_what_the_verifier_cannot_read_is_refused_before_anything_is_sent(
+    tiny_deployment, endpoints, ask, text, said
+):
+    ((status, answer),) = ask(answered(text))
+    message = answer["error"]["message"]
+    assert (status, answer["error"]["param"]) == (400, "messages")
+    if "{over}" in said:
+        tokens = int(message.partition("verifier: ")[2].partition(" tokens")[0].replace(",", ""))
+        said = said.format(over=tokens - 319)
+    assert said in message
+    assert not endpoints["verifier"].calls.scored
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [{"role": "assistant", "content": "4"}],
+        [{"role": "system", "content": "x"}, {"role": "assistant", "content": "4"}],
+        [{"role": "user", "content": "2 + 2"}],
+    ],
+)
+def test_steps_without_a_question_are_not_scored(ask, messages):
+    ((status, answer),) = ask((POOLING, {"messages": messages}))
+    assert status == 400
+    assert "a verifier judges the steps of one answer" in answer["error"]["message"]
+
+
+@pytest.mark.parametrize("chat", [True, False], ids=["chat", "text"])
+def test_others_are_served_while_a_long_text_is_tokenised(
+    tiny_deployment, endpoints, monkeypatch, chat
+):
+    began, served = threading.Event(), threading.Event()
+    encode = Tokenizer.encode
+
+    def slow(tokenizer, text):
+        if len(text) > LONG:
+            began.set()
+            assert served.wait(30), "the event loop waits for the tokenizer"
+        return encode(tokenizer, text)
+
+    monkeypatch.setattr(Tokenizer, "encode", slow)
+    text = "7 " * (LONG // 2 + 1)
+    said = {"messages": [{"role": "user", "content": text}]} if chat else {"prompt": text}
+
+    async def go():
+        async with serving(tiny_deployment, endpoints) as app:
+            long = asyncio.ensure_future(post(app, "/tokenize", said))
+            assert await asyncio.to_thread(began.wait, 30)
+            short = await post(app, "/tokenize", {"prompt": "7"})
+            served.set()
+            return short, await long
+
+    (short, answer), (status, whole) = asyncio.run(go())
+    assert (short, answer["count"]) == (200, 1)
+    assert (status, whole["count"] > LONG) == (200, True)
