@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from . import start_failures, triton_log
 from .state import Identity, identify
 
 _START_S = 10.0
+_TELLS_S = 5.0
+"""A guard has cleaned up after its server by then, unless it removes a container."""
 
 
 class PortTaken(ServerError):
@@ -38,7 +41,11 @@ class Launched:
 
     def require_running(self) -> None:
         """Raise ServerError with the reason from the log if the server has exited."""
-        if (status := self.guard.poll()) is not None:
+        status = self.guard.poll()
+        if status is None and self.server.process() is None:  # the guard cleans up, then says how
+            with suppress(subprocess.TimeoutExpired):
+                status = self.guard.wait(_TELLS_S)
+        if status is not None:
             raise _why_stopped(status, self.log)
 
     def stop(self) -> None:
