@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from .load import Outcome
+from tts.gateway.observability import STAGES, RequestRecord
+
+from .systems import Run
 
 AIM_FROM = 64
 """The aims hold at this concurrency and above."""
@@ -41,11 +43,10 @@ class Row:
     """Requests that timed out or were refused."""
 
 
-def row_of(
-    server: str, system: str, concurrency: int, outcome: Outcome, cpu_s: float | None
-) -> Row:
-    """The numbers of one task."""
-    seen = outcome.seen
+def row_of(server: str, system: str, concurrency: int, runs: Sequence[Run]) -> Row:
+    """The numbers of one or several runs; percentiles are of all their requests together."""
+    seen = [each for run in runs for each in run.outcome.seen]
+    wall_s = sum(run.outcome.wall_s for run in runs)
     first = 1000 * np.array([each.first for each in seen] or [np.nan])
     between = [
         1000 * (each.whole - each.first) / (each.tokens - 1) for each in seen if each.tokens > 1
@@ -53,6 +54,7 @@ def row_of(
     tbt = np.array(between or [np.nan])
     own = np.array([each.own_ms for each in seen if each.own_ms] or [np.nan])
     tokens = sum(each.tokens for each in seen)
+    cpu_s = sum(np.nan if run.cpu_s is None else run.cpu_s for run in runs)
     return Row(
         server,
         system,
@@ -60,11 +62,11 @@ def row_of(
         len(seen),
         *(float(np.percentile(first, q)) for q in (50, 99)),
         *(float(np.percentile(tbt, q)) for q in (50, 99)),
-        len(seen) / outcome.wall_s,
-        tokens / outcome.wall_s,
+        len(seen) / wall_s,
+        tokens / wall_s,
         *(float(np.percentile(own, q)) for q in (50, 99)),
-        1e6 * cpu_s / tokens if cpu_s is not None and tokens else float("nan"),
-        outcome.timeouts + len(outcome.failures),
+        1e6 * cpu_s / tokens if tokens else float("nan"),
+        sum(run.outcome.timeouts + len(run.outcome.failures) for run in runs),
     )
 
 
@@ -116,6 +118,25 @@ def print_aims(console: Console, rows: Sequence[Row]) -> None:
             f"{other.ttft - engine.ttft:.1f}" if other and engine else "",
             str(ours.failed),
         )
+    console.print(table)
+
+
+def print_stages(
+    console: Console, title: str, records: Mapping[int, Sequence[RequestRecord]]
+) -> None:
+    """How long our requests were in each stage, by the number in flight: p50 and p99."""
+    if not records:
+        return
+    table = Table(title=f"{title}: ms, p50 and p99", title_justify="left")
+    for name in ("in flight", "requests", *(stage for stage, _, _ in STAGES)):
+        table.add_column(name, justify="right")
+    for concurrency, requests in sorted(records.items()):
+        cells = []
+        for _, begin, end in STAGES:
+            took = [each.seconds(begin, end) for each in requests]
+            known = [1000 * value for value in took if value is not None] or [float("nan")]
+            cells.append(" ".join(f"{np.percentile(known, q):.2f}" for q in (50, 99)))
+        table.add_row(str(concurrency), str(len(requests)), *cells)
     console.print(table)
 
 

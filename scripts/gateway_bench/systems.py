@@ -19,8 +19,11 @@ from tts.build.spec import Deployment
 from tts.build.tokenizer import Tokenizer
 from tts.datasets.load import load_problems
 from tts.engines import wire
+from tts.gateway.observability import RequestRecord, requests_dir
+from tts.gateway.observability.request_reader import Query, read_requests
 from tts.prompting.chat import generator_prompt
 
+from .load import Outcome
 from .servers import free_port
 
 TTS = "import sys; sys.argv[0] = 'tts'; from tts.cli import main; main()"
@@ -38,6 +41,18 @@ class System:
     address: str
     pid: int | None
     """Of its process; None for the server itself."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A task carried out against one system."""
+
+    outcome: Outcome
+    cpu_s: float | None
+    """CPU time of the system's process; None for the server itself."""
+    begun: float
+    """Unix time."""
+    ended: float
 
 
 @contextmanager
@@ -63,6 +78,13 @@ def fastapi(deployment: Deployment, grpc: str, log: Path) -> Iterator[System]:
 def direct(grpc: str) -> System:
     """Triton's gRPC itself."""
     return System("Triton gRPC", "grpc", grpc, None)
+
+
+def recorded(deployment: Deployment, runs: Sequence[Run]) -> list[RequestRecord]:
+    """What our gateway's log of requests has of them."""
+    folder = requests_dir(deployment.name)
+    queries = [Query(since=run.begun, until=run.ended) for run in runs]
+    return [record for query in queries for record in read_requests(folder, query)]
 
 
 def bodies(system: System, deployment: Deployment, tokens: int, *, stream: bool) -> list[str]:
