@@ -113,6 +113,9 @@ def gateway(
     ] = 30.0,
 ) -> None:
     """Serve generation and searches behind OpenAI's API until Ctrl-C (docs/gateway.md)."""
+    from tts.gateway import process
+
+    process.set_up()  # before gRPC is imported
     import uvloop
 
     from tts.gateway.draining import Drain

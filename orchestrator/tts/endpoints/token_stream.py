@@ -29,9 +29,10 @@ _FINAL = "triton_final_response"
 """The parameter of an answer that says whether it is the request's last (Triton's gRPC server)."""
 
 
-PIECE_S = 50e-6
-"""What passing on a piece of text costs a process. While n requests run, each is given its tokens
-at most once in n times that, so that under load one piece has several rather than all come late."""
+PIECE_S = 100e-6
+"""Twice what passing on a piece of text costs a process. While n requests run, each is given its
+tokens at most once in n times that, so that under load one piece has several rather than all come
+late."""
 SHORTEST_WAIT_S = 0.5e-3
 """Waiting less is not worth a timer."""
 

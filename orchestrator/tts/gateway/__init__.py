@@ -7,6 +7,7 @@
 | module | job |
 |---|---|
 | server | the HTTP server: where it listens, TLS, how it ends |
+| process | threads and garbage collection of the process |
 | connections | how many there may be, and the end of silent ones |
 | app | which handler a path has; errors, disconnected clients, limits of a request's body |
 | exchange | one request and its response |

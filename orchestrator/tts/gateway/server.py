@@ -22,6 +22,7 @@ from tts.routing.policies import THRESHOLD
 from tts.serving.server.loading import Loading
 from tts.session import AsyncSession
 
+from . import process
 from .app import App
 from .connections import close_silent, most_connections
 from .draining import Drain
@@ -110,6 +111,7 @@ async def serve(
         generator = TextGenerator(session.models, session.replicas, filters)
         stack.push_async_callback(generator.aclose)
         await generator.warm()
+        process.started()
         service = Service(session, generator, settings, keyring, filters, observer, drain)
         server = _server(App(service), listen, port)
         serving = asyncio.ensure_future(server.serve())
