@@ -1,9 +1,14 @@
 """Beam search: what it keeps, and what it prunes without a score."""
 
+import random
+
 from hypothesis import given, settings
 from tests.search.driving import answer, beam_configs, build, drive, worlds
 
-from tts.search import BeamSearchConfig, Fate, Generated, Score, Scored, Stop, Thought
+from tts.grading.votes import answer_form
+from tts.search import BeamSearchConfig, Fate, Generated, Score, Scored, Stop, Thought, node_seed
+from tts.search.beam_search import UNREACHABLE, BeamSearch
+from tts.search.candidates import State
 
 
 @settings(max_examples=200, deadline=None)
@@ -89,3 +94,35 @@ def test_no_active_beam_is_scored_once_enough_chains_have_ended():
     search.tell(Scored((1, 0), 0.5))
     assert search.done
     assert search.tree[1, 1].fate is Fate.PRUNED
+
+
+class LooksAtAll(BeamSearch):
+    """Beam search that after every step and score compares every candidate with the cutoff."""
+
+    def _outranked(self, pool, latest):
+        ranked = [candidate.end for candidate in pool.ranked if candidate.active]
+        kept = [self._rank(node) for node in self._keep(ranked)]
+        cutoff = kept[-1] if len(kept) == self._width else None
+        if self._enough(pool.ended):
+            cutoff = UNREACHABLE
+        return [
+            candidate
+            for candidate in pool.candidates
+            if candidate.state is State.SCORING
+            and candidate.active
+            and cutoff is not None
+            and candidate.best_rank > cutoff
+        ]
+
+
+@settings(max_examples=150, deadline=None)
+@given(beam_configs, worlds, worlds)
+def test_what_is_outranked_is_pruned_as_soon_as_if_every_candidate_were_looked_at(
+    config, world, shuffle
+):
+    runs = []
+    for kind in (BeamSearch, LooksAtAll):
+        search = kind(config, lambda node: node_seed(7, "p", node), answer_form)
+        asked = drive(search, world, random.Random(shuffle))
+        runs.append((asked, [(node.path, node.fate, node.score) for node in search.tree]))
+    assert runs[0] == runs[1]

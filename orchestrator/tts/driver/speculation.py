@@ -8,7 +8,6 @@ so what is cancelled is thrown away whole and, if it is wanted later, generated 
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Container, Iterator, Mapping
 
 from tts.scheduling import Job
@@ -27,13 +26,11 @@ class Speculator:
 
     def __init__(self, resumed: Mapping[NodePath, tuple[Thought, ...]]) -> None:
         """`resumed`: thoughts that an interrupted run has left, which need no request either."""
-        self._answered: dict[NodePath, tuple[Thought, ...]] = {}
-        self._in_flight: dict[NodePath, Job] = {}
-        self.known: ChainMap[NodePath, tuple[Thought, ...]] = ChainMap(
-            self._answered,
-            dict(resumed),
-        )
+        self.known = dict(resumed)
         """Thoughts that the search may ask for and that need no request."""
+        self._answered: dict[NodePath, None] = {}
+        """Those of them that were sent ahead, in the order of their answers."""
+        self._in_flight: dict[NodePath, Job] = {}
         self.hit_rate = FIRST_RATE
         """Moving share of the expansions that their search asked for."""
 
@@ -55,7 +52,8 @@ class Speculator:
     def keep(self, job: Job, thoughts: tuple[Thought, ...]) -> None:
         """A guess was answered before its search asked for it."""
         del self._in_flight[job.work.node]
-        self._answered[job.work.node] = thoughts
+        self._answered[job.work.node] = None
+        self.known[job.work.node] = thoughts
 
     def give_up(self, job: Job) -> None:
         """A guess in flight was cancelled for its slot."""
@@ -63,10 +61,11 @@ class Speculator:
 
     def use_answer(self, node: NodePath) -> bool:
         """The search asks for a node: whether a guess had been answered for it."""
-        used = self._answered.pop(node, None) is not None
-        if used:
-            self._count(hit=True)
-        return used
+        if node not in self._answered:
+            return False
+        self._forget_answer(node)
+        self._count(hit=True)
+        return True
 
     def use_request(self, node: NodePath) -> Job | None:
         """The search asks for a node: the guess that is in flight for it, now the search's own."""
@@ -81,7 +80,9 @@ class Speculator:
         for node in (*self._in_flight, *self._answered):
             if not any(node[:depth] in expandable for depth in range(1, len(node))):
                 self._count(hit=False)
-                if self._answered.pop(node, None) is None:
+                if node in self._answered:
+                    self._forget_answer(node)
+                else:
                     jobs.append(self._in_flight.pop(node))
         return jobs
 
@@ -89,6 +90,9 @@ class Speculator:
     def idle(self) -> bool:
         """Whether nothing was sent ahead that its search has not asked for."""
         return not (self._in_flight or self._answered)
+
+    def _forget_answer(self, node: NodePath) -> None:
+        del self._answered[node], self.known[node]
 
     def _count(self, *, hit: bool) -> None:
         """A guess was asked for, or never will be."""

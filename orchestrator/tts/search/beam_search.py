@@ -109,20 +109,33 @@ class BeamSearch(VotingSearch[BeamSearchConfig]):
         """The rank of the last beam that will be kept, if no better ones come."""
         if self._enough(pool.ended):
             return UNREACHABLE
-        if len(pool.ranked) < self._width:
+        if len(pool.ranked_active) < self._width:
             return None
-        active = (candidate.end for candidate in pool.ranked if candidate.active)
+        if not self.config.filter_duplicates:
+            return pool.ranked_active[self._width - 1].rank
+        active = (candidate.end for candidate in pool.ranked_active)
         last_kept = next(islice(self._eligible(active), self._width - 1, None), None)
         return self._rank(last_kept) if last_kept else None
 
-    def _outranked(self, pool: Pool) -> list[Candidate]:
-        """Active candidates that cannot reach the cutoff; ended ones are completions."""
+    def _outranked(self, pool: Pool, latest: Candidate) -> list[Candidate]:
+        """Active candidates that cannot reach the cutoff; ended ones are completions.
+
+        The cutoff only gets better, so each candidate is looked at twice at most: when the cutoff
+        passes it, and when its own steps are complete.
+        """
         cutoff = self._cutoff(pool) if self._can_outrank(pool) else None
         if cutoff is None:
             return []
+        if pool.within_reach is None:
+            pool.within_reach = sorted(pool.candidates, key=_bound)
+        passed = [latest]
+        while pool.within_reach and pool.within_reach[-1].best_rank > cutoff:
+            candidate = pool.within_reach.pop()
+            if candidate is not latest:
+                passed.append(candidate)
         return [
             candidate
-            for candidate in pool.candidates
+            for candidate in reversed(passed)
             if candidate.state is State.SCORING
             and candidate.active
             and candidate.best_rank > cutoff
@@ -132,8 +145,8 @@ class BeamSearch(VotingSearch[BeamSearchConfig]):
         """Whether the cutoff may be out of reach of any candidate; cheaper than the cutoff."""
         if self._enough(pool.ended):
             return True
-        last = self._width - 1
-        return len(pool.ranked) > last and pool.ranked[last].expected_score >= pool.min_upper_bound
+        ranked, last = pool.ranked_active, self._width - 1
+        return len(ranked) > last and ranked[last].expected_score >= pool.min_upper_bound
 
     def _enough(self, ended: int = 0) -> bool:
         """Whether no beam is kept, when so many more chains have ended."""
@@ -160,6 +173,11 @@ class BeamSearch(VotingSearch[BeamSearchConfig]):
             for rank, parent in enumerate(kept)
             for child in range(len(range(rank, self.config.n, len(kept))))
         ]
+
+
+def _bound(candidate: Candidate) -> tuple[float, NodePath]:
+    """Sort key by which the candidates of a pool could rank at best."""
+    return -candidate.upper_bound, candidate.end.path
 
 
 class LiteralBeamSearch(LiteralSearch[BeamSearchConfig]):

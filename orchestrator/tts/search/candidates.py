@@ -41,10 +41,15 @@ class Pool:
     unready: int = 0
     ranked: list[Candidate] = field(default_factory=list)
     """The ready ones, in rank order."""
+    ranked_active: list[Candidate] = field(default_factory=list)
+    """Those of them that are active."""
     ended: int = 0
     """Candidates that are known to be inactive."""
     min_upper_bound: float = 0.0
     """The smallest of the candidates' upper bounds."""
+    within_reach: list[Candidate] | None = None
+    """Candidates by the best rank that each could reach when it was opened, without those from the
+    end on that a cutoff has passed; None until there is a cutoff."""
     unasked: dict[NodePath, int] = field(default_factory=dict)
     """Candidates of each group whose score has not been asked for."""
 

@@ -98,7 +98,7 @@ class DvtsSearch(VotingSearch[DvtsConfig]):
         """The rank of the best candidate so far: only a better one will be expanded."""
         return pool.ranked[0].rank if pool.ranked else None
 
-    def _outranked(self, pool: Pool) -> list[Candidate]:
+    def _outranked(self, pool: Pool, latest: Candidate) -> list[Candidate]:
         """All that are not ready, once none can take the place of a best one that goes on.
 
         While another may win, and end the subtree, each is a completion and needs its score.

@@ -57,7 +57,7 @@ def prospects(pool: Pool, cutoff: Rank | None, shares: Shares) -> Iterator[Prosp
     """
     competing = len(pool.candidates) - pool.ended
     kept = _parents(shares, competing)
-    scored = [candidate.end.path for candidate in pool.ranked if candidate.active]
+    scored = [candidate.end.path for candidate in pool.ranked_active]
     places = {path: place for place, path in enumerate(scored, start=1)}
     spread = kept * (len(scored) + 1) / (competing + 1)
     for candidate in expandable(pool, cutoff):
@@ -77,7 +77,7 @@ def foresee(
     ahead = list(roots)
     while ahead:
         ahead.sort(key=lambda p: (-p.chance, -p.score, p.node))
-        deeper: list[Prospect] = []
+        answered_above: list[tuple[NodePath, Prospect]] = []
         for prospect, children in _rationed(ahead, shares):
             for child in range(children):
                 path = (*prospect.node, child)
@@ -85,8 +85,8 @@ def foresee(
                 if isinstance(following, Expand):
                     yield Guess(following, level, prospect.chance)
                 elif following and not growth.is_last(prospect.iteration + 1):
-                    deeper.append(_below(following, prospect, growth, shares))
-        ahead, level = deeper, level + 1
+                    answered_above.append((following, prospect))
+        ahead, level = _below(answered_above, growth.config.n, shares), level + 1
 
 
 def _rationed(prospects: Sequence[Prospect], shares: Shares) -> list[tuple[Prospect, int]]:
@@ -125,11 +125,18 @@ def _first_unanswered(
     return end
 
 
-def _below(end: NodePath, above: Prospect, growth: Growth, shares: Shares) -> Prospect:
-    """The prospect that a foreseen candidate becomes; its score is taken to be that above."""
-    n = growth.config.n
-    chance = above.chance * _parents(shares, n) / n
-    return Prospect(end, chance, above.score, above.key, above.iteration + 1)
+def _below(answered: Sequence[tuple[NodePath, Prospect]], n: int, shares: Shares) -> list[Prospect]:
+    """The prospects that foreseen candidates become, given by their last steps and what is above.
+
+    Each has n rivals, and its score is taken to be that above.
+    """
+    if not answered:
+        return []
+    kept = _parents(shares, n)
+    return [
+        Prospect(end, above.chance * kept / n, above.score, above.key, above.iteration + 1)
+        for end, above in answered
+    ]
 
 
 def _parents(shares: Shares, candidates: int) -> int:

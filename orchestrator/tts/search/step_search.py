@@ -8,7 +8,7 @@ chain; then perhaps look-ahead steps; then a score. Its states (`candidates.Stat
                  │                              ▲   │                    EXPANDED, PRUNED, COMPLETED
                  └────────► LOOKING_AHEAD ──────┘   │                    or SURPLUS
                                                     │
-                                                    └────► _outranked(pool): its end is PRUNED,
+                                                    └────► _outranked: its end is PRUNED,
                                                            without a score
 
 It is GROWING for as long as it has less than `granularity` steps and its chain goes on, and
@@ -76,10 +76,10 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
         """The rank that a candidate must reach to be expanded, as far as it is known."""
         return None
 
-    def _outranked(self, pool: Pool) -> list[Candidate]:
+    def _outranked(self, pool: Pool, latest: Candidate) -> list[Candidate]:
         """Candidates in state SCORING that will be pruned whatever their score is.
 
-        It is asked for after every step and score, so it must be cheap while there are none.
+        It is asked for after every step and score, that of `latest`, so it must be cheap.
         """
         return []
 
@@ -164,7 +164,7 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
 
     def _active_and_ended(self, pool: Pool) -> tuple[list[Node], list[Node]]:
         """The last steps of a decided pool's active and ended chains, each in rank order."""
-        active = [candidate.end for candidate in pool.ranked if candidate.active]
+        active = [candidate.end for candidate in pool.ranked_active]
         return active, [candidate.end for candidate in pool.ranked if not candidate.active]
 
     def _path_score(self, node: Node) -> float:
@@ -208,7 +208,7 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
             return
         candidate.state = State.SCORING
         self._ask_scores(candidate)
-        self._prune_and_decide(pool)
+        self._prune_and_decide(candidate)
 
     def _take_steps(
         self, candidate: Candidate, path: NodePath, thoughts: Iterable[Thought]
@@ -245,11 +245,14 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
         pool = candidate.pool
         pool.unready -= 1
         insort(pool.ranked, candidate, key=BY_RANK)
-        self._prune_and_decide(pool)
+        if candidate.active:
+            insort(pool.ranked_active, candidate, key=BY_RANK)
+        self._prune_and_decide(candidate)
 
-    def _prune_and_decide(self, pool: Pool) -> None:
-        """Prune what is outranked already; decide once the others are ready."""
-        for candidate in self._outranked(pool):
+    def _prune_and_decide(self, latest: Candidate) -> None:
+        """After a step or score of `latest`: prune what is outranked, decide once all are ready."""
+        pool = latest.pool
+        for candidate in self._outranked(pool, latest):
             candidate.end.fate = Fate.PRUNED
             pool.candidates.remove(candidate)
             pool.unready -= 1
