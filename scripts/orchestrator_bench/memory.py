@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import resource
 import tempfile
 import time
@@ -18,14 +17,23 @@ class Run:
     n: int
     thoughts: int
     cpu_s: float
+    instructions: int | None
+    """Of its thread; None where the machine does not count them."""
     imported_mb: float
+    """The peak before it: imports, and what a first small run makes once."""
     peak_mb: float
     log_mb: float
 
 
 def run(problems: int, n: int) -> Run:
-    """Beam search over made-up questions; to be called in a process of its own."""
-    return asyncio.run(_run(problems, n))
+    """Beam search over made-up questions; to be called in a process of its own.
+
+    A small run comes first, so that what a process does once is not counted.
+    """
+    from tts.session.event_loop import run_loop
+
+    run_loop(_run(1, 4))
+    return run_loop(_run(problems, n))
 
 
 async def _run(problems: int, n: int) -> Run:
@@ -33,19 +41,22 @@ async def _run(problems: int, n: int) -> Run:
     from tts.build.tokenizer import Tokenizer
     from tts.session import AsyncSession
 
+    from .instructions import counted
     from .scripted import scripted_engines
 
     encode = Tokenizer(load_deployment("demo").generator.checkpoint).encode
     generator, verifier = scripted_engines(encode)
     questions = [(f"Compute {number} + 1.", str(number + 1)) for number in range(problems)]
-    imported, began, thoughts = peak_mb(), time.process_time(), 0
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, counted() as instructions:
         out = Path(folder, "run")
+        imported, began, before, thoughts = peak_mb(), time.process_time(), instructions(), 0
         async with AsyncSession("demo", generator=generator, verifier=verifier) as session:
             async for result in session.solve_many(questions, n=n, out=out):
                 thoughts += len(result.tree)
+        spent, after = time.process_time() - began, instructions()
+        executed = None if before is None or after is None else after - before
         log = (out / "events.jsonl").stat().st_size / 1e6
-    return Run(problems, n, thoughts, time.process_time() - began, imported, peak_mb(), log)
+    return Run(problems, n, thoughts, spent, executed, imported, peak_mb(), log)
 
 
 def peak_mb() -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import cProfile
 import tempfile
 import time
@@ -18,6 +17,7 @@ from tts.runlog.folder import create_run
 from tts.runlog.log import RunLog
 from tts.scheduling import Policy
 from tts.search import Generated, Scored, node_seed
+from tts.session.event_loop import run_loop
 from tts.strategies.catalog import new_search
 
 WORDS = ("37 + 58 = 95", "Adding ", "12", " gives ", "Therefore")
@@ -72,7 +72,7 @@ def run(config, problems, profile: cProfile.Profile | None = None):
             if profile:
                 profile.enable()
             started = time.process_time()
-            asyncio.run(solve())
+            run_loop(solve())
             spent = time.process_time() - started
             if profile:
                 profile.disable()
