@@ -14,10 +14,10 @@ from tts.session import AsyncSession
 
 
 @asynccontextmanager
-async def serving(deployment, endpoints, **settings):
+async def serving(deployment, endpoints, filters=None, **settings):
     """The application over these endpoints, for searches, scores and tokens."""
+    filters = filters or FilterChain()
     async with AsyncSession(deployment, **endpoints) as session:
-        filters = FilterChain()
         yield App(
             Service(
                 session,

@@ -10,6 +10,7 @@ from tts.build.tokenizer import Tokenizer
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.gateway.long_texts import LONG
 from tts.gateway.pooling import MAX_STEPS
+from tts.gateway.safety import FilterChain
 from tts.prompting import Models
 from tts.session import Session
 from tts.session.questions import as_problem
@@ -117,6 +118,41 @@ def test_a_conversation_that_the_chat_template_refuses_is_the_clients_mistake(
     assert (status, answer["error"]["param"]) == (400, "messages")
     assert "refuses this: " in answer["error"]["message"]
     assert "no roles here" in answer["error"]["message"]
+
+
+def test_filters_see_every_message_of_a_conversation(tiny_deployment, endpoints, tmp_path):
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("- {term: german}\n- {term: nine, action: redact}\n- {term: '9.'}\n")
+    filters = FilterChain.load(rules)
+    redacted = [*TURNS[3:], {"role": "assistant", "content": "Nine?"}, *TURNS[3:]]
+    prompt = as_problem(
+        [
+            PLAIN[3],
+            {"role": "assistant", "content": filters.input("Nine?")},
+            PLAIN[3],
+        ],
+        "p",
+    )
+
+    async def go():
+        async with serving(tiny_deployment, endpoints, filters) as app:
+            return [
+                await post(app, path, {"model": "tiny:beam-search", **body})
+                for path, body in (
+                    search_of(TURNS),
+                    search_of(TURNS[1:]),
+                    answered("4", TURNS[1:]),
+                    search_of(redacted),
+                )
+            ]
+
+    *refused, (status, _) = asyncio.run(go())
+    assert [(code, answer["error"]["code"]) for code, answer in refused] == [
+        (400, "content_filter")
+    ] * 3
+    assert status == 200
+    ids = Models.load(tiny_deployment).prompts(prompt)[0].tobytes()
+    assert ids in {ids for ids, _ in endpoints["generator"].calls.generated}
 
 
 def answered(text, turns=TURNS):

@@ -8,7 +8,7 @@ from . import plain, searches
 from .exchange import Exchange
 from .long_texts import tokenised
 from .openai.requests import ChatMessage, ChatRequest
-from .prompts import chat_text, require_length
+from .prompts import chat_text, filter_messages, require_length
 from .reading import read
 from .service import Service
 
@@ -24,8 +24,7 @@ async def chat_completions(service: Service, exchange: Exchange) -> None:
         return
     tokenizer, context = service.generator.models.generator, service.generator.context
     characters = require_length(tokenizer, context, *(message.text for message in request.messages))
-    for message in request.messages:
-        message.content = service.filters.input(message.text)
+    await filter_messages(service.filters, request.messages)
     text = partial(
         chat_text,
         service.generator.chats,

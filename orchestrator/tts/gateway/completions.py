@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from . import plain, searches
 from .exchange import Exchange
-from .long_texts import tokenised
+from .long_texts import filtered, tokenised
 from .openai.errors import bad_request
 from .openai.requests import MAX_CHOICES, ChatMessage, CompletionRequest
 from .prompts import known_ids, prompt_text, require_length
@@ -32,20 +32,7 @@ async def completions(service: Service, exchange: Exchange) -> None:
         request.max_tokens = DEFAULT_MAX_TOKENS
     _check(request)
     tokenizer = service.generator.models.generator
-    characters = sum(
-        require_length(tokenizer, service.generator.context, prompt)
-        if isinstance(prompt, str)
-        else len(prompt)
-        for prompt in request.prompts
-    )
-    filtered = [_filtered(service, prompt) for prompt in request.prompts]
-
-    def ids_of(prompt: str | list[int]) -> list[int]:
-        if not isinstance(prompt, str):
-            return known_ids(tokenizer, prompt)
-        return tokenizer.encode(prompt_text(tokenizer, prompt, special=request.add_special_tokens))
-
-    prompts = await tokenised(characters, lambda: [ids_of(prompt) for prompt in filtered])
+    prompts = await _tokenised(service, request)
     if not all(prompts):
         raise bad_request("A prompt is empty: it has no tokens.", "prompt")
     echo = [
@@ -57,20 +44,47 @@ async def completions(service: Service, exchange: Exchange) -> None:
     await plain.answer(service, exchange, request, prompts, form, key=key, logs=logs, echo=echo)
 
 
-def _filtered(service: Service, prompt: str | list[int]) -> str | list[int]:
-    """What the filters let pass of a prompt; ApiError for ids of which they would redact any."""
-    if isinstance(prompt, str):
-        return service.filters.input(prompt)
-    if service.filters.of_input:
-        tokenizer = service.generator.models.generator
-        text = tokenizer.decode(known_ids(tokenizer, prompt))
-        if service.filters.input(text) != text:
+async def _tokenised(service: Service, request: CompletionRequest) -> list[list[int]]:
+    """The token ids of each prompt, within the context and as the filters let it pass."""
+    tokenizer, context = service.generator.models.generator, service.generator.context
+    size = 0
+    for prompt in request.prompts:
+        if isinstance(prompt, str):
+            size += require_length(tokenizer, context, prompt)
+        else:
+            service.generator.room(prompt, None)
+            size += len(prompt)
+    prompts = await _filtered(service, request.prompts)
+
+    def ids_of(prompt: str | list[int]) -> list[int]:
+        if not isinstance(prompt, str):
+            return known_ids(tokenizer, prompt)
+        return tokenizer.encode(prompt_text(tokenizer, prompt, special=request.add_special_tokens))
+
+    return await tokenised(size, lambda: list(map(ids_of, prompts)))
+
+
+async def _filtered(service: Service, prompts: list[str | list[int]]) -> list[str | list[int]]:
+    """What the filters let pass; ApiError for token ids of which they would redact any."""
+    if not service.filters.of_input:
+        return prompts
+    tokenizer = service.generator.models.generator
+    texts = [
+        prompt if isinstance(prompt, str) else tokenizer.decode(known_ids(tokenizer, prompt))
+        for prompt in prompts
+    ]
+    passed: list[str | list[int]] = []
+    for prompt, text, left in zip(
+        prompts, texts, await filtered(service.filters, texts), strict=True
+    ):
+        if not isinstance(prompt, str) and left != text:
             raise bad_request(
                 "The content filters would redact this prompt; give it as text, not as token ids.",
                 "prompt",
                 "content_filter",
             )
-    return prompt
+        passed.append(left if isinstance(prompt, str) else prompt)
+    return passed
 
 
 def _check(request: CompletionRequest) -> None:

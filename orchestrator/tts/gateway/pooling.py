@@ -19,7 +19,7 @@ from .exchange import Exchange
 from .long_texts import tokenised
 from .openai.errors import bad_request
 from .openai.requests import PoolingRequest
-from .prompts import problem_of, require_length
+from .prompts import filter_messages, problem_of, require_length
 from .reading import admit, read
 from .service import Service
 
@@ -73,8 +73,7 @@ async def _calls(service: Service, request: PoolingRequest) -> list[ScoreCall]:
         context = service.deployment.verifier.max_seq_len
         shown = [each.text for each in request.messages if each.plain()["role"] != "system"]
         require_length(models.dialogue.tokenizer, context, *shown)
-    for message in request.messages:
-        message.content = service.filters.input(message.text)
+    await filter_messages(service.filters, request.messages)
     problem = problem_of(asked)
     steps = steps_of(said.text, service.deployment.generator.step_delimiter)
     if not 1 <= len(steps) <= MAX_STEPS:

@@ -12,9 +12,10 @@ from tts.prompting import Models
 from tts.session.questions import as_problem
 
 from .chat_shapes import ChatShapes
-from .long_texts import tokenised
+from .long_texts import filtered, tokenised
 from .openai.errors import ApiError, bad_request
 from .openai.requests import ChatMessage
+from .safety import FilterChain
 
 _MARK = "\N{OBJECT REPLACEMENT CHARACTER}tts:here\N{OBJECT REPLACEMENT CHARACTER}"
 """Marks where a message ends that is to be continued; it never reaches the model."""
@@ -51,6 +52,13 @@ def known_ids(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
             f"The prompt holds the token id {wrong[0]}; the vocabulary is 0..{size - 1}.", "prompt"
         )
     return list(ids)
+
+
+async def filter_messages(filters: FilterChain, messages: Sequence[ChatMessage]) -> None:
+    """Put what the filters let pass of each message in its place; raises ContentBlocked."""
+    passed = await filtered(filters, [message.text for message in messages])
+    for message, text in zip(messages, passed, strict=True):
+        message.content = text
 
 
 def problem_of(messages: Sequence[ChatMessage]) -> Problem:

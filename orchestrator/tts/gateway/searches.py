@@ -24,7 +24,7 @@ from .openai.events import DONE, KEEP_ALIVE, Events
 from .openai.requests import ChatMessage, Request, SearchOptions
 from .page import kept_reports
 from .plain import Form
-from .prompts import problem_of, require_length, search_prompt
+from .prompts import filter_messages, problem_of, require_length, search_prompt
 from .reading import admit
 from .running_search import RunningSearch, StepNote
 from .service import Service
@@ -73,8 +73,7 @@ async def answer(
     """Search for an answer to a conversation, or join the search that does, and respond."""
     models, context = service.session.models, service.generator.context
     characters = require_length(models.generator, context, *(each.text for each in messages))
-    for message in messages:
-        message.content = service.filters.input(message.text)
+    await filter_messages(service.filters, messages)
     wanted = _wanted(service, exchange, request, strategy, problem_of(messages))
     prompt = await search_prompt(models, wanted.problem, characters)
     record = exchange.record

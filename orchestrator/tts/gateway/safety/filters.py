@@ -64,8 +64,12 @@ class FilterChain:
         """A prompt, or one message of it, as it may go on; raises ContentBlocked."""
         if not self.of_input:
             return text
-        stream = Chained([begin() for begin in self.of_input])
+        stream = self.prompt()
         return stream.feed(text) + stream.end()
+
+    def prompt(self) -> TextStream:
+        """What one prompt is sent through where it comes in parts."""
+        return Chained([begin() for begin in self.of_input])
 
     def output(self) -> TextStream:
         """What one answer is sent through."""
