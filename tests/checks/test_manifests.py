@@ -130,9 +130,9 @@ def test_a_changed_key_is_named_with_what_it_does(
 def rewritten(folder: Path, change: Any) -> list[Finding]:
     """The findings after a change to the parsed kubernetes.yaml."""
     file = folder / "kubernetes.yaml"
-    documents = {document["kind"]: document for document in yaml.safe_load_all(file.read_text())}
-    change(documents)
-    file.write_text(yaml.safe_dump_all(documents.values()))
+    documents = list(yaml.safe_load_all(file.read_text()))
+    change({document["kind"]: document for document in documents})
+    file.write_text(yaml.safe_dump_all(documents))
     return found(folder)
 
 
@@ -167,6 +167,15 @@ def test_a_model_of_a_pod_is_named_with_the_line_that_differs(folder: Path):
     assert finding.where.endswith("ConfigMap.data.prm.config.pbtxt")
     assert finding.what.startswith("differs in line ")
     assert "TYPE_FP16" in finding.what
+
+
+def test_a_service_that_is_not_headless_any_more_is_named(folder: Path):
+    def change(documents: dict[str, Any]) -> None:
+        del documents["Service"]["spec"]["clusterIP"]
+
+    (finding,) = rewritten(folder, change)
+    assert finding.what == "is missing; must be 'None'"
+    assert "every pod by an address" in finding.why
 
 
 def test_what_was_added_is_doubted_and_what_the_cluster_decides_is_left_alone(folder: Path):

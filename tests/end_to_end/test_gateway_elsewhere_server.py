@@ -43,7 +43,7 @@ def test_a_gateway_elsewhere_needs_neither_engines_nor_weights(tts, tmp_path, mo
         file = tmp_path / "deployment.yaml"
         file.write_text(deployment_text(deployment, "127.0.0.1", port))
         monkeypatch.setenv("TTS_HOME", str(tmp_path))
-        with gateway("--endpoint", f"127.0.0.1:{port}", deployment=str(file)) as here:
+        with gateway("--endpoint", f"dns:localhost:{port}", deployment=str(file)) as here:
             body = {
                 "model": "demo:beam-search",
                 "messages": [{"role": "user", "content": "Compute 12 + 30."}],

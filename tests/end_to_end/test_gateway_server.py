@@ -396,22 +396,33 @@ def test_a_client_that_goes_away_within_its_request_disturbs_nobody(address):
     assert get(f"{address}/health")[0] == 200
 
 
-def test_a_dead_engine_is_said_and_the_gateway_lives(tts):
-    with gateway(tts) as address:
-        stream = client(address).chat.completions.create(
-            **{key: value for key, value in LONG.items() if key != "ignore_eos"},
-            extra_body={"ignore_eos": True},
-        )
+def test_a_server_of_its_own_that_dies_is_started_again_and_what_runs_goes_on(tts):
+    def streamed(**fields):
+        return iter(chat(api, stream=True, **fields))
+
+    def searched(name):
+        body, names = {"tts": {"n": 256}}, {"idempotency-key": name}
+        return streamed(model="demo:beam-search", extra_body=body, extra_headers=names)
+
+    def digest(steps):
+        *_, last = steps
+        return last.tts["tree_digest"]
+
+    with gateway(tts) as address, client(address) as api:
+        undisturbed = digest(searched("first"))
+        search = searched("second")
+        stream = streamed(n=32, max_tokens=250, extra_body={"ignore_eos": True})
         next(stream)
+        next(search)
         (server,) = servers(tts)[-1:]
         server.kill()
-        with pytest.raises(openai.APIError, match="gone"):
-            list(stream)
-        with pytest.raises(openai.InternalServerError) as refused:
-            client(address).chat.completions.create(model="demo", messages=QUESTION)
-        assert refused.value.status_code == 503
-        assert get(f"{address}/ready")[0] == 503
         assert get(f"{address}/health")[0] == 200
+        finishes = [each.finish_reason for chunk in stream for each in chunk.choices]
+        assert finishes.count("length") == 32
+        assert digest(search) == undisturbed
+        until(lambda: get(f"{address}/ready")[0] == 200)
+        assert r"\boxed{42}" in chat(api, temperature=0).choices[0].message.content
+        assert servers(tts) != [server]
 
 
 def test_the_gateway_speaks_tls_and_lets_named_pages_read(tts, tmp_path):

@@ -139,7 +139,7 @@ def test_after_the_grace_period_searches_give_what_they_have_and_streams_an_erro
         cut_off = threads.submit(list, stream)
         *_, last = steps
         assert last.tts["limit"] == "deadline"
-        assert last.tts["answer"] == "42"
+        assert last.tts["answer"]
         with pytest.raises(openai.APIError, match="was stopped"):
             cut_off.result()
     assert process.returncode == 143

@@ -61,7 +61,9 @@ def run(tiny_deployment, servers, limit=6, **fields):
             if len(servers) > 1:
                 replicas.be_elastic()
             generator = TextGenerator(models, replicas, FilterChain())
-            generator._streams = {pair: servers[pair.name] for pair in replicas.pairs}
+            generator._streams = {
+                pair: (servers[pair.name], replicas.lost(pair)) for pair in replicas.pairs
+            }
             request = Request(model="tiny", stream=True, **fields)
             (call,) = generator.calls([[7]], request, [limit], logs=False)
             choice = generator.choice(0, call, request)
@@ -101,7 +103,7 @@ def test_a_choice_ends_with_its_last_delta_however_late_that_is_read(tiny_deploy
             pair = EnginePair("a", None, None, SimpleNamespace(address="a", patience_s=0))
             replicas.use(pair)
             generator = TextGenerator(models, replicas, FilterChain())
-            generator._streams = {pair: Streams()}
+            generator._streams = {pair: (Streams(), replicas.lost(pair))}
             request = Request(model="tiny", stream=True, n=2)
             calls = generator.calls([[7]], request, [6], logs=False)
             choices = [generator.choice(i, call, request) for i, call in enumerate(calls)]
@@ -118,6 +120,41 @@ def test_a_choice_ends_with_its_last_delta_however_late_that_is_read(tiny_deploy
         mine = [delta for delta in read if delta.choice.index == index]
         assert [delta.finish for delta in mine] == [*[None] * 5, "length"]
         assert "".join(delta.text for delta in mine) == models.generator.decode(LETTERS[:6])
+
+
+def test_streams_to_a_server_that_is_back_are_opened_anew(tiny_deployment, monkeypatch):
+    """gRPC waits, more and more, before it connects again to what was not there."""
+    monkeypatch.setattr("tts.gateway.generation.RETRY_WAIT_S", 0)
+    models, opened, closed = Models.load(tiny_deployment), [], []
+
+    class Dying(Streams):
+        async def aclose(self):
+            closed.append(self)
+
+    def streams(address):
+        opened.append(Dying(None if opened else 2))
+        return opened[-1]
+
+    monkeypatch.setattr("tts.gateway.generation.TokenStreams", streams)
+
+    async def go():
+        async with Replicas(None) as replicas:
+            pair = EnginePair("a", None, None, SimpleNamespace(address="a", patience_s=0))
+            replicas.use(pair)
+            replicas.be_elastic()
+            generator = TextGenerator(models, replicas, FilterChain())
+            (call,) = generator.calls([[7]], Request(model="tiny", stream=True), [6], logs=False)
+            choice = generator.choice(0, call, Request(model="tiny"))
+            record = RequestRecord(id="", endpoint="", time=0.0, t0=0.0)
+            text = ""
+            async for delta in generator.deltas(call, choice, record, "key"):
+                text += delta.text
+            return text
+
+    text = asyncio.run(asyncio.wait_for(go(), 20))
+    assert text == models.generator.decode(LETTERS[:6])
+    assert closed == opened[:1]
+    assert len(opened) == 2
 
 
 def test_every_choice_has_a_seed_of_its_own_that_repeats(tiny_deployment):

@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from tts.build.errors import ConfigError, EndpointUnavailable
-from tts.gateway import replicas_file
-from tts.gateway.replicas_file import follow, read_replicas
+from tts.gateway import following
+from tts.gateway.following import ToldServers, follow
+from tts.gateway.replicas_file import read_replicas
 from tts.session.replicas import EnginePair, Replicas
 
 
@@ -16,7 +17,7 @@ def test_a_line_is_an_address_and_perhaps_a_group(tmp_path):
     assert read_replicas(file) == {"10.0.0.1:8001": "", "10.0.0.2:8001": "throughput"}
 
 
-@pytest.mark.parametrize("text", ["", "# none\n", "a b c\n", "a\na group\n"])
+@pytest.mark.parametrize("text", ["", "# none\n", "a b c\n", "a\na group\n", "dns:a\n"])
 def test_what_is_no_such_file_is_refused(tmp_path, text):
     file = tmp_path / "servers"
     file.write_text(text)
@@ -27,8 +28,8 @@ def test_what_is_no_such_file_is_refused(tmp_path, text):
 
 
 def test_replicas_follow_the_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(replicas_file, "LOOK_S", 0.005)
-    monkeypatch.setattr(replicas_file, "RETRY_S", 0.005)
+    monkeypatch.setattr(following, "LOOK_S", 0.005)
+    monkeypatch.setattr(following, "RETRY_S", 0.005)
     file, said, answering = tmp_path / "servers", [], {"a", "b"}
 
     async def connect(address):
@@ -46,7 +47,8 @@ def test_replicas_follow_the_file(tmp_path, monkeypatch):
             await asyncio.sleep(0.005)
 
     async def scene():
-        following = asyncio.ensure_future(follow(file, replicas, said.append))
+        told = ToldServers((), file, said.append)
+        task = asyncio.ensure_future(follow(told, replicas, said.append))
         await asyncio.sleep(0)
         write("a\nb latency\n")
         await until({"a", "b"})
@@ -59,7 +61,7 @@ def test_replicas_follow_the_file(tmp_path, monkeypatch):
         answering.add("c")
         write("b latency\nc\n")
         await until({"b", "c"})
-        following.cancel()
+        task.cancel()
 
     async def run():
         nonlocal replicas

@@ -67,11 +67,38 @@ def test_every_manifest_calls_the_server_what_the_gateway_calls_it(folder: Path)
         {key: port[key] for key in ("name", "port")} for port in service["spec"]["ports"]
     ]
     manifests = documents(folder, "gateway.yaml")
-    pod = manifests["Deployment tts-pair-gateway"]["spec"]["template"]["spec"]
-    for words in (services["gateway"]["command"], pod["containers"][0]["args"]):
-        assert words[words.index("--endpoint") + 1] == "tts-pair:9001"
+    words = services["gateway"]["command"]
+    assert words[words.index("--endpoint") + 1] == "tts-pair:9001"
     config = manifests["ConfigMap tts-pair-gateway"]
     assert yaml.safe_load(config["data"]["deployment.yaml"])["server"] == server
+
+
+def test_the_gateway_finds_every_pod_of_the_server(folder: Path):
+    """By a headless service: its name resolves to the address of each pod that is ready."""
+    server = documents(folder, "kubernetes.yaml")
+    service, pods = server["Service tts-pair-servers"]["spec"], server["Deployment tts-pair"]
+    assert service["clusterIP"] == "None"
+    assert service["selector"] == pods["spec"]["template"]["metadata"]["labels"]
+    (port,) = service["ports"]
+    (container,) = pods["spec"]["template"]["spec"]["containers"]
+    open_ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+    # a name that is resolved says nothing of ports: the service's must be the pods' own
+    assert port["port"] == open_ports[port["targetPort"]] == 9001
+    pod = documents(folder, "gateway.yaml")["Deployment tts-pair-gateway"]["spec"]["template"]
+    words = pod["spec"]["containers"][0]["args"]
+    assert words[words.index("--endpoint") + 1] == "dns:tts-pair-servers:9001"
+
+
+def test_requests_under_way_have_the_time_that_the_gateway_gives_them(folder: Path):
+    pod = documents(folder, "gateway.yaml")["Deployment tts-pair-gateway"]["spec"]["template"]
+    (container,) = pod["spec"]["containers"]
+    service = yaml.safe_load((folder / "compose.yaml").read_text())["services"]["gateway"]
+    (_, before) = container["lifecycle"]["preStop"]["exec"]["command"]
+    for words, given in (
+        (container["args"], pod["spec"]["terminationGracePeriodSeconds"] - int(before)),
+        (service["command"], int(service["stop_grace_period"].removesuffix("s"))),
+    ):
+        assert int(words[words.index("--grace") + 1]) < given
 
 
 def test_only_the_gateway_reaches_the_servers_grpc(folder: Path):

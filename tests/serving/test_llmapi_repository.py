@@ -238,7 +238,7 @@ def test_a_pod_has_the_very_repository_and_mounts_the_checkpoints(llmapi: Make, 
     folder = render_repository(deployment)
     render_manifests(deployment, tmp_path / "manifests")
     text = (tmp_path / "manifests" / "kubernetes.yaml").read_text()
-    config, _, pods, _ = yaml.safe_load_all(text)
+    config, _, pods, *_ = yaml.safe_load_all(text)
     pod = pods["spec"]["template"]["spec"]
     (volume,) = (v["configMap"] for v in pod["volumes"] if "configMap" in v)
     for item in volume["items"]:

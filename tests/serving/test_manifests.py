@@ -92,7 +92,7 @@ def test_compose_serves_what_lies_on_this_machine(tensorrt: Make, tmp_path: Path
 
 def test_a_pod_serves_one_replica_on_gpus_of_its_own(tensorrt: Make, tmp_path: Path):
     deployment = tensorrt(**PAIRS["two replicas of two GPUs"])
-    config, _, pods, service = rendered(deployment, tmp_path / "manifests")["kubernetes.yaml"]
+    config, _, pods, service, _ = rendered(deployment, tmp_path / "manifests")["kubernetes.yaml"]
     assert pods["spec"]["replicas"] == 2
     pod = pods["spec"]["template"]["spec"]
     (container,) = pod["containers"]
@@ -172,7 +172,7 @@ def test_a_port_of_the_deployment_moves_a_default_out_of_its_way(
     service = manifests["compose.yaml"][0]["services"]["triton"]
     assert service["ports"] == [f"127.0.0.1:{port}:{port}" for port in ports]
     assert service["healthcheck"]["test"][-1] == str(ports[1])
-    *_, pods, _ = manifests["kubernetes.yaml"]
+    (pods,) = (each for each in manifests["kubernetes.yaml"] if each["kind"] == "Deployment")
     (container,) = pods["spec"]["template"]["spec"]["containers"]
     assert [port["containerPort"] for port in container["ports"]] == list(ports)
     assert f"--http-port={ports[1]}" in container["args"]

@@ -33,7 +33,8 @@ def gateway(
         typer.Option(
             "--endpoint",
             metavar="HOST:PORT",
-            help="gRPC of a server of this deployment; several times for several.",
+            help="gRPC of a server of this deployment, or dns:NAME:PORT for all addresses of a "
+            "name, which is followed; several times for several.",
             show_default="those of this machine, or one that is started",
         ),
     ] = None,

@@ -22,7 +22,7 @@ from tts.compat import Self
 from tts.engines import wire
 
 from .base import GenerateCall, ScoreCall, VerifierResult
-from .retry import LONGEST_WAIT_S, PATIENCE_S, retried
+from .retry import PATIENCE_S, retried
 from .triton_requests import Constant, RequestTemplate
 from .triton_stream import Encode, SharedStream
 
@@ -54,7 +54,7 @@ class TritonConnection:
                 ("grpc.max_receive_message_length", -1),
                 ("grpc.max_send_message_length", -1),
                 # gRPC's own limit is 2 minutes: a server that is back would be called gone
-                ("grpc.max_reconnect_backoff_ms", int(1000 * LONGEST_WAIT_S)),
+                ("grpc.max_reconnect_backoff_ms", 1000),
             ],
         )
         self._infer = self._channel.unary_unary(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from tts.build.errors import CheckpointError, EndpointUnavailable
+from tts.build.errors import CheckpointError, EndpointUnavailable, TtsError
 from tts.endpoints.token_stream import NewTokens, TokenCall, TokenStreams
 from tts.engines import wire
 from tts.prompting import Models
@@ -53,7 +53,8 @@ class TextGenerator:
     def __init__(self, models: Models, replicas: Replicas, filters: FilterChain) -> None:
         self.models = models
         self._replicas = replicas
-        self._streams: dict[EnginePair, TokenStreams] = {}
+        self._streams: dict[EnginePair, tuple[TokenStreams, asyncio.Future[TtsError]]] = {}
+        """With what `Replicas.lost` was when they were opened."""
         self._filters = filters
         self.chats = ChatShapes(models.generator)
         """Chats as the model reads them."""
@@ -137,7 +138,7 @@ class TextGenerator:
 
     async def aclose(self) -> None:
         """Let go of all streams."""
-        for streams in self._streams.values():
+        for streams, _ in self._streams.values():
             await streams.aclose()
 
     async def deltas(
@@ -156,6 +157,8 @@ class TextGenerator:
             try:
                 async with self._replicas.lease(key, avoid=failed) as pair:
                     record.replica = pair.name
+                    if pair.name in failed:  # there is no other, and it may not know yet
+                        await asyncio.sleep(RETRY_WAIT_S)
                     run = (await self._streams_of(pair)).start(call)
                     record.t2 = record.t2 or time.monotonic()
                     try:
@@ -177,18 +180,22 @@ class TextGenerator:
                 yield Delta(choice, text, finish=choice.finish)
                 return
             call = _continued(call, given)
-            if not self._replicas.elastic:
-                await asyncio.sleep(RETRY_WAIT_S)
 
     async def _streams_of(self, pair: EnginePair) -> TokenStreams:
-        """The streams to a replica; those to replicas that are no more are let go of."""
-        streams = self._streams.get(pair)
-        if streams is None:
-            for gone in self._streams.keys() - set(self._replicas.pairs):
-                await self._streams.pop(gone).aclose()
+        """The streams to a replica; those to replicas that are no more are let go of.
+
+        To one that was lost and is back they are opened anew: gRPC would wait with its connection.
+        """
+        streams, lost = self._streams.get(pair, (None, None))
+        if streams is None or lost is not self._replicas.lost(pair):
             if pair.connection is None:
                 raise EndpointUnavailable("There is no server behind these engines.")
-            streams = self._streams[pair] = TokenStreams(pair.connection.address)
+            kept = {*self._replicas.pairs} - {pair}
+            closing = [self._streams.pop(each)[0] for each in self._streams.keys() - kept]
+            streams = TokenStreams(pair.connection.address)
+            self._streams[pair] = streams, self._replicas.lost(pair)
+            for each in closing:
+                await each.aclose()
         return streams
 
     def merged(

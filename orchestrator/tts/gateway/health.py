@@ -34,6 +34,8 @@ class Readiness:
         """Answer a probe: 200, or 503 with the reason."""
         if service.drain.began:
             raise refused()
+        if not service.session.replicas.some_work():
+            raise ApiError(503, "No server works now.")
         async with self._proving:
             if time.monotonic() - self._proven > FRESH_S:
                 await _prove(service)

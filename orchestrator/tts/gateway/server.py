@@ -6,8 +6,8 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,19 +16,21 @@ from granian.http import HTTP1Settings, HTTP2Settings
 from granian.server.embed import Server
 
 from tts.build.errors import ConfigError
-from tts.build.spec import load_deployment
+from tts.build.spec import Deployment, load_deployment
 from tts.routing import PolicyName, routing_policy
 from tts.routing.policies import THRESHOLD
 from tts.serving.server.loading import Loading
 from tts.session import AsyncSession
+from tts.session.replicas import Replicas
 
 from . import process
 from .app import App
 from .connections import close_silent, most_connections
 from .draining import Drain
+from .following import ToldServers, follow
 from .generation import TextGenerator
+from .local_servers import local_servers
 from .observability import Observer, RequestLog, requests_dir, telemetry_of
-from .replicas_file import follow, read_replicas
 from .safety import FilterChain, Keyring, KeyStore, keys_file
 from .service import Service, Settings
 
@@ -85,29 +87,24 @@ async def serve(
         stack.callback(store.close)
         keyring = Keyring(store)
         keyring.require_for(listen.host)
-        name = load_deployment(deployment).name
+        spec = load_deployment(deployment)
+        name = spec.name
         telemetry = telemetry_of(settings.otlp_endpoint, name)
         observer = Observer(
             RequestLog(requests_dir(name)), telemetry, keeps_prompts=settings.keep_prompts
         )
         stack.callback(observer.close)
-        if engines.file and engines.addresses:
-            raise ConfigError("Name the servers by --endpoint or by --replicas, not by both.")
-        groups = read_replicas(engines.file) if engines.file else {}
+        servers = await stack.enter_async_context(_servers(spec, engines, say, on_loading))
         session = AsyncSession(
             deployment,
-            endpoints=(*engines.addresses, *groups) or None,
+            endpoints=tuple(servers.groups),
             routing=routing_policy(
                 engines.routing, few=FEW, many=MANY, threshold=engines.threshold
             ),
-            groups=groups,
+            groups=servers.groups,
             say=say,
-            on_loading=on_loading,
         )
         await stack.enter_async_context(session)
-        if engines.file:
-            following = asyncio.ensure_future(follow(engines.file, session.replicas, say))
-            stack.callback(following.cancel)
         generator = TextGenerator(session.models, session.replicas, filters)
         stack.push_async_callback(generator.aclose)
         await generator.warm()
@@ -125,14 +122,53 @@ async def serve(
             say(
                 f"Serving {session.deployment.name} at {scheme}://{host}:{port}/v1 (Ctrl-C ends it)"
             )
-            drained = asyncio.ensure_future(drain.drained())
-            stack.callback(drained.cancel)
-            await asyncio.wait({serving, drained}, return_when=asyncio.FIRST_COMPLETED)
-            await (drained if drained.done() else serving)
+            watch = servers.watch(session.replicas)
+            await _first_of(asyncio.shield(serving), drain.drained(), watch)
         finally:
             await drain.end(session.stop_searches)
             server.stop()  # type: ignore[no-untyped-call]
             await asyncio.wait({serving})
+
+
+@dataclass(frozen=True)
+class _Servers:
+    """The servers behind a gateway when it starts, and what is done about them later."""
+
+    groups: Mapping[str, str]
+    """By address; empty for none."""
+    watch: Callable[[Replicas], Awaitable[None]]
+    """Runs beside the gateway; ends it by what it raises."""
+
+
+@asynccontextmanager
+async def _servers(
+    deployment: Deployment,
+    engines: Engines,
+    say: Callable[[str], None],
+    on_loading: Callable[[Loading], None],
+) -> AsyncIterator[_Servers]:
+    """Those that were named, else those of this machine. Raises a TtsError."""
+    if engines.file and engines.addresses:
+        raise ConfigError("Name the servers by --endpoint or by --replicas, not by both.")
+    addresses = engines.addresses or deployment.endpoints
+    if engines.file or addresses:
+        told = ToldServers(addresses if not engines.file else (), engines.file, say)
+        yield _Servers(await told.at_first(), lambda replicas: follow(told, replicas, say))
+        return
+    async with local_servers(deployment, say, on_loading) as local:
+        yield _Servers(local.groups, lambda replicas: local.watch())
+
+
+async def _first_of(*running: Awaitable[None]) -> None:
+    """Wait until one of them has ended, and raise what it raises; the others are cancelled."""
+    tasks = [asyncio.ensure_future(each) for each in running]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 async def _until_listening(serving: asyncio.Future[None], host: str, port: int) -> None:

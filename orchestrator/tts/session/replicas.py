@@ -223,7 +223,7 @@ class Replicas:
                 lease = self.router.lease(self._now(), key, work=work, trial=False)
             if lease is not None:
                 return lease
-            if self._some_work() or any(pair.comes_back() for pair in self.pairs):
+            if self.some_work() or any(pair.comes_back() for pair in self.pairs):
                 give_up = None
             elif give_up is None:
                 give_up = self._now() + self._patience_s
@@ -231,7 +231,7 @@ class Replicas:
                 raise self._none_works()
             await self._change()
 
-    def _some_work(self) -> bool:
+    def some_work(self) -> bool:
         """Whether some replica works, though it may not take this work now."""
         return any(
             not (self._lost[each.name].done() or each.draining) for each in self.router.replicas

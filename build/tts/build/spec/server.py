@@ -44,7 +44,7 @@ def _host(value: object) -> object:
 
 Host = Annotated[str, BeforeValidator(_host)]
 
-ENDPOINT = r"[A-Za-z0-9._-]+:\d{1,5}|unix:/\S+"
+ENDPOINT = r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}|unix:/\S+"
 """Where gRPC listens: HOST:PORT, or a Unix domain socket."""
 
 

@@ -24,6 +24,12 @@ KEYS_FOLDER = "gateway"
 """Folder under TTS_HOME of the keys and the request log."""
 LIVE, READY = "/health", "/ready"
 """Whether the process answers; whether the engines do, asked by a real request."""
+LEAD_AWAY_S = 5
+"""Between the end of a pod's turn in the service and SIGTERM: until no proxy sends to it."""
+GRACE_S = 100
+"""Of the gateway, for requests under way after SIGTERM."""
+ENDING_S = 15
+"""After the grace period: for the last answers, and the end of the process."""
 QUEUE = "tts_gateway_requests_queued"
 """The metric by which gateways are added: requests admitted, and not sent to an engine yet."""
 
@@ -78,6 +84,9 @@ def values(deployment: Deployment, name: str, ports: dict[str, int]) -> dict[str
             "live": LIVE,
             "ready": READY,
             "queue": QUEUE,
+            "lead_away": LEAD_AWAY_S,
+            "grace": GRACE_S,
+            "ending": ENDING_S,
             "file": DEPLOYMENT_FILE,
             "deployment": text,
             "checkpoints": {

@@ -9,6 +9,7 @@
 | state | what is known of a running server, shared through a file |
 | probe | over gRPC: whose models does it serve, and do they answer? |
 | supervise | keeps a server running: starts it again when it died |
+| background | a server that a thread of another program's process keeps running |
 | replicas | several servers of one deployment on this machine |
 | supervisor | which process does that, if any |
 | health | notices when a server or one of its processes dies |

@@ -6,13 +6,13 @@ import threading
 from collections.abc import Callable
 
 from tts.build import paths
-from tts.build.errors import ServerError, TtsError
+from tts.build.errors import ServerError
 from tts.build.spec import Deployment
 
+from .background import BackgroundServer
 from .loading import Loading
 from .lookup import state_file, stop_server
 from .state import read_state
-from .supervise import supervise
 
 _POLL_S = 0.2
 
@@ -85,8 +85,8 @@ def supervise_replicas(
             replica.join()
 
 
-class _Replica(threading.Thread):
-    """The supervisor of one server."""
+class _Replica(BackgroundServer):
+    """One of several servers, whose lines begin with its name."""
 
     def __init__(
         self,
@@ -96,29 +96,13 @@ class _Replica(threading.Thread):
         on_loading: Callable[[Loading], None],
         iteration_log: bool | None,
     ) -> None:
-        super().__init__(name=deployment.server_name)
-        self.ready = threading.Event()
-        self.error: TtsError | None = None
-        self._deployment = deployment
-        self._stop_all = stop
-        self._say = say
-        self._on_loading = on_loading
-        self._iteration_log = iteration_log
+        def say_of_it(line: str) -> None:
+            say(f"{self.name}: {line}")
+
+        super().__init__(deployment, stop, say_of_it, on_loading, iteration_log)
 
     def run(self) -> None:
-        """See supervise."""
-        try:
-            supervise(
-                self._deployment,
-                iteration_log=self._iteration_log,
-                say=lambda line: self._say(f"{self.name}: {line}"),
-                on_loading=self._on_loading,
-                on_ready=self.ready.set,
-                stop=self._stop_all,
-            )
-        except KeyboardInterrupt:
-            pass
-        except TtsError as error:
-            self.error = error
-            if self.ready.is_set():
-                self._say(f"{self.name}: {error.message}")
+        """See BackgroundServer; says why it has failed after it had served."""
+        super().run()
+        if self.error and self.ready.is_set():
+            self._say(self.error.message)

@@ -1,0 +1,152 @@
+"""Names that stand for servers: what they resolve to, and that the replicas follow them."""
+
+import asyncio
+import socket
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tts.build.errors import ConfigError, EndpointUnavailable, ServerError
+from tts.gateway import following, names
+from tts.gateway.following import ToldServers, follow
+from tts.gateway.names import Names, is_well_formed, resolve
+from tts.session.replicas import EnginePair, Replicas
+
+PODS = "dns:pods.here:8001"
+
+
+class Resolver:
+    """Gives the addresses that a test wants, or fails."""
+
+    def __init__(self, addresses=()):
+        self.addresses = addresses
+        self.asked = []
+
+    async def __call__(self, host, port):
+        self.asked.append((host, port))
+        if not self.addresses:
+            raise socket.gaierror("no such name")
+        return [f"{address}:{port}" for address in self.addresses]
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """Names are resolved, and replicas looked at, all the time."""
+    monkeypatch.setattr(names, "RESOLVE_S", 0.0)
+    monkeypatch.setattr(following, "LOOK_S", 0.002)
+    monkeypatch.setattr(following, "RETRY_S", 0.002)
+
+
+def test_a_name_is_every_address_that_it_resolves_to_in_its_group():
+    resolver = Resolver(["10.0.0.1", "10.0.0.2"])
+    servers = {"a:1": "", PODS: "throughput"}
+    found = asyncio.run(Names(print, resolver).expand(servers))
+    assert found == {"a:1": "", "10.0.0.1:8001": "throughput", "10.0.0.2:8001": "throughput"}
+    assert resolver.asked == [("pods.here", 8001)]
+
+
+def test_a_name_is_not_resolved_again_before_its_time():
+    resolver = Resolver(["10.0.0.1"])
+
+    async def go():
+        found = Names(print, resolver)
+        return [await found.expand({PODS: ""}) for _ in range(3)]
+
+    assert asyncio.run(go()) == [{"10.0.0.1:8001": ""}] * 3
+    assert len(resolver.asked) == 1
+
+
+@given(st.lists(st.sets(st.integers(1, 4)), min_size=1))
+def test_while_a_name_does_not_resolve_what_was_found_last_stands(answers):
+    resolver, said = Resolver(), []
+
+    async def go():
+        found = Names(said.append, resolver)
+        last = {}
+        for answer in answers:
+            found._tried.clear()
+            resolver.addresses = [f"10.0.0.{number}" for number in sorted(answer)]
+            last = {f"{address}:8001": "" for address in resolver.addresses} or last
+            assert await found.expand({PODS: ""}) == last
+
+    asyncio.run(go())
+    failures = [not answer for answer in answers]
+    outages = sum(now and not before for before, now in pairwise([False, *failures]))
+    assert len(said) == outages
+
+
+def test_the_systems_resolver_finds_this_machine_by_its_name():
+    (address,) = asyncio.run(resolve("localhost", 8001))
+    assert address in ("127.0.0.1:8001", "[::1]:8001")
+    with pytest.raises((OSError, UnicodeError)):
+        asyncio.run(resolve(f"{'x' * 64}.invalid", 8001))  # no label is that long
+
+
+def test_of_two_families_one_is_used(monkeypatch):
+    def both(*_, **__):
+        v4 = [(socket.AF_INET, 0, 0, "", (f"10.0.0.{n}", 8001)) for n in (2, 1, 2)]
+        return [(socket.AF_INET6, 0, 0, "", ("fd00::1", 8001, 0, 0)), *v4]
+
+    monkeypatch.setattr(socket, "getaddrinfo", both)
+    assert asyncio.run(resolve("pods", 8001)) == ["10.0.0.1:8001", "10.0.0.2:8001"]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: both()[:1])
+    assert asyncio.run(resolve("pods", 8001)) == ["[fd00::1]:8001"]
+
+
+@pytest.mark.parametrize("wrong", ["dns:", "dns:pods", "dns:pods:", "dns::1", "dns:a b:1"])
+def test_what_is_no_name_is_refused(wrong):
+    assert not is_well_formed(wrong)
+    with pytest.raises(ConfigError, match="no name of servers"):
+        ToldServers([wrong], None, print)
+
+
+def test_a_gateway_does_not_start_with_a_name_that_stands_for_nothing():
+    told = ToldServers([PODS], None, print, Resolver())
+    with pytest.raises(ServerError, match=f"{PODS} stands for no server"):
+        asyncio.run(told.at_first())
+
+
+def test_replicas_follow_a_name_and_what_has_gone_is_drained(at_once):
+    resolver, said, answering = Resolver(["a"]), [], {"a:8001", "b:8001"}
+
+    async def connect(address):
+        if address not in answering:
+            raise EndpointUnavailable(f"No server answers at {address}.")
+        return EnginePair(address, None, None)
+
+    async def scene(replicas):
+        async def until(*used):
+            while {pair.name for pair in replicas.pairs} != {f"{each}:8001" for each in used}:
+                await asyncio.sleep(0.002)
+
+        told = ToldServers([PODS], None, said.append, resolver)
+        for name in await told.at_first():
+            replicas.use(await connect(name))
+        following = asyncio.ensure_future(follow(told, replicas, said.append))
+        resolver.addresses = ["a", "b", "c"]
+        await until("a", "b")  # c does not answer yet
+        async with replicas.lease() as pair:
+            resolver.addresses = [each for each in "bc" if f"{each}:8001" != pair.name]
+            while not replicas.router[pair.name].draining:
+                await asyncio.sleep(0.002)
+            resolver.addresses = []  # the resolver fails: nothing changes
+            await asyncio.sleep(0.01)
+            assert replicas.router[pair.name].draining
+            resolver.addresses = ["a", "b", "c"]  # it is back before it is gone
+            while replicas.router[pair.name].draining:
+                await asyncio.sleep(0.002)
+        answering.add("c:8001")
+        await until("a", "b", "c")
+        resolver.addresses = ["c"]
+        await until("c")
+        following.cancel()
+
+    async def run():
+        async with Replicas(connect) as replicas:
+            await asyncio.wait_for(scene(replicas), 20)
+
+    asyncio.run(run())
+    assert sum("c:8001 is not used yet" in line for line in said) == 1
+    assert sum("does not resolve now" in line for line in said) == 1

@@ -1,0 +1,70 @@
+"""Whether a gateway says that it is ready: by what its engines have really answered."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from tts.build.errors import EndpointUnavailable
+from tts.gateway.draining import Drain
+from tts.gateway.health import Readiness
+from tts.gateway.openai.errors import ApiError
+
+
+class Answers:
+    """A session whose engines answer or do not, and a client that asks whether they do."""
+
+    def __init__(self):
+        self.asked, self.failure, self.works = 0, None, True
+        self.replicas = SimpleNamespace(some_work=lambda: self.works)
+        self.service = SimpleNamespace(session=self, drain=Drain())
+        self.ready = Readiness()
+
+    async def generate(self, *_, **__):
+        self.asked += 1
+        if self.failure:
+            raise self.failure
+
+    async def score(self, *_):
+        pass
+
+    async def respond(self, body):
+        self.body = body
+
+    def probed(self):
+        """The status that a probe is answered with."""
+        try:
+            asyncio.run(self.ready(self.service, self))
+        except ApiError as error:
+            return error.status
+        return 200
+
+
+@pytest.fixture
+def answers():
+    return Answers()
+
+
+def test_an_answer_of_the_engines_counts_for_a_while(answers):
+    assert [answers.probed() for _ in range(3)] == [200] * 3
+    assert answers.asked == 1
+
+
+def test_engines_that_do_not_answer_are_not_ready(answers):
+    answers.failure = EndpointUnavailable("gone")
+    assert [answers.probed() for _ in range(2)] == [503] * 2
+    assert answers.asked == 2
+
+
+def test_when_no_server_works_nothing_is_waited_for(answers):
+    assert answers.probed() == 200
+    answers.works = False
+    assert answers.probed() == 503
+    assert answers.asked == 1
+
+
+def test_a_gateway_that_drains_is_not_ready(answers):
+    assert answers.probed() == 200
+    answers.service.drain.open()
+    assert answers.service.drain.begin()
+    assert answers.probed() == 503
