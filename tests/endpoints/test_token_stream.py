@@ -159,8 +159,10 @@ def test_a_stream_that_breaks_gives_what_it_had_and_then_fails():
     run(scene)
 
 
-def test_under_load_several_tokens_are_handed_over_together(monkeypatch):
-    monkeypatch.setattr(token_stream, "PIECE_S", 0.01)
+def test_under_load_several_tokens_are_handed_over_together_and_the_last_waits_for_nothing(
+    monkeypatch,
+):
+    monkeypatch.setattr(token_stream, "PIECE_S", 1000.0)
 
     async def scene(streams, calls):
         sample = streams.start(CALL)
@@ -173,7 +175,10 @@ def test_under_load_several_tokens_are_handed_over_together(monkeypatch):
         calls[0].tokens(number, [2], final=False)
         await settle()
         assert not reading.done()
-        calls[0].tokens(number, [3], final=True)
-        assert (await reading).ids == [2, 3]
+        calls[0].tokens(number, [3], final=False)
+        await settle()
+        assert not reading.done()
+        calls[0].tokens(number, [4], final=True)
+        assert (await reading).ids == [2, 3, 4]
 
     run(scene)

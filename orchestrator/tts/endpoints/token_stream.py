@@ -116,19 +116,23 @@ class TokenRun:
         self._wake()
 
     def _wake(self) -> None:
-        if self._waiter is None or self._waiter.done() or self._alarm:
+        if self._waiter is None or self._waiter.done():
+            return
+        ends = self._final or self._failure is not None  # nothing more is worth a wait
+        if self._alarm and not ends:
             return
         loop = asyncio.get_running_loop()
         now = loop.time()
         due = self._woken + self._stream.load() * PIECE_S
-        if due - now < SHORTEST_WAIT_S or self._failure:
-            self._woken = now
-            self._waiter.set_result(None)
+        if ends or due - now < SHORTEST_WAIT_S:
+            self._ring(now)
         else:
             self._alarm = loop.call_at(due, self._ring, due)
 
     def _ring(self, now: float) -> None:
-        self._alarm = None
+        if self._alarm:
+            self._alarm.cancel()
+            self._alarm = None
         if self._waiter and not self._waiter.done():
             self._woken = now
             self._waiter.set_result(None)
