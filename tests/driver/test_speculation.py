@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from tests.driver.scripted_run import PROBLEMS, Run
 
 from tts.driver.problem_run import ProblemRun, Runtime
-from tts.driver.speculation import LEAST_RATE, Speculator
+from tts.driver.speculation import Speculator
 from tts.prompting import Context, Models
 from tts.runlog import events
 from tts.runlog.resume import ResumedWork
-from tts.scheduling import Job, Kind, Scheduler
+from tts.scheduling import Job, Kind
+from tts.scheduling.load_curve import LoadCurve
 from tts.search import BeamSearchConfig, DvtsConfig, Expand, Guess, Sampling, Stop, Thought
 
 CONFIGS = [
@@ -114,12 +115,12 @@ def test_no_guess_is_made_below_a_chain_that_fills_the_engine(tiny_deployment, w
 def test_auto_stops_when_guesses_do_not_pay_and_always_does_not(
     tiny_deployment, words, monkeypatch, speculation
 ):
-    monkeypatch.setattr(Scheduler, "pays", lambda scheduler, chance: True)  # slots are free
-    monkeypatch.setattr(Speculator, "pays", property(lambda speculator: False))
+    monkeypatch.setattr(LoadCurve, "share", lambda curve, load: 0.01)  # slots cost little
+    monkeypatch.setattr(Speculator, "trust", property(lambda speculator: 0.01))
     policy = {"jitter": 2, "speculation": speculation, "generator_requests": 24}
     run = Run(tiny_deployment, words, CONFIGS[0], "decoupled", **policy).go()
     assert bool(speculative(run)) == (speculation == "always")
-    monkeypatch.setattr(Speculator, "pays", property(lambda speculator: True))
+    monkeypatch.setattr(Speculator, "trust", property(lambda speculator: 1.0))
     assert speculative(Run(tiny_deployment, words, CONFIGS[0], "decoupled", **policy).go())
 
 
@@ -174,8 +175,9 @@ class _Foresees:
                 yield Guess(Expand(node, 1, Sampling(0.8, 1.0, 10)), 1, 0.5)
 
 
-def job_of(node):
-    return Job(0, Expand(node, 1, Sampling(0.8, 1.0, 10)), 5, Kind.SPECULATIVE)
+def job_of(node, chance=1.0):
+    work = Expand(node, 1, Sampling(0.8, 1.0, 10))
+    return Job(0, work, 5, Kind.SPECULATIVE, chance=chance)
 
 
 def test_what_is_in_flight_or_answered_is_not_guessed_again():
@@ -193,21 +195,40 @@ def test_what_is_in_flight_or_answered_is_not_guessed_again():
     assert speculator.idle
 
 
-def test_guesses_that_are_never_asked_for_stop_paying_and_used_ones_go_on():
+def decide(speculator, chance, outcomes):
+    """Guesses of which a search says the chance, each asked for or not."""
+    for number, used in enumerate(outcomes):
+        job = job_of((number, 0), chance * speculator.trust)
+        speculator.sent(job)
+        if used:
+            assert speculator.use_request((number, 0)) is job
+        else:
+            assert speculator.drop_lost(expandable=()) == [job]
+
+
+def test_guesses_that_are_never_asked_for_lose_trust():
     speculator = Speculator({})
-    for number in range(20):
-        job = job_of((number, 0))
-        speculator.sent(job)
-        assert speculator.drop_lost(expandable=()) == [job]
-    assert not speculator.pays
-    speculator.hit_rate = LEAST_RATE
-    assert speculator.pays
-    for number in range(20):
-        job = job_of((number, 0))
-        speculator.sent(job)
-        assert speculator.use_request((number, 0)) is job
-    assert speculator.pays
-    assert speculator.hit_rate > 1 - LEAST_RATE
+    assert speculator.trust == 1
+    decide(speculator, 0.5, [False] * 38)
+    assert speculator.trust == pytest.approx(1 / 20)
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 10**9), chance=st.floats(0.1, 1), share=st.floats(0.1, 1))
+def test_chances_that_are_too_high_by_a_factor_are_trusted_by_that_factor(seed, chance, share):
+    rng = random.Random(seed)
+    speculator = Speculator({})
+    decide(speculator, chance, [rng.random() < chance * share for _ in range(2000)])
+    assert speculator.trust == pytest.approx(share, rel=0.4)
+
+
+@settings(max_examples=100, deadline=None)
+@given(chance=st.floats(0.05, 1), outcomes=st.lists(st.booleans(), max_size=60))
+def test_trust_is_what_was_asked_for_over_what_was_expected(chance, outcomes):
+    speculator = Speculator({})
+    decide(speculator, chance, outcomes)
+    expected = (1 + sum(outcomes)) / (1 + chance * len(outcomes))
+    assert speculator.trust == pytest.approx(min(1.0, expected))
 
 
 @settings(max_examples=200, deadline=None)

@@ -119,6 +119,47 @@ def test_the_share_of_the_limit_is_what_the_formula_says(step_s, each_s, loads):
         )
 
 
+@given(positive, positive, st.lists(st.sampled_from(LOADS), min_size=2, unique=True))
+def test_the_seconds_of_a_request_are_what_the_formula_says(step_s, each_s, loads):
+    curve = LoadCurve()
+    assert curve.seconds(8) is None
+    for load in loads:
+        for _ in range(20):
+            curve.add(load, 10, 10 * (step_s + each_s * load))
+    for load in (0, 1, 7, 1000):
+        assert curve.seconds(load) == pytest.approx(
+            10 * (step_s + each_s * load), rel=1e-6, abs=1e-6 * each_s * 10 * max(loads)
+        )
+
+
+def test_while_loads_do_not_differ_the_seconds_are_those_that_were_seen():
+    curve = LoadCurve()
+    for _ in range(20):
+        curve.add(4, 10, 2.5)
+    assert curve.seconds(0) == curve.seconds(4) == curve.seconds(64) == pytest.approx(2.5)
+
+
+@given(positive, positive, st.integers(0, 2**32))
+def test_a_noisy_engine_is_known_within_a_half_at_the_loads_that_were_seen(step_s, each_s, seed):
+    curve = LoadCurve()
+    learn(curve, LOADS, step_s, each_s, count=60, noise=0.2, seed=seed)
+    mean_tokens = 10
+    for load in LOADS[4:]:
+        exact = mean_tokens * (step_s + each_s * load)
+        assert exact / 1.5 < curve.seconds(load) < 1.5 * exact
+
+
+@given(samples)
+def test_any_samples_give_seconds_that_are_not_negative_and_rise_with_the_load(seen):
+    curve = LoadCurve()
+    for load, work, seconds in seen:
+        curve.add(load, work, seconds)
+    found = [curve.seconds(load) for load in (0, 1, 10, 100)]
+    if None not in found:
+        assert found[0] >= 0
+        assert found == sorted(found)
+
+
 def test_an_engine_that_is_no_slower_with_more_load_has_no_limit():
     curve = LoadCurve()
     learn(curve, [2, 8], 1.0, 0.0)

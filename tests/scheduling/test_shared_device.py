@@ -17,7 +17,7 @@ from tests.scheduling.supply import (
 )
 
 from tts.scheduling import Kind, Policy, Scheduler
-from tts.scheduling.schedules import gathering_pays
+from tts.scheduling.schedules import gathering_pays, waiting_pays
 from tts.search import Expand
 
 REQUESTS, TOKENS = 64, 10000
@@ -66,17 +66,91 @@ def test_beside_many_others_work_goes_at_once():
     assert len(send(scheduler)) == 1
 
 
-def test_an_idle_verifier_waits_for_a_steps_worth_of_scores_while_the_generator_works():
+def generating(scheduler, count):
+    """So many requests in flight on the generator."""
+    for child in range(count):
+        scheduler.add(generate(0, child), 0.0)
+    assert len(of_generator(send(scheduler))) == count
+
+
+def took(scheduler, *, request_s, step_s):
+    """Both engines have shown how long they take, whatever their load."""
+    for load in [1, 4] * 20:
+        scheduler.learn(load, 10, request_s)
+        scheduler.learn_score(load, step_s)
+
+
+def test_an_idle_verifier_waits_while_scores_come_sooner_than_a_step_costs():
+    """Of five requests of 0.5 s one ends every 0.1 s: the third score finds 0.3 s lost."""
     scheduler = new_scheduler()
-    scheduler.add(generate(0, 0), 0.0)
-    assert len(send(scheduler)) == 1
-    for child in range(3):
+    took(scheduler, request_s=0.5, step_s=0.5)
+    generating(scheduler, 5)
+    for child in range(2):
         scheduler.add(score(0, child, 200), 0.0)
         assert send(scheduler) == []
-    scheduler.add(score(0, 3, 200), 0.0)
-    assert len(send(scheduler)) == 4
-    scheduler.add(score(0, 4, 400), 0.0)
+    scheduler.add(score(0, 2, 200), 0.0)
+    assert len(send(scheduler)) == 3
+    scheduler.add(score(0, 3, 400), 0.0)
     assert len(send(scheduler)) == 1, "it joins the engine's next step"
+
+
+def test_scores_do_not_wait_for_longer_than_their_step_takes():
+    scheduler = new_scheduler()
+    took(scheduler, request_s=0.5, step_s=0.05)
+    generating(scheduler, 5)
+    scheduler.add(score(0, 0, 200), 0.0)
+    assert len(send(scheduler)) == 1
+
+
+@pytest.mark.parametrize("learnt", ["nothing", "generator", "verifier"])
+def test_no_score_waits_before_both_engines_have_shown_how_long_they_take(learnt):
+    scheduler = new_scheduler()
+    for _ in range(20):
+        if learnt == "generator":
+            scheduler.learn(5, 10, 0.1)
+        if learnt == "verifier":
+            scheduler.learn_score(1, 100.0)
+    generating(scheduler, 5)
+    scheduler.add(score(0, 0, 200), 0.0)
+    assert len(send(scheduler)) == 1
+
+
+def test_scores_that_wait_for_others_do_not_stop_speculation():
+    scheduler = new_scheduler(speculation="auto")
+    took(scheduler, request_s=0.5, step_s=0.5)  # and a request more costs nothing
+    generating(scheduler, 5)
+    scheduler.add(score(0, 0, 200), 0.0)
+    guess = speculative(9)
+    assert send(scheduler, supply=Supply(guesses=[guess])) == [guess]
+
+
+@given(
+    scores=st.integers(1, 300),
+    gap_s=st.floats(1e-4, 10),
+    step_s=st.floats(1e-4, 10),
+)
+def test_a_step_waits_until_its_scores_have_lost_what_it_costs(scores, gap_s, step_s):
+    arrivals = [place * gap_s for place in range(scores)]
+    lost = sum(scores * gap_s - arrival for arrival in arrivals)  # when the next one comes
+    assume(abs(lost / step_s - 1) > 1e-6)
+    assert waiting_pays(scores, gap_s, step_s) is (lost < step_s)
+
+
+@given(count=st.integers(1, 20), gap_s=st.floats(0.01, 5), step_s=st.floats(0.1, 5))
+def test_waiting_costs_twice_the_least_at_most_where_scores_come_evenly(count, gap_s, step_s):
+    """Beside every way to divide as many scores into steps: a cost per step, and time lost."""
+
+    def cost(size):
+        return step_s + gap_s * size * (size - 1) / 2
+
+    best = [0.0]
+    for scores in range(1, count + 1):
+        best.append(min(best[scores - size] + cost(size) for size in range(1, scores + 1)))
+    size = 1
+    while size < count and waiting_pays(size, gap_s, step_s):
+        size += 1
+    full, rest = divmod(count, size)
+    assert full * cost(size) + (cost(rest) if rest else 0) <= 2 * best[count] + 1e-9
 
 
 def test_a_score_that_everything_waits_for_goes_at_once():
@@ -89,6 +163,7 @@ def test_a_score_that_everything_waits_for_goes_at_once():
 
 def test_groups_that_the_policy_asks_for_are_not_held_for_longer():
     scheduler = new_scheduler(group_tokens=400, group_wait_s=1.0)
+    took(scheduler, request_s=0.5, step_s=100.0)
     scheduler.add(generate(0, 0), 0.0)
     send(scheduler)
     for child in range(2):
@@ -118,6 +193,7 @@ def test_work_waits_only_while_the_other_engine_computes(seed):
     """Whatever comes, ends or is dropped: with nothing else in flight, all that fits is sent."""
     rng = random.Random(seed)
     scheduler = new_scheduler()
+    took(scheduler, request_s=0.5, step_s=rng.uniform(0, 1))
     flying, waiting = [], []
     for child in range(120):
         event = rng.random()

@@ -45,7 +45,7 @@ class Dispatcher:
         self._record = record
         self._clock = clock
         self._on_end = on_end
-        self._load = Load()
+        self._loads = (Load(), Load())
         self._in_flight: defaultdict[int, dict[Job, asyncio.Task[None]]] = defaultdict(dict)
         """By the number of their problem."""
         self._cancelled: dict[Job, str] = {}
@@ -73,8 +73,9 @@ class Dispatcher:
             self.cancel(job, "ended")
 
     def observe_load(self, now: float) -> None:
-        """What is in flight on the generator from `now` on."""
-        self._load.update(now, self._scheduler.in_flight[0])
+        """What is in flight on both engines from `now` on."""
+        for load, in_flight in zip(self._loads, self._scheduler.in_flight, strict=True):
+            load.update(now, in_flight)
 
     async def aclose(self) -> None:
         """Wait until every request is over; to be cancelled before."""
@@ -84,7 +85,8 @@ class Dispatcher:
     async def _request(self, run: ProblemRun, job: Job, kind: events.KindName) -> None:
         # `kind` is what it is sent as; it may be promoted before this begins
         sent, in_flight = self._clock(), self._scheduler.in_flight
-        area = self._load.update(sent, in_flight[0])
+        engine = 0 if job.generates else 1
+        area = self._loads[engine].update(sent, in_flight[engine])
         common: dict[str, Any] = {
             "problem": run.problem_id,
             "in_flight": in_flight,
@@ -111,14 +113,21 @@ class Dispatcher:
             return
         answer: Answer = None
         if error is None:
-            if isinstance(job.work, Expand) and done > sent:
-                load = self._load.update(done, self._scheduler.in_flight[0]) - area
-                self._scheduler.learn(load / (done - sent), len(reply), done - sent)
+            if done > sent:
+                area = self._loads[engine].update(done, self._scheduler.in_flight[engine]) - area
+                self._learn(job.work, area / (done - sent), reply, done - sent)
             try:
                 answer = self._record_answer(run, job.work, reply, kind, trigger, common)
             except Exception as failure:  # not what a verifier or a generator may answer
                 error = failure
         self._on_end(run, job, error or answer)
+
+    def _learn(self, work: Expand | Score | Prefetch, load: float, reply: Any, took: float) -> None:
+        """How long a request took in seconds beside others, `load` in all on average."""
+        if isinstance(work, Expand):
+            self._scheduler.learn(load, len(reply), took)
+        elif isinstance(work, Score):
+            self._scheduler.learn_score(load, took)
 
     async def _call(self, run: ProblemRun, work: Expand | Score | Prefetch) -> Any:
         """What the endpoint replies: token ids, a VerifierResult, or of a prefetch anything."""

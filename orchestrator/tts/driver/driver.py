@@ -69,7 +69,6 @@ class Driver:
             self._scheduler, record, clock, self._dispatcher.cancel, policy.prefetch
         )
         self._idle = IdleWatch(record)
-        self._speculates_always = policy.speculation == "always"
         self._queued: list[tuple[int, int, Submission]] = []
         """Heap: the highest priority first, then the oldest."""
         self._running: dict[int, tuple[Submission, ProblemRun]] = {}
@@ -182,11 +181,7 @@ class Driver:
 
     def guesses(self) -> Iterator[Job]:
         """See scheduling.Supply: of all problems shallow first, then by chance."""
-        guesses = (
-            run.guesses()
-            for _, run in self._running.values()
-            if self._speculates_always or run.speculator.pays
-        )
+        guesses = (run.guesses() for _, run in self._running.values())
         return heapq.merge(*guesses, key=lambda job: (job.level, -job.chance))
 
     def _pump_soon(self) -> None:

@@ -129,6 +129,7 @@ class ProblemRun:
 
     def guesses(self) -> Iterator[Job]:
         """Expansions that may be sent ahead now, best first, as speculative jobs."""
+        trust = self.speculator.trust
         for guess in self.speculator.guesses(self.search):
             parent = guess.work.node[:-1]
             self._learn(parent)
@@ -140,7 +141,7 @@ class ProblemRun:
                     Kind.SPECULATIVE,
                     self._priority,
                     guess.level,
-                    guess.chance,
+                    trust * guess.chance,
                 )
 
     def _advance(self, asks: list[Work], kind: Kind) -> None:

@@ -13,13 +13,6 @@ from collections.abc import Container, Iterator, Mapping
 from tts.scheduling import Job
 from tts.search import Guess, NodePath, Search, Thought
 
-SMOOTHING = 0.1
-"""Weight of the newest outcome in the moving hit rate."""
-FIRST_RATE = 0.5
-"""What the hit rate is taken for before there are outcomes."""
-LEAST_RATE = 0.25
-"""Below this, speculation takes more of the engine than it gives back (SPEX's floor)."""
-
 
 class Speculator:
     """The expansions sent ahead for one problem, and how many of them were of use."""
@@ -31,13 +24,19 @@ class Speculator:
         self._answered: dict[NodePath, None] = {}
         """Those of them that were sent ahead, in the order of their answers."""
         self._in_flight: dict[NodePath, Job] = {}
-        self.hit_rate = FIRST_RATE
-        """Moving share of the expansions that their search asked for."""
+        self._chances: dict[NodePath, float] = {}
+        """What the search has said of those that are in flight or answered."""
+        self._expected = 1.0
+        self._asked_for = 1.0
 
     @property
-    def pays(self) -> bool:
-        """Whether enough of it was of use lately."""
-        return self.hit_rate >= LEAST_RATE
+    def trust(self) -> float:
+        """What the search's chances have proved to be worth, at most 1.
+
+        Of the guesses that are decided, those that it asked for over the sum of their chances; both
+        count one more, so that the first few decide little.
+        """
+        return min(1.0, self._asked_for / self._expected)
 
     def guesses(self, search: Search) -> Iterator[Guess]:
         """What could be sent ahead now, best first."""
@@ -46,8 +45,9 @@ class Speculator:
                 yield guess
 
     def sent(self, job: Job) -> None:
-        """A guess is in flight."""
+        """A guess is in flight, whose chance is what its search says, times `trust`."""
         self._in_flight[job.work.node] = job
+        self._chances[job.work.node] = job.chance / self.trust
 
     def keep(self, job: Job, thoughts: tuple[Thought, ...]) -> None:
         """A guess was answered before its search asked for it."""
@@ -57,21 +57,21 @@ class Speculator:
 
     def give_up(self, job: Job) -> None:
         """A guess in flight was cancelled for its slot."""
-        del self._in_flight[job.work.node]
+        del self._in_flight[job.work.node], self._chances[job.work.node]
 
     def use_answer(self, node: NodePath) -> bool:
         """The search asks for a node: whether a guess had been answered for it."""
         if node not in self._answered:
             return False
         self._forget_answer(node)
-        self._count(hit=True)
+        self._count(node, hit=True)
         return True
 
     def use_request(self, node: NodePath) -> Job | None:
         """The search asks for a node: the guess that is in flight for it, now the search's own."""
         job = self._in_flight.pop(node, None)
         if job:
-            self._count(hit=True)
+            self._count(node, hit=True)
         return job
 
     def drop_lost(self, expandable: Container[NodePath]) -> list[Job]:
@@ -79,7 +79,7 @@ class Speculator:
         jobs: list[Job] = []
         for node in (*self._in_flight, *self._answered):
             if not any(node[:depth] in expandable for depth in range(1, len(node))):
-                self._count(hit=False)
+                self._count(node, hit=False)
                 if node in self._answered:
                     self._forget_answer(node)
                 else:
@@ -94,6 +94,7 @@ class Speculator:
     def _forget_answer(self, node: NodePath) -> None:
         del self._answered[node], self.known[node]
 
-    def _count(self, *, hit: bool) -> None:
+    def _count(self, node: NodePath, *, hit: bool) -> None:
         """A guess was asked for, or never will be."""
-        self.hit_rate += SMOOTHING * (hit - self.hit_rate)
+        self._expected += self._chances.pop(node)
+        self._asked_for += hit

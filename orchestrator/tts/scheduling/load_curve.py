@@ -91,25 +91,29 @@ class LoadCurve:
     def share(self, load: float) -> float | None:
         """The throughput at this load over that which no load can exceed, in [0, 1].
 
-        Seconds per unit of work are fitted by a line over the load, t0 + t1 * load (least squares
-        over the buckets, by their samples): then it is t1 * load / (t0 + t1 * load). None while the
-        loads that were seen do not differ enough.
+        Where a unit of work takes t0 + t1 * load, it is t1 * load / (t0 + t1 * load). None while
+        the loads that were seen do not differ enough.
         """
         buckets = self._counting()
-        if not buckets or buckets[-1].load < SPREAD * buckets[0].load:
+        if not _differ(buckets):
             return None
-        loads = [bucket.load for bucket in buckets]
-        times = [bucket.seconds / bucket.work for bucket in buckets]
-        weights = [min(bucket.samples, _MEMORY) for bucket in buckets]
-        mean_load = _mean(loads, weights)
-        mean_time = _mean(times, weights)
-        spread = _mean([(each - mean_load) ** 2 for each in loads], weights)
-        both = [(x - mean_load) * (y - mean_time) for x, y in zip(loads, times, strict=True)]
-        each_s = _mean(both, weights) / spread
-        if each_s <= 0:
-            return 0.0
-        step_s = max(0.0, mean_time - each_s * mean_load)
-        return each_s * load / (step_s + each_s * load)
+        step_s, each_s = _line(buckets)
+        return each_s * load / (step_s + each_s * load) if each_s else 0.0
+
+    def seconds(self, load: float) -> float | None:
+        """What a request takes at this load; at load 0 the part that every step takes anyway.
+
+        While the loads that were seen do not differ enough it is their mean at any load, for load 0
+        an upper bound; None while too little was seen.
+        """
+        buckets = self._counting()
+        if not buckets:
+            return None
+        weights = _weights(buckets)
+        if not _differ(buckets):
+            return _mean([bucket.seconds for bucket in buckets], weights)
+        step_s, each_s = _line(buckets)
+        return _mean([bucket.work for bucket in buckets], weights) * (step_s + each_s * load)
 
     def _counting(self) -> list[_Bucket]:
         """The buckets with enough samples that are not too old, by rising load."""
@@ -123,6 +127,27 @@ class LoadCurve:
 def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
     products = (value * weight for value, weight in zip(values, weights, strict=True))
     return sum(products) / sum(weights)
+
+
+def _differ(buckets: Sequence[_Bucket]) -> bool:
+    """Whether the loads tell what more load costs."""
+    return bool(buckets) and buckets[-1].load >= SPREAD * buckets[0].load
+
+
+def _weights(buckets: Sequence[_Bucket]) -> list[int]:
+    return [min(bucket.samples, _MEMORY) for bucket in buckets]
+
+
+def _line(buckets: Sequence[_Bucket]) -> tuple[float, float]:
+    """Seconds per unit of work as t0 + t1 * load: both, neither negative, by least squares."""
+    loads = [bucket.load for bucket in buckets]
+    times = [bucket.seconds / bucket.work for bucket in buckets]
+    weights = _weights(buckets)
+    mean_load, mean_time = _mean(loads, weights), _mean(times, weights)
+    spread = _mean([(each - mean_load) ** 2 for each in loads], weights)
+    both = [(x - mean_load) * (y - mean_time) for x, y in zip(loads, times, strict=True)]
+    each_s = max(0.0, _mean(both, weights) / spread)
+    return max(0.0, mean_time - each_s * mean_load), each_s
 
 
 class _Bucket:

@@ -8,6 +8,8 @@ from enum import IntEnum
 
 from tts.search import Expand, NodePath, Score
 
+from .load_curve import LoadCurve
+
 
 class Kind(IntEnum):
     """How certain it is that work is needed; smaller goes first."""
@@ -69,6 +71,8 @@ class Queue:
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
+        self.curve = LoadCurve()
+        """How long the model's requests took, over the requests in flight."""
         self.used = 0
         """Cost of the main and eager jobs in flight."""
         self.jobs = 0

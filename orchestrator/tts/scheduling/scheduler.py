@@ -14,15 +14,11 @@ from typing import Literal, Protocol
 
 from tts.search import Expand, Score, Work
 
-from .load_curve import LoadCurve
 from .queue import Job, Kind, Queue
 from .schedules import ScheduleName, new_schedule
 from .verifier_batching import Trigger, VerifierBatching
 
 SpeculationName = Literal["off", "auto", "always"]
-
-CAUTION = 4
-"""What a guess's chance must be of its cost; of 1, 2, 4 and 8 the best in simulation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +72,8 @@ class Scheduler:
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self._schedule = (
-            new_schedule(policy.schedule, shared=policy.shared, step_tokens=0)
-            if policy.group_tokens  # then scores are grouped as the policy says
-            else new_schedule(policy.schedule, shared=policy.shared)
+        self._schedule = new_schedule(
+            policy.schedule, shared=policy.shared, grouped=bool(policy.group_tokens)
         )
         self._generator = Queue(policy.generator_requests)
         self._verifier = Queue(policy.verifier_tokens)
@@ -88,7 +82,6 @@ class Scheduler:
             if policy.group_tokens and policy.schedule == "decoupled"
             else None
         )
-        self._curve = LoadCurve()
         self._running = 0
         self._widths: dict[int, int] = {}
         self._width = 0
@@ -109,7 +102,7 @@ class Scheduler:
     @property
     def saturation_point(self) -> int | None:
         """Requests in flight from which on the generator gains little; None: not known yet."""
-        return self._curve.saturation_point()
+        return self._generator.curve.saturation_point()
 
     def trigger(self, job: Job) -> Trigger | None:
         """What let a job in flight go, if it was held back for a batch."""
@@ -185,21 +178,24 @@ class Scheduler:
 
     def learn(self, load: float, tokens: int, seconds: float) -> None:
         """The generator has answered a request with `tokens`; `load`: mean requests in flight."""
-        self._curve.add(load, tokens, seconds)
+        self._generator.curve.add(load, tokens, seconds)
+
+    def learn_score(self, load: float, seconds: float) -> None:
+        """The verifier has answered a request; `load`: mean requests in flight."""
+        self._verifier.curve.add(load, 1, seconds)
 
     def pays(self, chance: float) -> bool:
         """Whether one more request gains, if with this chance it is of use.
 
         Where a step of the engine takes t0 + t1 * load, one more request slows `load` others by
         t1 / (t0 + t1 * load) each: together they lose the share of the engine's limit that the
-        load has reached. The request brings `chance`, but sooner work seldom means a sooner end,
-        hence CAUTION. While the share is not known nothing is sent: the load of main work changes
-        enough to learn it, and speculation would hide it.
+        load has reached. The request brings `chance`. While the share is not known nothing is sent:
+        the load of main work changes enough to learn it, and speculation would hide it.
         """
         if self._policy.speculation == "always":
             return True
-        share = self._curve.share(self._generator.jobs + 1)
-        return share is not None and CAUTION * share < chance
+        share = self._generator.curve.share(self._generator.jobs + 1)
+        return share is not None and share < chance
 
     def _start_problems(self, supply: Supply) -> None:
         while (priority := supply.next_priority()) is not None:
@@ -262,13 +258,13 @@ class Scheduler:
     def _verifier_behind(self) -> bool:
         """Whether thoughts that come sooner would only queue for the verifier.
 
-        On a shared device they would slow it down, too: there it must not have more to do than the
-        generator.
+        Scores that wait while it is idle do not: they wait for such thoughts. On a shared device
+        these would slow it down, too: there it must not have more to do than the generator.
         """
         verifier = self._verifier
         if self._policy.shared and verifier.jobs > self._generator.used:
             return True
-        return not verifier.empty
+        return bool(verifier.jobs) and not verifier.empty
 
     def _queue(self, job: Job) -> Queue:
         return self._generator if job.generates else self._verifier

@@ -17,10 +17,6 @@ ENOUGH = 1.5
 """On a shared device, the steps that running problems have at once over the generator's budget:
 some of them always wait for a straggler, while more would thrash the KV caches. In simulation."""
 
-STEP_TOKENS = 700
-"""Prompt tokens from which on a verifier step costs by its tokens; a GPU takes the same time for
-one as for some hundreds, and most of a prompt is in the prefix cache. In simulation."""
-
 EULER_GAMMA = 0.5772
 
 
@@ -119,17 +115,17 @@ class Decoupled:
 
     Where the engines share a device, a step of one that is nearly empty takes as much from the
     other as a full one. Then the generator's work gathers while the verifier has enough to do, an
-    idle verifier waits for a step's worth of scores while the generator has, and problems are
-    started for full steps, not for every free slot.
+    idle verifier waits for more scores while they come sooner than a step would cost, and problems
+    are started for full steps, not for every free slot.
     """
 
-    def __init__(self, *, shared: bool, step_tokens: int = STEP_TOKENS) -> None:
+    def __init__(self, *, shared: bool, grouped: bool) -> None:
         """`shared`: whether both engines compute on the same device.
 
-        Then scores wait for so many prompt tokens of them.
+        `grouped`: whether scores have waited for each other already.
         """
         self._shared = shared
-        self._step_tokens = step_tokens
+        self._grouped = grouped
 
     def wants_problem(
         self, generator: Queue, verifier: Queue, *, running: int, width: int, priority: int
@@ -169,14 +165,19 @@ class Decoupled:
         return gathering_pays(generator.used, batch)
 
     def _gathers_scores(self, generator: Queue, verifier: Queue) -> bool:
-        """Whether the verifier's next step waits for more tokens.
+        """Whether the verifier's next step waits for one more score.
 
         Only while the generator has main work in flight, so no score waits that everything waits
-        for; and not beside scores in flight, as the engine coalesces them by itself.
+        for; and not beside scores in flight, as the engine coalesces them by itself. Until both
+        models have shown how long they take nothing waits.
         """
-        if not self._shared or verifier.jobs or not generator.used:
+        if not self._shared or self._grouped or verifier.empty or verifier.jobs:
             return False
-        return verifier.pending_cost < self._step_tokens
+        # by Little's law, of k requests that take s seconds each one ends every s / k seconds
+        step_s, request_s = verifier.curve.seconds(0), generator.curve.seconds(generator.jobs)
+        if step_s is None or request_s is None or not generator.used:
+            return False
+        return waiting_pays(verifier.pending, request_s / generator.used, step_s)
 
 
 def gathering_pays(running: int, batch: int) -> bool:
@@ -190,9 +191,19 @@ def gathering_pays(running: int, batch: int) -> bool:
     return (running + 1) * (math.log(batch) + EULER_GAMMA) < batch
 
 
-def new_schedule(
-    name: ScheduleName, *, shared: bool = False, step_tokens: int = STEP_TOKENS
-) -> Schedule:
+def waiting_pays(scores: int, gap_s: float, step_s: float) -> bool:
+    """Whether a verifier step waits for one more score than these: while they lose less than it.
+
+    The rule of when to acknowledge TCP packets (Dooly, Goldman and Scott 1998): when what waits has
+    lost as much time, added up, as acknowledging once costs, which is never more than twice the
+    least possible sum of both. Where scores come every `gap_s` seconds, the last of m has waited
+    for one gap when the next one comes, and the first for m. `step_s` is what a step costs however
+    little is in it.
+    """
+    return scores * (scores + 1) / 2 * gap_s < step_s
+
+
+def new_schedule(name: ScheduleName, *, shared: bool = False, grouped: bool = False) -> Schedule:
     """The schedule of that name, at the beginning of a run; the rest is for Decoupled."""
     match name:
         case "lockstep":
@@ -202,4 +213,4 @@ def new_schedule(
         case "alternating":
             return Alternating()
         case "decoupled":
-            return Decoupled(shared=shared, step_tokens=step_tokens)
+            return Decoupled(shared=shared, grouped=grouped)
