@@ -192,7 +192,7 @@ def gathering_pays(running: int, batch: int) -> bool:
 
 
 def waiting_pays(scores: int, gap_s: float, step_s: float) -> bool:
-    """Whether a verifier step waits for one more score than these: while they lose less than it.
+    """Whether a verifier step waits for one more score: while these lose less time than it costs.
 
     The rule of when to acknowledge TCP packets (Dooly, Goldman and Scott 1998): when what waits has
     lost as much time, added up, as acknowledging once costs, which is never more than twice the
