@@ -170,7 +170,6 @@ def open_host(pair: Deployment) -> Iterator[Open]:
             config,
             Limits(**{**base, **limits}),
             iteration_log=iteration_log,
-            cancel_check_s=0.0,
             statistics_s=0.02,
             vocabulary=vocabulary,
         )

@@ -4,6 +4,7 @@ The tiny engine's weights are random, so that it would break every form that it 
 """
 
 import re
+import threading
 from dataclasses import replace
 
 import pytest
@@ -108,13 +109,15 @@ def test_a_request_ends_at_its_stop_word_its_limit_or_its_end_token(guided):
 def test_a_cancelled_request_leaves_the_others_alone(guided):
     wanted = requests(WHOLE_NUMBER.guide(), 4)
     expected = [r.token_ids for r in guided.run(*wanted)]
+    begun = threading.Semaphore(0)
     dropped = [
-        guided.host.submit(request, lambda response: None, lambda: True)
+        guided.host.submit(replace(request, streaming=True), lambda response: begun.release())
         for request in requests(WHOLE_NUMBER.guide("\\box"), 4)
     ]
-    assert [r.token_ids for r in guided.run(*wanted)] == expected
+    assert begun.acquire(timeout=10)
     for ticket in dropped:
-        guided.host.cancel(ticket)
+        guided.host.stop(ticket)
+    assert [r.token_ids for r in guided.run(*wanted)] == expected
     assert guided.at_rest()
 
 

@@ -1,11 +1,11 @@
-"""Cancelling requests of the engine host: by call, by polling, without harm to the prefix cache."""
+"""Cancelling requests of an engine, without harm to the prefix cache, and refusing too many."""
 
 import threading
 
 import pytest
 from tests.engines.host_requests import Stepping, sampled
 
-from tts.engines import engine_host
+from tts.engines import engine
 
 
 def test_cancelling_ends_running_and_waiting_requests_and_frees_their_blocks(open_host):
@@ -25,9 +25,9 @@ def test_cancelling_ends_running_and_waiting_requests_and_frees_their_blocks(ope
     running = runner.host.submit(sampled(n=200, streaming=True), on_response("running"))
     waiting = runner.host.submit(sampled(n=200), on_response("waiting"))
     assert started.wait(10)
-    runner.host.cancel(waiting)
-    runner.host.cancel(running)
-    runner.host.cancel(running)  # once more does no harm
+    runner.host.stop(waiting)
+    runner.host.stop(running)
+    runner.host.stop(running)  # once more does no harm
     assert ended.wait(10)
     assert replies["running"].finish_reason == replies["waiting"].finish_reason == "cancelled"
     assert replies["waiting"].token_ids == []
@@ -49,7 +49,7 @@ def test_a_request_cancelled_inside_its_prompt_leaves_no_wrong_prefix(open_host,
     def cancel_after_some_steps():
         if len(taken) == steps:
             for ticket in tickets:
-                host._cancel(ticket)
+                host.cancel(ticket)
         taken.append(None)
         step()
 
@@ -62,51 +62,11 @@ def test_a_request_cancelled_inside_its_prompt_leaves_no_wrong_prefix(open_host,
     assert runner.run(*requests) == fresh.run(*requests)
 
 
-def test_a_polled_cancellation_ends_the_request_with_what_it_has(generator):
-    cancelled, done = threading.Event(), threading.Event()
-    replies = []
-
-    def on_response(response):
-        replies.append(response)
-        cancelled.set()
-        if response.final:
-            done.set()
-
-    generator.host.submit(sampled(n=200, streaming=True), on_response, cancelled.is_set)
-    assert done.wait(10)
-    assert replies[-1].finish_reason == "cancelled"
-    assert sum(len(reply.token_ids) for reply in replies) < 200
-
-
-def test_a_request_is_not_asked_for_cancellation_before_its_period_is_over(generator, monkeypatch):
-    asked, done = [], threading.Event()
-    generator.host._cancel_check_s = 3600.0
-    generator.host.submit(sampled(n=20), lambda _: done.set(), lambda: bool(asked.append(1)))
-    assert done.wait(10)
-    assert not asked
-    generator.host._cancel_check_s = 0.0
-    monkeypatch.setattr("tts.engines.engine_host.POLLING_SHARE", 1e9)  # as often as it likes
-    generator.host._next_poll = 0.0  # an earlier test's slow poll may have put it off
-    done.clear()
-    generator.host.submit(sampled(n=20), lambda _: done.set(), lambda: bool(asked.append(1)))
-    assert done.wait(10)
-    assert len(asked) >= 19, "asked after every step that did not end it"
-
-
-def test_asking_for_cancellation_takes_a_small_share_of_the_time(generator, monkeypatch):
-    asked, done = [], threading.Event()
-    monkeypatch.setattr("tts.engines.engine_host.POLLING_SHARE", 1e-9)
-    generator.host._cancel_check_s = 0.0
-    generator.host.submit(sampled(n=20), lambda _: done.set(), lambda: bool(asked.append(1)))
-    assert done.wait(10)
-    assert len(asked) <= 1, "the first answer took its share for years to come"
-
-
 @pytest.mark.parametrize(
     "bound", [("MAX_WAITING", 2), ("MAX_WAITING_BYTES", 2 * sampled(n=5).bytes_waiting)]
 )
 def test_what_waits_is_bounded_and_the_rest_is_told_to_come_later(open_host, monkeypatch, bound):
-    monkeypatch.setattr(engine_host, *bound)
+    monkeypatch.setattr(engine, *bound)
     runner = open_host(max_active=1)
     gate, ended = threading.Event(), threading.Semaphore(0)
     responses = []

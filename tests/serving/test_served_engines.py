@@ -10,13 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import tokenizers
 from safetensors.numpy import save_file
 
 from tts.build import paths
 from tts.build.builder import build_engines
-from tts.build.errors import BuildError
+from tts.build.errors import BuildError, ServerError
 from tts.build.spec import Deployment
 from tts.serving.repository.render import iteration_logs
 from tts.serving.server.start import start_server
@@ -40,7 +41,13 @@ def test_engines_that_were_built_are_served(
         for file in iteration_logs(deployment).values():
             while not file.read_text():  # written twice a second
                 time.sleep(0.05)
-        os.kill(next(iter(running.health.stubs)).pid, signal.SIGKILL)
+        stubs = {model: stub.process() for stub, model in running.health.stubs.items()}
+        (engine,) = stubs["generator"].children()
+        os.kill(engine.pid, signal.SIGKILL)
+        while stubs["generator"].status() != psutil.STATUS_ZOMBIE:  # a model ends with its engine
+            time.sleep(0.05)
+        with pytest.raises(ServerError, match="stub of model generator"):
+            running.check()
         assert "/v2/models/" in pod_probe(running.addresses.http_port)
     for file in iteration_logs(deployment).values():  # the request that proved it ready
         assert json.loads(file.read_text().splitlines()[0])["requests_total"] == 1

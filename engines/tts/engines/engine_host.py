@@ -1,381 +1,61 @@
-"""The engine host: in-flight batching over OpenVINO's pipeline, from one engine thread.
+"""An engine on a thread of this process: for measurements and tests.
 
-    submit() ─> inbox ─> admission.py ─> pipeline.step() ─> generation.py ─> on_response()
-
-Only the engine thread touches the pipeline and only it calls back, because the pipeline is not
-thread-safe and Triton's Python backend does not survive responses sent from several threads.
-A request that fails affects no other; a step that fails fails the active requests, and the pipeline
-is opened again for those in the queue.
+Under Triton an engine has a process of its own (engine_client.py).
 """
 
 from __future__ import annotations
 
-import logging
 import queue
 import threading
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from itertools import chain, count, islice
-from pathlib import Path
+from itertools import count
 from typing import Any
 
 from tts.build.errors import EngineError
-from tts.build.manifest import EngineConfig
-from tts.build.openvino.export import WEIGHTS_FILE
 
-from .admission import Admission
-from .generate_request import GenerateRequest, Limits
-from .generation import Generation
-from .mapped_weights import release_mapped
-from .pipeline import add_request, open_pipeline
-from .prefix_guard import PrefixGuard, extend_hashes, prefix_hashes
-from .recorder import Recorder
-from .responses import Response
-from .statistics import Statistics
-
-logger = logging.getLogger(__name__)
-
-OnResponse = Callable[[Response], None]
+from .engine import Command, Engine, OnResponse
+from .generate_request import GenerateRequest
 
 
-MAX_WAITING = 8192
-"""Most requests that wait for a slot in the engine; more would only take memory."""
-MAX_WAITING_BYTES = 1 << 30
-"""Most memory of the prompts and stop words of all of them together."""
-POLLING_SHARE = 0.02
-"""Share of the engine thread's time for asking whether requests were cancelled."""
+class EngineHost(Engine):
+    """One engine, open for requests until `close`.
 
+    `submit`, `stop`, `call` and `close` may be called from any thread.
+    """
 
-@dataclass(slots=True)
-class _Job:
-    ticket: int
-    request: GenerateRequest
-    on_response: OnResponse
-    is_cancelled: Callable[[], bool]
-    hashes: list[int]
-    """Hashes of its prompt's prefixes; empty without KV reuse."""
-    check_at: float
-    """When to ask next whether it was cancelled."""
-    generation: Generation | None = None  # none until it is in the pipeline
-
-
-class EngineHost:
-    """One engine, open for requests until `close`. All methods may be called from any thread."""
-
-    def __init__(
-        self,
-        engine_dir: Path,
-        config: EngineConfig,
-        limits: Limits,
-        *,
-        threads: int = 1,
-        cancel_check_s: float = 0.1,
-        statistics_s: float = 0.1,
-        on_statistics: Callable[[Statistics], None] = lambda statistics: None,
-        iteration_log: Path | None = None,
-        vocabulary: Sequence[bytes] | None = None,
-    ) -> None:
-        """Open the engine and start its thread.
-
-        `vocabulary` is the text of every token, for an engine that takes guides.
-        `on_statistics` is called from the engine thread, at most every `statistics_s` seconds.
-        Raises EngineError if the engine cannot be opened.
-        """
-        self.limits = limits
-        self._labels = config.label_token_ids or ()
-        if len(self._labels) not in (0, 2):
-            raise EngineError(f"{engine_dir} has {len(self._labels)} labels; a verifier has two.")
-        self._open = partial(open_pipeline, engine_dir, config, limits, threads, vocabulary)
-        self._weights = (engine_dir / WEIGHTS_FILE).resolve()
-        self._weights_in_use = True  # until a first step has made the runtime's own copies
-        try:
-            self._pipeline: Any = self._open()
-        except Exception as error:  # the library raises bare RuntimeError
-            raise EngineError(f"The engine in {engine_dir} cannot be opened: {error}") from error
-        self._admission = Admission(
-            blocks=limits.blocks, block_size=limits.block_size, max_active=limits.max_active
-        )
-        self._guard = self._new_guard()
-        self._waiting: dict[int, _Job] = {}
-        self._waiting_bytes = 0
-        self._active: dict[int, _Job] = {}
-        self._leaving: dict[int, _Job] = {}  # answered, but still holding their blocks
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        """Open the engine, as `Engine` does, and start its thread."""
+        super().__init__(*arguments, **options)
         self._tickets = count(1)
-        self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._cancel_check_s = cancel_check_s
-        self._next_poll = 0.0
-        publish = partial(_guarded, on_statistics)
-        self._recorder = Recorder(iteration_log, statistics_s, publish)
+        self._inbox: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
         self._closed = False
-        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._thread = threading.Thread(
+            target=self.run, args=(self._inbox,), name="engine", daemon=True
+        )
         self._thread.start()
 
-    def submit(
-        self,
-        request: GenerateRequest,
-        on_response: OnResponse,
-        is_cancelled: Callable[[], bool] = bool,
-    ) -> int:
-        """Queue a request; returns the ticket that `cancel` takes.
+    def submit(self, request: GenerateRequest, on_response: OnResponse) -> int:
+        """Queue a request; returns its ticket.
 
         `on_response` is called from the engine thread until a response is final, exactly one of
-        which comes. `is_cancelled` is polled from the engine thread. Raises EngineError after
-        `close`.
+        which comes. Raises EngineError after `close`.
         """
         if self._closed:
             raise EngineError("The engine is closed.")
-        hashes = prefix_hashes(request.input_ids) if self.limits.kv_reuse else []
-        check_at = time.monotonic() + self._cancel_check_s
-        job = _Job(next(self._tickets), request, on_response, is_cancelled, hashes, check_at)
-        self._inbox.put(partial(self._accept, job))
-        return job.ticket
+        ticket = next(self._tickets)
+        self.call(partial(self.accept, ticket, request, on_response))
+        return ticket
 
-    def cancel(self, ticket: int) -> None:
+    def stop(self, ticket: int) -> None:
         """End a request with the tokens it has; does nothing if it ended already."""
-        self._inbox.put(partial(self._cancel, ticket))
+        self.call(partial(self.cancel, ticket))
 
-    def call(self, function: Callable[[], None]) -> None:
+    def call(self, function: Command) -> None:
         """Run a function in the engine thread, between two steps."""
         self._inbox.put(function)
-
-    def reset_prefix_cache(self) -> bool:
-        """Empty the prefix cache; False if requests are queued or active. Engine thread only.
-
-        The library cannot empty it, so the pipeline is dropped and the next request opens another.
-        """
-        if self._busy or self._waiting:
-            return False
-        self._pipeline = None
-        self._guard = self._new_guard()
-        return True
-
-    def statistics(self) -> Statistics:
-        """The last iteration."""
-        return self._recorder.current
 
     def close(self) -> None:
         """Fail the remaining requests, end the engine thread and wait for it."""
         self._closed = True
         self._inbox.put(None)
         self._thread.join()
-
-    def _run(self) -> None:
-        while self._drain():
-            self._admit()
-            if self._busy:
-                try:
-                    self._step()
-                    self._check_cancellations()
-                except Exception as error:  # the library raises bare RuntimeError
-                    self._recover(error)
-        for job in [*self._active.values(), *self._waiting.values()]:
-            self._fail(job, "the engine is shutting down")
-        self._recorder.close()
-        self._pipeline = None
-
-    def _new_guard(self) -> PrefixGuard:
-        limits = self.limits
-        return PrefixGuard(
-            blocks=limits.blocks,
-            block_size=limits.block_size,
-            step_tokens=limits.max_num_tokens,
-        )
-
-    @property
-    def _busy(self) -> bool:
-        return self._admission.active > 0  # requests that are leaving still count
-
-    def _drain(self) -> bool:
-        """Run the commands in the inbox, waiting for one if idle; False to end the thread."""
-        idle = not (self._busy or self._waiting)
-        try:
-            command = self._inbox.get(idle, self._recorder.rest_due_s() if idle else None)
-        except queue.Empty:
-            if idle:
-                self._rest()
-            return True
-        while command is not None:
-            _guarded(command)
-            if self._inbox.empty():  # this thread alone takes from it
-                return True
-            command = self._inbox.get()
-        return False
-
-    def _accept(self, job: _Job) -> None:
-        size = job.request.bytes_waiting
-        if len(self._waiting) >= MAX_WAITING or self._waiting_bytes + size > MAX_WAITING_BYTES:
-            waiting = f"{len(self._waiting)} requests wait for this engine"
-            full = f"{waiting}, as many as may; send it later"
-            _guarded(job.on_response, Response([], error=full))
-            return
-        try:
-            self._admission.enqueue(job.ticket, job.request.tokens)
-        except ValueError as error:  # larger than the pool
-            _guarded(job.on_response, Response([], error=str(error)))
-        else:
-            self._waiting[job.ticket] = job
-            self._waiting_bytes += size
-
-    def _taken(self, ticket: int) -> _Job:
-        """A job, no longer waiting."""
-        job = self._waiting.pop(ticket)
-        self._waiting_bytes -= job.request.bytes_waiting
-        return job
-
-    def _admit(self) -> None:
-        for ticket in self._admission.admit(self._may_enter):
-            job = self._active[ticket] = self._taken(ticket)
-            try:
-                if self._pipeline is None:
-                    self._pipeline = self._open()
-                    self._weights_in_use = True
-                log_probs = job.request.return_log_probs or bool(self._labels)
-                handle = add_request(self._pipeline, ticket, job.request, log_probs=log_probs)
-            except Exception as error:
-                self._guard.left(ticket)
-                self._fail(job, f"the pipeline refused the request: {error}")
-            else:
-                job.generation = Generation(job.request, handle, self._labels)
-
-    def _may_enter(self, ticket: int) -> bool:
-        hashes = self._waiting[ticket].hashes
-        return not hashes or self._guard.enter(ticket, hashes)
-
-    def _step(self) -> None:
-        began = time.monotonic()
-        self._pipeline.step()
-        seconds = time.monotonic() - began
-        if self._weights_in_use:
-            release_mapped(self._weights)
-            self._weights_in_use = False
-        self._guard.stepped()
-        for job in [job for job in self._leaving.values() if _has_left(job)]:
-            del self._leaving[job.ticket]
-            self._release(job)
-        generating = started = context_tokens = 0
-        answers: list[tuple[_Job, Response]] = []
-        for job in list(self._active.values()):
-            generation = job.generation
-            assert generation is not None  # or it would have failed in _admit
-            was_started = generation.started
-            response = generation.advance()
-            if was_started:
-                generating += 1
-                if not generation.moved_on:
-                    generation.moved_on = True
-                    self._guard.moved_on(job.ticket)
-            elif generation.started:
-                started += 1
-                self._guard.started(job.ticket)
-                context_tokens += len(job.request.input_ids)
-            if response is not None:
-                self._book(job, response)
-                answers.append((job, response))
-        for job, response in answers:  # before what is published, which counts them
-            _guarded(job.on_response, response)
-        self._record(seconds, generating, started, context_tokens)
-
-    def _respond(self, job: _Job, response: Response) -> None:
-        self._book(job, response)
-        _guarded(job.on_response, response)
-
-    def _book(self, job: _Job, response: Response) -> None:
-        """Count a response; after a final one the job is over."""
-        self._recorder.count(output_tokens=len(response.token_ids))
-        if response.final:
-            self._recorder.count(requests=1, input_tokens=len(job.request.input_ids))
-            self._active.pop(job.ticket, None) or self._taken(job.ticket)
-            if job.generation is not None and job.generation.ended_early:
-                self._leaving[job.ticket] = job
-            else:
-                self._release(job)
-
-    def _release(self, job: _Job) -> None:
-        """Give back all that a request held; it has left the queue or the pipeline."""
-        self._admission.release(job.ticket)
-        if job.generation is None:
-            self._guard.left(job.ticket)
-        elif job.hashes:
-            self._guard.left(job.ticket, extend_hashes(job.hashes, job.generation.generated))
-
-    def _fail(self, job: _Job, reason: str) -> None:
-        self._respond(job, Response([], error=reason))
-
-    def _cancel(self, ticket: int) -> None:
-        if job := self._waiting.get(ticket):
-            self._respond(job, Response([], log_probs=[], finish_reason="cancelled"))
-        elif (job := self._active.get(ticket)) and job.generation:
-            self._respond(job, job.generation.cancel())
-
-    def _check_cancellations(self) -> None:
-        # Each poll may be a round trip to the server, milliseconds on a busy machine: one at a
-        # time, the one not asked for longest, within a small share of this thread's time.
-        # Most jobs are answered before their turn.
-        now = time.monotonic()
-        if now < self._next_poll:
-            return
-        head = islice(self._waiting.values(), self.limits.max_active)
-        job = min(chain(self._active.values(), head), key=lambda job: job.check_at, default=None)
-        if job is None or job.check_at > now:
-            return
-        job.check_at = now + self._cancel_check_s
-        if job.is_cancelled():
-            self._cancel(job.ticket)
-        asked = time.monotonic()
-        self._next_poll = asked + (asked - now) / POLLING_SHARE
-
-    def _recover(self, error: Exception) -> None:
-        """A failed step leaves the pipeline unusable: fail what was in it and drop it."""
-        logger.error("a step failed, the engine will be opened again: %s", error)
-        for ticket in self._leaving:
-            self._admission.release(ticket)
-        self._leaving.clear()
-        self._guard = self._new_guard()
-        for job in list(self._active.values()):
-            job.generation = None  # gone with its pipeline
-            self._fail(job, f"the engine failed: {error}")
-        self._pipeline = None  # opened by the next request; its prefixes are lost
-
-    def _record(self, seconds: float, generating: int, started: int, context_tokens: int) -> None:
-        metrics = self._pipeline.get_metrics()
-        scheduled = metrics.scheduled_requests
-        generating = min(generating, scheduled)
-        self._recorder.record(
-            seconds=seconds,
-            active=len(self._active) + len(self._waiting),
-            queued=len(self._waiting),
-            scheduled=scheduled,
-            context_requests=scheduled - generating,
-            generation_requests=generating,
-            context_tokens=context_tokens,
-            generated_tokens=generating + started,
-            blocks_used=self._blocks_used(metrics),
-            blocks_reserved=self._admission.reserved,
-        )
-
-    def _rest(self) -> None:
-        if self._pipeline is None:
-            self._recorder.rest(0)
-            return
-        try:
-            self._pipeline.step()  # an empty one: metrics are those of the middle of a step
-            self._recorder.rest(self._blocks_used(self._pipeline.get_metrics()))
-        except Exception as error:
-            self._recover(error)
-
-    def _blocks_used(self, metrics: Any) -> int:
-        return round(float(metrics.cache_usage) / 100 * self.limits.blocks)
-
-
-def _has_left(job: _Job) -> bool:
-    return job.generation is None or job.generation.has_left()
-
-
-def _guarded(function: Callable[..., None], *arguments: object) -> None:
-    """Call a callback in the engine thread; its errors are logged and go no further."""
-    try:
-        function(*arguments)
-    except Exception:
-        logger.exception("a callback of the engine host failed")

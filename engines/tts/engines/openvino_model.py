@@ -1,4 +1,4 @@
-"""The Triton Python model around an EngineHost: engines of target openvino.
+"""The Triton Python model of an engine of target openvino, which runs in a process of its own.
 
 Triton imports this through the repository's model.py.
 """
@@ -15,19 +15,14 @@ from pathlib import Path
 import triton_python_backend_utils as pb_utils
 
 from tts.build.manifest import read_engine_config
-from tts.build.token_texts import guide_texts
-from tts.build.tokenizer import Tokenizer
 
-from .engine_host import EngineHost
+from .engine_client import EngineClient
+from .engine_messages import Open
 from .generate_request import Limits
 from .loading import COMPILING, READING, Stage, read_weights, tell
 from .statistics import Statistics
 from .triton_metrics import gauges
 from .triton_model import EngineModel
-
-# The engine thread holds the interpreter lock during a step, and Triton's thread asks for it only
-# after this long: at the default 5 ms, requests would wait several steps of a small model.
-SWITCH_INTERVAL_S = 0.0002
 
 
 class TritonPythonModel(EngineModel):
@@ -36,7 +31,6 @@ class TritonPythonModel(EngineModel):
     def initialize(self, args: Mapping[str, str]) -> None:
         """Open the engine named by the model configuration."""
         logging.basicConfig(stream=sys.stderr, level=logging.INFO)
-        sys.setswitchinterval(SWITCH_INTERVAL_S)
         config = json.loads(args["model_config"])
         settings = {key: value["string_value"] for key, value in config["parameters"].items()}
         engine_dir = Path(settings["gpt_model_path"])
@@ -64,19 +58,20 @@ class TritonPythonModel(EngineModel):
         for weights in engine_dir.glob("*.bin"):
             read_weights(weights, lambda fraction: tell(Stage(name, READING, fraction)))
         tell(Stage(name, COMPILING))
-        host = EngineHost(
+        opening = Open(
             engine_dir,
-            engine,
             limits,
             threads=int(settings["threads"]),
-            cancel_check_s=int(settings["cancellation_check_period_ms"]) / 1000,
             statistics_s=int(settings["stats_check_period_ms"]) / 1000,
-            on_statistics=self._publish_statistics,
             iteration_log=Path(log) if log else None,
-            vocabulary=guide_texts(Tokenizer(Path(settings["tokenizer_dir"]))) if guided else None,
+            tokenizer_dir=Path(settings["tokenizer_dir"]) if guided else None,
         )
-        host.call(partial(self._publish_statistics, host.statistics()))
-        self._host = host
+        self._host = EngineClient(
+            opening,
+            cancel_check_s=int(settings["cancellation_check_period_ms"]) / 1000,
+            on_statistics=self._publish_statistics,
+        )
+        self._host.call(partial(self._publish_statistics, Statistics()))
 
     def _publish_statistics(self, statistics: Statistics) -> None:
         self._publish(gauges(statistics, self._limits))

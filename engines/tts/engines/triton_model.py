@@ -1,13 +1,14 @@
 """The Triton Python model of an engine, for `generator` and `prm_engine` alike, whatever runs it.
 
-Requests are read and checked in Triton's thread; every response is sent from the engine thread,
-because the backend crashes when several threads send.
+Requests are read, checked and handed to the host in Triton's thread; every response is sent from
+one thread of the host, because the backend crashes when several threads send.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
@@ -26,27 +27,29 @@ MUST_BE_REQUESTED = {"output_ids", "sequence_length"}
 
 
 class Host(Protocol):
-    """What runs requests: one engine, with one thread that answers them."""
+    """What runs requests: one engine, and one thread of this process that answers them."""
 
     def submit(
         self,
         request: GenerateRequest,
         on_response: Callable[[Response], None],
         is_cancelled: Callable[[], bool],
+        *,
+        cold: bool,
     ) -> int:
-        """Queue a request; `on_response` is called from the engine thread until one is final."""
+        """Queue a request; `on_response` is called from the host's thread until one is final.
+
+        With `cold` the prefix cache is emptied before, or the request refused.
+        """
 
     def cancel(self, ticket: int) -> None:
         """End a request with the tokens it has."""
 
     def call(self, function: Callable[[], None]) -> None:
-        """Run a function in the engine thread."""
-
-    def reset_prefix_cache(self) -> bool:
-        """Empty the prefix cache; False if that cannot be done now. Engine thread only."""
+        """Run a function in the host's thread."""
 
     def close(self) -> None:
-        """Fail the remaining requests and end the engine thread."""
+        """Fail the remaining requests and end the engine."""
 
 
 class EngineModel:
@@ -55,7 +58,8 @@ class EngineModel:
     def serve(self, args: Mapping[str, str], limits: Limits) -> None:
         """Prepare for requests; the host, which may answer them at once, is opened afterwards."""
         self._limits = limits
-        self._running: dict[str, int] = {}  # request id -> ticket; the engine thread's alone
+        self._running: dict[str, int] = {}  # request id -> ticket
+        self._starting = threading.Lock()  # until a ticket is among them
         self._input_lengths = TokenLengths("nv_llm_input_token_len", "total_input_tokens")
         self._output_lengths = TokenLengths("nv_llm_output_token_len", "total_output_tokens")
         self._metrics = Metrics({"model": args["model_name"], "version": args["model_version"]})
@@ -74,7 +78,7 @@ class EngineModel:
                 self._host.call(partial(_send_error, sender, f"Internal error: {error!r}"))
 
     def finalize(self) -> None:
-        """Fail the remaining requests and end the engine thread."""
+        """Fail the remaining requests and end the engine."""
         self._host.close()
 
     def _take(self, request: Any, sender: Any) -> None:
@@ -89,9 +93,8 @@ class EngineModel:
             missing = " and ".join(sorted(MUST_BE_REQUESTED - outputs))
             raise RequestError(f"{missing} must be among the requested outputs")
         parsed = parse_request(tensors, self._limits)
-        start = partial(self._start, parsed, outputs, request_id, sender)
         cold = json.loads(request.parameters() or "{}").get(wire.RESET_PREFIX_CACHE) is True
-        self._host.call(partial(self._start_cold, start, sender) if cold else start)
+        self._start(parsed, outputs, request_id, sender, cold=cold)
 
     def _check_stop(self, request_id: str) -> None:
         if not self._limits.decoupled:
@@ -99,14 +102,14 @@ class EngineModel:
         if not request_id:
             raise RequestError("stop needs the request id of the request to stop")
 
-    def _start_cold(self, start: Callable[[], None], sender: Any) -> None:
-        if self._host.reset_prefix_cache():
-            start()
-        else:
-            _send_error(sender, f"{wire.IN_FLIGHT} by other requests")
-
     def _start(
-        self, request: GenerateRequest, outputs: set[str], request_id: str, sender: Any
+        self,
+        request: GenerateRequest,
+        outputs: set[str],
+        request_id: str,
+        sender: Any,
+        *,
+        cold: bool,
     ) -> None:
         generated = 0
 
@@ -115,15 +118,17 @@ class EngineModel:
             generated += len(response.token_ids)
             _send(sender, request, response, outputs)
             if response.final:
-                if self._running.get(request_id) == ticket:
-                    del self._running[request_id]
+                with self._starting:
+                    if self._running.get(request_id) == ticket:
+                        del self._running[request_id]
                 if response.error is None:
                     self._input_lengths.observe(len(request.input_ids))
                     self._output_lengths.observe(generated)
 
-        ticket = self._host.submit(request, on_response, sender.is_cancelled)
-        if request_id:
-            self._running[request_id] = ticket
+        with self._starting:
+            ticket = self._host.submit(request, on_response, sender.is_cancelled, cold=cold)
+            if request_id:
+                self._running[request_id] = ticket
 
     def _stop(self, request_id: str, sender: Any) -> None:
         ticket = self._running.get(request_id)

@@ -22,6 +22,7 @@ from typing import Any
 
 from tts.build.errors import EngineError
 
+from .. import wire
 from ..generate_request import GenerateRequest
 from ..responses import Response
 from .output import Output
@@ -94,15 +95,18 @@ class LlmHost:
         request: GenerateRequest,
         on_response: OnResponse,
         is_cancelled: Callable[[], bool] = bool,
+        *,
+        cold: bool = False,
     ) -> int:
         """Hand a request to the engine; returns the ticket that `cancel` takes.
 
         `on_response` is called from the thread until a response is final, exactly one of which
-        comes. `is_cancelled` is polled from the thread. Raises EngineError after `close`.
+        comes. `is_cancelled` is polled from the thread. A `cold` request is refused: TensorRT-LLM
+        is not known to offer a way to empty the prefix cache. Raises EngineError after `close`.
         """
         check_at = time.monotonic() + self._cancel_check_s
         job = _Job(next(self._tickets), request, on_response, is_cancelled, check_at)
-        self.call(partial(self._accept, job))
+        self.call(partial(self._refuse if cold else self._accept, job))
         return job.ticket
 
     def cancel(self, ticket: int) -> None:
@@ -115,10 +119,6 @@ class LlmHost:
             self._loop.call_soon_threadsafe(_guarded, function)
         except RuntimeError as error:
             raise EngineError("The engine is closed.") from error
-
-    def reset_prefix_cache(self) -> bool:
-        """False: TensorRT-LLM is not known to offer a way."""
-        return False
 
     def close(self) -> None:
         """Fail the remaining requests, end the thread, and shut `LLM` down."""
@@ -152,6 +152,9 @@ class LlmHost:
             return
         self._jobs[job.ticket] = job
         self._start(self._serve(job))
+
+    def _refuse(self, job: _Job) -> None:
+        self._answer(job, Response([], error=f"{wire.IN_FLIGHT} by other requests"))
 
     async def _serve(self, job: _Job) -> None:
         """Answer one request; it stays a job until the engine has let go of it."""

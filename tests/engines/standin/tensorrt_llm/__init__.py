@@ -172,7 +172,7 @@ class RequestOutput:
 
     def abort(self) -> None:
         self._aborted = True
-        self._llm._host.cancel(self._ticket)
+        self._llm._host.stop(self._ticket)
 
     def aborted(self) -> bool:
         return self._aborted

@@ -1,0 +1,61 @@
+"""Asking Triton, which never tells by itself, whether the clients of requests have gone."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+POLLING_SHARE = 0.02
+"""Share of the asking thread's time that the questions may take."""
+
+
+class Cancellations:
+    """Questions whether requests were cancelled, asked one at a time.
+
+    Each may be a round trip to the server, milliseconds on a busy machine: the one not asked for
+    longest comes first, none more often than its period, and all of them together take a small
+    share of the time. Most requests are answered before their turn. Requests may be added from any
+    thread; one thread asks and discards.
+    """
+
+    def __init__(self, period_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._period_s = period_s
+        self._clock = clock
+        self._questions: dict[int, tuple[Callable[[], bool], float]] = {}
+        """Ticket -> question, and when to ask it next; the next one first."""
+        self._rest_until = 0.0
+        self._lock = threading.Lock()
+
+    def add(self, ticket: int, is_cancelled: Callable[[], bool]) -> None:
+        """Ask for a request from now on."""
+        at = self._clock() + self._period_s
+        with self._lock:
+            self._questions[ticket] = is_cancelled, at
+
+    def discard(self, ticket: int) -> None:
+        """Ask for a request no more; it may not be known."""
+        with self._lock:
+            self._questions.pop(ticket, None)
+
+    def due_s(self) -> float | None:
+        """Seconds until the next question; None if there is none."""
+        with self._lock:
+            _, at = next(iter(self._questions.values()), (None, None))
+        return None if at is None else max(0.0, max(at, self._rest_until) - self._clock())
+
+    def ask(self) -> int | None:
+        """Ask the next question, if it is due; the ticket of a request that was cancelled."""
+        if self.due_s() != 0:
+            return None
+        with self._lock:
+            ticket = next(iter(self._questions))
+            is_cancelled, _ = self._questions.pop(ticket)
+        began = self._clock()
+        cancelled = is_cancelled()
+        asked = self._clock()
+        self._rest_until = asked + (asked - began) / POLLING_SHARE
+        if cancelled:
+            return ticket
+        self.add(ticket, is_cancelled)
+        return None

@@ -1,0 +1,338 @@
+"""The engine: in-flight batching over OpenVINO's pipeline, which is not thread-safe, in one loop.
+
+    inbox ─> accept() ─> admission.py ─> pipeline.step() ─> generation.py ─> on_response()
+
+A request that fails affects no other; a step that fails fails the active requests, and the pipeline
+is opened again for those in the queue.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from tts.build.errors import EngineError
+from tts.build.manifest import EngineConfig
+from tts.build.openvino.export import WEIGHTS_FILE
+
+from . import wire
+from .admission import Admission
+from .generate_request import GenerateRequest, Limits
+from .generation import Generation
+from .mapped_weights import release_mapped
+from .pipeline import add_request, open_pipeline
+from .prefix_guard import PrefixGuard, extend_hashes, prefix_hashes
+from .recorder import Recorder
+from .responses import Response
+from .statistics import Statistics
+
+logger = logging.getLogger(__name__)
+
+OnResponse = Callable[[Response], None]
+Command = Callable[[], None]
+
+MAX_WAITING = 8192
+"""Most requests that wait for a slot in the engine; more would only take memory."""
+MAX_WAITING_BYTES = 1 << 30
+"""Most memory of the prompts and stop words of all of them together."""
+CLOSING = "the engine is shutting down"
+
+
+class Inbox(Protocol):
+    """Where an engine's commands come from; `queue.SimpleQueue` is one."""
+
+    def get(self, block: bool, timeout: float | None) -> Command | None:
+        """The next command, or None to end; raises queue.Empty if there is none (in time)."""
+
+    def empty(self) -> bool:
+        """Whether `get` would have to wait."""
+
+
+@dataclass(slots=True)
+class _Job:
+    ticket: int
+    request: GenerateRequest
+    on_response: OnResponse
+    hashes: list[int]
+    """Hashes of its prompt's prefixes; empty without KV reuse."""
+    generation: Generation | None = None  # none until it is in the pipeline
+
+
+class Engine:
+    """One engine. All methods belong to the thread that runs it."""
+
+    def __init__(
+        self,
+        engine_dir: Path,
+        config: EngineConfig,
+        limits: Limits,
+        *,
+        threads: int = 1,
+        statistics_s: float = 0.1,
+        on_statistics: Callable[[Statistics], None] = lambda statistics: None,
+        iteration_log: Path | None = None,
+        vocabulary: Sequence[bytes] | None = None,
+    ) -> None:
+        """Open the engine.
+
+        `vocabulary` is the text of every token, for an engine that takes guides.
+        `on_statistics` is called at most every `statistics_s` seconds.
+        Raises EngineError if the engine cannot be opened.
+        """
+        self.limits = limits
+        self._labels = config.label_token_ids or ()
+        if len(self._labels) not in (0, 2):
+            raise EngineError(f"{engine_dir} has {len(self._labels)} labels; a verifier has two.")
+        self._open = partial(open_pipeline, engine_dir, config, limits, threads, vocabulary)
+        self._weights = (engine_dir / WEIGHTS_FILE).resolve()
+        self._weights_in_use = True  # until a first step has made the runtime's own copies
+        try:
+            self._pipeline: Any = self._open()
+        except Exception as error:  # the library raises bare RuntimeError
+            raise EngineError(f"The engine in {engine_dir} cannot be opened: {error}") from error
+        self._admission = Admission(
+            blocks=limits.blocks, block_size=limits.block_size, max_active=limits.max_active
+        )
+        self._guard = self._new_guard()
+        self._waiting: dict[int, _Job] = {}
+        self._waiting_bytes = 0
+        self._active: dict[int, _Job] = {}
+        self._leaving: dict[int, _Job] = {}  # answered, but still holding their blocks
+        publish = partial(_guarded, on_statistics)
+        self._recorder = Recorder(iteration_log, statistics_s, publish)
+
+    def run(self, inbox: Inbox) -> None:
+        """Do what comes in until the inbox ends, then fail the requests that remain."""
+        while self._drain(inbox):
+            self._admit()
+            if self._busy:
+                try:
+                    self._step()
+                except Exception as error:  # the library raises bare RuntimeError
+                    self._recover(error)
+        for job in [*self._active.values(), *self._waiting.values()]:
+            self._fail(job, CLOSING)
+        self._recorder.close()
+        self._pipeline = None
+
+    def accept(
+        self, ticket: int, request: GenerateRequest, on_response: OnResponse, *, cold: bool = False
+    ) -> None:
+        """Queue a request. `on_response` is called until a response is final, as exactly one is.
+
+        `ticket` is the request's alone. With `cold` the prefix cache is emptied before; the request
+        is refused if others are in the engine.
+        """
+        if cold and not self.reset_prefix_cache():
+            refusal = f"{wire.IN_FLIGHT} by other requests"
+            _guarded(on_response, Response([], error=refusal))
+            return
+        size = request.bytes_waiting
+        if len(self._waiting) >= MAX_WAITING or self._waiting_bytes + size > MAX_WAITING_BYTES:
+            waiting = f"{len(self._waiting)} requests wait for this engine"
+            full = f"{waiting}, as many as may; send it later"
+            _guarded(on_response, Response([], error=full))
+            return
+        try:
+            self._admission.enqueue(ticket, request.tokens)
+        except ValueError as error:  # larger than the pool
+            _guarded(on_response, Response([], error=str(error)))
+        else:
+            hashes = prefix_hashes(request.input_ids) if self.limits.kv_reuse else []
+            self._waiting[ticket] = _Job(ticket, request, on_response, hashes)
+            self._waiting_bytes += size
+
+    def cancel(self, ticket: int) -> None:
+        """End a request with the tokens it has; does nothing if it ended already."""
+        if job := self._waiting.get(ticket):
+            self._respond(job, Response([], log_probs=[], finish_reason="cancelled"))
+        elif (job := self._active.get(ticket)) and job.generation:
+            self._respond(job, job.generation.cancel())
+
+    def reset_prefix_cache(self) -> bool:
+        """Empty the prefix cache; False if requests are queued or active.
+
+        The library cannot empty it, so the pipeline is dropped and the next request opens another.
+        """
+        if self._busy or self._waiting:
+            return False
+        self._pipeline = None
+        self._guard = self._new_guard()
+        return True
+
+    def statistics(self) -> Statistics:
+        """The last iteration."""
+        return self._recorder.current
+
+    def _new_guard(self) -> PrefixGuard:
+        limits = self.limits
+        return PrefixGuard(
+            blocks=limits.blocks,
+            block_size=limits.block_size,
+            step_tokens=limits.max_num_tokens,
+        )
+
+    @property
+    def _busy(self) -> bool:
+        return self._admission.active > 0  # requests that are leaving still count
+
+    def _drain(self, inbox: Inbox) -> bool:
+        """Run the commands in the inbox, waiting for one if idle; False at its end."""
+        idle = not (self._busy or self._waiting)
+        try:
+            command = inbox.get(idle, self._recorder.rest_due_s() if idle else None)
+        except queue.Empty:
+            if idle:
+                self._rest()
+            return True
+        while command is not None:
+            _guarded(command)
+            if inbox.empty():  # nobody else takes from it
+                return True
+            command = inbox.get(True, None)
+        return False
+
+    def _taken(self, ticket: int) -> _Job:
+        """A job, no longer waiting."""
+        job = self._waiting.pop(ticket)
+        self._waiting_bytes -= job.request.bytes_waiting
+        return job
+
+    def _admit(self) -> None:
+        for ticket in self._admission.admit(self._may_enter):
+            job = self._active[ticket] = self._taken(ticket)
+            try:
+                if self._pipeline is None:
+                    self._pipeline = self._open()
+                    self._weights_in_use = True
+                log_probs = job.request.return_log_probs or bool(self._labels)
+                handle = add_request(self._pipeline, ticket, job.request, log_probs=log_probs)
+            except Exception as error:
+                self._guard.left(ticket)
+                self._fail(job, f"the pipeline refused the request: {error}")
+            else:
+                job.generation = Generation(job.request, handle, self._labels)
+
+    def _may_enter(self, ticket: int) -> bool:
+        hashes = self._waiting[ticket].hashes
+        return not hashes or self._guard.enter(ticket, hashes)
+
+    def _step(self) -> None:
+        began = time.monotonic()
+        self._pipeline.step()
+        seconds = time.monotonic() - began
+        if self._weights_in_use:
+            release_mapped(self._weights)
+            self._weights_in_use = False
+        self._guard.stepped()
+        for job in [job for job in self._leaving.values() if _has_left(job)]:
+            del self._leaving[job.ticket]
+            self._release(job)
+        generating = started = context_tokens = 0
+        answers: list[tuple[_Job, Response]] = []
+        for job in list(self._active.values()):
+            generation = job.generation
+            assert generation is not None  # or it would have failed in _admit
+            was_started = generation.started
+            response = generation.advance()
+            if was_started:
+                generating += 1
+                if not generation.moved_on:
+                    generation.moved_on = True
+                    self._guard.moved_on(job.ticket)
+            elif generation.started:
+                started += 1
+                self._guard.started(job.ticket)
+                context_tokens += len(job.request.input_ids)
+            if response is not None:
+                self._book(job, response)
+                answers.append((job, response))
+        for job, response in answers:  # before what is published, which counts them
+            _guarded(job.on_response, response)
+        self._record(seconds, generating, started, context_tokens)
+
+    def _respond(self, job: _Job, response: Response) -> None:
+        self._book(job, response)
+        _guarded(job.on_response, response)
+
+    def _book(self, job: _Job, response: Response) -> None:
+        """Count a response; after a final one the job is over."""
+        self._recorder.count(output_tokens=len(response.token_ids))
+        if response.final:
+            self._recorder.count(requests=1, input_tokens=len(job.request.input_ids))
+            self._active.pop(job.ticket, None) or self._taken(job.ticket)
+            if job.generation is not None and job.generation.ended_early:
+                self._leaving[job.ticket] = job
+            else:
+                self._release(job)
+
+    def _release(self, job: _Job) -> None:
+        """Give back all that a request held; it has left the queue or the pipeline."""
+        self._admission.release(job.ticket)
+        if job.generation is None:
+            self._guard.left(job.ticket)
+        elif job.hashes:
+            self._guard.left(job.ticket, extend_hashes(job.hashes, job.generation.generated))
+
+    def _fail(self, job: _Job, reason: str) -> None:
+        self._respond(job, Response([], error=reason))
+
+    def _recover(self, error: Exception) -> None:
+        """A failed step leaves the pipeline unusable: fail what was in it and drop it."""
+        logger.error("a step failed, the engine will be opened again: %s", error)
+        for ticket in self._leaving:
+            self._admission.release(ticket)
+        self._leaving.clear()
+        self._guard = self._new_guard()
+        for job in list(self._active.values()):
+            job.generation = None  # gone with its pipeline
+            self._fail(job, f"the engine failed: {error}")
+        self._pipeline = None  # opened by the next request; its prefixes are lost
+
+    def _record(self, seconds: float, generating: int, started: int, context_tokens: int) -> None:
+        metrics = self._pipeline.get_metrics()
+        scheduled = metrics.scheduled_requests
+        generating = min(generating, scheduled)
+        self._recorder.record(
+            seconds=seconds,
+            active=len(self._active) + len(self._waiting),
+            queued=len(self._waiting),
+            scheduled=scheduled,
+            context_requests=scheduled - generating,
+            generation_requests=generating,
+            context_tokens=context_tokens,
+            generated_tokens=generating + started,
+            blocks_used=self._blocks_used(metrics),
+            blocks_reserved=self._admission.reserved,
+        )
+
+    def _rest(self) -> None:
+        if self._pipeline is None:
+            self._recorder.rest(0)
+            return
+        try:
+            self._pipeline.step()  # an empty one: metrics are those of the middle of a step
+            self._recorder.rest(self._blocks_used(self._pipeline.get_metrics()))
+        except Exception as error:
+            self._recover(error)
+
+    def _blocks_used(self, metrics: Any) -> int:
+        return round(float(metrics.cache_usage) / 100 * self.limits.blocks)
+
+
+def _has_left(job: _Job) -> bool:
+    return job.generation is None or job.generation.has_left()
+
+
+def _guarded(function: Callable[..., None], *arguments: object) -> None:
+    """Call a callback; its errors are logged and go no further."""
+    try:
+        function(*arguments)
+    except Exception:
+        logger.exception("a callback of the engine failed")

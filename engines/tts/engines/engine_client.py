@@ -1,0 +1,213 @@
+"""An engine in a process of its own, as the Triton model sees it.
+
+    submit() ─> socket ─> engine_process.py ─> socket ─> on_response()
+
+One thread hands over what the engine answers, because Triton's Python backend does not survive
+responses sent from several threads; sending one takes a round trip to the server, for which the
+engine does not wait.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from itertools import count
+
+from tts.build.errors import EngineError
+
+from .cancellations import Cancellations
+from .engine import CLOSING, Command, OnResponse
+from .engine_messages import Cancel, FromEngine, Open, Opened, Received, Report, Submit, encode
+from .generate_request import GenerateRequest
+from .responses import Response
+from .statistics import Statistics
+
+logger = logging.getLogger(__name__)
+
+ENGINE_DIED = 70
+"""Exit status of a Triton model whose engine has died."""
+_COMMAND = (sys.executable, "-I", "-m", "tts.engines.engine_process")
+
+
+class EngineClient:
+    """One engine, open for requests until `close`. All methods may be called from any thread."""
+
+    def __init__(
+        self,
+        opening: Open,
+        *,
+        cancel_check_s: float = 0.1,
+        on_statistics: Callable[[Statistics], None] = lambda statistics: None,
+        on_death: Callable[[], None] = lambda: os._exit(ENGINE_DIED),
+        command: tuple[str, ...] = _COMMAND,
+    ) -> None:
+        """Start the engine's process and wait until it is open.
+
+        `on_statistics` and `on_death` are called from the thread that answers; `on_death` when the
+        process has ended by itself and every request was failed. By default this process ends as
+        well, which Triton's health shows and a supervised server survives. Raises EngineError if
+        the engine cannot be opened.
+        """
+        self._on_statistics = on_statistics
+        self._on_death = on_death
+        self._tickets = count(1)
+        self._answering: dict[int, OnResponse] = {}
+        self._cancellations = Cancellations(cancel_check_s)
+        self._calls: queue.SimpleQueue[Command] = queue.SimpleQueue()
+        self._writing = threading.Lock()
+        self._closed = False
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [*command, str(theirs.fileno())], pass_fds=[theirs.fileno()]
+            )
+        self._received = Received(self._socket, FromEngine)
+        self._write(opening)
+        try:
+            early = self._opened(opening)
+        except EngineError:
+            self._socket.close()
+            raise
+        self._wake = os.eventfd(0)
+        self._thread = threading.Thread(
+            target=self._run, args=(early,), name="answers", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def pid(self) -> int:
+        """The engine's process."""
+        return self._process.pid
+
+    def submit(
+        self,
+        request: GenerateRequest,
+        on_response: OnResponse,
+        is_cancelled: Callable[[], bool] = bool,
+        *,
+        cold: bool = False,
+    ) -> int:
+        """Send a request to the engine; returns the ticket that `cancel` takes.
+
+        `on_response` is called from the thread that answers until a response is final, exactly one
+        of which comes. `is_cancelled` is polled from there. With `cold` the prefix cache is emptied
+        before, or the request refused. Raises EngineError after `close`.
+        """
+        if self._closed:
+            raise EngineError("The engine is closed.")
+        ticket = next(self._tickets)
+        self._answering[ticket] = on_response
+        self._cancellations.add(ticket, is_cancelled)
+        if len(self._answering) == 1:
+            self._interrupt()  # it may be waiting for answers alone
+        self._write(Submit(ticket, request, cold))
+        return ticket
+
+    def cancel(self, ticket: int) -> None:
+        """End a request with the tokens it has; does nothing if it ended already."""
+        self._write(Cancel(ticket))
+
+    def call(self, function: Command) -> None:
+        """Run a function in the thread that answers."""
+        self._calls.put(function)
+        self._interrupt()
+
+    def close(self) -> None:
+        """Fail the remaining requests, end the engine's process and wait for it."""
+        self._closed = True
+        self._socket.shutdown(socket.SHUT_WR)
+        self._thread.join()
+        self._process.wait()
+        self._socket.close()
+        os.close(self._wake)
+
+    def _opened(self, opening: Open) -> list[Report]:
+        """Wait until the engine is open; what it has said since."""
+        while not (messages := self._received.take()):
+            if messages is None:
+                how = _how(self._process.wait())
+                raise EngineError(f"The process of the engine in {opening.engine_dir} {how}.")
+        opened, *reports = messages
+        assert isinstance(opened, Opened)
+        if opened.error is not None:
+            self._process.wait()
+            raise EngineError(opened.error)
+        return reports
+
+    def _write(self, message: Open | Submit | Cancel) -> None:
+        # The engine reads between any two steps, whether or not its answers are taken. If it has
+        # died, the thread that answers finds out and fails what is not answered.
+        with self._writing, suppress(BrokenPipeError, ConnectionResetError):
+            self._socket.sendall(encode(message))
+
+    def _interrupt(self) -> None:
+        os.eventfd_write(self._wake, 1)
+
+    def _run(self, reports: list[Report] | None) -> None:
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        poll.register(self._wake, select.POLLIN)
+        while reports is not None:
+            for report in reports:
+                self._take(report)
+            reports = []
+            if (ticket := self._cancellations.ask()) is not None:
+                self.cancel(ticket)
+            due = self._cancellations.due_s()
+            ready = dict(poll.poll(None if due is None else 1000 * due))
+            if self._wake in ready:
+                os.eventfd_read(self._wake)
+                while not self._calls.empty():
+                    _guarded(self._calls.get())
+            if self._socket.fileno() in ready:
+                reports = self._received.take()
+        self._end()
+
+    def _take(self, report: Report) -> None:
+        for ticket, response in report.responses:
+            self._answer(ticket, response)
+        if report.statistics is not None:
+            _guarded(partial(self._on_statistics, report.statistics))
+
+    def _answer(self, ticket: int, response: Response) -> None:
+        on_response = self._answering[ticket]
+        if response.final:
+            del self._answering[ticket]
+            self._cancellations.discard(ticket)
+        _guarded(partial(on_response, response))
+
+    def _end(self) -> None:
+        """The engine's process has ended, or is about to."""
+        reason = CLOSING
+        if not self._closed:
+            reason = f"the engine's process {_how(self._process.wait())}"
+            logger.error("%s (PID %d); this model ends with it", reason, self._process.pid)
+        for ticket in list(self._answering):
+            self._answer(ticket, Response([], error=reason))
+        if not self._closed:
+            self._on_death()
+
+
+def _how(status: int) -> str:
+    """How a process ended, from the exit status that `subprocess` gives."""
+    if status < 0:
+        return f"was killed by {signal.Signals(-status).name}"
+    return f"ended with exit status {status}"
+
+
+def _guarded(function: Command) -> None:
+    """Call a callback in the thread that answers; its errors are logged and go no further."""
+    try:
+        function()
+    except Exception:
+        logger.exception("a callback of the engine failed")

@@ -1,0 +1,124 @@
+"""What a Triton model and the process of its engine tell each other, over a stream socket.
+
+Each message is a MessagePack array after its length in four bytes, little-endian. Nothing is
+unpickled; both ends are this package.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from .generate_request import GenerateRequest, Limits
+from .responses import Response
+from .statistics import Statistics
+
+_LENGTH_BYTES = 4
+_RECEIVE_BYTES = 1 << 18
+
+
+class Open(msgspec.Struct, tag=True, array_like=True, frozen=True):
+    """First message to the engine: what to open."""
+
+    engine_dir: Path
+    limits: Limits
+    threads: int
+    statistics_s: float
+    """Least time between two reports of statistics, seconds."""
+    iteration_log: Path | None
+    tokenizer_dir: Path | None
+    """Where the texts of the tokens are, for an engine that takes guides."""
+
+
+class Submit(msgspec.Struct, tag=True, array_like=True, frozen=True):
+    """A request to the engine, under a number of its own."""
+
+    ticket: int
+    request: GenerateRequest
+    cold: bool
+    """Whether to empty the prefix cache first."""
+
+
+class Cancel(msgspec.Struct, tag=True, array_like=True, frozen=True):
+    """End a request with the tokens that it has."""
+
+    ticket: int
+
+
+class Opened(msgspec.Struct, tag=True, array_like=True, frozen=True):
+    """First message of the engine."""
+
+    error: str | None
+    """Why it could not be opened."""
+
+
+class Report(msgspec.Struct, tag=True, array_like=True, frozen=True):
+    """All that the engine has to say after a step."""
+
+    responses: list[tuple[int, Response]]
+    """Tickets and their responses, in order."""
+    statistics: Statistics | None
+
+
+ToEngine = Open | Submit | Cancel
+FromEngine = Opened | Report
+
+
+def _to_plain(value: Any) -> bytes:
+    if isinstance(value, np.ndarray):  # a prompt
+        return value.tobytes()
+    assert isinstance(value, Path)
+    return os.fsencode(value)
+
+
+def _from_plain(kind: Any, value: bytes) -> Any:
+    return Path(os.fsdecode(value)) if kind is Path else np.frombuffer(value, np.int64)
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_to_plain)
+
+
+def encode(message: Any) -> bytes:
+    """A message as it is sent, with its length."""
+    data = _encoder.encode(message)
+    return len(data).to_bytes(_LENGTH_BYTES, "little") + data
+
+
+class Received:
+    """Messages of one type, taken from a socket."""
+
+    def __init__(self, connection: socket.socket, kind: Any) -> None:
+        self._connection = connection
+        self._decode = msgspec.msgpack.Decoder(kind, dec_hook=_from_plain).decode
+        self._buffer = bytearray()
+
+    def take(self) -> list[Any] | None:
+        """Messages that have come in whole, maybe none; None at the end of the stream.
+
+        Waits for bytes if the socket does, and raises BlockingIOError if it does not. A message cut
+        off by the end of the stream is dropped.
+        """
+        try:
+            data = self._connection.recv(_RECEIVE_BYTES)
+        except ConnectionResetError:  # the other end died with something unread
+            data = b""
+        if not data:
+            return None
+        buffer = self._buffer
+        buffer += data
+        messages: list[Any] = []
+        start = 0
+        while len(buffer) - start >= _LENGTH_BYTES:
+            body = start + _LENGTH_BYTES
+            end = body + int.from_bytes(buffer[start:body], "little")
+            if end > len(buffer):
+                break
+            messages.append(self._decode(bytes(buffer[body:end])))
+            start = end
+        del buffer[:start]
+        return messages

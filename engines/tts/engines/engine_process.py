@@ -1,0 +1,164 @@
+"""The process of an engine: `python -m tts.engines.engine_process SOCKET`.
+
+OpenVINO GenAI keeps Python's interpreter lock during a step. In a process of its own an engine
+holds up neither the requests that Triton hands over meanwhile nor the answers on their way out.
+SOCKET is the file descriptor of the connection to the Triton model (engine_client.py), whose end
+ends this process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import queue
+import select
+import signal
+import socket
+import sys
+from collections import deque
+from functools import partial
+from typing import Any
+
+from tts.build.errors import TtsError
+from tts.build.manifest import read_engine_config
+from tts.build.token_texts import guide_texts
+from tts.build.tokenizer import Tokenizer
+
+from .engine import Command, Engine
+from .engine_messages import Cancel, Open, Opened, Received, Report, Submit, ToEngine, encode
+from .responses import Response
+from .statistics import Statistics
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Connection:
+    """The engine's end of the connection: its inbox, and where its responses go.
+
+    Nothing here waits for the other end to read, so both ends may write at the same time.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._received = Received(connection, ToEngine)
+        self._commands: deque[Command | None] = deque()
+        self._responses: list[tuple[int, Response]] = []
+        self._statistics: Statistics | None = None
+        self._unsent = b""
+        self._engine: Engine
+
+    def open(self) -> Engine | None:
+        """Open the engine that the first message names; None if that fails or none comes."""
+        while not (messages := self._received.take()):
+            if messages is None:
+                return None
+        (opening,) = messages
+        assert isinstance(opening, Open)
+        try:
+            self._engine = _open(opening, self)
+        except TtsError as error:
+            self._socket.sendall(encode(Opened(str(error))))
+            return None
+        self._socket.sendall(encode(Opened(None)))
+        self._socket.setblocking(False)
+        return self._engine
+
+    def get(self, block: bool, timeout: float | None) -> Command | None:
+        """The next command; see Inbox. What is to be sent goes out before."""
+        self._send()
+        while not self._commands:
+            if block and not self._wait(timeout):
+                break
+            self._receive()
+            if not block:
+                break
+        if not self._commands:
+            raise queue.Empty
+        return self._commands.popleft()
+
+    def empty(self) -> bool:
+        """Whether nothing is left of what was received."""
+        return not self._commands
+
+    def publish(self, statistics: Statistics) -> None:
+        """Send statistics with the next report."""
+        self._statistics = statistics
+
+    def finish(self) -> None:
+        """Send what is left, waiting for the other end."""
+        self._socket.setblocking(True)
+        self._send()
+
+    def _receive(self) -> None:
+        try:
+            messages = self._received.take()
+        except BlockingIOError:
+            return
+        if messages is None:
+            self._commands.append(None)
+            return
+        self._commands.extend(map(self._command, messages))
+
+    def _command(self, message: Any) -> Command:
+        if isinstance(message, Cancel):
+            return partial(self._engine.cancel, message.ticket)
+        assert isinstance(message, Submit)
+        ticket = message.ticket
+        answer = partial(self._answer, ticket)
+        return partial(self._engine.accept, ticket, message.request, answer, cold=message.cold)
+
+    def _answer(self, ticket: int, response: Response) -> None:
+        self._responses.append((ticket, response))
+
+    def _send(self) -> None:
+        if self._responses or self._statistics:
+            self._unsent += encode(Report(self._responses, self._statistics))
+            self._responses, self._statistics = [], None
+        if self._unsent:
+            try:
+                self._unsent = self._unsent[self._socket.send(self._unsent) :]
+            except BlockingIOError:
+                return
+            except (BrokenPipeError, ConnectionResetError):  # nobody is left who wants to know
+                self._unsent = b""
+
+    def _wait(self, timeout: float | None) -> bool:
+        """Wait until there is something to receive, sending meanwhile; False if time is up."""
+        while True:
+            writers = [self._socket] if self._unsent else []
+            readable, writable, _ = select.select([self._socket], writers, [], timeout)
+            if writable:
+                self._send()
+            if readable or not writable:
+                return bool(readable)
+
+
+def _open(opening: Open, connection: Connection) -> Engine:
+    config = read_engine_config(opening.engine_dir)
+    guided = opening.tokenizer_dir
+    return Engine(
+        opening.engine_dir,
+        config,
+        opening.limits,
+        threads=opening.threads,
+        statistics_s=opening.statistics_s,
+        on_statistics=connection.publish,
+        iteration_log=opening.iteration_log,
+        vocabulary=guide_texts(Tokenizer(guided)) if guided else None,
+    )
+
+
+def main() -> None:
+    """Serve the connection that the command line names, until it ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # even in the middle of a step
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO)
+    with socket.socket(fileno=int(sys.argv[1])) as link:
+        connection = Connection(link)
+        engine = connection.open()
+        if engine is not None:
+            engine.run(connection)
+            connection.finish()
+
+
+if __name__ == "__main__":
+    main()

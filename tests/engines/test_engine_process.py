@@ -1,0 +1,221 @@
+"""An engine in a process of its own answers as one in this process does, and neither outlives."""
+
+import json
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.engines.conftest import Runner
+from tests.engines.host_requests import sampled
+
+from tts.build import paths
+from tts.build.errors import EngineError
+from tts.engines import wire
+from tts.engines.engine_client import EngineClient
+from tts.engines.engine_messages import FromEngine, Open, Received, Submit, encode
+from tts.engines.engine_process import Connection
+from tts.engines.generate_request import GenerateRequest, Limits
+from tts.engines.responses import Response
+
+LIMITS = Limits(
+    vocab_size=128, max_seq_len=256, max_num_tokens=128, block_size=32, blocks=64, max_active=8
+)
+
+
+def opening(pair, iteration_log: Path | None = None) -> Open:
+    folder = paths.engine_dir(pair.name, "generator")
+    return Open(folder, LIMITS, 1, 0.01, iteration_log, None)
+
+
+class Client(Runner):
+    """An EngineClient, and what it has told."""
+
+    def __init__(self, opening: Open, **options) -> None:
+        self.statistics, self.died = queue.SimpleQueue(), threading.Event()
+        self.host = EngineClient(
+            opening,
+            cancel_check_s=0.0,
+            on_statistics=self.statistics.put,
+            on_death=self.died.set,
+            **options,
+        )
+
+    def comes_to_rest(self) -> bool:
+        """Whether the engine says, in time, that it holds nothing."""
+        while True:
+            now = self.statistics.get(timeout=10)
+            if now.active == now.blocks_used == now.blocks_reserved == 0:
+                return True
+
+
+@pytest.fixture(scope="module")
+def client(pair, tmp_path_factory):
+    log = tmp_path_factory.mktemp("log") / "iterations.jsonl"
+    client = Client(opening(pair, log))
+    yield client
+    process = psutil.Process(client.host.pid)
+    client.host.close()
+    assert not process.is_running()
+    assert not client.died.is_set(), "it was asked to end"
+    last = json.loads(log.read_text().splitlines()[-1])
+    assert last["active"] == 0
+    assert last["requests_total"] > 0
+
+
+def test_answers_are_those_of_an_engine_in_this_process(client, generator):
+    requests = [sampled(seed, n=20, return_log_probs=True) for seed in range(12)]
+    assert client.run(*requests) == generator.run(*requests)
+    streaming = sampled(3, n=12, streaming=True)
+    assert client.replies(streaming) == generator.replies(streaming)
+    assert client.comes_to_rest()
+
+
+def test_a_request_that_the_engine_refuses_gets_its_reason(client):
+    huge = GenerateRequest(sampled().input_ids, 10**6)
+    (response,) = client.run(huge)
+    assert "blocks; the pool has 64" in response.error
+
+
+def test_a_polled_cancellation_ends_the_request_with_what_it_has(client):
+    cancelled, done, replies = threading.Event(), threading.Event(), []
+
+    def on_response(response):
+        replies.append(response)
+        cancelled.set()
+        if response.final:
+            done.set()
+
+    client.host.submit(sampled(n=200, streaming=True), on_response, cancelled.is_set)
+    assert done.wait(10)
+    assert replies[-1].finish_reason == "cancelled"
+    assert sum(len(reply.token_ids) for reply in replies) < 200
+    assert client.comes_to_rest()
+
+
+def test_a_cancelled_request_ends_and_ending_it_again_does_no_harm(client):
+    replies = queue.SimpleQueue()
+    ticket = client.host.submit(sampled(n=200, streaming=True), replies.put)
+    assert not replies.get(timeout=10).final
+    client.host.cancel(ticket)
+    client.host.cancel(ticket)
+    while not (response := replies.get(timeout=10)).final:
+        pass
+    assert response.finish_reason == "cancelled"
+    assert client.comes_to_rest()
+
+
+def test_a_cold_request_is_refused_while_another_one_runs(client):
+    running, cold = queue.SimpleQueue(), queue.SimpleQueue()
+    ticket = client.host.submit(sampled(n=200, streaming=True), running.put)
+    assert not running.get(timeout=10).final
+    client.host.submit(sampled(n=2), cold.put, cold=True)
+    assert wire.IN_FLIGHT in cold.get(timeout=10).error
+    client.host.cancel(ticket)
+    assert client.comes_to_rest()
+    client.host.submit(sampled(n=2), cold.put, cold=True)
+    assert len(cold.get(timeout=10).token_ids) == 2
+
+
+def test_functions_are_called_in_the_thread_that_answers_and_may_fail(client):
+    threads = queue.SimpleQueue()
+    client.host.call(lambda: 1 / 0)
+    client.host.call(lambda: threads.put(threading.current_thread().name))
+    client.host.submit(sampled(n=1), lambda _: threads.put(threading.current_thread().name))
+    assert threads.get(timeout=10) == threads.get(timeout=10) == "answers"
+
+
+def test_a_killed_engine_fails_its_requests_with_a_sentence_and_is_reported(pair):
+    client = Client(opening(pair))
+    replies = queue.SimpleQueue()
+    client.host.submit(sampled(n=200, streaming=True), replies.put)
+    assert not replies.get(timeout=10).final
+    os.kill(client.host.pid, signal.SIGKILL)
+    while not (response := replies.get(timeout=10)).final:
+        pass
+    assert response.error == "the engine's process was killed by SIGKILL"
+    assert client.died.wait(10)
+    client.host.close()
+    with pytest.raises(EngineError, match="closed"):
+        client.host.submit(sampled(n=1), replies.put)
+
+
+def test_closing_fails_what_is_left(pair):
+    client = Client(opening(pair))
+    replies = queue.SimpleQueue()
+    client.host.submit(sampled(n=200, streaming=True), replies.put)
+    assert not replies.get(timeout=10).final
+    client.host.close()
+    while not (response := replies.get(timeout=10)).final:
+        pass
+    assert response.error == "the engine is shutting down"
+
+
+def test_an_engine_that_does_not_open_says_why(pair, tmp_path):
+    elsewhere = Open(tmp_path, LIMITS, 1, 0.01, None, None)
+    with pytest.raises(EngineError, match=str(tmp_path)):
+        EngineClient(elsewhere)
+    with pytest.raises(EngineError, match=rf"engine in {tmp_path} ended with exit status 3"):
+        EngineClient(elsewhere, command=(sys.executable, "-c", "raise SystemExit(3)"))
+
+
+def test_an_engine_ends_with_the_process_that_opened_it_even_in_a_step(pair, tmp_path):
+    script = tmp_path / "open.py"
+    script.write_text(
+        "import sys, time\n"
+        "from tts.engines.engine_client import EngineClient\n"
+        "from tts.engines.engine_messages import Open\n"
+        "from tests.engines.host_requests import sampled\n"
+        "from tests.engines.test_engine_process import LIMITS\n"
+        "from pathlib import Path\n"
+        "client = EngineClient(Open(Path(sys.argv[1]), LIMITS, 1, 0.01, None, None))\n"
+        "begun = lambda response: print(client.pid, flush=True)\n"
+        "client.submit(sampled(n=200, streaming=True), begun)\n"
+        "time.sleep(60)\n"
+    )
+    folder = paths.engine_dir(pair.name, "generator")
+    command = [sys.executable, str(script), str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=_importing()) as parent:
+        engine = psutil.Process(int(parent.stdout.readline()))
+        parent.kill()
+    assert not psutil.wait_procs([engine], timeout=10)[1]
+
+
+def _importing() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+class Echo:
+    """An engine that answers every request at once, at length."""
+
+    def accept(self, ticket, request, on_response, *, cold):
+        on_response(Response([7] * 100_000, finish_reason="length"))
+
+
+def test_an_engine_reads_on_while_nobody_takes_its_answers():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        connection = Connection(ours)
+        connection._engine = Echo()
+        for ticket in range(50):
+            theirs.sendall(encode(Submit(ticket, sampled(n=1), cold=False)))
+            while True:
+                try:
+                    connection.get(False, None)()
+                    break
+                except queue.Empty:
+                    pass
+        taking, tickets = Received(theirs, FromEngine), []
+        sending = threading.Thread(target=connection.finish)
+        sending.start()
+        while len(tickets) < 50:
+            tickets += [ticket for report in taking.take() for ticket, _ in report.responses]
+        sending.join()
+        assert tickets == list(range(50))
