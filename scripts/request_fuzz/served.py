@@ -81,15 +81,16 @@ class Served:
         )
 
     def resident(self) -> dict[str, int]:
-        """Bytes of memory of the server and of each stub, by name."""
+        """Bytes of memory of the server and of each stub with its engine, by name."""
         state = self._state()
         process = state.server.process() if state and state.server else None
         if process is None:
             return {}
         sizes = {"tritonserver": process.memory_info().rss}
-        for stub in process.children(recursive=True):
+        for stub in process.children():
             with suppress(psutil.NoSuchProcess, IndexError):  # it may die, or be no stub
-                sizes[Path(stub.cmdline()[1]).parents[1].name] = stub.memory_info().rss
+                size = sum(each.memory_info().rss for each in [stub, *stub.children()])
+                sizes[Path(stub.cmdline()[1]).parents[1].name] = size
         return sizes
 
     def tree_digest(self, name: str) -> str:

@@ -81,7 +81,12 @@ MEASURED: list[tuple[ModelConfig, Role, str, int | None, int]] = [
     (llama_1b(), "generator", "fp32", 1024, 5814),
     (M300, "verifier", "fp32", 2048, 1345),
 ]
-"""Shape, role, precision, pool (None: the demo's), PSS in MiB with the pool full."""
+"""Shape, role, precision, pool (None: the demo's), PSS in MiB with the pool full.
+
+All of the engine inside the process of its Triton model.
+"""
+SECOND_PROCESS = 45
+"""What a process of its own has added to both engines of the demo pair in fp32, MiB."""
 
 
 @pytest.mark.parametrize(("shape", "role", "precision", "tokens", "measured"), MEASURED)
@@ -89,7 +94,7 @@ def test_the_plan_is_within_15_percent_of_what_was_measured(
     shape: ModelConfig, role: Role, precision: str, tokens: int | None, measured: int
 ) -> None:
     planned = engine_memory(shape, spec_of(role, precision, tokens), role).resident
-    assert planned == pytest.approx(measured * MIB, rel=0.15)
+    assert planned == pytest.approx((measured + SECOND_PROCESS) * MIB, rel=0.15)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS["openvino"])

@@ -1,7 +1,8 @@
 """Engines in process: those that Triton runs, and those that only take time.
 
-    Triton ─> triton_model ─> generate_request ─> engine_host ─> responses ─> Triton
-                                             └─> llmapi.host ─┘
+    Triton ─> triton_model ─> generate_request ─> engine_client ─> responses ─> Triton
+                                             │     │ engine_process ─> engine │
+                                             └─> llmapi.host ────────────────┘
 
 | module | job |
 |---|---|
@@ -10,7 +11,12 @@
 | openvino_model | the Python model of an OpenVINO engine |
 | generate_request | from tensors to a validated request |
 | loading | what an engine that loads is doing, as lines of the log |
-| engine_host | in-flight batching on one engine thread |
+| cancellations | when Triton is asked whether requests were cancelled |
+| engine_client | an engine in a process of its own, as the Triton model sees it |
+| engine_messages | what the two processes tell each other, as bytes |
+| engine_process | the process of an engine |
+| engine | in-flight batching, in one loop |
+| engine_host | an engine on a thread of this process, for measurements and tests |
 | admission | which requests start, by KV blocks and slots; pure |
 | prefix_guard | which requests must wait for each other's prefixes; pure |
 | pipeline | OpenVINO GenAI's continuous-batching pipeline |

@@ -29,19 +29,17 @@ from .mapped_weights import release_mapped
 from .pipeline import add_request, open_pipeline
 from .prefix_guard import PrefixGuard, extend_hashes, prefix_hashes
 from .recorder import Recorder
-from .responses import Response
+from .responses import CLOSING, OnResponse, Response
 from .statistics import Statistics
 
 logger = logging.getLogger(__name__)
 
-OnResponse = Callable[[Response], None]
 Command = Callable[[], None]
 
 MAX_WAITING = 8192
 """Most requests that wait for a slot in the engine; more would only take memory."""
 MAX_WAITING_BYTES = 1 << 30
 """Most memory of the prompts and stop words of all of them together."""
-CLOSING = "the engine is shutting down"
 
 
 class Inbox(Protocol):

@@ -26,10 +26,9 @@ from itertools import count
 from tts.build.errors import EngineError
 
 from .cancellations import Cancellations
-from .engine import CLOSING, Command, OnResponse
 from .engine_messages import Cancel, FromEngine, Open, Opened, Received, Report, Submit, encode
 from .generate_request import GenerateRequest
-from .responses import Response
+from .responses import CLOSING, OnResponse, Response
 from .statistics import Statistics
 
 logger = logging.getLogger(__name__)
@@ -63,7 +62,7 @@ class EngineClient:
         self._tickets = count(1)
         self._answering: dict[int, OnResponse] = {}
         self._cancellations = Cancellations(cancel_check_s)
-        self._calls: queue.SimpleQueue[Command] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._writing = threading.Lock()
         self._closed = False
         self._socket, theirs = socket.socketpair()
@@ -117,7 +116,7 @@ class EngineClient:
         """End a request with the tokens it has; does nothing if it ended already."""
         self._write(Cancel(ticket))
 
-    def call(self, function: Command) -> None:
+    def call(self, function: Callable[[], None]) -> None:
         """Run a function in the thread that answers."""
         self._calls.put(function)
         self._interrupt()
@@ -205,7 +204,7 @@ def _how(status: int) -> str:
     return f"ended with exit status {status}"
 
 
-def _guarded(function: Command) -> None:
+def _guarded(function: Callable[[], None]) -> None:
     """Call a callback in the thread that answers; its errors are logged and go no further."""
     try:
         function()

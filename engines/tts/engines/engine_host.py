@@ -13,8 +13,9 @@ from typing import Any
 
 from tts.build.errors import EngineError
 
-from .engine import Command, Engine, OnResponse
+from .engine import Command, Engine
 from .generate_request import GenerateRequest
+from .responses import OnResponse
 
 
 class EngineHost(Engine):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -32,6 +33,11 @@ class Response:
     def final(self) -> bool:
         """Whether this is the request's last response."""
         return self.finish_reason is not None or self.error is not None
+
+
+OnResponse = Callable[[Response], None]
+CLOSING = "the engine is shutting down"
+"""The error of requests that are left when it does."""
 
 
 def response_tensors(request: GenerateRequest, response: Response) -> dict[str, npt.NDArray[Any]]:

@@ -12,7 +12,8 @@ CPU's kernels; then the host gives the mapping back (tts.engines.mapped_weights)
 - *KV pool*: exact. It is reserved at the start and written block by block.
 - *working space*: estimated as the tensors of about one layer for max_num_tokens tokens, and the
   logits of max_batch_size tokens, in the arithmetic's precision and again in fp32.
-- *process*: Python, OpenVINO and the graph, each with its part of what processes share. Measured.
+- *process*: Python, OpenVINO and the graph in the engine's process, and Python in its Triton model's,
+  each with its part of what processes share. Measured.
 
 docs/memory-plan.md compares it with what was measured.
 """
@@ -33,8 +34,8 @@ from .constants import label_precision
 from .likelihood import likelihood_columns
 
 MIB = 1 << 20
-PROCESS = 80 * MIB
-"""One engine's process without weights, KV pool and working space."""
+PROCESS = 120 * MIB
+"""One engine's process and its Triton model's, without weights, KV pool and working space."""
 SERVER = 48 * MIB
 """tritonserver and the process that turns the verifier's logits into scores."""
 STORED_BYTES: Mapping[Precision, int] = {"fp32": 4, "bf16": 2, "int8": 1}
