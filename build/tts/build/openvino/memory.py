@@ -12,7 +12,7 @@ CPU's kernels; then the host gives the mapping back (tts.engines.mapped_weights)
 - *KV pool*: exact. It is reserved at the start and written block by block.
 - *working space*: estimated as the tensors of about one layer for max_num_tokens tokens, and the
   logits of max_batch_size tokens, in the arithmetic's precision and again in fp32.
-- *process*: Python, OpenVINO and the graph in the engine's process, and Python in that of its Triton
+- *process*: Python, OpenVINO and the graph in the engine's process, Python in that of its Triton
   model, each with its part of what processes share. Measured.
 
 docs/memory-plan.md compares it with what was measured.
