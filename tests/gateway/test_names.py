@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.build.errors import ConfigError, EndpointUnavailable, ServerError
+from tts.build.errors import ConfigError, EndpointUnavailable
 from tts.gateway import following, names
 from tts.gateway.following import ToldServers, follow
 from tts.gateway.names import Names, is_well_formed, resolve
@@ -102,10 +102,27 @@ def test_what_is_no_name_is_refused(wrong):
         ToldServers([wrong], None, print)
 
 
-def test_a_gateway_does_not_start_with_a_name_that_stands_for_nothing():
-    told = ToldServers([PODS], None, print, Resolver())
-    with pytest.raises(ServerError, match=f"{PODS} stands for no server"):
-        asyncio.run(told.at_first())
+def test_a_gateway_begins_when_the_first_server_of_a_name_serves_its_deployment(at_once):
+    resolver, said, asked = Resolver(), [], []
+
+    async def serves(address):
+        asked.append(address)
+        resolver.addresses = ["old", "new"]  # it is found one after the other
+        return address == "new:8001"
+
+    async def first(servers):
+        told = ToldServers(servers, None, said.append, resolver)
+        finding = asyncio.ensure_future(told.at_first(serves))
+        while servers == [PODS] and not said[1:]:
+            await asyncio.sleep(0)
+        resolver.addresses = ["old"]
+        return await asyncio.wait_for(finding, 20)
+
+    assert asyncio.run(first([PODS])) == {"new:8001": ""}
+    assert said == [f"{PODS} does not resolve now: no such name", f"Waiting for a server at {PODS}"]
+    assert asked == ["old:8001", "old:8001", "new:8001"]
+    # what is named by its address need not answer yet
+    assert asyncio.run(first(["a:1", PODS])) == {"a:1": ""}
 
 
 def test_replicas_follow_a_name_and_what_has_gone_is_drained(at_once):
@@ -116,13 +133,16 @@ def test_replicas_follow_a_name_and_what_has_gone_is_drained(at_once):
             raise EndpointUnavailable(f"No server answers at {address}.")
         return EnginePair(address, None, None)
 
+    async def serves(address):
+        return address in answering
+
     async def scene(replicas):
         async def until(*used):
             while {pair.name for pair in replicas.pairs} != {f"{each}:8001" for each in used}:
                 await asyncio.sleep(0.002)
 
         told = ToldServers([PODS], None, said.append, resolver)
-        for name in await told.at_first():
+        for name in await told.at_first(serves):
             replicas.use(await connect(name))
         following = asyncio.ensure_future(follow(told, replicas, said.append))
         resolver.addresses = ["a", "b", "c"]

@@ -8,11 +8,11 @@ upgrades.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tts.build.errors import ConfigError, ServerError, TtsError
+from tts.build.errors import ConfigError, TtsError
 from tts.session.replicas import Replicas
 
 from .names import Names, Resolve, is_well_formed, resolve
@@ -47,17 +47,33 @@ class ToldServers:
         self._say = say
         self._names = Names(say, resolve)
 
-    async def at_first(self) -> dict[str, str]:
-        """The group of each address; raises ServerError if there is none."""
-        if not (groups := await self.now()):
-            raise ServerError(
-                f"{', '.join(self._servers)} stands for no server.",
-                hint="Start the servers, and see that the name resolves from here.",
-            )
-        return groups
+    async def at_first(self, serves: Callable[[str], Awaitable[bool]]) -> dict[str, str]:
+        """The group of each address to begin with, at least one.
+
+        Of the addresses that a name stands for, those where `serves` says that what answers is the
+        deployment: while a new version replaces an old one there are both. Until there is one, and
+        no address is given as such, it waits.
+        """
+        waits = False
+        while True:
+            groups = await self.now()
+            resolved = [address for address in groups if address not in self._servers]
+            answers = await asyncio.gather(*(serves(address) for address in resolved))
+            for address, works in zip(resolved, answers, strict=True):
+                if not works:
+                    del groups[address]
+            if groups:
+                return groups
+            if not waits:
+                waits = True
+                self._say(f"Waiting for a server at {', '.join(self._servers)}")
+            await asyncio.sleep(RETRY_S)
 
     async def now(self) -> dict[str, str]:
-        """Likewise, with what has changed; a file that cannot be read any more changes nothing."""
+        """The group of each address, with what has changed.
+
+        A file that cannot be read any more changes nothing.
+        """
         if self._file and (version := _version(self._file)) != self._version:
             self._version = version
             try:
@@ -75,6 +91,8 @@ async def follow(told: ToldServers, replicas: Replicas, say: Callable[[str], Non
         while True:
             await asyncio.sleep(LOOK_S)
             wanted = await told.now()
+            if not wanted:  # a name that has never resolved: no reason to let all others go
+                continue
             used = {pair.name for pair in replicas.pairs}
             for tasks in (joining, leaving):
                 for name in [name for name, task in tasks.items() if task.done()]:

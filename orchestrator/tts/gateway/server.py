@@ -21,6 +21,7 @@ from tts.routing import PolicyName, routing_policy
 from tts.routing.policies import THRESHOLD
 from tts.serving.server.loading import Loading
 from tts.session import AsyncSession
+from tts.session.connecting import serves
 from tts.session.replicas import Replicas
 
 from . import process
@@ -153,7 +154,8 @@ async def _servers(
     addresses = engines.addresses or deployment.endpoints
     if engines.file or addresses:
         told = ToldServers(addresses if not engines.file else (), engines.file, say)
-        yield _Servers(await told.at_first(), lambda replicas: follow(told, replicas, say))
+        first = await told.at_first(lambda each: asyncio.to_thread(serves, deployment, each))
+        yield _Servers(first, lambda replicas: follow(told, replicas, say))
         return
     async with local_servers(deployment, say, on_loading) as local:
         yield _Servers(local.groups, lambda replicas: local.watch())

@@ -114,6 +114,11 @@ async def open_pairs(
         say(f"{name} does not answer; it is used as soon as it does")
 
 
+def serves(deployment: Deployment, address: str) -> bool:
+    """Whether what answers at an address is the deployment as it is here."""
+    return probe.served_digest(address) == deployment_digest(deployment)
+
+
 def _replica(deployment: Deployment, models: Models, own: Own, address: str) -> EnginePair:
     if not address.startswith(f"{deployment.name}@"):
         pair = _pair(address, TritonConnection(address), models, own)
