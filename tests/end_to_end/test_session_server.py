@@ -42,9 +42,12 @@ with Session.open("demo", say=lambda line: print(line, flush=True)) as session:
 SHORT = """
 from tts.session import Session
 
-problems = [(f"Compute {i} + {i + 1}.", str(2 * i + 1)) for i in range(4)]
+problems = [(f"Compute {i} + {i + 1}.", str(2 * i + 1)) for i in range(3)]
+said = "Compute 2 + 2.", "The answer is 4.", "Compute 3 + 4."
+roles = "user", "assistant", "user"
+conversation = [{"role": role, "content": text} for role, text in zip(roles, said)]
 with Session.open("demo") as session:
-    for result in session.solve_many(problems, n=4, seed=1, out="run"):
+    for result in session.solve_many([*problems, (conversation, "7")], n=4, seed=1, out="run"):
         print(result.problem.id, result.answer, result.correct, flush=True)
 """
 
@@ -136,6 +139,10 @@ def test_a_programs_run_is_reported_and_continued_by_the_command(tts, tmp_path):
     assert summary(folder)["accuracy"] == whole["accuracy"]
     asked = [(e["problem"], *e["node"]) for e in events(folder) if e["event"] == "generated"]
     assert len(asked) == len(set(asked))
+    replayed = tmp_path / "replayed"
+    code, out, err = tts.run("bench", "demo", "--replay", folder, "--out", replayed)
+    assert code == 0, err
+    assert summary(replayed)["tree_digest"] == whole["tree_digest"]
 
 
 def test_the_command_says_that_a_run_with_functions_goes_on_in_its_program(tts, tmp_path):
