@@ -212,7 +212,6 @@ def main() -> None:
     tokens = int(sys.argv[1])
     outcome = uvloop.run(carry_out(task, tokens))
     sys.stdout.buffer.write(msgspec.json.encode(outcome))
-    sys.stdout.buffer.flush()  # left to the end of the process, the last bytes are lost at times
 
 
 if __name__ == "__main__":
