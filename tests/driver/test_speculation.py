@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.driver.scripted_run import PROBLEMS, Run
 
 from tts.driver.problem_run import ProblemRun, Runtime
-from tts.driver.speculation import Speculator
+from tts.driver.speculation import Speculator, Trust
 from tts.prompting import Context, Models
 from tts.runlog import events
 from tts.runlog.resume import ResumedWork
@@ -116,11 +116,11 @@ def test_auto_stops_when_guesses_do_not_pay_and_always_does_not(
     tiny_deployment, words, monkeypatch, speculation
 ):
     monkeypatch.setattr(LoadCurve, "share", lambda curve, load: 0.01)  # slots cost little
-    monkeypatch.setattr(Speculator, "trust", property(lambda speculator: 0.01))
+    monkeypatch.setattr(Trust, "factor", property(lambda trust: 0.01))
     policy = {"jitter": 2, "speculation": speculation, "generator_requests": 24}
     run = Run(tiny_deployment, words, CONFIGS[0], "decoupled", **policy).go()
     assert bool(speculative(run)) == (speculation == "always")
-    monkeypatch.setattr(Speculator, "trust", property(lambda speculator: 1.0))
+    monkeypatch.setattr(Trust, "factor", property(lambda trust: 1.0))
     assert speculative(Run(tiny_deployment, words, CONFIGS[0], "decoupled", **policy).go())
 
 
@@ -181,7 +181,7 @@ def job_of(node, chance=1.0):
 
 
 def test_what_is_in_flight_or_answered_is_not_guessed_again():
-    search, speculator = _Foresees([(0, 0), (0, 1), (1, 0)]), Speculator({(1, 0): THOUGHT})
+    search, speculator = _Foresees([(0, 0), (0, 1), (1, 0)]), Speculator({(1, 0): THOUGHT}, Trust())
     flying = job_of((0, 0))
     assert speculator.idle
     speculator.sent(flying)
@@ -207,7 +207,7 @@ def decide(speculator, chance, outcomes):
 
 
 def test_guesses_that_are_never_asked_for_lose_trust():
-    speculator = Speculator({})
+    speculator = Speculator({}, Trust())
     assert speculator.trust == 1
     decide(speculator, 0.5, [False] * 38)
     assert speculator.trust == pytest.approx(1 / 20)
@@ -217,7 +217,7 @@ def test_guesses_that_are_never_asked_for_lose_trust():
 @given(seed=st.integers(0, 10**9), chance=st.floats(0.1, 1), share=st.floats(0.1, 1))
 def test_chances_that_are_too_high_by_a_factor_are_trusted_by_that_factor(seed, chance, share):
     rng = random.Random(seed)
-    speculator = Speculator({})
+    speculator = Speculator({}, Trust())
     decide(speculator, chance, [rng.random() < chance * share for _ in range(2000)])
     assert speculator.trust == pytest.approx(share, rel=0.4)
 
@@ -225,17 +225,24 @@ def test_chances_that_are_too_high_by_a_factor_are_trusted_by_that_factor(seed, 
 @settings(max_examples=100, deadline=None)
 @given(chance=st.floats(0.05, 1), outcomes=st.lists(st.booleans(), max_size=60))
 def test_trust_is_what_was_asked_for_over_what_was_expected(chance, outcomes):
-    speculator = Speculator({})
+    speculator = Speculator({}, Trust())
     decide(speculator, chance, outcomes)
     expected = (1 + sum(outcomes)) / (1 + chance * len(outcomes))
     assert speculator.trust == pytest.approx(min(1.0, expected))
+
+
+def test_what_one_problem_shows_the_next_one_of_the_same_search_knows():
+    runtime = Runtime(None, None, None, None, prefetch=False)
+    decide(Speculator({}, runtime.trust[_Foresees]), 0.5, [False] * 38)
+    assert Speculator({}, runtime.trust[_Foresees]).trust == pytest.approx(1 / 20)
+    assert Speculator({}, runtime.trust[Run]).trust == 1, "another kind of search"
 
 
 @settings(max_examples=200, deadline=None)
 @given(seed=st.integers(0, 10**9))
 def test_every_guess_is_used_lost_or_given_up_once(seed):
     rng = random.Random(seed)
-    speculator, jobs, ends = Speculator({}), {}, Counter()
+    speculator, jobs, ends = Speculator({}, Trust()), {}, Counter()
     for number in range(30):
         node = (number % 3, number)
         jobs[node] = job_of(node)

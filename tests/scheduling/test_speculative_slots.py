@@ -112,6 +112,22 @@ def test_speculation_pays_up_to_the_share_of_throughput_that_it_may_lose(fixed, 
     assert admitted == 512 or share(admitted + 1) >= chance - 1e-6
 
 
+@pytest.mark.parametrize(("shared", "scores", "sent"), [(True, 1, 0), (True, 0, 1), (False, 1, 1)])
+def test_a_guess_on_a_shared_device_costs_the_verifier_as_much_while_it_computes(
+    shared, scores, sent
+):
+    scheduler = Scheduler(Policy("decoupled", 512, 1000, shared=shared))
+    for load in [4, 32] * 20:
+        scheduler.learn(load, 10, 10 * (14 + load))  # at a load of 6 the share is 0.3
+    for child in range(5 - scores):
+        scheduler.add(generate(0, child), 0.0)
+    for child in range(scores):
+        scheduler.add(score(0, child, 8), 0.0)
+    assert len(send(scheduler)) == 5
+    guess = speculative(9, chance=0.4)
+    assert len(send(scheduler, supply=Supply(guesses=[guess]))) == sent
+
+
 def test_a_saturated_engine_is_not_speculated_on_before_it_was_seen_at_smaller_loads():
     scheduler = Scheduler(Policy("decoupled", 64, 100))
     for load in [60, 61, 62, 63] * 100:

@@ -14,8 +14,9 @@ hands its answer to `take_in`.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tts.prompting import Context
 from tts.runlog import events
@@ -34,7 +35,7 @@ from tts.search import (
 )
 
 from .score_cache import ScoreCache
-from .speculation import Speculator
+from .speculation import Speculator, Trust
 
 FULL = (Thought((), "", Stop.LENGTH),)
 """What comes of a prompt that fills the engine."""
@@ -57,6 +58,8 @@ class Runtime:
     """Cancel a job that was sent, for this reason."""
     prefetch: bool
     """Whether prompts are sent ahead of the siblings that begin with them."""
+    trust: defaultdict[type[Search], Trust] = field(default_factory=lambda: defaultdict(Trust))
+    """In what each kind of search says of its guesses."""
 
 
 class ProblemRun:
@@ -75,7 +78,7 @@ class ProblemRun:
         self.number = number
         self.context = context
         self.search = search
-        self.speculator = Speculator(resumed.thoughts)
+        self.speculator = Speculator(resumed.thoughts, runtime.trust[type(search)])
         self._priority = priority
         self._resumed = resumed
         self._on_result = on_result

@@ -14,11 +14,35 @@ from tts.scheduling import Job
 from tts.search import Guess, NodePath, Search, Thought
 
 
+class Trust:
+    """What the chances that searches say of their guesses have proved to be worth."""
+
+    def __init__(self) -> None:
+        self._expected = 1.0
+        self._asked_for = 1.0
+
+    @property
+    def factor(self) -> float:
+        """Of the guesses that are decided, those asked for over the sum of their chances.
+
+        Both count one more, so that the first few decide little; at most 1.
+        """
+        return min(1.0, self._asked_for / self._expected)
+
+    def add(self, chance: float, *, hit: bool) -> None:
+        """A guess of that chance was asked for, or never will be."""
+        self._expected += chance
+        self._asked_for += hit
+
+
 class Speculator:
     """The expansions sent ahead for one problem, and how many of them were of use."""
 
-    def __init__(self, resumed: Mapping[NodePath, tuple[Thought, ...]]) -> None:
-        """`resumed`: thoughts that an interrupted run has left, which need no request either."""
+    def __init__(self, resumed: Mapping[NodePath, tuple[Thought, ...]], trust: Trust) -> None:
+        """`resumed`: thoughts that an interrupted run has left, which need no request either.
+
+        `trust` is shared by all problems with the same kind of search.
+        """
         self.known = dict(resumed)
         """Thoughts that the search may ask for and that need no request."""
         self._answered: dict[NodePath, None] = {}
@@ -26,17 +50,12 @@ class Speculator:
         self._in_flight: dict[NodePath, Job] = {}
         self._chances: dict[NodePath, float] = {}
         """What the search has said of those that are in flight or answered."""
-        self._expected = 1.0
-        self._asked_for = 1.0
+        self._trust = trust
 
     @property
     def trust(self) -> float:
-        """What the search's chances have proved to be worth, at most 1.
-
-        Of the guesses that are decided, those that it asked for over the sum of their chances; both
-        count one more, so that the first few decide little.
-        """
-        return min(1.0, self._asked_for / self._expected)
+        """By what a chance that the search says is to be multiplied."""
+        return self._trust.factor
 
     def guesses(self, search: Search) -> Iterator[Guess]:
         """What could be sent ahead now, best first."""
@@ -96,5 +115,4 @@ class Speculator:
 
     def _count(self, node: NodePath, *, hit: bool) -> None:
         """A guess was asked for, or never will be."""
-        self._expected += self._chances.pop(node)
-        self._asked_for += hit
+        self._trust.add(self._chances.pop(node), hit=hit)

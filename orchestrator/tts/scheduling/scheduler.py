@@ -189,13 +189,15 @@ class Scheduler:
 
         Where a step of the engine takes t0 + t1 * load, one more request slows `load` others by
         t1 / (t0 + t1 * load) each: together they lose the share of the engine's limit that the
-        load has reached. The request brings `chance`. While the share is not known nothing is sent:
-        the load of main work changes enough to learn it, and speculation would hide it.
+        load has reached. On a shared device it slows the verifier as much while that computes, and
+        costs twice as much. The request brings `chance`. While the share is not known nothing is
+        sent: the load of main work changes enough to learn it, and speculation would hide it.
         """
         if self._policy.speculation == "always":
             return True
         share = self._generator.curve.share(self._generator.jobs + 1)
-        return share is not None and share < chance
+        slowed = 2 if self._policy.shared and self._verifier.jobs else 1
+        return share is not None and slowed * share < chance
 
     def _start_problems(self, supply: Supply) -> None:
         while (priority := supply.next_priority()) is not None:
