@@ -88,6 +88,8 @@ class Connection:
         """Send what is left, waiting for the other end."""
         self._socket.setblocking(True)
         self._send()
+        while self._unsent:
+            self._send()
 
     def _receive(self) -> None:
         try:
