@@ -73,8 +73,8 @@ class Drain:
         Raises Terminated if requests are left then.
         """
         await self._began.wait()
-        count = len(self._running)
-        self._say(f"Draining: {_requests(count)} in flight, for at most {self._grace_s:g} s")
+        if count := len(self._running):
+            self._say(f"Draining: {_requests(count)} in flight, for at most {self._grace_s:g} s")
         await self._idle_within(self._grace_s)
         if left := len(self._running):
             raise Terminated(
