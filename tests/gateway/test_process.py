@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 REPORT = """
-import json, os, sys
+import gc, json, os, sys
 import tts.cli.gateway
 early = "grpc" in sys.modules
 from tts.gateway import process
@@ -15,7 +15,12 @@ sys.addaudithook(lambda event, arguments: event == "import" and arguments[0] == 
     and seen.append(os.environ.get("GRPC_EXPERIMENTS")))
 process.set_up()
 import grpc
-print(json.dumps([early, seen[0], os.environ.get("GRPC_EXPERIMENTS"), sys.getswitchinterval()]))
+process.started()
+print(json.dumps({
+    "early": early, "experiments": seen[0], "left": os.environ.get("GRPC_EXPERIMENTS"),
+    "switch": sys.getswitchinterval(), "frozen": gc.get_freeze_count(),
+    "young": gc.get_threshold()[0],
+}))
 """
 
 
@@ -27,16 +32,19 @@ def set_up(**variables):
 
 
 def test_grpc_is_imported_with_the_experiment_that_only_this_process_gets():
-    early, experiments, left, _ = set_up()
-    assert not early  # the command line alone does not import it
-    assert experiments == "-event_engine_client"
-    assert left is None
+    found = set_up()
+    assert not found["early"]  # the command line alone does not import it
+    assert found["experiments"] == "-event_engine_client"
+    assert found["left"] is None
 
 
 def test_experiments_that_the_environment_chooses_stay():
-    _, experiments, left, _ = set_up(GRPC_EXPERIMENTS="tcp_rcv_lowat")
-    assert experiments == left == "tcp_rcv_lowat"
+    found = set_up(GRPC_EXPERIMENTS="tcp_rcv_lowat")
+    assert found["experiments"] == found["left"] == "tcp_rcv_lowat"
 
 
-def test_a_thread_that_waits_for_the_interpreter_gets_it_soon():
-    assert set_up()[3] < 0.001
+def test_threads_and_garbage_collection_hold_up_the_event_loop_little():
+    found = set_up()
+    assert found["switch"] < 0.001
+    assert found["frozen"] > 1000
+    assert found["young"] > 1000
