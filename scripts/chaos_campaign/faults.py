@@ -56,8 +56,8 @@ def kill_server(scene: Scene, rng: random.Random) -> bool:
 
 
 def kill_stub(scene: Scene, rng: random.Random) -> bool:
-    """SIGKILL the process of one model."""
-    return send(scene.run.stub(rng.choice(STUBS)), signal.SIGKILL) is not None
+    """SIGKILL the process of one model, or that of an engine."""
+    return send(_model_or_engine(scene.run, rng), signal.SIGKILL) is not None
 
 
 def kill_guard(scene: Scene, rng: random.Random) -> bool:
@@ -71,8 +71,14 @@ def freeze_server(scene: Scene, rng: random.Random) -> bool:
 
 
 def freeze_stub(scene: Scene, rng: random.Random) -> bool:
-    """SIGSTOP the process of one model for a while."""
-    return _freeze(scene.run.stub(rng.choice(STUBS)), rng)
+    """SIGSTOP the process of one model, or that of an engine, for a while."""
+    return _freeze(_model_or_engine(scene.run, rng), rng)
+
+
+def _model_or_engine(run: Run, rng: random.Random) -> list[psutil.Process]:
+    engines = run.engines
+    rng.shuffle(engines)
+    return rng.choice([run.stub(rng.choice(STUBS)), engines])
 
 
 def freeze_bench(scene: Scene, rng: random.Random) -> None:
@@ -118,10 +124,10 @@ def limit_file_size(scene: Scene, rng: random.Random) -> None:
 
 
 def limit_memory(scene: Scene, rng: random.Random) -> bool:
-    """Nothing is left of the memory for the command, the server or the process of one model."""
+    """Nothing is left of the memory for the command, the server, a model or an engine."""
     run = scene.run
     bench = [psutil.Process(run.process.pid)]
-    victims = rng.choice([bench, run.server, run.stub(rng.choice(STUBS))])
+    victims = rng.choice([bench, run.server, _model_or_engine(run, rng)])
     for process in victims:
         limit = process.memory_info().vms + rng.choice([0, rng.randrange(2**23)])
         process.rlimit(psutil.RLIMIT_AS, (limit, limit))

@@ -67,6 +67,11 @@ class Run:
         return processes(self.home, f"/{model}/1/model.py", place=1)
 
     @property
+    def engines(self) -> list[psutil.Process]:
+        """The processes of the engines behind the models."""
+        return processes(self.home, "tts.engines.engine_process", place=3)
+
+    @property
     def log(self) -> Path:
         """Its event log, which may not be there yet."""
         return self.folder / "events.jsonl"
