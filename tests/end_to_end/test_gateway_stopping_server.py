@@ -27,7 +27,6 @@ pytestmark = [
 
 QUESTION = [{"role": "user", "content": "Compute 12 + 30."}]
 LONG = {"model": "demo", "messages": QUESTION, "stream": True, "n": 128, "max_tokens": 250}
-HUGE = {"model": "demo:beam-search", "messages": QUESTION, "tts": {"n": 1024}}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -92,7 +91,7 @@ def test_what_runs_is_answered_and_what_is_new_is_sent_elsewhere(tts):
         connected(address) as held,
         connected(address) as idle,
     ):
-        stream = iter(api.chat.completions.create(**LONG | {"n": 8}))
+        stream = iter(api.chat.completions.create(**LONG | {"n": 8, "temperature": 0}))
         next(stream)
         body = json.dumps({"model": "demo:beam-search", "messages": QUESTION, "tts": {"n": 8}})
         held.putrequest("POST", "/v1/chat/completions")
@@ -122,40 +121,25 @@ def test_what_runs_is_answered_and_what_is_new_is_sent_elsewhere(tts):
     assert any("Draining: " in line for line in said)
 
 
-def test_after_the_grace_period_searches_give_what_they_have_and_streams_an_error(tts):
+def test_a_second_signal_ends_searches_with_what_they_have_and_streams_with_an_error(tts):
     with (
-        gateway(tts, "--grace", 0.1) as (process, address, said),
+        gateway(tts, "--grace", 600) as (process, address, _),
         client(address) as api,
         ThreadPoolExecutor() as threads,
     ):
-        stream = iter(api.chat.completions.create(**LONG | {"extra_body": {"ignore_eos": True}}))
         search = {"model": "demo:best-of-n", "messages": QUESTION, "stream": True}
         steps = iter(api.chat.completions.create(**search, extra_body={"tts": {"n": 1024}}))
         until(
             lambda: (getattr(next(steps), "tts", None) or {}).get("best")
         )  # a completion is there
+        stream = iter(api.chat.completions.create(**LONG | {"extra_body": {"ignore_eos": True}}))
         next(stream)
         process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
         cut_off = threads.submit(list, stream)
         *_, last = steps
         assert last.tts["limit"] == "deadline"
         assert last.tts["answer"]
         with pytest.raises(openai.APIError, match="was stopped"):
             cut_off.result()
-    assert process.returncode == 143
-    assert "had not ended after 0.1 s" in "".join(said)
-
-
-def test_a_second_sigterm_ends_a_gateway_that_drains(tts):
-    with (
-        gateway(tts, "--grace", 600) as (process, address, _),
-        connected(address) as search,
-    ):
-        search.request("POST", "/v1/chat/completions", json.dumps({**HUGE, "stream": True}))
-        answer = search.getresponse()
-        assert answer.readline()
-        process.send_signal(signal.SIGTERM)
-        until(lambda: status(address, "/ready") == 503)
-        process.send_signal(signal.SIGTERM)
-        answer.read()
-    assert process.returncode == 143
+    assert process.returncode == 130
