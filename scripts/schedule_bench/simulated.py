@@ -170,6 +170,29 @@ def table_of(chosen: Sequence[Row], runs: Sequence[Measured]) -> Table:
     return table
 
 
+def markdown_of(chosen: Sequence[Row], runs: Sequence[Measured]) -> str:
+    """The same as a table in Markdown, as docs/measurements.md has it."""
+    headings = ("GPU", "engines", "precision", "bottleneck", "strategy", "n", "in flight")
+    headings += ("decoupled, s", *SCHEDULES[:-1], "off / auto")
+    lines = [_piped(headings), _piped(["---"] * len(headings))]
+    walls, _ = _by_row(runs)
+    for row in chosen:
+        times = walls[row.name]
+        if len(times) < len(VARIANTS):
+            continue
+        mine = times["decoupled", "auto"]
+        ratios = [times[name, "auto"] / mine for name in SCHEDULES[:-1]]
+        ratios.append(times["decoupled", "off"] / mine)
+        case = (row.gpu.split("-")[0].upper(), row.placing, row.precision, row.bottleneck)
+        numbers = (f"{mine:.1f}", *(f"{ratio:.2f}" for ratio in ratios))
+        lines.append(_piped([*case, row.strategy, str(row.n), str(row.in_flight), *numbers]))
+    return "\n".join(lines)
+
+
+def _piped(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
 def summary(chosen: Sequence[Row], runs: Sequence[Measured]) -> str:
     """In how many rows decoupled is first, and the worst rows; rows must be complete."""
     walls, _ = _by_row(runs)
