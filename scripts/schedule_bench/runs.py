@@ -33,7 +33,6 @@ from tts.search import Search, node_seed
 from tts.serving.server.start import RunningServer, start_server
 from tts.session.endpoints import replaying, triton_endpoints
 from tts.session.plan import Plan
-from tts.session.replicas import EnginePair
 from tts.simulation.scenario import digest_of
 
 from .trials import Measured, Trial
@@ -146,10 +145,9 @@ async def _search(
 def _endpoints(
     plan: Plan, models: Models, connection: TritonConnection
 ) -> tuple[Generator, Verifier]:
-    engines = triton_endpoints(models, connection)
     if plan.replay:
-        return replaying(plan.replay, EnginePair(connection.address, *engines, connection))
-    return engines
+        return replaying(plan.replay, connection)
+    return triton_endpoints(models, connection)
 
 
 def run_saturated(plan: Plan, trial: Trial, useful: Useful) -> Measured:

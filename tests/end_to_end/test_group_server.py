@@ -163,6 +163,6 @@ def test_a_server_whose_caches_cannot_be_emptied_is_started_anew_for_each_search
         return answer
 
     monkeypatch.setattr(TritonConnection, "reset_prefix_caches", refuse)
-    monkeypatch.setattr("tts.session.async_session._RESET_WAITS_S", (0.0,))
+    monkeypatch.setattr("tts.session.engines._RESET_WAITS_S", (0.0,))
     run_all(wanted(small_steps), tmp_path / "all", Following())
     assert len(started) == 3

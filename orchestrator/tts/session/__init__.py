@@ -12,6 +12,7 @@
 | strategy | a strategy's name, config object or function as what is searched |
 | plan | everything that decides a run, as frozen data |
 | planning | a call's arguments as a plan |
+| engines | the engines of a session, while it is open |
 | server, connecting | the server that is used or started; or several |
 | endpoints | the generator and the verifier of a server, of several, of a replay |
 | replicas | several servers: which gets what, their health, their coming and going |

@@ -16,7 +16,7 @@ from contextlib import (
     AsyncExitStack,
     nullcontext,
 )
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -25,6 +25,7 @@ from tts.build.errors import SessionError
 from tts.compat import Self
 from tts.compat.aio import cancelling
 
+from .engines import Engines, not_open
 from .outbox import Outbox, streamed
 from .progress import RunProgress
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from tts.build.spec import Deployment
     from tts.build.tokenizer import Message
     from tts.endpoints.base import Generator, ScoreCall, Verifier
-    from tts.endpoints.triton import TritonConnection
     from tts.grading import Grader
     from tts.problem import Problem
     from tts.prompting import Models
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from tts.scheduling import Policy, ScheduleName, SpeculationName
     from tts.serving.server.loading import Loading
 
-    from .connecting import Own
     from .functions import AnswerFunction, EqualFunction, RewardFunction
     from .plan import Plan
     from .planning import Wishes
@@ -48,14 +47,10 @@ if TYPE_CHECKING:
     from .replicas import Replicas
     from .result import Result, Step
     from .run import OpenRun
-    from .server import Server
     from .solver import Solver
     from .strategy import StrategyLike
 
 T = TypeVar("T")
-
-
-_RESET_WAITS_S = (0.0, 0.1, 0.3, 1.0, 2.0)
 
 
 def silent(line: str) -> None:
@@ -96,26 +91,31 @@ class AsyncSession:
         self.deployment = load_checked(deployment)
         addresses = self.deployment.endpoints if endpoints is None else endpoints
         check_arguments(endpoints=addresses)
-        self._addresses = tuple(dict.fromkeys(addresses))
-        self._routing = routing
-        self._groups = groups or {}
         self.source = findable(deployment) if isinstance(deployment, str | Path) else ""
-        self._given = generator, verifier
+        self._engines = Engines(
+            self.deployment,
+            (generator, verifier),
+            addresses=tuple(dict.fromkeys(addresses)),
+            routing=routing,
+            groups=groups or {},
+            say=say,
+            on_loading=on_loading,
+        )
         self._say = say
-        self._on_loading = on_loading
         self._resources = AsyncExitStack()
         self._is_open = False
-        self._replicas: Replicas
         self._grader: Grader
-        self._server: Server | None = None
         self._shared: dict[Policy, Solver] = {}
         self._opening = asyncio.Lock()
         self._solvers: set[Solver] = set()
         self._active: set[asyncio.Future[Any]] = set()
 
     async def __aenter__(self) -> Self:
+        from tts.grading import Grader
+
         try:
-            await self._open()
+            await self._resources.enter_async_context(self._engines)
+            self._grader = await self._resources.enter_async_context(Grader())
         except BaseException:
             await self._resources.aclose()
             raise
@@ -309,45 +309,28 @@ class AsyncSession:
         _, verifier = self.endpoints
         return await self.watched(requests.score(verifier, calls))
 
-    @cached_property
+    @property
     def models(self) -> Models:
-        """The models' tokenizers, formats and limits; read when they are first needed.
-
-        Raises CheckpointError.
-        """
-        from tts.prompting import Models
-
-        return Models.load(self.deployment, text_verifier=self._scores_text)
+        """See `Engines.models`."""
+        return self._engines.models
 
     @property
     def endpoints(self) -> tuple[Generator, Verifier]:
-        """Generator and verifier, for requests that are part of no search.
-
-        Of several servers each request goes to one by its load.
-        """
-        from .endpoints import own_endpoints, routed_endpoints
-
+        """See `Engines.endpoints`."""
         self._require_open()
-        if self._replicas.elastic:
-            return routed_endpoints(self._replicas)
-        return own_endpoints(self._replicas.pairs[0])
+        return self._engines.endpoints
 
     @property
     def replicas(self) -> Replicas:
-        """The servers that are used; more may be added, and any drained and removed."""
+        """See `Engines.replicas`."""
         self._require_open()
-        return self._replicas
+        return self._engines.replicas
 
     @property
     def address(self) -> str:
-        """Where the server that is used answers gRPC, the first of several.
-
-        SessionError if there is none.
-        """
-        connection = self.replicas.pairs[0].connection
-        if connection is None:
-            raise SessionError("This session has no server: its endpoints are the program's own.")
-        return connection.address
+        """See `Engines.address`."""
+        self._require_open()
+        return self._engines.address
 
     @property
     def in_flight(self) -> tuple[int, int]:
@@ -366,7 +349,8 @@ class AsyncSession:
     @property
     def started_server(self) -> bool:
         """Whether the server that is used was started for this session."""
-        return self._server is not None and self._server.started
+        server = self._engines.server
+        return server is not None and server.started
 
     async def reset_prefix_caches(self) -> bool:
         """Let what follows find engines as cold as those of a server that has just started.
@@ -374,14 +358,7 @@ class AsyncSession:
         False if they stay as they are: TensorRT-LLM's cannot be reset by a request, and none while
         others use them. Raises ServerError or EndpointError if a server is gone.
         """
-        self._require_open()
-        connections = [pair.connection for pair in self._replicas.pairs]
-        if self.deployment.target != "openvino":
-            return False
-        for connection in connections:
-            if connection is None or not await self._reset(connection):
-                return False
-        return True
+        return await self.watched(self._engines.reset_prefix_caches())
 
     async def watched(self, running: Coroutine[Any, Any, T]) -> T:
         """Run to the end while the server is well; ServerError says which part of it died.
@@ -393,8 +370,8 @@ class AsyncSession:
         if not self._is_open:
             running.close()
             self._require_open()
-        if self._server:
-            running = while_healthy(running, self._check)
+        if self._engines.server:
+            running = while_healthy(running, self._engines.check)
         task = asyncio.ensure_future(running)
         self._active.add(task)
         task.add_done_callback(self._active.discard)
@@ -405,65 +382,9 @@ class AsyncSession:
                 raise
             raise SessionError("The session was closed before this had ended.") from None
 
-    @property
-    def _scores_text(self) -> bool:
-        """Whether the verifier is a function, which needs no tokenizer."""
-        verifier = self._given[1]
-        return verifier is not None and not hasattr(verifier, "score")
-
-    def _check(self) -> None:
-        """Raise ServerError if the one server has died; of several the replicas' own watch sees."""
-        if self._server and not self._replicas.elastic:
-            self._server.check()
-
-    async def _reset(self, connection: TritonConnection) -> bool:
-        for wait in _RESET_WAITS_S:  # requests that were cancelled may still be leaving
-            await asyncio.sleep(wait)
-            if await self.watched(connection.reset_prefix_caches()):
-                return True
-        return False
-
     def _require_open(self) -> None:
         if not self._is_open:
-            raise SessionError(
-                "The session is not open.",
-                hint="Use it inside its with block, or before close().",
-            )
-
-    async def _open(self) -> None:
-        from tts.grading import Grader
-
-        from .connecting import connect, only_pair
-        from .functions import FunctionVerifier
-        from .replicas import Replicas
-
-        generator, given = self._given
-        verifier: Any = given
-        if given is not None and self._scores_text:
-            verifier = FunctionVerifier(given)  # type: ignore[arg-type]
-            self._resources.callback(verifier.close)
-        self.models  # noqa: B018 - what cannot be read is said when the session opens
-        connecting = partial(connect, self.deployment, self.models, (generator, verifier))
-        replicas = Replicas(connecting, self._routing)
-        self._replicas = await self._resources.enter_async_context(replicas)
-        if generator is None or verifier is None:
-            await self._connect((generator, verifier))
-        else:
-            replicas.use(only_pair(generator, verifier))
-        self._grader = await self._resources.enter_async_context(Grader())
-
-    async def _connect(self, own: Own) -> None:
-        """Find the servers, or start one; `own` are used in the place of theirs."""
-        from .connecting import open_pairs, require_engines, server_pair
-        from .server import open_server
-
-        opened = self.deployment, self.models, own
-        if addresses := await require_engines(self.deployment, self._addresses):
-            await open_pairs(self._replicas, *opened, addresses, self._groups, self._say)
-            return
-        self._server = await open_server(self.deployment, self._say, self._on_loading)
-        self._resources.push_async_callback(asyncio.to_thread, self._server.stop)
-        self._replicas.use(server_pair(self._server, self.models, own))
+            raise not_open()
 
     def _plan(
         self, problems: tuple[Problem, ...], wishes: Wishes, parameters: dict[str, Any]
@@ -476,7 +397,7 @@ class AsyncSession:
             wishes,
             parameters,
             source=self.source,
-            endpoints=self._given,
+            endpoints=self._engines.own,
             models=lambda: self.models,
         )
 
@@ -501,24 +422,23 @@ class AsyncSession:
         on_step: Callable[[Step], None] | None,
         outbox: Outbox,
     ) -> None:
-        from .endpoints import own_endpoints, replaying
+        from .endpoints import endpoints_for
         from .run import execute
         from .tasks import task_of
 
         with opening as run:
-            plan = run.plan
-            endpoints_of = partial(replaying, plan.replay) if plan.replay else own_endpoints
+            plan, server = run.plan, self._engines.server
             with task_of(plan, self._grader, on_step) as task:
                 await execute(
                     run,
                     plan.limited(self.models),
-                    self._replicas,
+                    self.replicas,
                     task,
                     outbox,
-                    endpoints_of=endpoints_of,
+                    endpoints_of=endpoints_for(plan.replay),
                     progress=progress,
                     opened=self._solvers,
-                    steps=self._server.steps if self._server else None,
+                    steps=server.steps if server else None,
                 )
 
     async def _shared_solver(self, policy: Policy) -> Solver:
@@ -528,7 +448,7 @@ class AsyncSession:
         self._require_open()
         async with self._opening:
             if policy not in self._shared:
-                opened = open_solver(self.models, self._replicas, policy)
+                opened = open_solver(self.models, self.replicas, policy)
                 self._shared[policy] = await self._resources.enter_async_context(opened)
                 self._solvers.add(self._shared[policy])
         return self._shared[policy]

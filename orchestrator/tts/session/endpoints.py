@@ -13,8 +13,6 @@ from tts.replay import Replay, ReplayGenerator, ReplayVerifier
 
 from .replicas import EnginePair, Replicas
 
-__all__ = ["EndpointsOf", "own_endpoints", "replaying", "routed_endpoints", "triton_endpoints"]
-
 EndpointsOf = Callable[[EnginePair], tuple[Generator, Verifier]]
 """What a run asks of a replica."""
 
@@ -35,13 +33,23 @@ def triton_endpoints(models: Models, connection: TritonConnection) -> tuple[Gene
     return generator, TritonVerifier(connection)
 
 
-def replaying(replay: Replay, pair: EnginePair) -> tuple[Generator, Verifier]:
+def replaying(replay: Replay, connection: TritonConnection) -> tuple[Generator, Verifier]:
     """Both engines of a server: they do the work of a script, and the script answers."""
-    connection = pair.connection
-    assert connection is not None  # a replay is of a server's engines
     endless = TritonGenerator(connection, end_id=wire.NO_END_ID, step_stop_words=())
     script = replay.script
     return ReplayGenerator(endless, script), ReplayVerifier(TritonVerifier(connection), script)
+
+
+def endpoints_for(replay: Replay | None) -> EndpointsOf:
+    """What a run asks: its replicas' engines, or a recording that keeps them as busy."""
+    if replay is None:
+        return own_endpoints
+
+    def replayed(pair: EnginePair) -> tuple[Generator, Verifier]:
+        assert pair.connection is not None  # a replay is of a server's engines
+        return replaying(replay, pair.connection)
+
+    return replayed
 
 
 def routed_endpoints(replicas: Replicas) -> tuple[Generator, Verifier]:

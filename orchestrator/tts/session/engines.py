@@ -1,0 +1,186 @@
+"""The engines of a session: found, started or the program's own, for as long as it is open."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from functools import cached_property, partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from tts.build.errors import SessionError
+from tts.compat import Self
+
+if TYPE_CHECKING:
+    from tts.build.spec import Deployment
+    from tts.endpoints.base import Generator, Verifier
+    from tts.endpoints.triton import TritonConnection
+    from tts.prompting import Models
+    from tts.routing import RoutingPolicy
+    from tts.serving.server.loading import Loading
+
+    from .connecting import Own
+    from .functions import RewardFunction
+    from .replicas import Replicas
+    from .server import Server
+
+_RESET_WAITS_S = (0.0, 0.1, 0.3, 1.0, 2.0)
+
+
+class Engines:
+    """Both engines of a deployment on one server or several; an async context manager.
+
+    Entering it finds the servers or starts one, and leaving it stops what was started. What needs
+    them raises SessionError outside of the block.
+    """
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        own: tuple[Generator | None, Verifier | RewardFunction | None],
+        *,
+        addresses: Sequence[str],
+        routing: RoutingPolicy | None,
+        groups: Mapping[str, str],
+        say: Callable[[str], None],
+        on_loading: Callable[[Loading], None],
+    ) -> None:
+        """`own`: what the program has in the place of a server's; the rest as of AsyncSession."""
+        self.deployment = deployment
+        self.own = own
+        self._addresses = addresses
+        self._routing = routing
+        self._groups = groups
+        self._say = say
+        self._on_loading = on_loading
+        self._resources = AsyncExitStack()
+        self._replicas: Replicas | None = None
+        self.server: Server | None = None
+        """The one server that is used, unless there are several or none."""
+
+    async def __aenter__(self) -> Self:
+        try:
+            self._replicas = await self._open()
+        except BaseException:
+            await self._resources.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._replicas = None
+        await self._resources.aclose()
+
+    @cached_property
+    def models(self) -> Models:
+        """The models' tokenizers, formats and limits; read when they are first needed.
+
+        Raises CheckpointError.
+        """
+        from tts.prompting import Models
+
+        return Models.load(self.deployment, text_verifier=self._scores_text)
+
+    @property
+    def replicas(self) -> Replicas:
+        """The servers that are used; more may be added, and any drained and removed."""
+        if self._replicas is None:
+            raise not_open()
+        return self._replicas
+
+    @property
+    def endpoints(self) -> tuple[Generator, Verifier]:
+        """Generator and verifier, for requests that are part of no search.
+
+        Of several servers each request goes to one by its load.
+        """
+        from .endpoints import own_endpoints, routed_endpoints
+
+        if self.replicas.elastic:
+            return routed_endpoints(self.replicas)
+        return own_endpoints(self.replicas.pairs[0])
+
+    @property
+    def address(self) -> str:
+        """Where the server that is used answers gRPC, the first of several.
+
+        SessionError if there is none.
+        """
+        connection = self.replicas.pairs[0].connection
+        if connection is None:
+            raise SessionError("This session has no server: its endpoints are the program's own.")
+        return connection.address
+
+    def check(self) -> None:
+        """Raise ServerError if the one server has died; of several the replicas' own watch sees."""
+        if self.server and not self.replicas.elastic:
+            self.server.check()
+
+    async def reset_prefix_caches(self) -> bool:
+        """See `AsyncSession.reset_prefix_caches`."""
+        connections = [pair.connection for pair in self.replicas.pairs]
+        if self.deployment.target != "openvino":
+            return False
+        for connection in connections:
+            if connection is None or not await _reset(connection):
+                return False
+        return True
+
+    @property
+    def _scores_text(self) -> bool:
+        """Whether the verifier is a function, which needs no tokenizer."""
+        verifier = self.own[1]
+        return verifier is not None and not hasattr(verifier, "score")
+
+    async def _open(self) -> Replicas:
+        from .connecting import connect, only_pair
+        from .functions import FunctionVerifier
+        from .replicas import Replicas
+
+        generator, given = self.own
+        verifier: Any = given
+        if given is not None and self._scores_text:
+            verifier = FunctionVerifier(given)  # type: ignore[arg-type]
+            self._resources.callback(verifier.close)
+        self.models  # noqa: B018 - what cannot be read is said when the session opens
+        connecting = partial(connect, self.deployment, self.models, (generator, verifier))
+        replicas = Replicas(connecting, self._routing)
+        await self._resources.enter_async_context(replicas)
+        if generator is None or verifier is None:
+            await self._connect(replicas, (generator, verifier))
+        else:
+            replicas.use(only_pair(generator, verifier))
+        return replicas
+
+    async def _connect(self, replicas: Replicas, own: Own) -> None:
+        """Find the servers, or start one; `own` are used in the place of theirs."""
+        from .connecting import open_pairs, require_engines, server_pair
+        from .server import open_server
+
+        opened = self.deployment, self.models, own
+        if addresses := await require_engines(self.deployment, self._addresses):
+            await open_pairs(replicas, *opened, addresses, self._groups, self._say)
+            return
+        self.server = await open_server(self.deployment, self._say, self._on_loading)
+        self._resources.push_async_callback(asyncio.to_thread, self.server.stop)
+        replicas.use(server_pair(self.server, self.models, own))
+
+
+def not_open() -> SessionError:
+    """What is raised where a session is used that is not open."""
+    return SessionError(
+        "The session is not open.", hint="Use it inside its with block, or before close()."
+    )
+
+
+async def _reset(connection: TritonConnection) -> bool:
+    for wait in _RESET_WAITS_S:  # requests that were cancelled may still be leaving
+        await asyncio.sleep(wait)
+        if await connection.reset_prefix_caches():
+            return True
+    return False
