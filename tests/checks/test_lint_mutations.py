@@ -18,7 +18,7 @@ import pytest
 import yaml
 from tests.checks import faults
 from tests.checks.deployments import CHECKPOINTS, leave_engines
-from tests.checks.faults import Kind, NotHere, Site
+from tests.checks.faults.site import ROLES, Kind, NotHere, Site, need_gpus
 from tests.checks.test_manifests import HEADED
 from tests.serving import mutations
 
@@ -108,8 +108,8 @@ def corrupted(made: list[Step], kind: Callable[..., None], rng: random.Random) -
 @contextmanager
 def command_mutation(kind: Callable[..., None], site: Site, rng: random.Random) -> Iterator[str]:
     """While it lasts, the compiler of one engine would be called with another command."""
-    faults.need_gpus(site)
-    hit = rng.choice(faults.ROLES)
+    need_gpus(site)
+    hit = rng.choice(ROLES)
 
     def planned(*given: Any) -> list[Step]:
         made = steps(*given)
@@ -171,7 +171,7 @@ def looked_at(words: Sequence[str]) -> list[int]:
 @contextmanager
 def container_mutation(kind: Callable[..., None], site: Site, rng: random.Random) -> Iterator[str]:
     """While it lasts, a server would be run by another docker command."""
-    faults.need_gpus(site)
+    need_gpus(site)
 
     def planned(*given: Any) -> ServerCommand:
         made = server_command(*given)
@@ -186,7 +186,7 @@ def container_mutation(kind: Callable[..., None], site: Site, rng: random.Random
 def repository_mutation(
     kind: Callable[[Path, random.Random], str], site: Site, rng: random.Random
 ) -> str:
-    faults.need_gpus(site)
+    need_gpus(site)
     return kind(site.built / "model_repository", rng)
 
 
@@ -204,7 +204,7 @@ def made(name: str, root: Path) -> Site:
     data = yaml.safe_load(file.read_text())
     root.mkdir(parents=True)
     site = Site(root)
-    for role in faults.ROLES:
+    for role in ROLES:
         checkpoint = Path(data[role]["checkpoint"]).name
         data[role]["checkpoint"] = checkpoint
         if (CHECKPOINTS / checkpoint).is_dir():

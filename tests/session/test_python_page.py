@@ -8,8 +8,8 @@ import pytest
 from tts.build.spec import load_deployment
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
-from tts.session import AsyncSession
 from tts.session.connecting import only_pair
+from tts.session.engines import Engines
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (ROOT / "README.md", ROOT / "docs" / "python.md")
@@ -25,11 +25,11 @@ def scripted_engines(monkeypatch):
     tokenizer = Tokenizer(deployment.generator.checkpoint)
     words = [tokenizer.encode(text) for text in TEXTS]
 
-    async def connect(self, own):
+    async def connect(self, replicas, own):
         generator = ScriptedGenerator(words, tokenizer.encode("\n\n"))
-        self._replicas.use(only_pair(own[0] or generator, own[1] or ScriptedVerifier()))
+        replicas.use(only_pair(own[0] or generator, own[1] or ScriptedVerifier()))
 
-    monkeypatch.setattr(AsyncSession, "_connect", connect)
+    monkeypatch.setattr(Engines, "_connect", connect)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -1,0 +1,81 @@
+"""Faults of the built engines and of the model repository."""
+
+import random
+import shutil
+from pathlib import Path
+
+from tests.checks.faults.site import (
+    Site,
+    flipped,
+    need_contract,
+    need_gpus,
+    not_here,
+    other_kind,
+)
+from tests.serving import mutations
+
+
+def engine_files(site: Site, rng: random.Random) -> list[Path]:
+    folder = site.engine(rng)
+    return sorted(file for file in folder.iterdir() if file.name != "manifest.json")
+
+
+def engine_byte(site: Site, rng: random.Random) -> str:
+    return flipped(rng.choice(engine_files(site, rng)), rng)
+
+
+def engine_file_kind(site: Site, rng: random.Random) -> str:
+    folder = site.engine(rng)
+    return other_kind(rng.choice([folder, *folder.iterdir()]))
+
+
+def engine_file_missing(site: Site, rng: random.Random) -> str:
+    files = [file for file in engine_files(site, rng) if file.name != "config.json"]
+    file = rng.choice(files or not_here())
+    if rng.random() < 0.5:
+        file.unlink()
+        return f"{file} removed"
+    file.write_bytes(file.read_bytes()[:-1])
+    return f"{file} cut short"
+
+
+def another_rank(site: Site, rng: random.Random) -> str:
+    need_gpus(site)
+    file = site.engine(rng) / f"rank{rng.choice([1, 2, 7, 10])}.engine"
+    shutil.copyfile(file.with_name("rank0.engine"), file)
+    return f"{file} added"
+
+
+def repository(site: Site, rng: random.Random) -> str:
+    need_contract(site)
+    return mutations.mutate(site.built / "model_repository", rng)
+
+
+def repository_file_kind(site: Site, rng: random.Random) -> str:
+    need_contract(site)
+    folder = site.built / "model_repository"
+    return other_kind(rng.choice([folder, *sorted(folder.rglob("*"))]))
+
+
+def compiled_code(site: Site, rng: random.Random) -> str:
+    models = sorted((site.built / "model_repository").glob("*/1/model.py"))
+    source = rng.choice(models)
+    made_from = source.stat().st_mtime_ns // 10**9, source.stat().st_size
+    folder = source.parent / "__pycache__"
+    what = rng.choice(["older", "smaller", "by another hash", "cut short", "orphan", "misplaced"])
+    name = "model.cpython-311.pyc"
+    flags, fields = 0, list(made_from)
+    if what == "older":
+        fields[0] -= rng.randrange(1, 10**6)
+    elif what == "smaller":
+        fields[1] -= rng.randrange(1, 100)
+    elif what == "by another hash":
+        flags = rng.choice([1, 3])
+    elif what == "orphan":
+        name = "helper.cpython-311.pyc"
+    elif what == "misplaced":
+        folder = rng.choice([source.parents[2], source.parents[1]]) / "__pycache__"
+    header = b"".join(n.to_bytes(4, "little") for n in (3495, flags, *fields))
+    folder.mkdir()
+    (folder / name).write_bytes(header[:9] if what == "cut short" else header + b"code")
+    return f"{folder}: {what}"
