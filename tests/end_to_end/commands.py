@@ -110,3 +110,22 @@ def grown_under_every_schedule(deployment, problems, parameters, folder):
         digests.add(outcome["tree_digest"])
         scores += [e["score"] for e in events(folder / schedule) if e["event"] == "scored"]
     return digests, scores
+
+
+def killed(tts, folder, victim, *options):
+    """A run whose server, or one of that's models, is killed in the middle; what it must say."""
+    process = tts.start("bench", "demo", *options, "--out", folder)
+    wait_for_events(process, folder, "generated", 50)
+    (server,) = servers(tts)
+    if victim == "stub":
+        stubs = [p for p in server.children(recursive=True) if "stub" in p.name()]
+        stubs[0].kill()
+    else:
+        server.kill()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "Traceback" not in err
+    assert "This is a bug" not in err
+    assert "problems are solved and saved in" in err
+    assert f"tts bench --resume {folder}" in err
+    assert tts.leftovers() == []

@@ -2,12 +2,8 @@
 
 import asyncio
 import json
-import os
-import shutil
 import signal
-import subprocess
 import threading
-import time
 from dataclasses import replace
 from typing import get_args
 
@@ -16,6 +12,7 @@ import pytest
 from tests.end_to_end.commands import (
     carry_out,
     events,
+    killed,
     servers,
     summary,
     wait_for_events,
@@ -37,7 +34,6 @@ from tts.serving.server.start import start_server
 from tts.session import AsyncSession
 from tts.session.endpoints import triton_endpoints
 from tts.session.strategy import choose
-from tts.strategies.catalog import STRATEGIES
 
 pytestmark = [
     pytest.mark.server,
@@ -46,8 +42,6 @@ pytestmark = [
         reason="the demo checkpoints are not here",
     ),
 ]
-
-LONG = ("--limit", "200", "--n", "16")  # long enough to be stopped in the middle
 
 
 @pytest.fixture(scope="module")
@@ -181,30 +175,6 @@ def test_resuming_with_something_else_changed_is_refused(tts, plain, tmp_path):
         assert f"cannot be continued: its {name} was {old!r}" in err
 
 
-def killed(tts, folder, victim, *options):
-    """A run whose server, or one of that's models, is killed in the middle; what it must say."""
-    process = tts.start("bench", "demo", *options, "--out", folder)
-    wait_for_events(process, folder, "generated", 50)
-    (server,) = servers(tts)
-    if victim == "stub":
-        stubs = [p for p in server.children(recursive=True) if "stub" in p.name()]
-        stubs[0].kill()
-    else:
-        server.kill()
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 1
-    assert "Traceback" not in err
-    assert "This is a bug" not in err
-    assert "problems are solved and saved in" in err
-    assert f"tts bench --resume {folder}" in err
-    assert tts.leftovers() == []
-
-
-@pytest.mark.parametrize("victim", ["server", "stub"])
-def test_a_server_killed_in_the_middle_ends_the_run_with_what_is_saved(tts, tmp_path, victim):
-    killed(tts, tmp_path / "run", victim, *LONG)
-
-
 def test_a_stub_killed_under_speculation_is_continued_to_the_same_trees(tts, plain, tmp_path):
     folder = tmp_path / "run"
     killed(tts, folder, "stub", "--limit", 6, "--speculation", "always", "--in-flight", 2)
@@ -264,42 +234,6 @@ def test_a_server_replaced_in_the_middle_changes_nothing(tts, plain, tmp_path, m
     with start_server(spec) as first:
         asyncio.run(go(first))
     assert summary(folder)["tree_digest"] == summary(plain)["tree_digest"]
-
-
-@pytest.mark.parametrize("presses", [1, 2])
-def test_ctrl_c_stops_in_order_however_often_it_is_pressed(tts, tmp_path, presses):
-    folder = tmp_path / "run"
-    process = tts.start("bench", "demo", *LONG, "--out", folder)
-    wait_for_events(process, folder, "generated", 50)
-    for _ in range(presses):
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.1)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
-    assert "Traceback" not in err
-    assert "This is a bug" not in err
-    assert f"tts bench --resume {folder}" in err
-    assert tts.leftovers() == []
-    assert len(whole_events(folder)) > 50
-
-
-def test_a_run_that_ignores_ctrl_c_is_stopped_in_order_by_sigterm(tts, tmp_path):
-    """Such as one under nohup, or in the background of a script."""
-    folder = tmp_path / "run"
-    process = tts.start(
-        *("bench", "demo", "--limit", 12, "--out", folder),
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
-    )
-    wait_for_events(process, folder, "generated", 50)
-    process.terminate()
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 143, err
-    assert "Stopped by SIGTERM." in err
-    assert tts.leftovers() == []
-    code, _, err = tts.run("bench", "--resume", folder)
-    assert code == 0, err
-    code, _, err = tts.run("bench", "demo", "--limit", 12, "--out", tmp_path / "whole")
-    assert summary(folder)["tree_digest"] == summary(tmp_path / "whole")["tree_digest"]
 
 
 def test_a_running_server_is_used_and_left_alone(tts, plain, tmp_path):
@@ -389,123 +323,6 @@ def test_a_run_waits_longer_than_its_patience_for_engines_that_load_again(
         _, err = serving.communicate(timeout=60)
     assert "It is started again in 1 s." in err
     assert serving.returncode == 0
-
-
-def test_a_comparison_of_all_strategies_is_stopped_continued_and_reported(tts, tmp_path):
-    folder = tmp_path / "group"
-    server = tts.start("serve", "demo")
-    try:
-        for line in server.stderr:
-            if "Press Ctrl-C" in line:
-                break
-        arguments = ("--strategy", "all", "--limit", 4, "--n", 4, "--out", folder)
-        process = tts.start("bench", "demo", *arguments)
-        wait_for_events(process, folder / "self-consistency", "generated", 1)
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
-        assert process.returncode == 130, err
-        assert f"tts bench --resume {folder}\n" in err
-        assert " runs are finished" in err
-        code, out, _ = tts.run("report", folder)
-        assert code == 0
-        assert "not finished: " in out
-        done = {run: (run / "events.jsonl").read_bytes() for run in finished_runs(folder)}
-        assert done
-        code, out, err = tts.run("bench", "--resume", folder)
-        assert code == 0, err
-        assert "Traceback" not in err
-        assert "This is a bug" not in err
-    finally:
-        server.send_signal(signal.SIGINT)
-        server.communicate(timeout=20)
-    for run, log in done.items():
-        assert (run / "events.jsonl").read_bytes() == log, "a finished run was touched"
-    rows = json.loads((folder / "comparison.json").read_text())["rows"]
-    assert [row["strategy"] for row in rows] == list(STRATEGIES)
-    for row in rows:
-        run = summary(folder / row["run"])
-        assert row["accuracy"] == run["accuracy_by_rule"][row["vote"]]
-        assert row["pass_at_n"] == run["pass_at_n"]
-        assert (row["n"], row["samples"]) == (run["n"], run["generator_calls"])
-        assert row["n"] == (1 if row["strategy"] == "cot" else 4)
-        assert row["curve"][-1]["accuracy"] == row["accuracy"]
-        start = [row["strategy"], str(row["n"])]
-        line = next(line for line in out.splitlines() if line.split()[:2] == start)
-        assert f"{row['generated_tokens']:,}" in line
-        assert f"{100 * row['accuracy']:.1f}%" in line
-    by_name = {row["strategy"]: row for row in rows}
-    assert by_name["best-of-n"]["run"] == by_name["weighted-best-of-n"]["run"]
-    assert [point["n"] for point in by_name["best-of-n"]["curve"]] == [1, 2, 4]
-    code, again, _ = tts.run("report", folder)
-    assert code == 0
-    assert again == out
-    code, out, _ = tts.run("report", folder / "best-of-n")
-    assert code == 0
-    assert "best score (the answer)" in out
-
-
-def finished_runs(folder):
-    return [file.parent for file in folder.glob("*/summary.json")]
-
-
-def test_a_problem_too_long_for_the_engine_is_refused_before_any_work(tts, tmp_path):
-    file = tmp_path / "set.jsonl"
-    file.write_text(json.dumps({"problem": "7 " * 400, "answer": "1", "id": "long"}) + "\n")
-    code, _, err = tts.run("bench", "demo", "--dataset", file, "--out", tmp_path / "run")
-    assert code == 2
-    assert "Problem long is" in err
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_run_folder_without_permission(tts, tmp_path):
-    (tmp_path / "locked").mkdir(mode=0o500)
-    code, _, err = tts.run("bench", "demo", "--limit", 1, "--out", tmp_path / "locked" / "run")
-    assert code == 1
-    assert "cannot be written: Permission denied" in err
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 64 KiB, where one may be mounted."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
-    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("no file system may be mounted here")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
-
-
-def test_a_full_disk_ends_the_run_with_what_is_saved(tts, small_disk):
-    folder = small_disk / "run"
-    code, _, err = tts.run("bench", "demo", *LONG, "--out", folder)
-    assert code == 1
-    assert "cannot be written: No space left on device" in err
-    assert "problems are solved and saved in" in err
-    assert f"tts bench --resume {folder}" in err
-    assert len(whole_events(folder)) > 20
-    assert tts.leftovers() == []
-
-
-def test_a_port_in_use_is_named(tts, tmp_path):
-    import socket
-
-    import yaml
-
-    data = yaml.safe_load((paths.deployments_dir() / "demo.yaml").read_text())
-    for role in ("generator", "verifier"):
-        checkpoint = paths.deployments_dir() / data[role]["checkpoint"]
-        data[role]["checkpoint"] = str(checkpoint.resolve())
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        data["server"]["http_port"] = port
-        file = tmp_path / "own.yaml"
-        file.write_text(yaml.safe_dump(data))
-        code, _, err = tts.run("serve", file)
-    assert code == 1
-    assert str(port) in err
-    assert "in use" in err
 
 
 def test_the_client_generates_scores_is_refused_and_cancels(tts, monkeypatch):
