@@ -64,6 +64,16 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
         write_problems(tmp_path / "file", [])
 
 
+def test_a_file_in_the_place_of_a_run_is_called_one(tmp_path):
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(RunError, match=r"holds no run: .*file is a file, and a run is a folder\."):
+        read_config(file)
+    with pytest.raises(RunError) as refused:
+        create_run(file, {})
+    assert refused.value.hint == "It is a file, or lies below one: name another folder."
+
+
 def test_reading_what_is_no_run_or_not_finished(tmp_path):
     with pytest.raises(RunError, match="holds no run"):
         read_summary(tmp_path)

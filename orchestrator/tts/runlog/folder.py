@@ -162,6 +162,10 @@ def read_json(file: Path, otherwise: str) -> Json:
     except FileNotFoundError as error:
         raise RunError(f"{otherwise} ({file.name} is missing).") from error
     except (OSError, Unreadable) as error:
+        if file.parent.is_file():
+            raise RunError(
+                f"{otherwise}: {file.parent} is a file, and a run is a folder."
+            ) from error
         raise RunError(
             f"{file} cannot be read: {error}.",
             hint="The file was damaged. Bring it back as it was, or name another folder.",
@@ -187,6 +191,11 @@ def damaged(file: Path, why: object) -> RunError:
 
 def cannot_write(folder: Path, error: OSError) -> RunError:
     """What to tell the user when a run folder refuses to be written."""
+    if isinstance(error, NotADirectoryError | FileExistsError):
+        return RunError(
+            f"The run folder {folder} cannot be written: {error.strerror or error}.",
+            hint="It is a file, or lies below one: name another folder.",
+        )
     return RunError(
         f"The run folder {folder} cannot be written: {error.strerror or error}.",
         hint="Free some space or fix the permissions. What was saved stays; if the run had begun, "
