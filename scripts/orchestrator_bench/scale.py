@@ -54,7 +54,7 @@ def best(runs: list[tuple[Point, Run]]) -> dict[Point, Run]:
         point: replace(
             of_point[0],
             cpu_s=min(each.cpu_s for each in of_point),
-            instructions=min((each.instructions or 0 for each in of_point)) or None,
+            instructions=min(each.instructions or 0 for each in of_point) or None,
             peak_mb=min(each.peak_mb for each in of_point),
         )
         for point, of_point in by_point.items()
