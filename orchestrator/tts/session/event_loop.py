@@ -86,7 +86,7 @@ class LoopThread:
         with _CtrlC(inbox) as ctrl_c:
             self._loop.call_soon_threadsafe(start)
             try:
-                while not isinstance(item := inbox.get(), asyncio.Task):
+                while not isinstance(item := _next(inbox), asyncio.Task):
                     ctrl_c.call(item)
             except BaseException:  # Ctrl-C, or a callback has failed
                 if not finish:
@@ -156,6 +156,15 @@ class _CtrlC:
             self._calling = False
             raise KeyboardInterrupt
         self._inbox.put(_interrupt)
+
+
+def _next(inbox: Inbox) -> Callable[[], None] | asyncio.Task[Any]:
+    """What comes next. A signal that arrives just before a wait begins does not end it, so its
+    handler would be called after the wait: hence many short ones.
+    """
+    while True:
+        with contextlib.suppress(queue.Empty):
+            return inbox.get(timeout=_POLL_S)
 
 
 def _interrupt() -> None:
