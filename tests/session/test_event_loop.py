@@ -1,5 +1,6 @@
 """Blocking calls: callbacks in the caller's thread, Ctrl-C, a loop that runs already."""
 
+import _thread
 import asyncio
 import signal
 import subprocess
@@ -121,6 +122,23 @@ def test_what_is_posted_comes_in_order_and_before_the_result(loop):
 
     assert loop.run(work(), inbox) == 0
     assert heard == list(range(100))
+
+
+def test_ctrl_c_that_does_not_wake_the_wait_is_heard_all_the_same(loop):
+    """As one that comes between the last look at signals and the wait; nothing else ends it."""
+    started = threading.Event()
+
+    async def work():
+        started.set()
+        await asyncio.Event().wait()
+
+    def press():
+        started.wait()
+        _thread.interrupt_main(signal.SIGINT)  # notes the signal, sends none
+
+    threading.Thread(target=press).start()
+    with pytest.raises(KeyboardInterrupt):
+        loop.run(work())
 
 
 def test_a_second_ctrl_c_does_not_cut_the_clean_up_short(loop):
