@@ -71,10 +71,10 @@ def write_tokenizer(folder: Path) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of real servers run in one process, so that one of them at a time takes the cores."""
+    """Tests of real servers stay together by file, so that what they share is made once."""
     for item in items:
         if item.get_closest_marker("server"):
-            item.add_marker(pytest.mark.xdist_group("server"))
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 @pytest.fixture(scope="session")

@@ -222,6 +222,6 @@ def test_every_test_module_is_collected():
 
 
 @pytest.mark.server
-def test_tests_of_real_servers_are_left_to_one_process(request):
-    if "PYTEST_XDIST_WORKER" in os.environ:  # else there is one
-        assert request.node.nodeid.endswith("@server")
+def test_tests_of_real_servers_stay_together_by_file(request):
+    if "PYTEST_XDIST_WORKER" in os.environ:  # else there is one process for all
+        assert request.node.nodeid.endswith("@test_layout")
