@@ -29,7 +29,7 @@ from .mapped_weights import release_mapped
 from .pipeline import add_request, open_pipeline
 from .prefix_guard import PrefixGuard, extend_hashes, prefix_hashes
 from .recorder import Recorder
-from .responses import CLOSING, OnResponse, Response
+from .responses import CLOSING, OnResponse, Response, guarded
 from .statistics import Statistics
 
 logger = logging.getLogger(__name__)
@@ -102,7 +102,7 @@ class Engine:
         self._waiting_bytes = 0
         self._active: dict[int, _Job] = {}
         self._leaving: dict[int, _Job] = {}  # answered, but still holding their blocks
-        publish = partial(_guarded, on_statistics)
+        publish = partial(guarded, on_statistics)
         self._recorder = Recorder(iteration_log, statistics_s, publish)
 
     def run(self, inbox: Inbox) -> None:
@@ -129,18 +129,18 @@ class Engine:
         """
         if cold and not self.reset_prefix_cache():
             refusal = f"{wire.IN_FLIGHT} by other requests"
-            _guarded(on_response, Response([], error=refusal))
+            guarded(on_response, Response([], error=refusal))
             return
         size = request.bytes_waiting
         if len(self._waiting) >= MAX_WAITING or self._waiting_bytes + size > MAX_WAITING_BYTES:
             waiting = f"{len(self._waiting)} requests wait for this engine"
             full = f"{waiting}, as many as may; send it later"
-            _guarded(on_response, Response([], error=full))
+            guarded(on_response, Response([], error=full))
             return
         try:
             self._admission.enqueue(ticket, request.tokens)
         except ValueError as error:  # larger than the pool
-            _guarded(on_response, Response([], error=str(error)))
+            guarded(on_response, Response([], error=str(error)))
         else:
             hashes = prefix_hashes(request.input_ids) if self.limits.kv_reuse else []
             self._waiting[ticket] = _Job(ticket, request, on_response, hashes)
@@ -190,7 +190,7 @@ class Engine:
                 self._rest()
             return True
         while command is not None:
-            _guarded(command)
+            guarded(command)
             if inbox.empty():  # nobody else takes from it
                 return True
             command = inbox.get(True, None)
@@ -252,12 +252,12 @@ class Engine:
                 self._book(job, response)
                 answers.append((job, response))
         for job, response in answers:  # before what is published, which counts them
-            _guarded(job.on_response, response)
+            guarded(job.on_response, response)
         self._record(seconds, generating, started, context_tokens)
 
     def _respond(self, job: _Job, response: Response) -> None:
         self._book(job, response)
-        _guarded(job.on_response, response)
+        guarded(job.on_response, response)
 
     def _book(self, job: _Job, response: Response) -> None:
         """Count a response; after a final one the job is over."""
@@ -326,11 +326,3 @@ class Engine:
 
 def _has_left(job: _Job) -> bool:
     return job.generation is None or job.generation.has_left()
-
-
-def _guarded(function: Callable[..., None], *arguments: object) -> None:
-    """Call a callback; its errors are logged and go no further."""
-    try:
-        function(*arguments)
-    except Exception:
-        logger.exception("a callback of the engine failed")

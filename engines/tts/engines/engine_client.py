@@ -20,7 +20,6 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from itertools import count
 
 from tts.build.errors import EngineError
@@ -28,7 +27,7 @@ from tts.build.errors import EngineError
 from .cancellations import Cancellations
 from .engine_messages import Cancel, FromEngine, Open, Opened, Received, Report, Submit, encode
 from .generate_request import GenerateRequest
-from .responses import CLOSING, OnResponse, Response
+from .responses import CLOSING, OnResponse, Response, guarded
 from .statistics import Statistics
 
 logger = logging.getLogger(__name__)
@@ -167,7 +166,7 @@ class EngineClient:
             if self._wake in ready:
                 os.eventfd_read(self._wake)
                 while not self._calls.empty():
-                    _guarded(self._calls.get())
+                    guarded(self._calls.get())
             if self._socket.fileno() in ready:
                 reports = self._received.take()
         self._end()
@@ -176,14 +175,14 @@ class EngineClient:
         for ticket, response in report.responses:
             self._answer(ticket, response)
         if report.statistics is not None:
-            _guarded(partial(self._on_statistics, report.statistics))
+            guarded(self._on_statistics, report.statistics)
 
     def _answer(self, ticket: int, response: Response) -> None:
         on_response = self._answering[ticket]
         if response.final:
             del self._answering[ticket]
             self._cancellations.discard(ticket)
-        _guarded(partial(on_response, response))
+        guarded(on_response, response)
 
     def _end(self) -> None:
         """The engine's process has ended, or is about to."""
@@ -202,11 +201,3 @@ def _how(status: int) -> str:
     if status < 0:
         return f"was killed by {signal.Signals(-status).name}"
     return f"ended with exit status {status}"
-
-
-def _guarded(function: Callable[[], None]) -> None:
-    """Call a callback in the thread that answers; its errors are logged and go no further."""
-    try:
-        function()
-    except Exception:
-        logger.exception("a callback of the engine failed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -12,6 +13,8 @@ import numpy.typing as npt
 from .generate_request import GenerateRequest
 
 FinishReason = Literal["length", "stop", "end_id", "cancelled"]
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,14 @@ class Response:
 OnResponse = Callable[[Response], None]
 CLOSING = "the engine is shutting down"
 """The error of requests that are left when it does."""
+
+
+def guarded(function: Callable[..., None], *arguments: object) -> None:
+    """Call a callback of an engine; its errors are logged and go no further."""
+    try:
+        function(*arguments)
+    except Exception:
+        logger.exception("a callback of the engine failed")
 
 
 def response_tensors(request: GenerateRequest, response: Response) -> dict[str, npt.NDArray[Any]]:

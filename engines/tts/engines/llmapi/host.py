@@ -24,20 +24,17 @@ from tts.build.errors import EngineError
 
 from .. import wire
 from ..generate_request import GenerateRequest
-from ..responses import Response
+from ..responses import CLOSING, OnResponse, Response, guarded
 from .output import Output
 from .sampling import is_watched, sampling_arguments
 
 logger = logging.getLogger(__name__)
-
-OnResponse = Callable[[Response], None]
 
 MAX_REQUESTS = 8192
 """Most requests at a time, running and waiting; more would only take memory."""
 POLLING_SHARE = 0.05
 """Share of the thread's time for asking whether requests were cancelled."""
 HEALTH_CHECK_S = 1.0
-CLOSING = "the engine is shutting down"
 ENGINE_DIED = 70
 """Exit status of a model process whose engine has died under it."""
 
@@ -116,7 +113,7 @@ class LlmHost:
     def call(self, function: Callable[[], None]) -> None:
         """Run a function in the thread. Raises EngineError after `close`."""
         try:
-            self._loop.call_soon_threadsafe(_guarded, function)
+            self._loop.call_soon_threadsafe(guarded, function)
         except RuntimeError as error:
             raise EngineError("The engine is closed.") from error
 
@@ -191,7 +188,7 @@ class LlmHost:
 
     def _answer(self, job: _Job, response: Response) -> None:
         job.answered = job.answered or response.final
-        _guarded(job.on_response, response)
+        guarded(job.on_response, response)
 
     def _cancel(self, ticket: int) -> None:
         job = self._jobs.get(ticket)
@@ -199,7 +196,7 @@ class LlmHost:
             return
         self._answer(job, Response([], log_probs=[], finish_reason="cancelled"))
         if job.result is not None:
-            _guarded(job.result.abort)
+            guarded(job.result.abort)
 
     async def _poll_cancellations(self) -> None:
         # each poll may be a round trip to the server: one at a time, the one not asked longest
@@ -219,7 +216,7 @@ class LlmHost:
 
     async def _publish(self) -> None:
         while True:
-            _guarded(self._on_active, len(self._jobs))
+            guarded(self._on_active, len(self._jobs))
             await asyncio.sleep(self._statistics_s)
 
     async def _watch_health(self) -> None:
@@ -240,11 +237,3 @@ def _asked(question: Callable[[], bool]) -> bool:
     except Exception:
         logger.exception("a question to Triton or to the engine failed")
         return False
-
-
-def _guarded(function: Callable[..., None], *arguments: object) -> None:
-    """Call a callback in the thread; its errors are logged and go no further."""
-    try:
-        function(*arguments)
-    except Exception:
-        logger.exception("a callback of the engine failed")
