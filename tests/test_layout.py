@@ -223,5 +223,5 @@ def test_every_test_module_is_collected():
 
 @pytest.mark.server
 def test_tests_of_real_servers_stay_together_by_file(request):
-    if "PYTEST_XDIST_WORKER" in os.environ:  # else there is one process for all
+    if getattr(request.config.option, "loadgroup", False):  # as scripts/test asks for it
         assert request.node.nodeid.endswith("@test_layout")
