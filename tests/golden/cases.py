@@ -50,6 +50,10 @@ def cases():
     found["refusals"] = lambda where: derived.of_refusals(where / "run")
     found["study"] = partial(_on_copy, derived.of_study, "study")
     found["tune"] = partial(_on_copy, derived.of_tune, "tune")
+    found["wire/single"] = lambda where: derived.of_wire(where / "grpc")
+    found["wire/continued"] = lambda where: derived.of_requests(
+        unpacked("v1-interrupted", where), where / "grpc"
+    )
     return found
 
 

@@ -5,6 +5,8 @@ followed here, and here alone; what these functions return must stay what it was
 as users run them, since what they print is part of what is pinned.
 """
 
+import asyncio
+import base64
 import hashlib
 import html
 import json
@@ -19,6 +21,7 @@ from unittest import mock
 
 import msgspec
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as perfetto
+from tests.golden.recording_server import RecordingServer, without_id
 from typer.testing import CliRunner
 
 from tts.analysis.comparison import read_rows
@@ -32,9 +35,14 @@ from tts.bench.observer import Silent
 from tts.build.errors import TtsError
 from tts.build.spec import load_deployment
 from tts.cli import app
+from tts.constraints.answer import answer_constraint
 from tts.datasets.load import problems_of_run
+from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
-from tts.prompting import Models
+from tts.endpoints.token_stream import TokenCall, TokenStreams
+from tts.endpoints.triton import TritonConnection
+from tts.problem import Problem
+from tts.prompting import Context, Models
 from tts.replay import open_source
 from tts.runlog.config import read_whole_config
 from tts.runlog.engine_steps import EngineStep, read_step_log
@@ -42,8 +50,10 @@ from tts.runlog.folder import read_config, read_problems
 from tts.runlog.log import read_events
 from tts.runlog.repair import repair_log
 from tts.runlog.resume import read_resume_point
+from tts.search import Stop, Thought
 from tts.serving.repository.digest import deployment_digest
 from tts.session import AsyncSession, Session
+from tts.session.endpoints import triton_endpoints
 from tts.study.campaign import finished_study
 from tts.study.folder import MEASUREMENTS
 from tts.study.measure import measure
@@ -52,6 +62,8 @@ from tts.tuning.requests import recorded_requests
 
 _TERMINAL = {"COLUMNS": "100", "LINES": "50", "TERM": "dumb", "TTY_COMPATIBLE": "1"}
 _ENGINES = ("generator", "verifier")
+_WORDS = ("1", "22", " + ", r"\boxed{4}")
+"""What scripted engines write."""
 _MOST_ROWS = 24
 """Of a figure that are kept as they are."""
 
@@ -173,16 +185,19 @@ def of_resumption(folder, *, repair=False):
 
     The engines are scripted; they answer by the token ids and the seed of a request alone.
     """
+    return _continued(folder, *_scripted(), repair=repair)
+
+
+def _continued(folder, generator, verifier, *, repair=False):
     config = json.loads((folder / "run.json").read_text())
     # a later tts may serve the same models otherwise, and continues no run of an earlier one
     config["deployment_digest"] = deployment_digest(load_deployment("demo"))
     (folder / "run.json").write_text(json.dumps(config))
-    generator, verifier = _scripted()
-    session = partial(AsyncSession, generator=generator, verifier=verifier)
+    session = partial(_ClosingSession, generator=generator, verifier=verifier)
     with (
         mock.patch.object(request, "AsyncSession", session),
         mock.patch.object(group_run, "AsyncSession", session),
-        mock.patch.object(request, "require_current", lambda spec: None),
+        mock.patch.object(request, "require_current"),
     ):
         error = _or_error(
             lambda: request.resume_bench(folder, None, Silent(), repair=repair) and None
@@ -231,6 +246,128 @@ def of_refusals(folder):
         fewer = _or_error(lambda: solve(problems[:1], resume=True))
         again = _or_error(lambda: solve(problems))
     return {"first": first, "changed": refused, "fewer problems": fewer, "no resume": again}
+
+
+def of_wire(socket):
+    """The bytes of single requests, as the server gets them."""
+    models = _models()
+    problem = Problem("p", "Compute 3 + 4 * 5.", "23")
+    context = Context.of(models, problem)
+    encode = models.generator.encode
+    step = Thought(
+        tuple(encode("## Step 1: 4 * 5 = 20\n\n")), "## Step 1: 4 * 5 = 20\n\n", Stop.STEP
+    )
+    cut = Thought(tuple(encode("## Step 2: 3 +")), "## Step 2: 3 +", Stop.LENGTH)
+    context.add((0,), step)
+    context.add((0, 0), cut)
+    first, second, third = (context.generator_ids(node) for node in ((), (0,), (0, 0)))
+    constraint = answer_constraint(r"-?\d{1,3}", None, "\n\n")
+    assert constraint is not None
+    guide = constraint.guide("")
+    stop = tuple(models.step_stop_words)
+    end = models.end_id
+    calls = {
+        "a first step": GenerateCall(first, 300, 12345678901234567890, 0.8, 1.0, True),
+        "a later step": GenerateCall(second, 280, 1, 0.8, 0.95, True),
+        "after text that was cut off": GenerateCall(third, 64, 2**63, 1.0, 1.0, True),
+        "a whole chain": GenerateCall(first, 300, 7, 0.7, 1.0, False),
+        "a greedy step": GenerateCall(first, 300, 0, 0.0, 1.0, True),
+        "a greedy chain": GenerateCall(first, 300, 0, 0.0, 1.0, False),
+        "a constrained step": GenerateCall(second, 100, 3, 0.8, 1.0, True, guide),
+        "a constrained greedy chain": GenerateCall(first, 100, 3, 0.0, 1.0, False, 'root ::= "4"'),
+        "a prompt sent ahead": GenerateCall(first, 1, 0, 0.0, 1.0, True),
+    }
+    scores = {"a first step": (0,), "a step that was cut off": (0, 0)}
+    streamed = {
+        "greedy": TokenCall(first, 20, end),
+        "sampled": TokenCall(first, 20, end, seed=5, temperature=0.7, top_p=0.9),
+        "of the first k": TokenCall(first, 20, end, seed=5, temperature=0.7, top_k=40),
+        "stop words": TokenCall(first, 20, end, temperature=1.0, stop_words=stop),
+        "log-probabilities": TokenCall(second, 20, end, log_probs=True),
+        "whole": TokenCall(second, 20, end, streaming=False),
+    }
+
+    async def send(server):
+        sent = {}
+        async with TritonConnection(server.address) as connection:
+            generator, verifier = triton_endpoints(models, connection)
+            for name, call in calls.items():
+                await generator.generate(call)
+                sent[f"generate: {name}"] = server.taken()
+            for name, node in scores.items():
+                await verifier.score(ScoreCall(context.verifier_ids(node)))
+                sent[f"score: {name}"] = server.taken()
+        streams = TokenStreams(server.address)
+        for name, call in streamed.items():
+            run = streams.start(call)
+            while not (await run.next()).final:
+                pass
+            sent[f"stream: {name}"] = server.taken()
+        await streams.aclose()
+        return sent
+
+    with _recording_server(socket) as server:
+        sent = asyncio.run(send(server))
+    return {
+        name: [base64.b64encode(without_id(each)).decode() for each in requests]
+        for name, requests in sent.items()
+    }
+
+
+class _Behind:
+    """Both engines of a server, connected by the loop that first asks them."""
+
+    def __init__(self, address):
+        self._address = address
+        self._connection = None
+
+    async def generate(self, call):
+        return await self._endpoints()[0].generate(call)
+
+    async def score(self, call):
+        return await self._endpoints()[1].score(call)
+
+    def _endpoints(self):
+        if self._connection is None:
+            self._connection = TritonConnection(self._address)
+            self._pair = triton_endpoints(_models(), self._connection)
+        return self._pair
+
+    async def aclose(self):
+        if self._connection:
+            await self._connection.__aexit__(None, None, None)
+
+
+class _ClosingSession(AsyncSession):
+    """A session on engines of the program's own, which are closed with it."""
+
+    async def __aexit__(self, *failure):
+        await super().__aexit__(*failure)
+        generator, _ = self._engines.own
+        if isinstance(generator, _Behind):
+            await generator.aclose()
+
+
+def of_requests(folder, socket):
+    """What the generator is sent to continue a run, whose schedule is lockstep.
+
+    The order of requests is free, and so is whether a score that no longer matters is asked for.
+    """
+    with _recording_server(socket) as server:
+        engines = _Behind(server.address)
+        done = _continued(folder, engines, engines)
+        sent = sorted(map(without_id, server.requests_to("generator")))
+    return {
+        "done": done,
+        "requests": len(sent),
+        "bytes": sum(map(len, sent)),
+        "hash": _hash(b"\0".join(sent)),
+    }
+
+
+def _recording_server(socket):
+    encode = _models().generator.encode
+    return RecordingServer(socket, [encode(word) for word in _WORDS], encode("\n\n"))
 
 
 def _answer_of(completion):
@@ -466,8 +603,7 @@ def _asked_again(folder):
 
 def _scripted():
     encode = _models().generator.encode
-    words = [encode(word) for word in ("1", "22", " + ", r"\boxed{4}")]
-    return ScriptedGenerator(words, encode("\n\n")), ScriptedVerifier()
+    return ScriptedGenerator([encode(word) for word in _WORDS], encode("\n\n")), ScriptedVerifier()
 
 
 def _name(node):

@@ -9,9 +9,14 @@
 | `group` | `tts bench demo --strategy all`; `v1-group`, `v2-group` are those of their versions |
 | `lockstep` ... `decoupled`, `speculative` | the schedules on the same problems |
 | `interrupted`, `resumed` | a run that was killed, and the same continued to its end |
-| `torn`, `damaged` | `interrupted` cut within its last line; `resumed` with a broken line and a solution twice |
-| `failed`, `own-reward`, `program`, `conversation`, `unreferenced` | of programs: a reward function that fails, one that does not, wrong references, a history, none |
-| `servers`, `shard-1`, `shard-2`, `merged`, `replayed` | two servers, shards and their merge, a replay of `decoupled` |
+| `torn` | `interrupted`, cut within its last line |
+| `damaged` | `resumed` with a broken line and a problem that is solved twice |
+| `failed`, `own-reward` | of programs: a reward function that fails, and one that works |
+| `program`, `conversation` | of programs: some wrong references; questions with a history |
+| `unreferenced` | of a program that gave no reference answers |
+| `servers` | on two servers |
+| `shard-1`, `shard-2`, `merged` | two shards and their merge |
+| `replayed` | a replay of `decoupled` |
 | the others | named for their option |
 | `study`, `tune` | a tiny study of real servers, a short `tts tune` |
 
@@ -25,6 +30,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 FOLDERS, EXPECTED = HERE / "folders", HERE / "expected"
+CHECKOUT = str(HERE.parents[1])
 GROUPS = ("group", "v1-group", "v2-group")
 NO_RUNS = (*GROUPS, "study", "tune")
 
@@ -83,7 +89,7 @@ def _plain(value, where):
     if isinstance(value, float):
         return float(f"{value:.9g}")
     if isinstance(value, str):
-        return value.replace(where, "/golden")
+        return value.replace(where, "/golden").replace(CHECKOUT, "/checkout")
     return value
 
 

@@ -6,7 +6,6 @@ Numbers that are wanted otherwise are written by `python -m tests.golden.record`
 import json
 
 import pytest
-
 from tests.golden.cases import cases
 from tests.golden.folders import EXPECTED, differences, plain
 
