@@ -1,0 +1,614 @@
+"""Everything that the product derives from a run folder, as plain data: the one adapter.
+
+The golden tests know nothing of the product but this module. A change of the product's insides is
+followed here, and here alone; what these functions return must stay what it was. Commands are run
+as users run them, since what they print is part of what is pinned.
+"""
+
+import asyncio
+import base64
+import hashlib
+import html
+import json
+import re
+import sys
+from collections import Counter, defaultdict
+from dataclasses import asdict
+from functools import cache, partial
+from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
+
+import msgspec
+from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as perfetto
+from tests.golden.recording_server import RecordingServer, without_id
+from typer.testing import CliRunner
+
+from tts.analysis.comparison import read_rows
+from tts.analysis.measured_run import MeasuredRun, expand_groups
+from tts.analysis.paired_runs import compare_runs, differing_settings
+from tts.analysis.run import Run
+from tts.analysis.summary import summarise
+from tts.analysis.token_requests import requests_with_ids
+from tts.bench import group_run, request
+from tts.bench.observer import Silent
+from tts.build.errors import TtsError
+from tts.build.spec import load_deployment
+from tts.cli import app
+from tts.constraints.answer import answer_constraint
+from tts.datasets.load import problems_of_run
+from tts.endpoints.base import GenerateCall, ScoreCall
+from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
+from tts.endpoints.token_stream import TokenCall, TokenStreams
+from tts.endpoints.triton import TritonConnection
+from tts.problem import Problem
+from tts.prompting import Context, Models
+from tts.replay import open_source
+from tts.runlog.config import read_whole_config
+from tts.runlog.engine_steps import EngineStep, read_step_log
+from tts.runlog.folder import read_config, read_problems
+from tts.runlog.log import read_events
+from tts.runlog.repair import repair_log
+from tts.runlog.resume import read_resume_point
+from tts.search import Stop, Thought
+from tts.serving.repository.digest import deployment_digest
+from tts.session import AsyncSession, Session
+from tts.session.endpoints import triton_endpoints
+from tts.study.campaign import finished_study
+from tts.study.folder import MEASUREMENTS
+from tts.study.measure import measure
+from tts.tuning.fit import read_fits
+from tts.tuning.requests import recorded_requests
+
+_TERMINAL = {"COLUMNS": "100", "LINES": "50", "TERM": "dumb", "TTY_COMPATIBLE": "1"}
+_ENGINES = ("generator", "verifier")
+_WORDS = ("1", "22", " + ", r"\boxed{4}")
+"""What scripted engines write."""
+_MOST_ROWS = 24
+"""Of a figure that are kept as they are."""
+
+
+def of_run(folder):
+    """What programs get of a run, and what continuing, replaying and tuning take from it."""
+    config = read_config(folder)
+    run = Run.load(folder)
+    summary = _or_error(lambda: summarise(config, read_events(folder)))
+    return {
+        "config": _or_error(lambda: read_whole_config(folder) == config),
+        "summary": summary,
+        "kept_summary": "the same" if run.summary == summary else run.summary,
+        "measures": _or_error(lambda: run.measures),
+        "problems": _or_error(lambda: [_problem(problem) for problem in run.problems]),
+        "requests": _or_error(lambda: _requests(run.requests)),
+        "frames": _or_error(lambda: [_frame(frame) for frame in _frames(run)]),
+        "token_ids": _or_error(lambda: _token_ids(folder)),
+        "engine_steps": {engine: _engine_steps(folder, engine) for engine in _ENGINES},
+        "resume": _or_error(lambda: _resume(folder, config["vote"])),
+        "replay": _or_error(lambda: _replay(folder)),
+        "tune": _or_error(lambda: _tuning_requests(folder)),
+    }
+
+
+def of_report(*folders):
+    """What `tts report` prints, and what its page shows."""
+    printed = command("report", *folders)
+    pages = [file for folder in folders for file in Path(folder).glob("report*.html")]
+    return {"printed": printed, "pages": {page.name: _page(page) for page in pages}}
+
+
+def of_rows(folder):
+    """The table of a comparison, a row for each strategy, and what is unfinished."""
+    rows, unfinished = read_rows(folder)
+    return {
+        "rows": [{**row.to_json(), "right": row.right} for row in rows],
+        "unfinished": unfinished,
+    }
+
+
+def of_comparison(*folders):
+    """What `tts compare` prints, and the numbers behind it."""
+    runs = [MeasuredRun.load(folder) for folder in expand_groups(folders)]
+    settings = {each.name: each.values for each in differing_settings([r.config for r in runs])}
+    pairs = _or_error(lambda: [_pair(pair) for pair in compare_runs(runs)])
+    return {"printed": command("compare", *folders), "settings": settings, "pairs": pairs}
+
+
+def of_trace(folder, file):
+    """What is on each track of a run's timeline, and a hash of it all."""
+    printed = command("trace", folder, "--out", file)
+    if not file.exists():
+        return printed
+    trace = perfetto.Trace.FromString(file.read_bytes())
+    names = {}
+    events = defaultdict(Counter)
+    for packet in trace.packet:
+        track = packet.track_descriptor
+        if packet.HasField("track_descriptor"):
+            parent = names.get(track.parent_uuid, "")
+            own = track.process.process_name if track.HasField("process") else track.name
+            names[track.uuid] = f"{parent}/{own}" if parent else own
+        elif packet.HasField("track_event"):
+            event = packet.track_event
+            kind = perfetto.TrackEvent.Type.Name(event.type).removeprefix("TYPE_")
+            track = re.sub(r"\d+$", "N", names[event.track_uuid])
+            events[track][kind] += 1
+            events[track]["flows"] += len(event.flow_ids)
+    return {
+        "printed": printed,
+        "names": len(names),
+        "tracks": {name: dict(sorted(counts.items())) for name, counts in sorted(events.items())},
+        "hash": _hash(file.read_bytes()),
+    }
+
+
+def of_repair(folder):
+    """What is dropped of a damaged log, and what is left."""
+    ids = read_config(folder)["problem_ids"]
+    before = _or_error(lambda: len(list(read_events(folder))))
+    repaired = repair_log(folder, ids)
+    return {
+        "before": before,
+        "said": repaired and str(repaired),
+        "lines": repaired and repaired.lines,
+        "unsolved": repaired and repaired.unsolved,
+        "log": _hash((folder / "events.jsonl").read_bytes()),
+        "files": sorted(file.name for file in folder.iterdir()),
+        "again": repair_log(folder, ids),
+    }
+
+
+def of_merge(shards, out):
+    """What merging shards prints, and the run that it makes."""
+    return {
+        "printed": command("merge", *shards, "--out", out),
+        "log": _hash((out / "events.jsonl").read_bytes()),
+        "config": json.loads((out / "run.json").read_text()),
+        "summary": json.loads((out / "summary.json").read_text()),
+    }
+
+
+def of_study(folder):
+    """The numbers of a study's figures, its advice, and what its report shows."""
+    measure(finished_study(folder))
+    found = json.loads((folder / MEASUREMENTS).read_text())
+    return {"measurements": found, "report": of_report(folder)}
+
+
+def of_tune(folder):
+    """The step times that a simulation takes from a tune result."""
+    fits = read_fits(folder / "tune.json")
+    return {str(role): asdict(fit) for role, fit in fits.items()}
+
+
+def of_resumption(folder, *, repair=False):
+    """What is asked of the engines when a run is continued, and what comes of it.
+
+    The engines are scripted; they answer by the token ids and the seed of a request alone.
+    """
+    return _continued(folder, *_scripted(), repair=repair)
+
+
+def _continued(folder, generator, verifier, *, repair=False):
+    config = json.loads((folder / "run.json").read_text())
+    # a later tts may serve the same models otherwise, and continues no run of an earlier one
+    config["deployment_digest"] = deployment_digest(load_deployment("demo"))
+    (folder / "run.json").write_text(json.dumps(config))
+    session = partial(_ClosingSession, generator=generator, verifier=verifier)
+    with (
+        mock.patch.object(request, "AsyncSession", session),
+        mock.patch.object(group_run, "AsyncSession", session),
+        mock.patch.object(request, "require_current"),
+    ):
+        error = _or_error(
+            lambda: request.resume_bench(folder, None, Silent(), repair=repair) and None
+        )
+    if error:
+        return error
+    summary = json.loads((folder / "summary.json").read_text())
+    timeless = ("problems", "accuracy_by_rule", "pass_at_n", "undecided", "tree_digest", "sessions")
+    return {
+        # what is speculated depends on times: only what the trees hold is pinned
+        "summary": {name: summary[name] for name in timeless},
+        "digests": {problem.id: problem.tree_digest for problem in Run.load(folder).problems},
+        "asked_again": sorted(_asked_again(folder)),
+    }
+
+
+def of_refusals(folder):
+    """What a program is told that continues a run with something else than before."""
+    problems = [("Compute 1 + 2.", "3"), ("Compute 3 + 4.", "7")]
+    before = {"n": 4, "seed": 3, "strategy": "beam-search", "schedule": "decoupled"}
+    changes = {
+        "n": {"n": 8},
+        "seed": {"seed": 4},
+        "strategy": {"strategy": "dvts"},
+        "schedule": {"schedule": "lockstep"},
+        "speculation": {"speculation": "off"},
+        "in flight": {"in_flight": 1},
+        "parameter": {"temperature": 0.5},
+        "budget": {"budget_tokens": 100},
+        "deadline": {"deadline_s": 60.0},
+        "function": {"answer_of": _answer_of},
+        "nothing": {},
+    }
+    generator, verifier = _scripted()
+    with Session.open("demo", generator=generator, verifier=verifier) as session:
+
+        def solve(given, **options):
+            results = session.solve_many(given, out=folder, **{**before, **options})
+            return sorted((r.problem.id, r.answer, r.tree_digest) for r in results)
+
+        first = solve(problems)
+        refused = {
+            name: _or_error(lambda change=change: solve(problems, resume=True, **change))
+            for name, change in changes.items()
+        }
+        fewer = _or_error(lambda: solve(problems[:1], resume=True))
+        again = _or_error(lambda: solve(problems))
+    return {"first": first, "changed": refused, "fewer problems": fewer, "no resume": again}
+
+
+def of_wire(socket):
+    """The bytes of single requests, as the server gets them."""
+    models = _models()
+    problem = Problem("p", "Compute 3 + 4 * 5.", "23")
+    context = Context.of(models, problem)
+    encode = models.generator.encode
+    step = Thought(
+        tuple(encode("## Step 1: 4 * 5 = 20\n\n")), "## Step 1: 4 * 5 = 20\n\n", Stop.STEP
+    )
+    cut = Thought(tuple(encode("## Step 2: 3 +")), "## Step 2: 3 +", Stop.LENGTH)
+    context.add((0,), step)
+    context.add((0, 0), cut)
+    first, second, third = (context.generator_ids(node) for node in ((), (0,), (0, 0)))
+    constraint = answer_constraint(r"-?\d{1,3}", None, "\n\n")
+    assert constraint is not None
+    guide = constraint.guide("")
+    stop = tuple(models.step_stop_words)
+    end = models.end_id
+    calls = {
+        "a first step": GenerateCall(first, 300, 12345678901234567890, 0.8, 1.0, True),
+        "a later step": GenerateCall(second, 280, 1, 0.8, 0.95, True),
+        "after text that was cut off": GenerateCall(third, 64, 2**63, 1.0, 1.0, True),
+        "a whole chain": GenerateCall(first, 300, 7, 0.7, 1.0, False),
+        "a greedy step": GenerateCall(first, 300, 0, 0.0, 1.0, True),
+        "a greedy chain": GenerateCall(first, 300, 0, 0.0, 1.0, False),
+        "a constrained step": GenerateCall(second, 100, 3, 0.8, 1.0, True, guide),
+        "a constrained greedy chain": GenerateCall(first, 100, 3, 0.0, 1.0, False, 'root ::= "4"'),
+        "a prompt sent ahead": GenerateCall(first, 1, 0, 0.0, 1.0, True),
+    }
+    scores = {"a first step": (0,), "a step that was cut off": (0, 0)}
+    streamed = {
+        "greedy": TokenCall(first, 20, end),
+        "sampled": TokenCall(first, 20, end, seed=5, temperature=0.7, top_p=0.9),
+        "of the first k": TokenCall(first, 20, end, seed=5, temperature=0.7, top_k=40),
+        "stop words": TokenCall(first, 20, end, temperature=1.0, stop_words=stop),
+        "log-probabilities": TokenCall(second, 20, end, log_probs=True),
+        "whole": TokenCall(second, 20, end, streaming=False),
+    }
+
+    async def send(server):
+        sent = {}
+        async with TritonConnection(server.address) as connection:
+            generator, verifier = triton_endpoints(models, connection)
+            for name, call in calls.items():
+                await generator.generate(call)
+                sent[f"generate: {name}"] = server.taken()
+            for name, node in scores.items():
+                await verifier.score(ScoreCall(context.verifier_ids(node)))
+                sent[f"score: {name}"] = server.taken()
+        streams = TokenStreams(server.address)
+        for name, call in streamed.items():
+            run = streams.start(call)
+            while not (await run.next()).final:
+                pass
+            sent[f"stream: {name}"] = server.taken()
+        await streams.aclose()
+        return sent
+
+    with _recording_server(socket) as server:
+        sent = asyncio.run(send(server))
+    return {
+        name: [base64.b64encode(without_id(each)).decode() for each in requests]
+        for name, requests in sent.items()
+    }
+
+
+class _Behind:
+    """Both engines of a server, connected by the loop that first asks them."""
+
+    def __init__(self, address):
+        self._address = address
+        self._connection = None
+
+    async def generate(self, call):
+        return await self._endpoints()[0].generate(call)
+
+    async def score(self, call):
+        return await self._endpoints()[1].score(call)
+
+    def _endpoints(self):
+        if self._connection is None:
+            self._connection = TritonConnection(self._address)
+            self._pair = triton_endpoints(_models(), self._connection)
+        return self._pair
+
+    async def aclose(self):
+        if self._connection:
+            await self._connection.__aexit__(None, None, None)
+
+
+class _ClosingSession(AsyncSession):
+    """A session on engines of the program's own, which are closed with it."""
+
+    async def __aexit__(self, *failure):
+        await super().__aexit__(*failure)
+        generator, _ = self._engines.own
+        if isinstance(generator, _Behind):
+            await generator.aclose()
+
+
+def of_requests(folder, socket):
+    """What the generator is sent to continue a run, whose schedule is lockstep.
+
+    The order of requests is free, and so is whether a score that no longer matters is asked for.
+    """
+    with _recording_server(socket) as server:
+        engines = _Behind(server.address)
+        done = _continued(folder, engines, engines)
+        sent = sorted(map(without_id, server.requests_to("generator")))
+    return {
+        "done": done,
+        "requests": len(sent),
+        "bytes": sum(map(len, sent)),
+        "hash": _hash(b"\0".join(sent)),
+    }
+
+
+def _recording_server(socket):
+    encode = _models().generator.encode
+    return RecordingServer(socket, [encode(word) for word in _WORDS], encode("\n\n"))
+
+
+def _answer_of(completion):
+    return completion
+
+
+def _or_error(derive):
+    """What `derive` returns, or what the user is told instead."""
+    try:
+        return derive()
+    except TtsError as error:
+        return {"error": error.message, "hint": error.hint}
+
+
+def command(*arguments):
+    """What a command prints on a terminal of 100 columns; in case of an error what it says."""
+    done = CliRunner(env=_TERMINAL).invoke(app, [str(argument) for argument in arguments])
+    if isinstance(done.exception, TtsError):
+        return {"error": done.exception.message, "hint": done.exception.hint}
+    assert done.exit_code == 0, done.output
+    return [line.rstrip() for line in done.output.splitlines()]
+
+
+def _pair(pair):
+    return {
+        "common": pair.common,
+        "judged": pair.judged,
+        "right": pair.right,
+        "only": [pair.only_baseline, pair.only_other],
+        "gain": pair.gain,
+        "gain_95": pair.gain_95,
+        "p": pair.p_value,
+        "costs": [
+            {**asdict(cost), "interval_95": cost.difference.interval_95} for cost in pair.costs
+        ],
+    }
+
+
+def _problem(problem):
+    completions = [
+        {
+            "node": _name(done.node),
+            "score": done.score,
+            "step_scores": done.step_scores,
+            "answer": done.answer,
+            "text": _hash(done.text.encode()),
+            "steps": _hash("\0".join(done.steps).encode()),
+        }
+        for done in problem.completions
+    ]
+    fields = msgspec.to_builtins(problem)
+    return {**fields, "completions": completions}
+
+
+def _requests(requests):
+    counts = Counter(
+        f"{each.engine} {each.kind} {each.cancelled or each.trigger or ''}".strip()
+        for each in requests
+    )
+    rows = [msgspec.json.encode(each) for each in requests]
+    return {"counts": dict(sorted(counts.items())), "hash": _hash(b"\n".join(rows))}
+
+
+def _frames(run):
+    """Data frames, with columns as they are given to the library."""
+    library = SimpleNamespace(DataFrame=dict)
+    with mock.patch.dict(sys.modules, {"polars": library}):
+        return run.to_frames("polars")
+
+
+def _frame(columns):
+    return {name: _hash(json.dumps(values).encode()) for name, values in columns.items()}
+
+
+@cache
+def _models():
+    return Models.load(load_deployment("demo"))
+
+
+def _token_ids(folder):
+    if "verifier" in read_config(folder).get("functions", {}):
+        return None  # its prompts were texts for a function of the program
+    questions = {problem.id: problem.full_question for problem in _problems(folder)}
+    found = defaultdict(list)
+    for engine, each in requests_with_ids(read_events(folder), _models(), questions):
+        found[engine].append((each.sent, each.done, each.prompt.tolist(), each.generated.tolist()))
+    return {
+        engine: {
+            "requests": len(requests),
+            "prompt_tokens": sum(len(prompt) for _, _, prompt, _ in requests),
+            "generated_tokens": sum(len(generated) for *_, generated in requests),
+            "hash": _hash(json.dumps(requests).encode()),
+        }
+        for engine, requests in sorted(found.items())
+    }
+
+
+def _engine_steps(folder, engine):
+    lines = list(read_step_log(folder, engine))
+    steps = [line for line in lines if isinstance(line, EngineStep)]
+    return {
+        "sessions": len(lines) - len(steps),
+        "steps": len(steps),
+        "hash": _hash(b"\n".join(map(msgspec.json.encode, steps))),
+    }
+
+
+def _resume(folder, vote):
+    point = read_resume_point(folder, vote)
+    return {
+        "solved": point.solved,
+        "unfinished": {
+            name: {
+                "thoughts": len(work.thoughts),
+                "scores": len(work.scores),
+                "hash": _hash(
+                    json.dumps(
+                        [
+                            sorted((_name(n), msgspec.to_builtins(t)) for n, t in each.items())
+                            for each in (work.thoughts, work.scores)
+                        ]
+                    ).encode()
+                ),
+            }
+            for name, work in point.unfinished.items()
+        },
+    }
+
+
+def _problems(folder):
+    return read_problems(folder) or problems_of_run(folder, read_whole_config(folder))
+
+
+def _replay(folder):
+    source = open_source(folder)
+    recording = source.script(source.limited(_models()), source.problems(_problems(folder)))
+    scores = sorted((key.hex(), score) for key, score in recording.scores.items())
+    spare = [recording.steps, recording.chains, recording.spare_scores]
+    return {
+        "description": {**source.description, "digest": None},
+        "answers": [
+            len(recording.answers),
+            _hash(json.dumps(sorted(recording.answers.items())).encode()),
+        ],
+        "scores": [len(scores), _hash(json.dumps(scores).encode())],
+        "spare": [len(each) for each in spare] + [_hash(json.dumps(spare).encode())],
+    }
+
+
+def _tuning_requests(folder):
+    events = read_events(folder)
+    found = recorded_requests(_models(), _problems(folder), read_config(folder), events)
+    generations = [
+        (g.input_ids.tolist(), g.max_new_tokens, g.seed, g.temperature, g.top_p, g.stop_at_step)
+        for g in found.generations
+    ]
+    scorings = [(each.ids.tolist(), each.cached) for each in found.scorings]
+    return {
+        "generations": [len(generations), _hash(json.dumps(generations).encode())],
+        "scorings": [len(scorings), _hash(json.dumps(scorings).encode())],
+    }
+
+
+def _page(file):
+    """The figures, facts and trees of a page, without how they are drawn and what wrote it."""
+    text = file.read_text()
+    figures = [
+        {
+            "name": figure["name"],
+            "title": figure["title"],
+            "reading": _text(section, "p")[0],
+            "notes": _text(section, "li"),
+            "columns": figure["columns"],
+            "rows": _rows(figure["rows"]),
+            "drawn": figure["chart"] is not None,
+        }
+        for figure, section in zip(
+            _json_in(text, "figure-data"),
+            re.findall(r'<section class="figure".*?</section>', text, re.DOTALL),
+            strict=True,
+        )
+    ]
+    facts = {
+        heading: [
+            _text(row, "th")[0] + ": " + _text(row, "td")[0] for row in rows.split("<tr>")[1:]
+        ]
+        for heading, rows in re.findall(
+            r'<section class="facts".*?<h2>(.*?)</h2>(.*?)</section>', text, re.DOTALL
+        )
+        if heading != "This page"
+    }
+    packed = _json_in(text, "packed-trees")
+    trees = {
+        run["name"]: [
+            {**entry, "tree": _hash(packed[f"{number}/{place}"].encode())}
+            for place, entry in enumerate(run["problems"])
+        ]
+        for number, run in enumerate(_json_in(text, "tree-data")["runs"])
+    }
+    lead = _text(text.partition("</header>")[0], "p")
+    return {"lead": lead, "figures": figures, "facts": facts, "trees": trees}
+
+
+def _rows(rows):
+    """The rows of a figure; of a long one their number and a hash."""
+    if len(rows) <= _MOST_ROWS:
+        return rows
+    rounded = [[f"{c:.9g}" if isinstance(c, float) else c for c in row] for row in rows]
+    return {"rows": len(rows), "first": rows[0], "hash": _hash(json.dumps(rounded).encode())}
+
+
+def _json_in(page, name):
+    element = rf'<script type="application/json" id="{name}">(.*?)</script>'
+    return json.loads(re.search(element, page, re.DOTALL)[1])
+
+
+def _text(page, tag):
+    return [html.unescape(each) for each in re.findall(rf"<{tag}\b[^>]*>([^<]*)</{tag}>", page)]
+
+
+def _asked_again(folder):
+    """Requests for what the log held already; there are none of a run that is continued well."""
+    known, again = set(), []
+    for event in read_events(folder):
+        name = type(event).__name__
+        if name in ("Generated", "Scored") and not getattr(event, "cached", False):
+            key = f"{name} {event.problem} {_name(event.node)}"
+            if key in known:
+                again.append(key)
+            known.add(key)
+    return again
+
+
+def _scripted():
+    encode = _models().generator.encode
+    return ScriptedGenerator([encode(word) for word in _WORDS], encode("\n\n")), ScriptedVerifier()
+
+
+def _name(node):
+    return ".".join(map(str, node))
+
+
+def _hash(data):
+    return hashlib.sha256(data).hexdigest()[:16]
