@@ -1,6 +1,5 @@
 """What is refused, repaired or complete already before any engine is started."""
 
-import json
 from functools import partial
 
 import pytest
@@ -11,8 +10,10 @@ from tts.bench.observer import Silent
 from tts.bench.request import Wanted, resume_bench, run_bench, run_solve
 from tts.build.errors import EndpointTimeout, RunError
 from tts.endpoints.scripted import ScriptedVerifier
+from tts.runlog.checks import read_summary
+from tts.runlog.checksums import Chain
 from tts.runlog.events import ProblemSolved, encode
-from tts.runlog.folder import CONFIG, EVENTS, SUMMARY, read_summary
+from tts.runlog.folder import CONFIG, EVENTS, SUMMARY, read_json, write_json
 from tts.runlog.groups import read_group
 from tts.runlog.lock import locked
 from tts.runlog.log import read_events
@@ -31,7 +32,7 @@ class Said(Silent):
 
 
 def edit(file, **changes):
-    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+    write_json(file, {**read_json(file, ""), **changes})
 
 
 def damage(folder, line):
@@ -139,7 +140,8 @@ def test_a_solved_problem_that_is_none_of_the_runs_is_refused(none, tmp_path):
     folder = run_bench(WANTED, tmp_path / "run", Silent())
     stranger = next(e for e in read_events(folder) if isinstance(e, ProblemSolved))
     with (folder / EVENTS).open("ab") as log:
-        log.write(encode(stranger).replace(stranger.problem.encode(), b"stranger") + b"\n")
+        event = encode(stranger).replace(stranger.problem.encode(), b"stranger")
+        log.write(Chain.of_file(folder / EVENTS).seal(event))
     none()
     with pytest.raises(RunError, match="'stranger' is solved, but is no problem of this run"):
         resume_bench(folder, None, Silent())

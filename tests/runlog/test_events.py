@@ -96,13 +96,13 @@ EVENTS = st.one_of(
         reference=MAYBE,
         undecided=COUNTS,
         completions=st.lists(
-            st.builds(LoggedCompletion, NODES, st.none() | st.floats(0, 1), st.integers(-1, 9)),
+            st.builds(LoggedCompletion, NODES, st.none() | st.floats(0, 1), st.integers(-1, 0)),
             max_size=3,
         ).map(tuple),
         groups=st.none()
-        | st.lists(st.builds(LoggedAnswer, TEXTS, st.none() | st.booleans()), max_size=3).map(
-            tuple
-        ),
+        | st.lists(
+            st.builds(LoggedAnswer, TEXTS, st.none() | st.booleans()), min_size=1, max_size=3
+        ).map(tuple),
         nodes=COUNTS,
     ),
     st.builds(
