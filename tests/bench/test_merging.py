@@ -11,7 +11,7 @@ from tts.analysis.run import Run
 from tts.bench.merging import merge_runs
 from tts.bench.observer import Silent
 from tts.bench.request import Wanted, resume_bench, run_bench
-from tts.build.errors import DatasetError, RunError
+from tts.build.errors import DatasetError, RunDamaged, RunError
 from tts.datasets.load import load_dataset
 from tts.datasets.options import DatasetOptions
 from tts.datasets.shards import Shard, interleaved
@@ -92,6 +92,20 @@ def test_events_keep_their_wall_clock_times_on_one_clock(shards, tmp_path):
     first_late = next(place for place, event in enumerate(events) if event.t >= 30)
     assert all(event.t >= 30 for event in events[first_late:])
     assert 30 <= read_summary(tmp_path / "merged")["wall_s"] < 60
+
+
+def test_a_shard_that_lost_problems_is_refused_and_they_are_named(shards, tmp_path):
+    summary, events = read_summary(shards[0]), list(read_events(shards[0]))
+    lost = sorted(read_config(shards[0])["problem_ids"])[:2]
+    kept = [event for event in events if getattr(event, "problem", None) not in lost]
+    (shards[0] / "events.jsonl").write_bytes(b"".join(encode(event) + b"\n" for event in kept))
+    with pytest.raises(RunDamaged, match=r"does not fit the run's log"):
+        merge_runs(shards, tmp_path / "merged")
+    write_summary(shards[0], summary)  # as if it had been made from such a log
+    with pytest.raises(RunDamaged, match=r"lacks the solution of 2 of its problems: ") as caught:
+        merge_runs(shards, tmp_path / "merged")
+    assert all(name in caught.value.message for name in lost)
+    assert not (tmp_path / "merged").exists()
 
 
 def test_what_processes_have_used_adds_up(shards, tmp_path):

@@ -115,6 +115,25 @@ EVENTS = st.one_of(
 )
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"event":"used","t":-1,"problem":"a","node":[]}',
+        '{"event":"used","t":1e300,"problem":"a","node":[]}',
+        '{"event":"used","t":1e999,"problem":"a","node":[]}',
+        '{"event":"used","t":NaN,"problem":"a","node":[]}',
+        '{"event":"used","t":0,"problem":"a","node":[-7]}',
+        '{"event":"scored","t":0,"problem":"a","node":[],"score":1.5,"cached":true}',
+        '{"event":"scored","t":0,"problem":"a","node":[],"score":0,"cached":false,"done":-1}',
+        '{"event":"resources","t":0,"cpu_s":0,"energy_j":{"0":-1}}',
+        '{"event":"finished","t":0,"saturation_point":-1}',
+    ],
+)
+def test_numbers_that_nothing_wrote_are_refused(line):
+    with pytest.raises(ValueError, match=r"Expected|range|no JSON number"):
+        decode(line.encode())
+
+
 @given(EVENTS)
 def test_every_event_comes_back_from_one_line_of_json(event):
     line = encode(event)

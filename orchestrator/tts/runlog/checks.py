@@ -58,7 +58,7 @@ def read_summary(folder: Path) -> Json:
 
     Raises RunDamaged if it, or a file that it was made from, is not as it was then.
     """
-    read_json(folder / CONFIG, f"{folder} holds no run")
+    config = read_json(folder / CONFIG, f"{folder} holds no run")
     file = folder / SUMMARY
     summary = read_json(
         file, f"The run in {folder} has not finished; continue it with --resume {folder}"
@@ -67,7 +67,7 @@ def read_summary(folder: Path) -> Json:
     check_inputs(folder)
     if files is None:
         _refuse_if_checked(folder)
-        return summary
+        files = {}
     if not isinstance(files, dict):
         raise _stale(file, f"`{_FILES}` is not an object")
     for name, then in files.items():
@@ -79,6 +79,7 @@ def read_summary(folder: Path) -> Json:
                 pass
             raise _stale(file, f"{EVENTS} had {then} when it was written, and has {now}")
         _compare(folder, name, then, now, f"when {SUMMARY} was written")
+    _refuse_incomplete(folder, summary, config)
     return summary
 
 
@@ -171,6 +172,13 @@ def _refuse_if_checked(folder: Path) -> None:
         if isinstance(found, Session) and found.version >= CHECKED_VERSION:
             raise _stale(folder / SUMMARY, f"it does not say which {EVENTS} it was made from")
         return
+
+
+def _refuse_incomplete(folder: Path, summary: Json, config: Json) -> None:
+    """Refuse a summary of fewer problems than the run has; which ones, the log tells."""
+    match summary.get("problems"), config.get("problem_ids"):
+        case int() as solved, [*names] if solved != len(names):
+            check_complete(folder, map(str, names))
 
 
 def _engine_steps(folder: Path) -> list[Path]:
