@@ -87,6 +87,26 @@ def test_the_same_seed_gives_the_same_files(part):
     assert len(set(files[0])) > 40
 
 
+def test_some_dozens_of_damaged_folders_never_show_a_changed_result(part):
+    outcome = part("run_folders").fuzz_folders(40, 7)
+    assert outcome.failures == []
+    assert outcome.same + outcome.refused.total() == 40
+    assert outcome.refused.total() > 20
+
+
+def test_a_changed_result_and_a_traceback_are_failures(part, monkeypatch):
+    folders = part("run_folders")
+    work = folders.RUN
+    monkeypatch.setattr(folders, "DAMAGES", (lambda folder, other, numbers: None,))
+    outcome = folders.Outcome()
+    for read in (lambda folder: 2, lambda folder: {}["missing"]):
+        monkeypatch.setattr(folders, "COMMANDS", {"report": ([work], read)})
+        folders.read_one(Path(), random.Random(0), "case", {"report": 1}, outcome)
+    changed, broken = outcome.failures
+    assert "2\ninstead of\n1" in changed
+    assert "KeyError: 'missing'" in broken
+
+
 @pytest.mark.server
 def test_some_hundred_hostile_requests_leave_a_server_that_answers_as_before():
     command = [sys.executable, ROOT / "scripts" / "fuzz", "--requests", "300", "--seed", "7"]

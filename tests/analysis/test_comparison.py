@@ -21,8 +21,9 @@ from tts.analysis.comparison import (
 from tts.analysis.summary import summarise
 from tts.bench.members import members_of
 from tts.reports.comparison import comparison_tables
+from tts.runlog.checks import write_summary
 from tts.runlog.events import LoggedAnswer, LoggedCompletion
-from tts.runlog.folder import create_run, write_summary
+from tts.runlog.folder import create_run
 from tts.runlog.groups import create_group, group_config
 from tts.runlog.log import RunLog
 from tts.strategies.catalog import STRATEGIES

@@ -14,8 +14,9 @@ from tts.analysis.records import CompletionRecord
 from tts.analysis.run import Run
 from tts.build.errors import RunError, TtsError
 from tts.problem import Problem
+from tts.runlog.checks import write_summary
 from tts.runlog.events import Generated, LoggedAnswer, LoggedCompletion, LoggedThought, Scored
-from tts.runlog.folder import create_run, write_problems, write_summary
+from tts.runlog.folder import create_run, write_problems
 from tts.runlog.groups import Member, create_group, group_config
 from tts.runlog.log import RunLog, read_events
 from tts.search import Stop
@@ -94,8 +95,8 @@ def test_a_solved_problem_has_its_completions_step_by_step(tmp_path):
 
 def test_questions_come_from_the_log_or_from_the_runs_problems_or_are_unknown(tmp_path):
     events = [started("a", 0.0, "of the log"), started("b", 0.0), started("c", 0.0)]
+    write_problems(tmp_path, [Problem("a", "of the folder"), Problem("b", "of the folder")])
     folder = make_run(tmp_path, *events, *(solved(name, 1.0) for name in "abc"))
-    write_problems(folder, [Problem("a", "of the folder"), Problem("b", "of the folder")])
     questions = [problem.question for problem in Run.load(folder).problems]
     assert questions == ["of the log", "of the folder", None]
 

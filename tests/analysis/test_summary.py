@@ -9,8 +9,9 @@ from tests.analysis.logs import solved as plain_solved
 from tests.runlog.test_log import V1_RUN
 
 from tts.analysis.summary import summarise
+from tts.runlog.checks import read_summary
 from tts.runlog.events import Scored
-from tts.runlog.folder import read_config, read_summary
+from tts.runlog.folder import read_config
 from tts.runlog.log import read_events
 
 CONFIG = {

@@ -1,18 +1,20 @@
 """What is refused, repaired or complete already before any engine is started."""
 
-import json
 from functools import partial
 
 import pytest
 
+from tts.analysis.run import Run
 from tts.bench import request
 from tts.bench.group_run import resume_group, run_all
 from tts.bench.observer import Silent
 from tts.bench.request import Wanted, resume_bench, run_bench, run_solve
-from tts.build.errors import EndpointTimeout, RunError
+from tts.build.errors import EndpointTimeout, RunDamaged, RunError
 from tts.endpoints.scripted import ScriptedVerifier
+from tts.runlog.checks import read_summary
+from tts.runlog.checksums import Chain
 from tts.runlog.events import ProblemSolved, encode
-from tts.runlog.folder import CONFIG, EVENTS, SUMMARY, read_summary
+from tts.runlog.folder import CONFIG, EVENTS, SUMMARY, read_json, write_json
 from tts.runlog.groups import read_group
 from tts.runlog.lock import locked
 from tts.runlog.log import read_events
@@ -31,7 +33,7 @@ class Said(Silent):
 
 
 def edit(file, **changes):
-    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+    write_json(file, {**read_json(file, ""), **changes})
 
 
 def damage(folder, line):
@@ -116,6 +118,31 @@ def test_a_run_that_only_lacks_its_summary_gets_it_without_engines(none, tmp_pat
     assert read_summary(folder) == summary
 
 
+@pytest.mark.parametrize("damage", [lambda text: "{}", lambda text: text.replace("0.", "1.", 1)])
+def test_a_summary_that_does_not_fit_is_made_from_the_log_again(none, tmp_path, damage):
+    folder = run_bench(WANTED, tmp_path / "run", Silent())
+    before = (folder / SUMMARY).read_bytes()
+    (folder / SUMMARY).write_text(damage((folder / SUMMARY).read_text()))
+    with pytest.raises(RunDamaged):
+        Run.load(folder)
+    none()
+    said = Said()
+    resume_bench(folder, None, said)
+    assert (folder / SUMMARY).read_bytes() == before
+    assert "The log is the source" in said.lines[0]
+
+
+def test_a_run_whose_log_lost_problems_solves_them_again(tmp_path, engines):
+    folder = run_bench(WANTED, tmp_path / "run", Silent())
+    whole = digests(folder)
+    with (folder / EVENTS).open("r+b") as log:
+        log.truncate(len(log.read()) // 2)
+    with pytest.raises(RunDamaged, match=r"summary\.json does not fit the run's log"):
+        Run.load(folder)
+    resume_bench(folder, None, Silent())
+    assert digests(folder) == whole
+
+
 def test_a_damaged_log_is_refused_by_its_line_and_repaired_to_the_same_trees(engines, tmp_path):
     none, scripted = engines
     folder = run_bench(WANTED, tmp_path / "run", Silent())
@@ -139,7 +166,8 @@ def test_a_solved_problem_that_is_none_of_the_runs_is_refused(none, tmp_path):
     folder = run_bench(WANTED, tmp_path / "run", Silent())
     stranger = next(e for e in read_events(folder) if isinstance(e, ProblemSolved))
     with (folder / EVENTS).open("ab") as log:
-        log.write(encode(stranger).replace(stranger.problem.encode(), b"stranger") + b"\n")
+        event = encode(stranger).replace(stranger.problem.encode(), b"stranger")
+        log.write(Chain.of_file(folder / EVENTS).seal(event))
     none()
     with pytest.raises(RunError, match="'stranger' is solved, but is no problem of this run"):
         resume_bench(folder, None, Silent())

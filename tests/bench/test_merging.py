@@ -1,23 +1,24 @@
 """Shards of a run, each by itself, and the one run that they are merged into."""
 
-import json
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace as replace_field
 
 from tts.analysis.run import Run
 from tts.bench.merging import merge_runs
 from tts.bench.observer import Silent
 from tts.bench.request import Wanted, resume_bench, run_bench
-from tts.build.errors import DatasetError, RunError
+from tts.build.errors import DatasetError, RunDamaged, RunError
 from tts.datasets.load import load_dataset
 from tts.datasets.options import DatasetOptions
 from tts.datasets.shards import Shard, interleaved
+from tts.runlog.checks import read_summary, write_summary
 from tts.runlog.config import read_whole_config
-from tts.runlog.events import Finished, ProblemSolved, Resources, Session
-from tts.runlog.folder import SUMMARY, read_config, read_summary
+from tts.runlog.events import Finished, ProblemSolved, Resources, Session, encode
+from tts.runlog.folder import SUMMARY, read_config
 from tts.runlog.log import read_events
 
 WANTED = Wanted("tiny", "demo", 7, 0, "beam-search", "decoupled", {"n": 4, "max_tokens": 16})
@@ -77,15 +78,11 @@ def test_the_merged_run_is_the_whole_run(shards, tmp_path):
 
 
 def test_events_keep_their_wall_clock_times_on_one_clock(shards, tmp_path):
-    log = shards[1] / "events.jsonl"
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
-    lines[0]["time"] = "2026-01-01T10:00:30+00:00"
-    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    for other in (shards[0], shards[2]):
-        log = other / "events.jsonl"
-        lines = [json.loads(line) for line in log.read_text().splitlines()]
-        lines[0]["time"] = "2026-01-01T10:00:00+00:00"
-        log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for shard, second in zip(shards, ("00", "30", "00"), strict=True):
+        summary, events = read_summary(shard), list(read_events(shard))
+        events[0] = replace_field(events[0], time=f"2026-01-01T10:00:{second}+00:00")
+        (shard / "events.jsonl").write_bytes(b"".join(encode(event) + b"\n" for event in events))
+        write_summary(shard, summary)
     events = list(read_events(merge_runs(shards, tmp_path / "merged")))
     assert [type(event) for event in events].count(Session) == 1
     assert isinstance(events[0], Session)
@@ -95,6 +92,20 @@ def test_events_keep_their_wall_clock_times_on_one_clock(shards, tmp_path):
     first_late = next(place for place, event in enumerate(events) if event.t >= 30)
     assert all(event.t >= 30 for event in events[first_late:])
     assert 30 <= read_summary(tmp_path / "merged")["wall_s"] < 60
+
+
+def test_a_shard_that_lost_problems_is_refused_and_they_are_named(shards, tmp_path):
+    summary, events = read_summary(shards[0]), list(read_events(shards[0]))
+    lost = sorted(read_config(shards[0])["problem_ids"])[:2]
+    kept = [event for event in events if getattr(event, "problem", None) not in lost]
+    (shards[0] / "events.jsonl").write_bytes(b"".join(encode(event) + b"\n" for event in kept))
+    with pytest.raises(RunDamaged, match=r"does not fit the run's log"):
+        merge_runs(shards, tmp_path / "merged")
+    write_summary(shards[0], summary)  # as if it had been made from such a log
+    with pytest.raises(RunDamaged, match=r"lacks the solution of 2 of its problems: ") as caught:
+        merge_runs(shards, tmp_path / "merged")
+    assert all(name in caught.value.message for name in lost)
+    assert not (tmp_path / "merged").exists()
 
 
 def test_what_processes_have_used_adds_up(shards, tmp_path):

@@ -13,7 +13,7 @@ from tts.bench.request import Wanted, run_bench
 from tts.build.errors import ConfigError, EndpointUnavailable, RequestRefused, RunError
 from tts.datasets.options import DatasetOptions
 from tts.datasets.shards import Shard
-from tts.runlog.folder import read_summary
+from tts.runlog.checks import read_summary
 
 WANTED = Wanted(
     "tiny",

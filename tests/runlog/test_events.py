@@ -96,13 +96,13 @@ EVENTS = st.one_of(
         reference=MAYBE,
         undecided=COUNTS,
         completions=st.lists(
-            st.builds(LoggedCompletion, NODES, st.none() | st.floats(0, 1), st.integers(-1, 9)),
+            st.builds(LoggedCompletion, NODES, st.none() | st.floats(0, 1), st.integers(-1, 0)),
             max_size=3,
         ).map(tuple),
         groups=st.none()
-        | st.lists(st.builds(LoggedAnswer, TEXTS, st.none() | st.booleans()), max_size=3).map(
-            tuple
-        ),
+        | st.lists(
+            st.builds(LoggedAnswer, TEXTS, st.none() | st.booleans()), min_size=1, max_size=3
+        ).map(tuple),
         nodes=COUNTS,
     ),
     st.builds(
@@ -113,6 +113,25 @@ EVENTS = st.one_of(
     ),
     st.builds(Finished, t=SECONDS, saturation_point=st.none() | COUNTS),
 )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"event":"used","t":-1,"problem":"a","node":[]}',
+        '{"event":"used","t":1e300,"problem":"a","node":[]}',
+        '{"event":"used","t":1e999,"problem":"a","node":[]}',
+        '{"event":"used","t":NaN,"problem":"a","node":[]}',
+        '{"event":"used","t":0,"problem":"a","node":[-7]}',
+        '{"event":"scored","t":0,"problem":"a","node":[],"score":1.5,"cached":true}',
+        '{"event":"scored","t":0,"problem":"a","node":[],"score":0,"cached":false,"done":-1}',
+        '{"event":"resources","t":0,"cpu_s":0,"energy_j":{"0":-1}}',
+        '{"event":"finished","t":0,"saturation_point":-1}',
+    ],
+)
+def test_numbers_that_nothing_wrote_are_refused(line):
+    with pytest.raises(ValueError, match=r"Expected|range|no JSON number"):
+        decode(line.encode())
 
 
 @given(EVENTS)

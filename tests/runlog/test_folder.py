@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tts.build.errors import RunError
 from tts.datasets.load import load_problems
 from tts.problem import Problem
+from tts.runlog.checks import read_summary, write_summary
 from tts.runlog.folder import (
     CONFIG,
     PROBLEMS,
@@ -17,9 +18,7 @@ from tts.runlog.folder import (
     has_finished,
     read_config,
     read_problems,
-    read_summary,
     write_problems,
-    write_summary,
 )
 from tts.runlog.groups import COMPARISON, create_group, write_comparison
 

@@ -10,7 +10,8 @@ from tts.build.errors import ConfigError, DeadlineExceeded, RunError
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.problem import Problem
 from tts.reports.runs import limit_lines
-from tts.runlog.folder import read_config, read_summary
+from tts.runlog.checks import read_summary
+from tts.runlog.folder import read_config
 from tts.session import Run, Session
 from tts.simulation.virtual_time import run_virtual
 

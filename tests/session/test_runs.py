@@ -15,8 +15,9 @@ from tts.build.errors import DatasetError, EndpointTimeout, RunError
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.problem import Problem
 from tts.reports.live_tree import report_run
+from tts.runlog.checks import read_summary
 from tts.runlog.events import Generated, ProblemSolved, Scored
-from tts.runlog.folder import read_problems, read_summary
+from tts.runlog.folder import read_problems
 from tts.runlog.lock import locked
 from tts.runlog.log import RunLog, read_events
 from tts.search import SampleSearch, SampleSearchConfig

@@ -15,6 +15,7 @@
     ├── SearchError          a search could not go on
     │   └── DeadlineExceeded      it did not end in the time it was given
     ├── RunError             the run folder cannot be written or resumed
+    │   └── RunDamaged           its parts contradict each other, or are not as they were written
     ├── SessionError         a session was used before it was opened or after it was closed
     ├── FunctionError        a Python function given to a session failed or gave what it must not
     ├── ContentBlocked       a filter of the gateway refused a prompt or an answer
@@ -107,6 +108,10 @@ class DeadlineExceeded(SearchError):
 
 class RunError(TtsError):
     """A run folder cannot be written, read or resumed."""
+
+
+class RunDamaged(RunError):
+    """Parts of a run folder contradict each other, or are not as they were written."""
 
 
 class SessionError(TtsError):

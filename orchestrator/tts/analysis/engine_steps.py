@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from tts.build.errors import RunError
 from tts.engines import wire
 from tts.engines.statistics import Statistics
 from tts.runlog.engine_steps import EngineStep, StepSession, read_step_log
@@ -176,16 +177,19 @@ def _session_begins(folder: Path) -> dict[str, float]:
     decode = msgspec.json.Decoder(_Line).decode
     begins: dict[str, float] = {}
     began = wall_s = 0.0
-    with (folder / EVENTS).open("rb") as lines:
-        for line in lines:
-            try:
-                event = decode(line)
-            except ValueError:  # damaged, or cut short
-                continue
-            if event.event == "session":
-                began = begins[event.time] = wall_s
-            else:
-                wall_s = max(wall_s, began + event.t)
+    try:
+        with (folder / EVENTS).open("rb") as lines:
+            for line in lines:
+                try:
+                    event = decode(line)
+                except ValueError:  # damaged, or cut short
+                    continue
+                if event.event == "session":
+                    began = begins[event.time] = wall_s
+                else:
+                    wall_s = max(wall_s, began + event.t)
+    except OSError as error:
+        raise RunError(f"{folder / EVENTS} cannot be read: {error.strerror or error}") from error
     return begins
 
 

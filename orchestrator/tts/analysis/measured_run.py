@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tts.runlog.folder import EVENTS, Json, read_config
+from tts.runlog.checks import check_run
+from tts.runlog.folder import EVENTS, Json, has_finished, read_config
 from tts.runlog.groups import is_group, read_group
 from tts.runlog.log import read_events
 
@@ -26,6 +27,7 @@ class MeasuredRun:
     @classmethod
     def load(cls, folder: Path) -> MeasuredRun:
         """The run in `folder`; raises RunError if it holds none, or a damaged log."""
+        check_run(folder)
         return cls(folder, read_config(folder), Measures.of(read_events(folder)))
 
     @property
@@ -46,7 +48,9 @@ def expand_groups(folders: Iterable[Path]) -> list[Path]:
     for folder in folders:
         if is_group(folder):
             members = (folder / member.folder for member in read_group(folder)[1])
-            runs += [member for member in members if (member / EVENTS).exists()]
+            runs += [
+                member for member in members if (member / EVENTS).exists() or has_finished(member)
+            ]
         else:
             runs.append(folder)
     return runs

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from tts.build.errors import RunError
-from tts.runlog.folder import SUMMARY, Json, read_summary
+from tts.runlog.checks import read_summary
+from tts.runlog.folder import SUMMARY, Json
 
 _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 _Count = Annotated[int, msgspec.Meta(ge=0, le=10**15)]

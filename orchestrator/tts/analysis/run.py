@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from tts.build.errors import RunError, TtsError
+from tts.runlog.checks import check_run, read_summary
 from tts.runlog.events import AnyEvent, Generated, ProblemSolved, ProblemStarted, Scored
-from tts.runlog.folder import Json, has_finished, read_config, read_problems, read_summary
+from tts.runlog.folder import Json, has_finished, read_config, read_problems
 from tts.runlog.groups import is_group, read_group
 from tts.runlog.log import read_events
 from tts.search import NodePath
@@ -44,7 +45,7 @@ class Run:
 
     @classmethod
     def load(cls, folder: Path | str) -> Run:
-        """The run in `folder`; raises RunError if it holds none."""
+        """The run in `folder`; raises RunError if it holds none, or its parts contradict."""
         folder = Path(folder).expanduser()
         if is_group(folder):
             names = ", ".join(member.folder for member in read_group(folder)[1])
@@ -52,6 +53,7 @@ class Run:
                 f"{folder} holds several runs.", hint=f"Name the folder of one of them: {names}."
             )
         config = read_config(folder)
+        check_run(folder)
         return cls(folder, config, read_summary(folder) if has_finished(folder) else None)
 
     @cached_property

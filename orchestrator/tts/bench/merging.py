@@ -12,8 +12,9 @@ from tts.analysis.summary import summarise
 from tts.build.errors import RunError
 from tts.datasets.options import SHARD
 from tts.datasets.shards import Shard, interleaved
+from tts.runlog.checks import check_complete, write_summary
 from tts.runlog.config import read_whole_config
-from tts.runlog.folder import create_run, has_finished, write_summary
+from tts.runlog.folder import create_run, has_finished
 from tts.runlog.lock import locked
 from tts.runlog.log import read_events
 from tts.runlog.merge import write_merged
@@ -65,6 +66,7 @@ def _read(folder: Path) -> _Part:
             f"The run in {folder} (shard {config[SHARD]}) has not finished.",
             hint=f"Continue it first: tts bench --resume {folder}",
         )
+    check_complete(folder, config["problem_ids"])
     return _Part(folder, Shard.parse(config[SHARD]), config)
 
 

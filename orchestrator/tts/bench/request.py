@@ -84,7 +84,7 @@ def resume_bench(
 
     With `repair` what is damaged of its log is dropped first.
     """
-    config = read_whole_config(folder)
+    config = read_whole_config(folder, going_on=True)
     refuse_functions(config, folder)
     wanted = as_wanted(config, deployment, config["strategy"], config["parameters"])
     wanted = replace(wanted, endpoints=endpoints)

@@ -240,6 +240,7 @@ def bench(
     ] = False,
 ) -> None:
     """Solve the problems of a dataset; without a running server, one is started for the run."""
+    from tts.analysis.recorded_summary import read_whole_summary
     from tts.bench.group_run import resume_group, run_all
     from tts.bench.on_ray import run_on_ray
     from tts.bench.replaying import as_recorded
@@ -251,7 +252,6 @@ def bench(
     from tts.reports.live_tree import report_comparison, report_run
     from tts.reports.live_watch import WatchedBench
     from tts.reports.progress import BenchProgress
-    from tts.runlog.folder import read_summary
     from tts.runlog.groups import is_group
     from tts.session.limits import Limits
 
@@ -299,7 +299,7 @@ def bench(
     if is_group(folder):
         report_comparison([folder])
     else:
-        report_run([folder], [read_summary(folder)])
+        report_run([folder], [read_whole_summary(folder)])
     say(f"figures and search trees, as a page: tts report --open {folder}")
 
 

@@ -12,8 +12,9 @@ from typing import Any, Literal
 from tts.build.errors import RunError
 from tts.problem import Problem
 from tts.prompting import Models
+from tts.runlog.checks import read_summary
 from tts.runlog.config import read_whole_config
-from tts.runlog.folder import EVENTS, GROUP, Json, read_summary
+from tts.runlog.folder import EVENTS, GROUP, Json
 
 from .chains import read_chains
 from .recording import read_recording

@@ -102,7 +102,7 @@ class LiveRun:
         return new
 
     def _begin(self) -> None:
-        self.config = read_whole_config(self.run)
+        self.config = read_whole_config(self.run, going_on=True)
         self._numbers = LiveNumbers(self.config)
         self.damaged = 0
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from rich.tree import Tree as RichTree
 
 from tts.analysis.comparison import in_order, read_rows
-from tts.runlog.folder import read_summary
+from tts.runlog.checks import read_summary
 from tts.runlog.groups import is_group, read_group
 from tts.search import Fate, Limit, Tree
 from tts.session import Result, RunProgress, Step

@@ -24,6 +24,7 @@ from tts.analysis.engine_steps import steps_of_run
 from tts.analysis.records import ENGINES, Engine, RequestRecord
 from tts.analysis.requests import WINDOW, InOrderOfSending, end_to_end, request_of
 from tts.build.errors import RunError
+from tts.runlog.checks import check_run
 from tts.runlog.durable import make_folder
 from tts.runlog.events import (
     AnyEvent,
@@ -79,6 +80,7 @@ def write_trace(folder: Path, file: Path | None = None) -> tuple[Path, TraceCoun
     Without a name it lies in the run's folder. Raises RunError.
     """
     vote = read_config(folder).get("vote", "weighted")
+    check_run(folder)
     file = file or folder / TRACE
     part = file.with_name(f".{file.name}.part")
     try:

@@ -11,6 +11,8 @@
 | groups | a folder of several runs that are compared |
 | config | what run.json must say for a run to be continued |
 | lock | one process at a time works on a folder |
+| checksums | of lines, JSON files and whole files |
+| checks | whether the parts of a folder still belong together; the summary |
 | durable | writing what is still there after the power has failed |
 | repair | dropping what is damaged from a log |
 | surroundings | versions and machine, which each session logs |

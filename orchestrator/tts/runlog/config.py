@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from .checks import check_run
 from .folder import CONFIG, GROUP, Json, damaged, read_config
 from .groups import Member, read_group
 
@@ -56,9 +57,15 @@ class _Group(_Shared, kw_only=True):
     runs: Annotated[list[Member], msgspec.Meta(min_length=1)]
 
 
-def read_whole_config(folder: Path) -> Json:
-    """A run's configuration, with every field that continuing it needs; raises RunError."""
+def read_whole_config(folder: Path, *, going_on: bool = False) -> Json:
+    """A run's configuration, with every field that continuing it needs; raises RunError.
+
+    The folder's parts are checked against one another, unless the run is `going_on`: then its log
+    is read as it grows, and its summary made anew.
+    """
     config = read_config(folder)
+    if not going_on:
+        check_run(folder)
     _check(config, _Run, folder / CONFIG)
     return config
 

@@ -28,6 +28,23 @@ def write_whole(file: Path, text: str) -> None:
     sync_folder(file.parent)
 
 
+def write_copy(descriptor: int, file: Path) -> None:
+    """Write what an open file holds, which may have lost its name, as `write_whole` does.
+
+    Raises OSError.
+    """
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    with temporary.open("wb") as content:
+        place = 0
+        while part := os.pread(descriptor, 2**20, place):
+            content.write(part)
+            place += len(part)
+        content.flush()
+        os.fsync(content.fileno())
+    temporary.replace(file)
+    sync_folder(file.parent)
+
+
 def make_folder(folder: Path) -> None:
     """Make a folder and those above it, private, so that they are on disk; raises OSError."""
     if folder.exists():

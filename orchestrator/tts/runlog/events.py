@@ -9,17 +9,26 @@ newer version than VERSION is refused.
 from __future__ import annotations
 
 import json
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from tts.problem import Problem, Turn
-from tts.search import Limit, NodePath, Stop, Thought
+from tts.search import Limit, Stop, Thought
 
-VERSION = 3
+VERSION = 4
 """Of the log's schema. Logs of version 1 do not say theirs and lack some fields; those of version 2
-have no `resources`."""
+have no `resources`, those of version 3 no checksums."""
+CHECKED_VERSION = 4
+"""From which on lines and summaries have checksums."""
 
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e10)]
+"""On a session's clock, or used by it."""
+Count = Annotated[int, msgspec.Meta(ge=0, le=10**15)]
+Score = Annotated[float, msgspec.Meta(ge=0, le=1)]
+InFlight = tuple[Count, Count]
+Node = tuple[Annotated[int, msgspec.Meta(ge=-1, le=10**9)], ...]
+"""A NodePath, bounded where it is read."""
 EngineName = Literal["generator", "verifier"]
 KindName = Literal["main", "eager", "speculative"]
 WorkName = Literal["expand", "score", "prefetch"]
@@ -28,7 +37,7 @@ WorkName = Literal["expand", "score", "prefetch"]
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event"):
     """Base of all events."""
 
-    t: float
+    t: Seconds
 
 
 class Session(Event, frozen=True, kw_only=True, tag="session"):
@@ -36,10 +45,12 @@ class Session(Event, frozen=True, kw_only=True, tag="session"):
 
     time: str
     version: int = 1
-    limits: tuple[int, int] | None = None
+    limits: InFlight | None = None
     """What may be in flight: requests on the generator, prompt tokens on the verifier."""
     made_with: dict[str, str] = {}
     """Versions and machine (`surroundings`); older logs do not say."""
+    files: dict[str, str] = {}
+    """The checksums of run.json and problems.jsonl as they were then; older logs do not say."""
 
 
 class ProblemStarted(Event, frozen=True, kw_only=True, tag="problem_started"):
@@ -66,10 +77,10 @@ class Request(Event, frozen=True, kw_only=True):
     """
 
     problem: str
-    sent: float
-    done: float
-    prompt_tokens: int
-    in_flight: tuple[int, int]
+    sent: Seconds
+    done: Seconds
+    prompt_tokens: Count
+    in_flight: InFlight
     server: str = ""
     """The address of the server, where a run has several; `in_flight` is what it had."""
 
@@ -77,9 +88,9 @@ class Request(Event, frozen=True, kw_only=True):
 class Generated(Request, frozen=True, kw_only=True, tag="generated"):
     """The generator answered: `node` is the first thought's, each further one is its child 0."""
 
-    node: NodePath
+    node: Node
     kind: KindName
-    tokens: int
+    tokens: Count
     thoughts: tuple[LoggedThought, ...]
 
 
@@ -87,14 +98,14 @@ class Scored(Event, frozen=True, kw_only=True, tag="scored"):
     """A node got its score; where it is `cached`, without a request of its own."""
 
     problem: str
-    node: NodePath
-    score: float
+    node: Node
+    score: Score
     cached: bool
     kind: KindName | None = None
-    sent: float = 0.0
-    done: float = 0.0
-    prompt_tokens: int = 0
-    in_flight: tuple[int, int] = (0, 0)
+    sent: Seconds = 0.0
+    done: Seconds = 0.0
+    prompt_tokens: Count = 0
+    in_flight: InFlight = (0, 0)
     trigger: str | None = None
     """What let a batch go, where verifier work is held back for one."""
     server: str = ""
@@ -104,7 +115,7 @@ class Scored(Event, frozen=True, kw_only=True, tag="scored"):
 class Prefetched(Request, frozen=True, kw_only=True, tag="prefetched"):
     """The generator computed a prompt ahead of the requests that begin with it."""
 
-    node: NodePath = ()
+    node: Node = ()
     engine: EngineName = "generator"
 
 
@@ -112,7 +123,7 @@ class Cancelled(Request, frozen=True, kw_only=True, tag="cancelled"):
     """A request was cancelled before it was answered, or its answer was not wanted any more."""
 
     work: WorkName
-    node: NodePath
+    node: Node
     kind: KindName
     why: str | None = None
     """`ended`, `pruned` or `slot`; older logs do not say."""
@@ -123,15 +134,15 @@ class Used(Event, frozen=True, kw_only=True, tag="used"):
     """A search asked for an expansion that had been sent ahead."""
 
     problem: str
-    node: NodePath
+    node: Node
 
 
 class Idle(Event, frozen=True, kw_only=True, tag="idle"):
     """Nothing was in flight on an engine."""
 
     engine: EngineName
-    since: float
-    until: float
+    since: Seconds
+    until: Seconds
     why: str
     server: str = ""
     """As of a request: on this one."""
@@ -140,8 +151,8 @@ class Idle(Event, frozen=True, kw_only=True, tag="idle"):
 class LoggedCompletion(msgspec.Struct, frozen=True):
     """A completion; `group` is its answer's place in the groups, -1 for no answer."""
 
-    node: NodePath
-    score: float | None
+    node: Node
+    score: Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)] | None
     group: int = -1
 
 
@@ -162,21 +173,25 @@ class ProblemSolved(Event, frozen=True, kw_only=True, tag="problem_solved"):
     tree_digest: str
     level: int | str | None = None
     reference: str | None = None
-    undecided: int = 0
+    undecided: Count = 0
     completions: tuple[LoggedCompletion, ...] = ()
     groups: tuple[LoggedAnswer, ...] | None = None
     """None in logs from before they were kept."""
-    nodes: int = 0
+    nodes: Count = 0
     limit: Limit | None = None
     """What ended the search before its own end; only where a limit did."""
+
+    def __post_init__(self) -> None:
+        if self.groups and any(done.group >= len(self.groups) for done in self.completions):
+            raise ValueError(f"a completion is of a group that is not among its {len(self.groups)}")
 
 
 class Resources(Event, frozen=True, kw_only=True, tag="resources"):
     """What the orchestrator's process and its machine's GPUs have used since the session began."""
 
-    cpu_s: float
+    cpu_s: Seconds
     """Processor seconds, user and system, of all threads."""
-    energy_j: dict[str, float] = {}
+    energy_j: dict[str, Annotated[float, msgspec.Meta(ge=0, le=1e15)]] = {}
     """Joules by GPU number; empty where NVML tells none."""
 
 
@@ -187,7 +202,7 @@ class Finished(Event, frozen=True, kw_only=True, tag="finished"):
     run has not shown it. Logs of version 1 have it as `generator_knee`, which nobody reads.
     """
 
-    saturation_point: int | None = None
+    saturation_point: Count | None = None
 
 
 AnyEvent = (

@@ -18,10 +18,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tts.build.errors import RunError
+from tts.build.errors import RunDamaged, RunError
 from tts.build.input_files import Unreadable, parse_json, read_text
 from tts.problem import Problem, Turn
 
+from .checksums import OWN, of_file, with_checksum, without_checksum
 from .durable import make_folder, write_whole
 
 Json = dict[str, Any]
@@ -73,21 +74,9 @@ def read_config(folder: Path) -> Json:
     return read_json(folder / CONFIG, f"{folder} holds no run")
 
 
-def read_summary(folder: Path) -> Json:
-    """The summary of a finished run; raises RunError if it has not finished."""
-    read_config(folder)
-    return read_json(
-        folder / SUMMARY,
-        f"The run in {folder} has not finished; continue it with --resume {folder}",
-    )
-
-
-def write_summary(folder: Path, summary: Json) -> None:
-    """Keep a finished run's summary; raises RunError."""
-    try:
-        write_json(folder / SUMMARY, summary)
-    except OSError as error:
-        raise cannot_write(folder, error) from error
+def input_checksums(folder: Path) -> dict[str, str]:
+    """The checksums of what a run was asked for, by file; raises OSError."""
+    return {name: of_file(folder / name) for name in (CONFIG, PROBLEMS) if (folder / name).exists()}
 
 
 def write_problems(folder: Path, problems: Iterable[Problem]) -> None:
@@ -156,7 +145,10 @@ def history_of(said: object) -> tuple[Turn, ...] | None:
 
 
 def read_json(file: Path, otherwise: str) -> Json:
-    """The object in a JSON file; raises RunError, with `otherwise` if there is no such file."""
+    """The object in a JSON file, without its checksum, which is checked.
+
+    Raises RunError, with `otherwise` if there is no such file.
+    """
     try:
         data = parse_json(read_text(file), strict=True)
     except FileNotFoundError as error:
@@ -172,12 +164,18 @@ def read_json(file: Path, otherwise: str) -> Json:
         ) from error
     if not isinstance(data, dict):
         raise RunError(f"{file} must hold a JSON object, not {type(data).__name__}.")
+    data, fits = without_checksum(data)
+    if fits is False:
+        raise RunDamaged(
+            f"{file} is not as it was written: its fields do not fit its checksum, `{OWN}`.",
+            hint="Bring it back as it was.",
+        )
     return data
 
 
 def write_json(file: Path, data: Json) -> None:
-    """Write a JSON file whole and durably (`durable`); raises OSError."""
-    write_whole(file, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+    """Write a JSON file whole and durably (`durable`), with its checksum; raises OSError."""
+    write_whole(file, json.dumps(with_checksum(data), indent=2, ensure_ascii=False) + "\n")
 
 
 def damaged(file: Path, why: object) -> RunError:

@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 from tts.build.errors import RunError
 
+from .checksums import Chain, open_regular
 from .events import AnyEvent
 from .folder import EVENTS
 from .log import Damage, read_line
@@ -40,6 +41,7 @@ class Follower:
         self._before = b""
         """What stands before that place."""
         self._identity = (0, 0)
+        self._chain = Chain()
 
     def read(self) -> Iterator[AnyEvent | Damage | Restarted]:
         """What was added to the log since it was last read, oldest first.
@@ -48,7 +50,7 @@ class Follower:
         version, or one that cannot be read.
         """
         try:
-            with self._file.open("rb") as log:
+            with open_regular(self._file) as log:
                 if not self._goes_on(log):
                     self._forget()
                     yield Restarted()
@@ -58,7 +60,7 @@ class Follower:
                     self._place += len(line)
                     self._number += 1
                     self._before = (self._before + line)[-_REMEMBERED:]
-                    yield read_line(line, self._file, self._number)
+                    yield read_line(line, self._file, self._number, self._chain)
         except FileNotFoundError:
             if self._place:
                 self._forget()
@@ -80,6 +82,7 @@ class Follower:
         self._place = self._number = 0
         self._before = b""
         self._identity = (0, 0)
+        self._chain = Chain()
 
 
 def _identity(log: BinaryIO) -> tuple[int, int]:

@@ -17,12 +17,13 @@ from types import TracebackType
 
 import msgspec
 
-from tts.build.errors import RunError
+from tts.build.errors import RunDamaged, RunError
 from tts.compat import Self
 
-from .durable import sync_folder
+from .checksums import Chain, open_regular
+from .durable import sync_folder, write_copy
 from .events import VERSION, AnyEvent, Event, Session, decode, encode
-from .folder import EVENTS, cannot_write
+from .folder import EVENTS, cannot_write, input_checksums
 from .surroundings import surroundings
 
 
@@ -34,22 +35,25 @@ def read_events(folder: Path) -> Iterator[AnyEvent]:
     """
     for found in read_lines(folder):
         if isinstance(found, Damage):
-            raise RunError(
-                f"{found.where} {found.what}",
-                hint="Drop what is damaged and compute it again, keeping a copy of the log: "
-                f"tts bench --resume {folder} --repair (in Python: resume=True, repair=True). If "
-                "another version of tts wrote the run, use that one.",
-            )
+            raise RunDamaged(f"{found.where} {found.what}", hint=found.way_on(folder))
         yield found
 
 
 @dataclass(frozen=True)
 class Damage:
-    """A line of a log that is no event."""
+    """A line of a log that is no event, or not the one that was written there."""
 
     where: str
     """File and line."""
     what: str
+
+    def way_on(self, folder: Path) -> str:
+        """What to do about it."""
+        return (
+            "Drop what is damaged and compute it again, keeping a copy of the log: "
+            f"tts bench --resume {folder} --repair (in Python: resume=True, repair=True). If "
+            "another version of tts wrote the run, use that one."
+        )
 
 
 def read_lines(folder: Path) -> Iterator[AnyEvent | Damage]:
@@ -58,21 +62,26 @@ def read_lines(folder: Path) -> Iterator[AnyEvent | Damage]:
     Raises RunError for a log of a newer version, or one that cannot be read.
     """
     file = folder / EVENTS
+    chain = Chain()
     try:
-        with file.open("rb") as lines:
+        with open_regular(file) as lines:
             for number, line in enumerate(lines, start=1):
                 if not line.endswith(b"\n"):
                     return
-                yield read_line(line, file, number)
+                yield read_line(line, file, number, chain)
     except FileNotFoundError:
         return
     except OSError as error:
-        raise RunError(f"{file} cannot be read: {error}") from error
+        raise RunError(f"{file} cannot be read: {error.strerror or error}") from error
 
 
-def read_line(line: bytes, file: Path, number: int) -> AnyEvent | Damage:
-    """What a whole line of a log is, the `number`th; raises RunError for a newer version's log."""
+def read_line(line: bytes, file: Path, number: int, chain: Chain) -> AnyEvent | Damage:
+    """What a whole line of a log is, the `number`th; `chain` has the checksum up to it.
+
+    Raises RunError for a newer version's log.
+    """
     where = f"{file}, line {number}"
+    fits = chain.fits(line)
     try:
         event = decode(line)
     except msgspec.ValidationError as error:
@@ -84,6 +93,14 @@ def read_line(line: bytes, file: Path, number: int) -> AnyEvent | Damage:
             f"{where}: the log has schema version {event.version}; this version of tts reads up to "
             f"{VERSION}.",
             hint="Read or continue it with the version of tts that wrote it.",
+        )
+    if not fits:
+        name = getattr(event, "problem", None)
+        of_problem = f"(problem {name!r:.80}) " if name else ""
+        return Damage(
+            where,
+            f"{of_problem}does not match its checksum: it was changed or moved, or lines before it "
+            "were dropped.",
         )
     return event
 
@@ -109,8 +126,11 @@ class RunLog:
         self._flushed = 0.0
         try:
             cut_half_line(folder / EVENTS)
-            self._file = (folder / EVENTS).open("ab")
+            self._chain = Chain.of_file(folder / EVENTS)
+            self._file = (folder / EVENTS).open("a+b")  # read where it has lost its name
+            self._size = self._file.seek(0, os.SEEK_END)
             sync_folder(folder)
+            files = input_checksums(folder)
         except OSError as error:
             raise cannot_write(folder, error) from error
         self.time = datetime.now(timezone.utc).isoformat()
@@ -122,6 +142,7 @@ class RunLog:
                 version=VERSION,
                 limits=limits,
                 made_with=surroundings(),
+                files=files,
             )
         )
 
@@ -143,7 +164,9 @@ class RunLog:
     def write(self, event: Event) -> None:
         """Append one event as it is; raises RunError if the disk refuses."""
         try:
-            self._file.write(encode(event) + b"\n")
+            line = self._chain.seal(encode(event))
+            self._size += len(line)
+            self._file.write(line)
             if event.t - self._flushed > self.FLUSH_S:
                 self._flush()
         except OSError as error:
@@ -157,10 +180,16 @@ class RunLog:
             raise cannot_write(self.folder, error) from error
 
     def sync(self) -> None:
-        """Bring everything written so far to the disk; returns when it is there."""
+        """Bring everything written so far to the disk; returns when it is there.
+
+        Raises RunError if the disk refuses, and RunDamaged if the log is no longer what was
+        written: somebody removed or replaced the file, or wrote to it.
+        """
         try:
             self._flush()
             os.fsync(self._file.fileno())
+            if lost := self._what_happened():
+                raise RunDamaged(*lost)
         except OSError as error:
             raise cannot_write(self.folder, error) from error
 
@@ -170,6 +199,39 @@ class RunLog:
             self._file.close()
         except OSError as error:
             raise cannot_write(self.folder, error) from error
+
+    def _what_happened(self) -> tuple[str, str] | None:
+        """What has become of the log's file, and what to do; a lost one is saved first."""
+        log = self.folder / EVENTS
+        own = os.fstat(self._file.fileno())
+        try:
+            there = log.stat()
+        except FileNotFoundError:
+            saved, what = log, "was removed"
+        else:
+            if os.path.samestat(own, there):
+                if there.st_size == self._size:
+                    return None
+                return (
+                    f"The log {log} has {there.st_size:,} bytes instead of {self._size:,}: "
+                    "something else cut it off or wrote to it while the run went on.",
+                    "Nothing but the run may write to its folder. Continue with what is left: "
+                    f"tts bench --resume {self.folder} --repair",
+                )
+            saved, what = log.with_name(f"{log.name}.saved"), "was replaced by another file"
+        try:
+            write_copy(self._file.fileno(), saved)
+        except OSError as error:
+            return (
+                f"The log {log} {what} while the run went on, and what it held could not be saved: "
+                f"{error.strerror or error}.",
+                "Nothing but the run may write to its folder. Start it again in another one.",
+            )
+        bring = "Continue" if saved == log else f"Move it to {log.name} there and continue"
+        return (
+            f"The log {log} {what} while the run went on. What it held is saved: {saved}.",
+            f"{bring}: tts bench --resume {self.folder}",
+        )
 
     def _flush(self) -> None:
         self._file.flush()

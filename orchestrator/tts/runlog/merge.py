@@ -10,9 +10,10 @@ from typing import Any
 
 import msgspec
 
+from .checksums import Chain
 from .durable import sync_folder
-from .events import Event, Finished, Idle, Request, Resources, Scored, Session, encode
-from .folder import EVENTS, cannot_write
+from .events import VERSION, Event, Finished, Idle, Request, Resources, Scored, Session, encode
+from .folder import EVENTS, cannot_write, input_checksums
 from .log import read_events
 
 _TIMES = ("t", "sent", "done", "since", "until")
@@ -33,13 +34,20 @@ def write_merged(folder: Path, shards: Mapping[str, Path]) -> None:
     limits = [first.limits for first in firsts if first.limits]
     first = min(firsts, key=lambda session: datetime.fromisoformat(session.time))
     total = sum(each[0] for each in limits), sum(each[1] for each in limits)
-    first = msgspec.structs.replace(first, t=0.0, limits=total if limits else None)
     saturation: list[int] = []
     used = _Used()
     last = 0.0
+    chain = Chain()
     try:
+        first = msgspec.structs.replace(
+            first,
+            t=0.0,
+            limits=total if limits else None,
+            version=VERSION,
+            files=input_checksums(folder),
+        )
         with (folder / EVENTS).open("wb") as file:
-            file.write(encode(first) + b"\n")
+            file.write(chain.seal(encode(first)))
             streams = [_on_one_clock(name, path, began) for name, path in shards.items()]
             for source, event in heapq.merge(*streams, key=lambda found: found[1].t):
                 last = max(last, event.t)
@@ -48,9 +56,9 @@ def write_merged(folder: Path, shards: Mapping[str, Path]) -> None:
                     continue
                 if isinstance(event, Resources):
                     event = used.summed(source, event)
-                file.write(encode(event) + b"\n")
+                file.write(chain.seal(encode(event)))
             finished = Finished(t=last, saturation_point=saturation[0] if saturation else None)
-            file.write(encode(finished) + b"\n")
+            file.write(chain.seal(encode(finished)))
         sync_folder(folder)
     except OSError as error:
         raise cannot_write(folder, error) from error

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
+from .checksums import Chain
 from .durable import sync_folder
 from .events import VERSION, AnyEvent, Finished, ProblemSolved, ProblemStarted, Session, encode
 from .folder import EVENTS, SUMMARY, cannot_write
@@ -51,9 +52,10 @@ def repair_log(folder: Path, problems: Collection[str]) -> Repair | None:
         shutil.copyfile(log, copy)
         with copy.open("rb+") as content:
             os.fsync(content.fileno())
+        chain = Chain()
         with repaired.open("wb") as content:
             for event in _kept(folder, found.doubtful.keys()):
-                content.write(encode(event) + b"\n")
+                content.write(chain.seal(encode(event)))
             content.flush()
             os.fsync(content.fileno())
         (folder / SUMMARY).unlink(missing_ok=True)  # it may have counted what is dropped

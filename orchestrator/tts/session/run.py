@@ -13,6 +13,12 @@ from tts.build import paths
 from tts.build.errors import RunError
 from tts.problem import Problem
 from tts.prompting import Models
+from tts.runlog.checks import (
+    check_complete,
+    check_inputs,
+    drop_stale_summary,
+    write_summary,
+)
 from tts.runlog.config import read_whole_config
 from tts.runlog.events import Finished
 from tts.runlog.folder import (
@@ -21,7 +27,6 @@ from tts.runlog.folder import (
     has_finished,
     refuse_begun,
     write_problems,
-    write_summary,
 )
 from tts.runlog.lock import locked
 from tts.runlog.log import RunLog, read_events
@@ -71,13 +76,15 @@ def open_run(
     dropped, and `say` gets a line on it. Raises RunError.
     """
     if resume:
-        check_same(plan.to_config(), read_whole_config(folder), folder)
+        check_same(plan.to_config(), read_whole_config(folder, going_on=True), folder)
     with locked(folder):
         if not resume:
             refuse_begun(folder)
         problems = {problem.id for problem in plan.problems}
         if repair and (repaired := repair_log(folder, problems)):
             say(str(repaired))
+        drop_stale_summary(folder, say)
+        check_inputs(folder)
         point = read_resume_point(folder, plan.strategy.vote)
         if strangers := point.solved.keys() - problems:
             raise RunError(
@@ -162,6 +169,7 @@ def _end(log: RunLog, saturation_point: int | None = None) -> None:
 
 
 def _summarise(run: OpenRun) -> None:
+    check_complete(run.folder, (problem.id for problem in run.plan.problems))
     write_summary(run.folder, summarise(run.plan.to_config(), read_events(run.folder)))
 
 

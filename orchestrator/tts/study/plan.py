@@ -15,7 +15,8 @@ from tts.build.spec import Deployment
 from tts.datasets.load import load_problems
 from tts.problem import Problem
 from tts.prompting import Models
-from tts.runlog.folder import has_finished, read_summary
+from tts.runlog.checks import read_summary
+from tts.runlog.folder import has_finished
 from tts.serving.server.lookup import find_server
 from tts.session.plan import check_lengths
 from tts.session.strategy import ChosenStrategy, choose

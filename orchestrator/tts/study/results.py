@@ -11,7 +11,7 @@ from statistics import fmean
 from tts.analysis.measured_run import MeasuredRun
 from tts.analysis.paired import Difference, paired
 from tts.analysis.statistics import quantile
-from tts.runlog.folder import read_summary
+from tts.runlog.checks import read_summary
 
 from .blocks import Ratio, ratios
 from .cells import BASE, Cell, Step

@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from tts.build.errors import RunError
 from tts.reports.figures.figure import Cell, Figure
+from tts.runlog.checks import check_run
 from tts.runlog.durable import make_folder, write_whole
 from tts.runlog.folder import read_config, read_problems
 from tts.runlog.log import read_events
@@ -129,6 +130,7 @@ def _page(
 def _in_order(run: Path) -> list[PackedTree]:
     """The packed trees of a run, in the order of its problems; raises RunError."""
     config = read_config(run)
+    check_run(run)
     questions = {problem.id: problem.question for problem in read_problems(run)}
     trees = [pack(tree) for tree in problem_trees(read_events(run), config["vote"], questions)]
     place = {name: number for number, name in enumerate(config.get("problem_ids", ()))}
