@@ -7,26 +7,9 @@ import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from tts.build.errors import EndpointUnavailable, RequestRefused
-from tts.endpoints import triton
+from tts.build.errors import EndpointUnavailable
 from tts.endpoints.base import ScoreCall, VerifierResult
 from tts.endpoints.triton import TritonConnection, TritonVerifier
-
-
-@pytest.mark.parametrize(
-    ("message", "kind"),
-    [
-        ("input_ids holds the id 9; the vocabulary has 5", RequestRefused),
-        ("the engine failed: out of memory", EndpointUnavailable),
-        ("Failed to process the request: Stub process 'x' is not healthy.", EndpointUnavailable),
-        ("Server is stopping, scheduler for model has stopped accepting", EndpointUnavailable),
-        ("Request for unknown model: 'prm' has no available versions", EndpointUnavailable),
-        ("Internal error from Core", EndpointUnavailable),
-        ("Request for unknown model: 'prm' is not found", RequestRefused),
-    ],
-)
-def test_only_a_broken_engine_is_worth_asking_again(message, kind):
-    assert isinstance(triton.refusal("generator", message), kind)
 
 
 def test_a_server_that_is_not_there_is_named():

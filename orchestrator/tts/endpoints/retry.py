@@ -35,7 +35,8 @@ async def retried(
 
     Raises the last EndpointUnavailable or EndpointTimeout once patience has run out, and any other
     error at once. While `comes_back()` says that the server is being started again, however long
-    its engines load, patience does not begin. Time is the event loop's, so it may be virtual.
+    its engines load, patience does not begin; it may raise where that is of no use. Time is the
+    event loop's, so it may be virtual.
     """
     now = asyncio.get_running_loop().time
     give_up: float | None = None
@@ -44,7 +45,7 @@ async def retried(
         try:
             return await attempt()
         except (EndpointUnavailable, EndpointTimeout):
-            if give_up is None or comes_back():
+            if comes_back() or give_up is None:
                 give_up = now() + patience_s
             if now() + wait > give_up:
                 raise
