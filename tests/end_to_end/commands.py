@@ -112,9 +112,10 @@ def grown_under_every_schedule(deployment, problems, parameters, folder):
     return digests, scores
 
 
-def part_of_server(tts, part):
+def part_of_server(tts, part, server=None):
     """A process of the server that runs: `server`, `stub`, or the engine of a model by its name."""
-    (server,) = servers(tts)
+    if server is None:
+        (server,) = servers(tts)
     if part == "server":
         return server
     stubs = [p for p in server.children(recursive=True) if "stub" in p.name()]
