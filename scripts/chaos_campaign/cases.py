@@ -17,7 +17,7 @@ from tts.strategies.names import STRATEGY_NAMES
 from .clock import Clock
 from .faults import FAULTS, Scene
 from .proxy import Proxy
-from .runs import Run, left_memory, leftovers, orphans
+from .runs import Run, left_memory, leftovers, orphans, tts
 from .surroundings import Surroundings
 
 SCHEDULES = ("lockstep", "batched", "alternating", "decoupled")
@@ -35,6 +35,8 @@ class Case:
     strategy: str
     schedule: str
     fault: str
+    served: bool
+    """Whether `tts serve` keeps the server, rather than the run itself."""
 
     @property
     def rng(self) -> random.Random:
@@ -42,7 +44,8 @@ class Case:
         return random.Random(f"{self.seed}/{self.number}/course")
 
     def __str__(self) -> str:
-        return f"{self.number:3} {self.fault} {self.strategy} {self.schedule}"
+        served = " served" if self.served else ""
+        return f"{self.number:3} {self.fault} {self.strategy} {self.schedule}{served}"
 
 
 @dataclass(frozen=True)
@@ -59,11 +62,14 @@ class Verdict:
 def draw(number: int, seed: int, faults: Sequence[str]) -> Case:
     """A case, whatever those before it were; of some kinds of fault."""
     rng = random.Random(f"{seed}/{number}")
-    return Case(number, seed, rng.choice(STRATEGY_NAMES), rng.choice(SCHEDULES), rng.choice(faults))
+    strategy, schedule = rng.choice(STRATEGY_NAMES), rng.choice(SCHEDULES)
+    fault = rng.choice(faults)
+    served = FAULTS[fault].of_server and rng.random() < 0.5
+    return Case(number, seed, strategy, schedule, fault, served)
 
 
-def attempt(case: Case, around: Surroundings) -> Verdict:
-    """Carry a case out; its files are in `around.cases`."""
+def attempt(case: Case, around: Surroundings, freeze_s: float) -> Verdict:
+    """Carry a case out; its files are in `around.cases`. What is frozen is so for `freeze_s`."""
     fault, rng, known = FAULTS[case.fault], case.rng, orphans()
     clean = around.undisturbed(case.strategy)
     temporary = around.cases / f"{case.number}-tmp"
@@ -76,7 +82,8 @@ def attempt(case: Case, around: Surroundings) -> Verdict:
         around.problems,
         variables={"TMPDIR": str(temporary), "XDG_RUNTIME_DIR": str(around.sockets)},
     )
-    scene = Scene(run)
+    scene = Scene(run, freeze_s=freeze_s)
+    serving = serve(run) if case.served else None
     moments = ["at once", "starting", "running", "running", "running"]
     if fault.needs == "proxy":
         scene.proxy = Proxy(around.served_socket())
@@ -91,27 +98,54 @@ def attempt(case: Case, around: Surroundings) -> Verdict:
         run.start()
         wait_until(run, rng.choice(moments), clean.log.stat().st_size, rng)
         hit = False
+        begun = case.served or run.under_way
         if run.process.poll() is None:
             with suppress(psutil.NoSuchProcess):  # it ended just then
                 hit = fault.happen(scene, rng) is not False
-        wrong, resumes = see_through([run, *scene.others])
+        wrong, resumes = see_through([run, *scene.others], serving)
     finally:
+        if serving:
+            serving.kill()  # if it was not stopped in order
+            serving.wait()
         if scene.proxy:
             scene.proxy.close()
-    if resumes and fault.survived and not wrong:
+    survived = fault.promise == "survived" or (fault.promise == "survived by a run" and begun)
+    if resumes and survived and not wrong:
         wrong = "it did not end right by itself"
     wrong = wrong or what_is_wrong([run, *scene.others], clean, temporary, around.sockets, known)
     return Verdict(wrong, resumes, hit)
 
 
-def see_through(runs: list[Run]) -> tuple[str | None, tuple[str, ...]]:
+def serve(run: Run) -> subprocess.Popen[bytes]:
+    """Start `tts serve` for a run, and wait until it serves."""
+    said = run.folder.with_suffix(".serve.err")
+    with said.open("wb") as err:
+        serving = tts(run.home, "serve", run.deployment, variables=run.variables, err=err)
+    deadline = time.monotonic() + LONGEST_S
+    while b"Press Ctrl-C" not in said.read_bytes():
+        if serving.poll() is not None or time.monotonic() > deadline:
+            serving.kill()
+            raise RuntimeError(f"tts serve failed: {said.read_text()}")
+        time.sleep(0.1)
+    return serving
+
+
+def see_through(
+    runs: list[Run], serving: subprocess.Popen[bytes] | None = None
+) -> tuple[str | None, tuple[str, ...]]:
     """Wait for the end of some runs and resume them until all are complete.
 
+    `serving`, which keeps their server, is stopped when they have ended for the first time.
     Returns what went wrong meanwhile, if anything did, and why they had to be resumed.
     """
     home, resumes = runs[0].home, []
     while True:
         wrong = ended(runs)
+        if serving:
+            serving.terminate()
+            if status := serving.wait(LONGEST_S):
+                wrong = wrong or f"tts serve ended with {status}"
+            serving = None
         if left := leftovers(home):
             wrong = wrong or f"processes are left: {left}"
         incomplete = [run for run in runs if not run.complete]

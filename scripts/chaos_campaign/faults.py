@@ -17,6 +17,7 @@ from .proxy import Proxy
 from .runs import Run, send
 
 STUBS = ("generator", "prm_engine", "prm_score")
+ENGINES = ("generator", "prm_engine")
 HOUR_S = 3600
 
 
@@ -31,6 +32,8 @@ class Scene:
     """In front of the server that `run` uses, where its fault needs one."""
     clock: Clock | None = None
     """The clock of the run's processes, where its fault needs one."""
+    freeze_s: float = 30.0
+    """How long a process is stopped."""
 
 
 def kill_bench(scene: Scene, rng: random.Random) -> None:
@@ -52,45 +55,73 @@ def terminate(scene: Scene, rng: random.Random) -> None:
 
 def kill_server(scene: Scene, rng: random.Random) -> bool:
     """SIGKILL tritonserver."""
-    return send(scene.run.server, signal.SIGKILL) is not None
+    return _kill(scene.run.server)
 
 
 def kill_stub(scene: Scene, rng: random.Random) -> bool:
-    """SIGKILL the process of one model, or that of an engine."""
-    return send(_model_or_engine(scene.run, rng), signal.SIGKILL) is not None
+    """SIGKILL the process of one model."""
+    return _kill(scene.run.stub(rng.choice(STUBS)))
+
+
+def kill_generator(scene: Scene, rng: random.Random) -> bool:
+    """SIGKILL the process of the generator's engine."""
+    return _kill(scene.run.engine("generator"))
+
+
+def kill_verifier(scene: Scene, rng: random.Random) -> bool:
+    """SIGKILL the process of the verifier's engine."""
+    return _kill(scene.run.engine("prm_engine"))
 
 
 def kill_guard(scene: Scene, rng: random.Random) -> bool:
     """SIGKILL the process that stops the server when its parent is gone."""
-    return send(scene.run.guard, signal.SIGKILL) is not None
+    return _kill(scene.run.guard)
+
+
+def _kill(candidates: list[psutil.Process]) -> bool:
+    return send(candidates, signal.SIGKILL) is not None
 
 
 def freeze_server(scene: Scene, rng: random.Random) -> bool:
     """SIGSTOP tritonserver for a while."""
-    return _freeze(scene.run.server, rng)
+    return _freeze(scene, scene.run.server)
 
 
 def freeze_stub(scene: Scene, rng: random.Random) -> bool:
-    """SIGSTOP the process of one model, or that of an engine, for a while."""
-    return _freeze(_model_or_engine(scene.run, rng), rng)
+    """SIGSTOP the process of one model for a while."""
+    return _freeze(scene, scene.run.stub(rng.choice(STUBS)))
 
 
-def _model_or_engine(run: Run, rng: random.Random) -> list[psutil.Process]:
-    engines = run.engines
-    rng.shuffle(engines)
-    return rng.choice([run.stub(rng.choice(STUBS)), engines])
+def freeze_engine(scene: Scene, rng: random.Random) -> bool:
+    """SIGSTOP the process of an engine for a while."""
+    return _freeze(scene, scene.run.engine(rng.choice(ENGINES)))
 
 
-def freeze_bench(scene: Scene, rng: random.Random) -> None:
+def freeze_guard(scene: Scene, rng: random.Random) -> bool:
+    """SIGSTOP the process that stops the server for a while."""
+    return _freeze(scene, scene.run.guard)
+
+
+def freeze_bench(scene: Scene, rng: random.Random) -> bool:
     """SIGSTOP the command itself for a while."""
-    _freeze([psutil.Process(scene.run.process.pid)], rng)
+    return _freeze(scene, [psutil.Process(scene.run.process.pid)])
 
 
-def _freeze(candidates: list[psutil.Process], rng: random.Random) -> bool:
-    if stopped := send(candidates, signal.SIGSTOP):
-        time.sleep(rng.uniform(0.5, 8))
-        send([stopped], signal.SIGCONT)
-    return stopped is not None
+def _freeze(scene: Scene, candidates: list[psutil.Process]) -> bool:
+    if frozen := send(candidates, signal.SIGSTOP):
+        time.sleep(scene.freeze_s)
+        send([frozen], signal.SIGCONT)
+    return frozen is not None
+
+
+def two_at_once(scene: Scene, rng: random.Random) -> bool:
+    """Two of the above, each to a process of the server, the second within two seconds."""
+    first, second = rng.sample((kill_server, kill_stub, kill_generator, kill_verifier), 2)
+    if rng.random() < 0.5:
+        second = rng.choice((freeze_stub, freeze_engine))
+    hit = first(scene, rng)
+    time.sleep(rng.choice([0, rng.uniform(0, 2)]))
+    return second(scene, rng) or hit
 
 
 def second_run(scene: Scene, rng: random.Random) -> None:
@@ -127,7 +158,8 @@ def limit_memory(scene: Scene, rng: random.Random) -> bool:
     """Nothing is left of the memory for the command, the server, a model or an engine."""
     run = scene.run
     bench = [psutil.Process(run.process.pid)]
-    victims = rng.choice([bench, run.server, _model_or_engine(run, rng)])
+    models = [run.stub(rng.choice(STUBS)), run.engine(rng.choice(ENGINES))]
+    victims = rng.choice([bench, run.server, *models])
     for process in victims:
         limit = process.memory_info().vms + rng.choice([0, rng.randrange(2**23)])
         process.rlimit(psutil.RLIMIT_AS, (limit, limit))
@@ -178,15 +210,21 @@ def delay_connection(scene: Scene, rng: random.Random) -> None:
         scene.proxy.delay(rng.uniform(0.02, 0.5), rng.uniform(1, 10))
 
 
+Promise = Literal["survived", "survived by a run", "resumed"]
+
+
 @dataclass(frozen=True)
 class Fault:
-    """A kind of fault."""
+    """A kind of fault, and what docs/security.md promises of it."""
 
     happen: Callable[[Scene, random.Random], bool | None]
     """Makes it happen; False if the process that it is about was not there, or not yet."""
+    promise: Promise = "resumed"
+    """`survived`: the run ends right by itself; `survived by a run`: as soon as it has begun, or if
+    `tts serve` keeps its server; `resumed`: it may also end by a sentence, and be resumed."""
     needs: Literal["proxy", "clock"] | None = None
-    survived: bool = False
-    """Whether the run must end right by itself, without a resume."""
+    of_server: bool = False
+    """Whether it is done to the server's processes, whoever has started it."""
 
 
 FAULTS: dict[str, Fault] = {
@@ -195,21 +233,31 @@ FAULTS: dict[str, Fault] = {
         Fault(kill_bench),
         Fault(interrupt),
         Fault(terminate),
-        Fault(kill_server),
-        Fault(kill_stub),
-        Fault(kill_guard),
-        Fault(freeze_server),
-        Fault(freeze_stub),
-        Fault(freeze_bench, survived=True),
+        *(
+            Fault(kill, "survived by a run", of_server=True)
+            for kill in (
+                kill_server,
+                kill_stub,
+                kill_generator,
+                kill_verifier,
+                kill_guard,
+                two_at_once,
+            )
+        ),
+        *(
+            Fault(freeze, "survived", of_server=True)
+            for freeze in (freeze_server, freeze_stub, freeze_engine, freeze_guard)
+        ),
+        Fault(freeze_bench, "survived"),
         Fault(second_run),
         Fault(two_resumes),
         Fault(two_runs),
         Fault(limit_file_size),
         Fault(limit_memory),
         Fault(cut_log),
-        Fault(jump_clock, needs="clock", survived=True),
-        Fault(cut_connection, needs="proxy", survived=True),
-        Fault(reset_connection, needs="proxy", survived=True),
-        Fault(delay_connection, needs="proxy", survived=True),
+        Fault(jump_clock, "survived", needs="clock"),
+        Fault(cut_connection, "survived", needs="proxy"),
+        Fault(reset_connection, "survived", needs="proxy"),
+        Fault(delay_connection, "survived", needs="proxy"),
     )
 }

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,10 +67,18 @@ class Run:
         """The process of one model."""
         return processes(self.home, f"/{model}/1/model.py", place=1)
 
+    def engine(self, model: str) -> list[psutil.Process]:
+        """The process of the engine behind a model."""
+        engines: list[psutil.Process] = []
+        for stub in self.stub(model):
+            with suppress(psutil.NoSuchProcess):
+                engines += stub.children()
+        return engines
+
     @property
-    def engines(self) -> list[psutil.Process]:
-        """The processes of the engines behind the models."""
-        return processes(self.home, "tts.engines.engine_process", place=3)
+    def under_way(self) -> bool:
+        """Whether an engine has answered it."""
+        return self.log.exists() and b'"generated"' in self.log.read_bytes()
 
     @property
     def log(self) -> Path:

@@ -112,20 +112,29 @@ def grown_under_every_schedule(deployment, problems, parameters, folder):
     return digests, scores
 
 
-def killed(tts, folder, victim, *options):
-    """A run whose server, or one of that's models, is killed in the middle; what it must say."""
+def part_of_server(tts, part, server=None):
+    """A process of the server that runs: `server`, `stub`, or the engine of a model by its name."""
+    if server is None:
+        (server,) = servers(tts)
+    if part == "server":
+        return server
+    stubs = [p for p in server.children(recursive=True) if "stub" in p.name()]
+    if part == "stub":
+        return stubs[0]
+    (engine,) = next(p for p in stubs if f"/{part}/1/model.py" in p.cmdline()[1]).children()
+    return engine
+
+
+def stopped(tts, folder, *options):
+    """A run whose server is stopped by somebody in the middle; what it must say."""
     process = tts.start("bench", "demo", *options, "--out", folder)
     wait_for_events(process, folder, "generated", 50)
-    (server,) = servers(tts)
-    if victim == "stub":
-        stubs = [p for p in server.children(recursive=True) if "stub" in p.name()]
-        stubs[0].kill()
-    else:
-        server.kill()
+    assert tts.run("serve", "demo", "--stop")[0] == 0
     _, err = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "Traceback" not in err
     assert "This is a bug" not in err
+    assert "was stopped by another process" in err
     assert "problems are solved and saved in" in err
     assert f"tts bench --resume {folder}" in err
     assert tts.leftovers() == []

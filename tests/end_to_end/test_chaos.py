@@ -12,9 +12,10 @@ pytestmark = pytest.mark.server
 
 
 def test_runs_survive_faults_at_random_moments():
-    """Two resumes, a lost end of the log, two runs, a lost connection, a clock, the guard."""
+    """An engine, a connection, a frozen model, two faults at once, a clock, the end of a log."""
+    options = ["--cases", "6", "--problems", "10", "--freeze", "3", "--seed", "10306"]
     done = subprocess.run(
-        [sys.executable, SCRIPT, "--cases", "6", "--problems", "10", "--seed", "115"],
+        [sys.executable, SCRIPT, *options],
         capture_output=True,
         text=True,
         timeout=900,

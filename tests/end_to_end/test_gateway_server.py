@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import openai
 import pytest
-from tests.end_to_end.commands import servers
+from tests.end_to_end.commands import part_of_server, servers
 from tests.end_to_end.gateways import client, gateway
 
 from tts.build import paths
@@ -398,7 +398,8 @@ def test_a_client_that_goes_away_within_its_request_disturbs_nobody(address):
     assert get(f"{address}/health")[0] == 200
 
 
-def test_a_server_of_its_own_that_dies_is_started_again_and_what_runs_goes_on(tts):
+@pytest.mark.parametrize("victim", ["server", "generator", "prm_engine"])
+def test_a_server_of_its_own_that_dies_is_started_again_and_what_runs_goes_on(tts, victim):
     def streamed(**fields):
         return iter(chat(api, stream=True, **fields))
 
@@ -417,7 +418,7 @@ def test_a_server_of_its_own_that_dies_is_started_again_and_what_runs_goes_on(tt
         next(stream)
         next(search)
         (server,) = servers(tts)[-1:]
-        server.kill()
+        part_of_server(tts, victim, server).kill()
         assert get(f"{address}/health")[0] == 200
         finishes = [each.finish_reason for chunk in stream for each in chunk.choices]
         assert finishes.count("length") == 32

@@ -18,8 +18,8 @@ from tts.build import paths
 from tts.build.errors import EndpointError, Interrupted
 from tts.build.spec import load_deployment
 from tts.endpoints.triton import TritonConnection
+from tts.serving.server import supervise
 from tts.serving.server.start import start_server
-from tts.session import server
 
 pytestmark = [
     pytest.mark.server,
@@ -65,10 +65,10 @@ def started(monkeypatch):
     servers = []
 
     def start(*args, **options):
-        servers.append(start_server(*args, **options, iteration_log=True))
+        servers.append(start_server(*args, **options | {"iteration_log": True}))
         return servers[-1]
 
-    monkeypatch.setattr(server, "start_server", start)
+    monkeypatch.setattr(supervise, "start_server", start)
     return servers
 
 

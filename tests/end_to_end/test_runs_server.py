@@ -12,8 +12,9 @@ import pytest
 from tests.end_to_end.commands import (
     carry_out,
     events,
-    killed,
+    part_of_server,
     servers,
+    stopped,
     summary,
     wait_for_events,
     whole_events,
@@ -175,9 +176,9 @@ def test_resuming_with_something_else_changed_is_refused(tts, plain, tmp_path):
         assert f"cannot be continued: its {name} was {old!r}" in err
 
 
-def test_a_stub_killed_under_speculation_is_continued_to_the_same_trees(tts, plain, tmp_path):
+def test_a_run_stopped_under_speculation_is_continued_to_the_same_trees(tts, plain, tmp_path):
     folder = tmp_path / "run"
-    killed(tts, folder, "stub", "--limit", 6, "--speculation", "always", "--in-flight", 2)
+    stopped(tts, folder, "--limit", 6, "--speculation", "always", "--in-flight", 2)
     before = events(folder)
     assert any(event.get("kind") == "speculative" for event in before)
     code, _, err = tts.run("bench", "--resume", folder)
@@ -268,7 +269,7 @@ def test_a_running_server_is_used_and_left_alone(tts, plain, tmp_path):
     assert tts.leftovers() == []
 
 
-@pytest.mark.parametrize("victim", ["server", "stub"])
+@pytest.mark.parametrize("victim", ["server", "stub", "generator", "prm_engine"])
 def test_a_run_goes_on_when_its_server_dies_and_is_started_again(tts, plain, tmp_path, victim):
     serving = tts.start("serve", "demo")
     try:
@@ -279,8 +280,7 @@ def test_a_run_goes_on_when_its_server_dies_and_is_started_again(tts, plain, tmp
         run = tts.start("bench", "demo", "--limit", 6, "--out", folder)
         wait_for_events(run, folder, "generated", 50)
         (server,) = servers(tts)
-        stubs = [p for p in server.children(recursive=True) if "stub" in p.name()]
-        (stubs[0] if victim == "stub" else server).kill()
+        part_of_server(tts, victim).kill()
         _, err = run.communicate(timeout=90)
         assert run.returncode == 0, err
         assert summary(folder)["tree_digest"] == summary(plain)["tree_digest"]
@@ -290,6 +290,19 @@ def test_a_run_goes_on_when_its_server_dies_and_is_started_again(tts, plain, tmp
         _, err = serving.communicate(timeout=60)
     assert "It is started again in 1 s." in err
     assert serving.returncode == 0
+    assert tts.leftovers() == []
+
+
+@pytest.mark.parametrize("victim", ["server", "generator", "prm_engine"])
+def test_a_run_goes_on_when_a_part_of_its_own_server_dies(tts, plain, tmp_path, victim):
+    folder = tmp_path / "run"
+    run = tts.start("bench", "demo", "--limit", 6, "--out", folder)
+    wait_for_events(run, folder, "generated", 50)
+    part_of_server(tts, victim).kill()
+    _, err = run.communicate(timeout=90)
+    assert run.returncode == 0, err
+    assert "It is started again in 1 s." in err
+    assert summary(folder)["tree_digest"] == summary(plain)["tree_digest"]
     assert tts.leftovers() == []
 
 

@@ -127,14 +127,17 @@ def test_greedy_and_sampled_requests_differ_as_the_wire_wants_it():
 
 @pytest.mark.parametrize(
     ("message", "kind"),
-    [("top_k is -1", RequestRefused), ("the engine failed: x", EndpointUnavailable)],
+    [
+        ("[refused] top_k is -1", RequestRefused),
+        ("[unavailable] the engine failed: x", EndpointUnavailable),
+    ],
 )
 def test_a_refusal_is_raised_where_the_sample_is_read(message, kind):
     async def scene(streams, calls):
         sample = streams.start(CALL)
         await settle()
         calls[0].refuse(calls[0].written[0].id, message)
-        with pytest.raises(kind, match=message):
+        with pytest.raises(kind, match=message.partition("] ")[2]):
             await sample.next()
 
     run(scene)

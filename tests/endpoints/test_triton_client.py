@@ -7,26 +7,10 @@ import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from tts.build.errors import EndpointUnavailable, RequestRefused
-from tts.endpoints import triton
+from tts.build.errors import EndpointUnavailable
+from tts.endpoints import retry
 from tts.endpoints.base import ScoreCall, VerifierResult
 from tts.endpoints.triton import TritonConnection, TritonVerifier
-
-
-@pytest.mark.parametrize(
-    ("message", "kind"),
-    [
-        ("input_ids holds the id 9; the vocabulary has 5", RequestRefused),
-        ("the engine failed: out of memory", EndpointUnavailable),
-        ("Failed to process the request: Stub process 'x' is not healthy.", EndpointUnavailable),
-        ("Server is stopping, scheduler for model has stopped accepting", EndpointUnavailable),
-        ("Request for unknown model: 'prm' has no available versions", EndpointUnavailable),
-        ("Internal error from Core", EndpointUnavailable),
-        ("Request for unknown model: 'prm' is not found", RequestRefused),
-    ],
-)
-def test_only_a_broken_engine_is_worth_asking_again(message, kind):
-    assert isinstance(triton.refusal("generator", message), kind)
 
 
 def test_a_server_that_is_not_there_is_named():
@@ -37,6 +21,23 @@ def test_a_server_that_is_not_there_is_named():
 
     with pytest.raises(EndpointUnavailable, match=r"server at 127\.0\.0\.1:1 is gone"):
         asyncio.run(go())
+
+
+def test_a_server_that_dies_again_and_again_is_given_up_with_a_sentence(monkeypatch):
+    monkeypatch.setattr(retry, "FIRST_WAIT_S", 0.0)
+    asked = []
+
+    def comes_back():  # down for three questions, up for two, and so on
+        asked.append(True)
+        return len(asked) % 5 < 3
+
+    async def go():
+        async with TritonConnection("127.0.0.1:1", comes_back) as connection:
+            await TritonVerifier(connection).score(ScoreCall(np.asarray([1, 2], dtype=np.int32)))
+
+    with pytest.raises(EndpointUnavailable, match="has died 3 times without an answer"):
+        asyncio.run(go())
+    assert len(asked) == 10, "the first, fifth and tenth question found it down"
 
 
 class _Scores(service_pb2_grpc.GRPCInferenceServiceServicer):

@@ -17,12 +17,12 @@ from tests.engines.host_requests import sampled
 
 from tts.build import paths
 from tts.build.errors import EngineError
-from tts.engines import wire
 from tts.engines.engine_client import EngineClient
 from tts.engines.engine_messages import FromEngine, Open, Received, Submit, encode
 from tts.engines.engine_process import Connection
 from tts.engines.generate_request import GenerateRequest, Limits
 from tts.engines.responses import Response
+from tts.engines.wire import Failure
 
 LIMITS = Limits(
     vocab_size=128, max_seq_len=256, max_num_tokens=128, block_size=32, blocks=64, max_active=8
@@ -116,7 +116,7 @@ def test_a_cold_request_is_refused_while_another_one_runs(client):
     ticket = client.host.submit(sampled(n=200, streaming=True), running.put)
     assert not running.get(timeout=10).final
     client.host.submit(sampled(n=2), cold.put, cold=True)
-    assert wire.IN_FLIGHT in cold.get(timeout=10).error
+    assert cold.get(timeout=10).failure is Failure.IN_USE
     client.host.cancel(ticket)
     assert client.comes_to_rest()
     client.host.submit(sampled(n=2), cold.put, cold=True)
@@ -140,6 +140,7 @@ def test_a_killed_engine_fails_its_requests_with_a_sentence_and_is_reported(pair
     while not (response := replies.get(timeout=10)).final:
         pass
     assert response.error == "the engine's process was killed by SIGKILL"
+    assert response.failure is Failure.UNAVAILABLE
     assert client.died.wait(10)
     client.host.close()
     with pytest.raises(EngineError, match="closed"):
@@ -155,6 +156,7 @@ def test_closing_fails_what_is_left(pair):
     while not (response := replies.get(timeout=10)).final:
         pass
     assert response.error == "the engine is shutting down"
+    assert response.failure is Failure.UNAVAILABLE
 
 
 def test_an_engine_that_does_not_open_says_why(pair, tmp_path):

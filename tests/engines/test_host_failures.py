@@ -11,6 +11,7 @@ from tts.build.manifest import read_engine_config
 from tts.build.openvino import runtime as openvino_runtime
 from tts.engines.engine_host import EngineHost
 from tts.engines.generate_request import Limits
+from tts.engines.responses import unavailable
 
 
 class Failing:
@@ -37,7 +38,7 @@ def test_a_failing_step_fails_what_was_active_and_nothing_else(open_host):
     host.call(lambda: setattr(host, "_pipeline", Failing(host._pipeline)))
     threading.Timer(0.1, gate.set).start()
     responses = runner.run(*(sampled(seed) for seed in range(4)))
-    assert [response.error for response in responses[:2]] == ["the engine failed: injected"] * 2
+    assert responses[:2] == [unavailable("the engine failed: injected")] * 2
     assert responses[2:] == reference[2:]
     assert runner.run(sampled(0))[0] == reference[0]
     assert runner.at_rest()
@@ -54,7 +55,8 @@ def test_an_engine_that_does_not_open_again_fails_requests_until_it_does(open_ho
     host._open = fail
     host._pipeline = Failing(host._pipeline)
     assert runner.run(sampled())[0].error == "the engine failed: injected"
-    assert "still broken" in runner.run(sampled())[0].error
+    again = "the engine cannot be opened again: still broken"
+    assert runner.run(sampled()) == [unavailable(again)]
     host._open = reopen
     assert runner.run(sampled())[0].error is None
 
@@ -72,7 +74,7 @@ def test_closing_fails_what_is_left_and_takes_no_more(open_host):
     replies = []
     runner.host.submit(sampled(n=200), replies.append)
     runner.host.close()
-    assert [reply.error for reply in replies] == ["the engine is shutting down"]
+    assert replies == [unavailable("the engine is shutting down")]
     with pytest.raises(EngineError, match="closed"):
         runner.host.submit(sampled(), replies.append)
     runner.host.close()

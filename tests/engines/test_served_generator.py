@@ -8,6 +8,7 @@ import pytest
 from tests.engines.triton_client import FINAL, PROMPT, infer, outputs, sampled
 
 from tts.engines import wire
+from tts.engines.wire import Failure, decode_failure
 
 pytestmark = pytest.mark.server
 
@@ -126,7 +127,10 @@ def test_a_stop_request_ends_the_running_one_which_says_that_it_was_cancelled(cl
     assert not answer.error_message
     assert not answer.infer_response.outputs
     *_, last = running
-    assert last.error_message == "the request was cancelled"
+    assert decode_failure(last.error_message) == (
+        Failure.CANCELLED,
+        "the request was cancelled",
+    )
     assert client.at_rest("generator")
 
 
@@ -182,7 +186,7 @@ def test_a_reset_of_the_prefix_cache_is_refused_while_requests_are_in_flight(cli
     reset = infer("generator", output=1)
     reset.parameters[wire.RESET_PREFIX_CACHE].bool_param = True
     (answer,) = client.open(reset)
-    assert wire.IN_FLIGHT in answer.error_message
+    assert decode_failure(answer.error_message)[0] is Failure.IN_USE
     parts += running
     streamed = [outputs(part.infer_response)["output_ids"].ravel().tolist() for part in parts]
     assert list(itertools.chain(*streamed)) == alone

@@ -12,6 +12,7 @@ from tests.engines.triton_client import Client, infer, outputs, sampled
 
 from tts.build.spec import Deployment
 from tts.engines import wire
+from tts.engines.wire import Failure, decode_failure
 from tts.serving.server.start import RunningServer, start_server
 
 pytestmark = pytest.mark.server
@@ -55,7 +56,10 @@ def test_a_stop_request_aborts_the_running_one_which_says_so(client: Client, mis
     assert not answer.error_message
     assert not answer.infer_response.outputs
     *_, last = running
-    assert last.error_message == "the request was cancelled"
+    assert decode_failure(last.error_message) == (
+        Failure.CANCELLED,
+        "the request was cancelled",
+    )
     assert comes_to_rest(client, "generator")
 
 

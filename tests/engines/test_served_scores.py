@@ -5,6 +5,9 @@ import numpy as np
 import pytest
 from tests.engines.triton_client import infer, outputs
 
+from tts.build.errors import RequestRefused
+from tts.endpoints.triton_errors import error_of_text
+
 pytestmark = pytest.mark.server
 
 
@@ -50,7 +53,9 @@ def test_a_bad_score_request_is_refused_and_the_next_one_works(client, model, ch
     with pytest.raises(grpc.RpcError) as refused:
         client.score(model, **change)
     assert refused.value.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.INTERNAL)
-    assert reason in refused.value.details()
+    refusal = error_of_text(model, refused.value.details())
+    assert isinstance(refusal, RequestRefused)
+    assert reason in refusal.message
     assert client.score()["score"].shape == (1, 1)
 
 

@@ -4,7 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts.build.errors import RequestError
-from tts.engines.wire import decode_stop_words, encode_stop_words, scalar
+from tts.engines.wire import (
+    Failure,
+    decode_failure,
+    decode_stop_words,
+    encode_failure,
+    encode_stop_words,
+    scalar,
+)
 
 words = st.lists(st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=4), max_size=8)
 
@@ -61,3 +68,15 @@ def test_scalars_have_the_batch_dimension_and_type_of_the_contract(seed):
     assert tensor.shape == (1, 1)
     assert tensor.dtype == np.uint64
     assert tensor.item() == seed
+
+
+@given(st.sampled_from(Failure), st.text())
+def test_a_failure_and_its_sentence_round_trip(failure, sentence):
+    assert decode_failure(encode_failure(failure, sentence)) == (failure, sentence)
+    through_an_ensemble = f"in ensemble 'prm', {encode_failure(failure, sentence)}"
+    assert decode_failure(through_an_ensemble) == (failure, f"in ensemble 'prm', {sentence}")
+
+
+@pytest.mark.parametrize("text", ["", "out of memory", "[E0001] [unavailable] x", "x [refused] y"])
+def test_an_error_that_no_engine_of_ours_wrote_has_no_code(text):
+    assert decode_failure(text) == (None, text)

@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 from tts.build.errors import ServerError
 from tts.build.spec import Deployment
 from tts.serving.server import supervise
+from tts.serving.server.background import BackgroundServer
 from tts.serving.server.health import Health, observe
 from tts.serving.server.lookup import find_server, stop_server
 from tts.serving.server.start import start_server
@@ -168,6 +171,31 @@ def test_a_server_that_another_process_starts_again_is_waited_for_and_used(
     assert set(told[0].engines) == {"generator", "verifier"}
     nobody = wait_for_server(deployment, say=print, on_loading=print, check=lambda: None)
     assert nobody is None
+
+
+@pytest.mark.server
+def test_a_program_keeps_its_own_server_running_until_somebody_stops_it(echo: Echo):
+    """The program itself goes on: it is not what `tts serve --stop` ends."""
+    deployment, said, stop = echo(), [], threading.Event()
+    own = BackgroundServer(deployment, stop, said.append, lasting=False)
+    own.start()
+    assert own.ready.wait(60)
+    first = find_server(deployment)
+    assert first.supervisor is None
+    assert not own.comes_back()
+    os.kill(first.server.pid, signal.SIGKILL)
+    while not any(line.startswith("Ready") for line in said[2:]):
+        own.check()
+        time.sleep(0.05)
+    second = find_server(deployment)
+    assert second.addresses == first.addresses
+    assert second.server != first.server
+    assert stop_server(deployment)
+    own.join(30)
+    with pytest.raises(ServerError, match="stopped by another process"):
+        own.check()
+    assert not own.comes_back()
+    assert sum("started again" in line for line in said) == 1
 
 
 def test_a_client_leaves_a_death_to_a_living_supervisor(echo: Echo):

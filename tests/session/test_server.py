@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from tts.build.errors import BuildError, EndpointUnavailable, ServerError
+from tts.serving.server import supervise
 from tts.session import Session, server
 from tts.session.server import open_server, while_healthy
 
@@ -80,7 +81,7 @@ def test_cancelling_ends_what_runs():
 def test_a_start_that_is_cancelled_is_given_up_and_waited_for(monkeypatch, tiny_deployment):
     starting, over = threading.Event(), []
 
-    def start(deployment, *, say, on_loading, check):
+    def start(deployment, *, say, check, **options):
         say("Starting")
         starting.set()
         try:
@@ -90,7 +91,7 @@ def test_a_start_that_is_cancelled_is_given_up_and_waited_for(monkeypatch, tiny_
             over.append(True)
 
     monkeypatch.setattr(server, "wait_for_server", lambda deployment, **options: None)
-    monkeypatch.setattr(server, "start_server", start)
+    monkeypatch.setattr(supervise, "start_server", start)
     said = []
 
     async def go():

@@ -21,7 +21,6 @@ from tts.build.errors import EngineError
 from tts.build.manifest import EngineConfig
 from tts.build.openvino.export import WEIGHTS_FILE
 
-from . import wire
 from .admission import Admission
 from .generate_request import GenerateRequest, Limits
 from .generation import Generation
@@ -29,7 +28,7 @@ from .mapped_weights import release_mapped
 from .pipeline import add_request, open_pipeline
 from .prefix_guard import PrefixGuard, extend_hashes, prefix_hashes
 from .recorder import Recorder
-from .responses import CLOSING, OnResponse, Response, guarded
+from .responses import CLOSING, IN_USE, OnResponse, Response, guarded, unavailable
 from .statistics import Statistics
 
 logger = logging.getLogger(__name__)
@@ -115,7 +114,7 @@ class Engine:
                 except Exception as error:  # the library raises bare RuntimeError
                     self._recover(error)
         for job in [*self._active.values(), *self._waiting.values()]:
-            self._fail(job, CLOSING)
+            self._respond(job, CLOSING)
         self._recorder.close()
         self._pipeline = None
 
@@ -128,14 +127,13 @@ class Engine:
         is refused if others are in the engine.
         """
         if cold and not self.reset_prefix_cache():
-            refusal = f"{wire.IN_FLIGHT} by other requests"
-            guarded(on_response, Response([], error=refusal))
+            guarded(on_response, IN_USE)
             return
         size = request.bytes_waiting
         if len(self._waiting) >= MAX_WAITING or self._waiting_bytes + size > MAX_WAITING_BYTES:
             waiting = f"{len(self._waiting)} requests wait for this engine"
             full = f"{waiting}, as many as may; send it later"
-            guarded(on_response, Response([], error=full))
+            guarded(on_response, unavailable(full))
             return
         try:
             self._admission.enqueue(ticket, request.tokens)
@@ -209,11 +207,17 @@ class Engine:
                 if self._pipeline is None:
                     self._pipeline = self._open()
                     self._weights_in_use = True
+            except Exception as error:
+                self._guard.left(ticket)
+                self._respond(job, unavailable(f"the engine cannot be opened again: {error}"))
+                continue
+            try:
                 log_probs = job.request.return_log_probs or bool(self._labels)
                 handle = add_request(self._pipeline, ticket, job.request, log_probs=log_probs)
             except Exception as error:
                 self._guard.left(ticket)
-                self._fail(job, f"the pipeline refused the request: {error}")
+                refused = f"the pipeline refused the request: {error}"
+                self._respond(job, Response([], error=refused))
             else:
                 job.generation = Generation(job.request, handle, self._labels)
 
@@ -278,9 +282,6 @@ class Engine:
         elif job.hashes:
             self._guard.left(job.ticket, extend_hashes(job.hashes, job.generation.generated))
 
-    def _fail(self, job: _Job, reason: str) -> None:
-        self._respond(job, Response([], error=reason))
-
     def _recover(self, error: Exception) -> None:
         """A failed step leaves the pipeline unusable: fail what was in it and drop it."""
         logger.error("a step failed, the engine will be opened again: %s", error)
@@ -290,7 +291,7 @@ class Engine:
         self._guard = self._new_guard()
         for job in list(self._active.values()):
             job.generation = None  # gone with its pipeline
-            self._fail(job, f"the engine failed: {error}")
+            self._respond(job, unavailable(f"the engine failed: {error}"))
         self._pipeline = None  # opened by the next request; its prefixes are lost
 
     def _record(self, seconds: float, generating: int, started: int, context_tokens: int) -> None:

@@ -27,7 +27,7 @@ from tts.build.errors import EngineError
 from .cancellations import Cancellations
 from .engine_messages import Cancel, FromEngine, Open, Opened, Received, Report, Submit, encode
 from .generate_request import GenerateRequest
-from .responses import CLOSING, OnResponse, Response, guarded
+from .responses import CLOSING, OnResponse, Response, guarded, unavailable
 from .statistics import Statistics
 
 logger = logging.getLogger(__name__)
@@ -186,12 +186,13 @@ class EngineClient:
 
     def _end(self) -> None:
         """The engine's process has ended, or is about to."""
-        reason = CLOSING
+        response = CLOSING
         if not self._closed:
             reason = f"the engine's process {_how(self._process.wait())}"
             logger.error("%s (PID %d); this model ends with it", reason, self._process.pid)
+            response = unavailable(reason)
         for ticket in list(self._answering):
-            self._answer(ticket, Response([], error=reason))
+            self._answer(ticket, response)
         if not self._closed:
             self._on_death()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from .generate_request import GenerateRequest
 from .pipeline import FINISHED, RUNNING, label_logits
-from .responses import FinishReason, Response
+from .responses import FinishReason, Response, unavailable
 from .stop_words import StopWords, single_stops
 
 
@@ -98,7 +98,7 @@ class Generation:
 
     def _finish(self) -> Response:
         if self._handle.get_status().value != FINISHED:
-            return Response([], error="the pipeline dropped the request; its KV cache was full")
+            return unavailable("the pipeline dropped the request; its KV cache was full")
         if self._handle.can_read():
             self._take(self._handle.read_all())
         last = self._tokens[-1]

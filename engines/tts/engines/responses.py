@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .generate_request import GenerateRequest
+from .wire import Failure
 
 FinishReason = Literal["length", "stop", "end_id", "cancelled"]
 
@@ -31,6 +32,8 @@ class Response:
     """None while more responses follow."""
     error: str | None = None
     """Why the request failed; never empty."""
+    failure: Failure = Failure.REFUSED
+    """What kind of failure that is, if it failed."""
 
     @property
     def final(self) -> bool:
@@ -39,8 +42,17 @@ class Response:
 
 
 OnResponse = Callable[[Response], None]
-CLOSING = "the engine is shutting down"
-"""The error of requests that are left when it does."""
+
+
+def unavailable(reason: str) -> Response:
+    """The response to a request that may well be answered when it is sent again."""
+    return Response([], error=reason, failure=Failure.UNAVAILABLE)
+
+
+CLOSING = unavailable("the engine is shutting down")
+"""The response to requests that are left when it does."""
+IN_USE = Response([], error="the prefix cache is in use by other requests", failure=Failure.IN_USE)
+"""The response to a request that would empty it."""
 
 
 def guarded(function: Callable[..., None], *arguments: object) -> None:

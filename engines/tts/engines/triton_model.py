@@ -22,6 +22,13 @@ from .generate_request import GenerateRequest, Limits, Tensors, is_stop, parse_r
 from .responses import Response, response_tensors
 from .triton_metrics import FAMILIES, Metric, TokenLengths
 
+_CODES = {
+    wire.Failure.REFUSED: "INVALID_ARG",
+    wire.Failure.UNAVAILABLE: "UNAVAILABLE",
+    wire.Failure.CANCELLED: "CANCELLED",
+    wire.Failure.IN_USE: "UNAVAILABLE",
+}
+"""Triton's names, for clients of any kind; ours reads the text, all that a stream carries."""
 FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 MUST_BE_REQUESTED = {"output_ids", "sequence_length"}
 
@@ -148,21 +155,20 @@ class EngineModel:
 def _send(sender: Any, request: GenerateRequest, response: Response, outputs: set[str]) -> None:
     flags = FINAL if response.final else 0
     if response.error is not None:
-        _send_error(sender, response.error)
+        _send_error(sender, response.error, response.failure)
     elif response.finish_reason == "cancelled":
         # by its client, or by a stop request of any client: never taken for a whole answer
-        _send_error(sender, "the request was cancelled", pb_utils.TritonError.CANCELLED)
+        _send_error(sender, "the request was cancelled", wire.Failure.CANCELLED)
     else:
         tensors: Tensors = response_tensors(request, response)
         wanted = [pb_utils.Tensor(name, data) for name, data in tensors.items() if name in outputs]
         sender.send(pb_utils.InferenceResponse(output_tensors=wanted), flags=flags)
 
 
-def _send_error(sender: Any, message: str, code: Any = None) -> None:
-    # an error without a message would reach the client as an empty success
-    message = message or "the engine failed without a reason"
-    code = pb_utils.TritonError.INVALID_ARG if code is None else code
-    error = pb_utils.TritonError(message, code)
+def _send_error(sender: Any, sentence: str, failure: wire.Failure = wire.Failure.REFUSED) -> None:
+    error = pb_utils.TritonError(
+        wire.encode_failure(failure, sentence), getattr(pb_utils.TritonError, _CODES[failure])
+    )
     sender.send(pb_utils.InferenceResponse(output_tensors=[], error=error), flags=FINAL)
 
 

@@ -7,7 +7,9 @@ has a leading batch dimension of 1, and scalars are [1, 1].
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from enum import Enum
 from functools import lru_cache
 from typing import Any
 
@@ -23,8 +25,6 @@ PRM = "prm"
 
 RESET_PREFIX_CACHE = "reset_prefix_cache"
 """Parameter of a request to the engine host: the prefix cache is emptied before it is computed."""
-IN_FLIGHT = "the prefix cache is in use"
-"""What a request with that parameter is refused with while the engine holds other requests."""
 
 GUIDE_TYPE = "ebnf_grammar"
 """The one type of guide that both targets take and that can describe free text around an answer.
@@ -32,6 +32,41 @@ GUIDE_TYPE = "ebnf_grammar"
 TensorRT-LLM's backend takes json, json_schema and regex, too, each for the whole output; a
 structural tag, which its executor knows, has no name there (getGuidedDecodingParamsFromTensors).
 """
+
+
+class Failure(Enum):
+    """Why a request has no answer; the value travels in front of the sentence that says so.
+
+    A gRPC stream carries nothing of an error but its text.
+    """
+
+    REFUSED = "refused"
+    """By what it asks for: it would be refused again."""
+    UNAVAILABLE = "unavailable"
+    """By the state of the engine, or of its process: asking again may help."""
+    CANCELLED = "cancelled"
+    """By its client, or by a stop request of any client."""
+    IN_USE = "in_use"
+    """It asks for an empty prefix cache while the engine holds other requests."""
+
+
+_FAILED = re.compile(r"(?P<path>(?:in ensemble '[^']*', )?)\[(?P<failure>[a-z_]+)\] ")
+_FAILURES = {failure.value: failure for failure in Failure}
+
+
+def encode_failure(failure: Failure, sentence: str) -> str:
+    """The text of an error on the wire, of which `decode_failure` reads both again."""
+    return f"[{failure.value}] {sentence}"
+
+
+def decode_failure(text: str) -> tuple[Failure | None, str]:
+    """What an error on the wire means, and its sentence; None if no engine of ours wrote it."""
+    found = _FAILED.match(text)  # only in front: a sentence may quote what a client has sent
+    failure = _FAILURES.get(found["failure"]) if found else None
+    if found is None or failure is None:
+        return None, text
+    return failure, found["path"] + text[found.end() :]
+
 
 NO_END_ID = -1
 """The end_id that means none: only a stop word or the length ends the output."""

@@ -4,9 +4,9 @@ A request that is refused fails at once: it would be refused again. One that fou
 server that went away under it, or no answer in time is sent again until it has failed for
 PATIENCE_S, not counting the time in which a process of this machine starts the server again. That
 is long enough for a server behind a load balancer to be replaced, and short enough for an engine
-lost for good to end a run while somebody looks on. Servers that this machine started are watched
-beside the run (tts.serving.server.health): their death ends it within a second or two, whatever the
-patience here.
+lost for good to end a run while somebody looks on. A server of this machine that nobody starts
+again is watched beside the run (tts.serving.server.health): its death ends the run within a second
+or two, whatever the patience here.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ async def retried(
 
     Raises the last EndpointUnavailable or EndpointTimeout once patience has run out, and any other
     error at once. While `comes_back()` says that the server is being started again, however long
-    its engines load, patience does not begin. Time is the event loop's, so it may be virtual.
+    its engines load, patience does not begin; it may raise where that is of no use. Time is the
+    event loop's, so it may be virtual.
     """
     now = asyncio.get_running_loop().time
     give_up: float | None = None
@@ -44,7 +45,7 @@ async def retried(
         try:
             return await attempt()
         except (EndpointUnavailable, EndpointTimeout):
-            if give_up is None or comes_back():
+            if comes_back() or give_up is None:
                 give_up = now() + patience_s
             if now() + wait > give_up:
                 raise

@@ -21,7 +21,8 @@ from tritonclient.grpc import service_pb2
 from tts.build.errors import EndpointError
 from tts.engines import wire
 
-from .triton import STREAM_METHOD, connection_error, refusal
+from .triton import REQUEST_TIMEOUT_S, STREAM_METHOD
+from .triton_errors import error_of_status, error_of_text
 from .triton_requests import Constant, RequestTemplate
 from .triton_stream import StreamCall, status_of
 
@@ -212,9 +213,9 @@ class _Stream(StreamCall):
         try:
             while (message := await self._call.read()) is not grpc.aio.EOF:
                 self._take(message)
-            failure = connection_error(wire.GENERATOR, self._address, await status_of(self._call))
+            failure = self._error(await status_of(self._call))
         except grpc.aio.AioRpcError as error:
-            failure = connection_error(wire.GENERATOR, self._address, error)
+            failure = self._error(error)
         except asyncio.CancelledError:  # the channel was closed here
             pass
         finally:
@@ -225,13 +226,16 @@ class _Stream(StreamCall):
                 run.fail(failure)
             self._running.clear()
 
+    def _error(self, status: grpc.aio.AioRpcError) -> EndpointError:
+        return error_of_status(wire.GENERATOR, self._address, status, REQUEST_TIMEOUT_S)
+
     def _take(self, message: Any) -> None:
         answer = message.infer_response
         run = self._running.get(answer.id)
         if run is None:  # cancelled
             return
         if message.error_message:
-            run.fail(refusal(wire.GENERATOR, message.error_message))
+            run.fail(error_of_text(wire.GENERATOR, message.error_message))
             final = True
         else:
             final = answer.parameters[_FINAL].bool_param

@@ -17,18 +17,21 @@ import grpc
 import numpy as np
 from tritonclient.grpc import service_pb2
 
-from tts.build.errors import EndpointError, EndpointTimeout, EndpointUnavailable, RequestRefused
+from tts.build.errors import EndpointError, EndpointUnavailable
 from tts.compat import Self
 from tts.engines import wire
 
 from .base import GenerateCall, ScoreCall, VerifierResult
 from .retry import PATIENCE_S, retried
+from .triton_errors import EngineInUse, error_of_status, error_of_text, timed_out
 from .triton_requests import Constant, RequestTemplate
 from .triton_stream import Encode, SharedStream
 
 REQUEST_TIMEOUT_S = 120.0
 RESET_TIMEOUT_S = 1800.0
 """A reset opens the engine anew, which takes as long as when the server started."""
+MOST_DEATHS = 3
+"""What has died so often without an answer in between would die again."""
 
 _SERVICE = "/inference.GRPCInferenceService"
 STREAM_METHOD = f"{_SERVICE}/ModelStreamInfer"
@@ -47,7 +50,11 @@ class TritonConnection:
         self.address = address
         self.patience_s = PATIENCE_S
         """How long a request is sent again; less where another server can take it."""
-        self._comes_back = comes_back
+        self._is_coming_back = comes_back
+        self._down = False
+        """Whether it was coming back when it was last asked after."""
+        self._deaths = 0
+        """How often it has gone since it last answered."""
         self._channel = grpc.aio.insecure_channel(
             address,
             options=[
@@ -84,7 +91,9 @@ class TritonConnection:
 
     async def infer(self, model: str, request: bytes, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
         """One unary request, as a ModelInferRequest's bytes; retried. Raises EndpointError."""
-        return await self._retried(model, lambda: self._infer(request, timeout=timeout_s))
+        return await self._retried(
+            model, lambda: self._infer(request, timeout=timeout_s), timeout_s
+        )
 
     async def infer_decoupled(
         self, model: str, encode: Encode, timeout_s: float = REQUEST_TIMEOUT_S
@@ -93,7 +102,9 @@ class TritonConnection:
 
         `encode` gives the request's bytes with the id that is passed to it.
         """
-        return await self._retried(model, lambda: self._stream_one(model, encode, timeout_s))
+        return await self._retried(
+            model, lambda: self._stream_one(model, encode, timeout_s), timeout_s
+        )
 
     async def reset_prefix_caches(self) -> bool:
         """Leave both engines of target openvino as they were when the server was ready.
@@ -105,10 +116,8 @@ class TritonConnection:
             await self.infer_decoupled(wire.GENERATOR, generator, RESET_TIMEOUT_S)
             verifier = _reset_request(wire.PRM_ENGINE)
             await self.infer(wire.PRM_ENGINE, verifier, RESET_TIMEOUT_S)
-        except RequestRefused as error:
-            if wire.IN_FLIGHT in error.message:
-                return False
-            raise
+        except EngineInUse:
+            return False
         return True
 
     async def _stream_one(self, model: str, encode: Encode, timeout_s: float) -> Any:
@@ -119,19 +128,36 @@ class TritonConnection:
         try:
             answer = await self._stream.infer(model, encode, timeout_s)
         except TimeoutError:
-            raise _timed_out(model, self.address) from None
+            raise timed_out(model, self.address, timeout_s) from None
         if answer.error_message:
-            raise refusal(model, answer.error_message)
+            raise error_of_text(model, answer.error_message)
         return answer.infer_response
 
-    async def _retried(self, model: str, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def _retried(
+        self, model: str, attempt: Callable[[], Awaitable[T]], timeout_s: float
+    ) -> T:
         async def translated() -> T:
+            if self._down:
+                self._down = self._is_coming_back()
             try:
-                return await attempt()
+                answer = await attempt()
             except grpc.aio.AioRpcError as error:
-                raise connection_error(model, self.address, error) from error
+                raise error_of_status(model, self.address, error, timeout_s) from error
+            self._deaths = 0
+            return answer
 
         return await retried(translated, self._comes_back, self.patience_s)
+
+    def _comes_back(self) -> bool:
+        """Whether it is worth waiting for; EndpointUnavailable if it dies again and again."""
+        was_down, self._down = self._down, self._is_coming_back()
+        self._deaths += self._down and not was_down
+        if self._deaths >= MOST_DEATHS:
+            raise EndpointUnavailable(
+                f"The server at {self.address} has died {self._deaths} times without an answer.",
+                hint="Its log, triton.log in the folder of the server, says why.",
+            )
+        return self._down
 
 
 class TritonGenerator:
@@ -249,44 +275,3 @@ def _output(answer: Any, name: str) -> bytes:
 
 _INT32 = struct.Struct("<i")
 _FP32 = struct.Struct("<f")
-
-_GONE = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.OK}
-
-
-def connection_error(model: str, address: str, error: grpc.aio.AioRpcError) -> EndpointError:
-    """The one place where gRPC's errors become ours."""
-    details = error.details() or error.code().name
-    if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return _timed_out(model, address)
-    if error.code() in _GONE:
-        return EndpointUnavailable(f"The server at {address} is gone: {details}")
-    return refusal(model, details)
-
-
-def _timed_out(model: str, address: str) -> EndpointTimeout:
-    return EndpointTimeout(
-        f"Model {model} at {address} did not answer within {REQUEST_TIMEOUT_S:.0f} s."
-    )
-
-
-# What a refusal says when the engine or its process broke under the request, or its server is
-# stopping in order, perhaps to be replaced; sending it again may help. A stream carries no status
-# code, so the words are all there is.
-_BROKEN = (
-    "Stub process",
-    "the engine failed",
-    "the engine is shutting down",
-    "Server is stopping",
-    "has no available versions",
-    "the request was cancelled",  # by a stop request: what this client cancels it awaits no more
-    "requests wait for this engine",
-    "Internal error from Core",  # gRPC's own, at times, for a connection that broke
-)
-
-
-def refusal(model: str, message: str) -> EndpointError:
-    """What a server's message for one request means."""
-    """What the words of a refusal mean for the request."""
-    if any(words in message for words in _BROKEN):
-        return EndpointUnavailable(f"Model {model} broke under a request: {message}")
-    return RequestRefused(f"Model {model} refused a request: {message}")

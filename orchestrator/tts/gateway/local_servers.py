@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from tts.build.errors import Interrupted, ServerError
+from tts.build.errors import Interrupted
 from tts.build.spec import Deployment
 from tts.serving.server.background import BackgroundServer
 from tts.serving.server.loading import Loading
@@ -35,7 +35,7 @@ class LocalServers:
         """Wait for ever, or until the gateway's own server has failed for good: ServerError."""
         while self.own is None or self.own.is_alive():
             await asyncio.sleep(LOOK_S)
-        raise self.own.error or ServerError("The gateway's server was stopped.")
+        self.own.check()
 
 
 @asynccontextmanager
@@ -79,7 +79,7 @@ async def local_servers(
         while own.is_alive() and not own.ready.is_set():
             await asyncio.sleep(LOOK_S)
         if not own.ready.is_set():
-            raise own.error or ServerError("The server was stopped while it started.")
+            own.check()
         yield LocalServers({f"{deployment.name}@1": ""}, own)
     finally:
         stop.set()

@@ -1,4 +1,7 @@
-"""The server that a session uses: the one that answers, or one that is started and stopped."""
+"""The server that a session uses: the one that answers, or one of its own.
+
+Its own is kept running as `tts serve` keeps one, for as long as the session lasts.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from tts.build.errors import EndpointError, Interrupted
+from tts.build.errors import EndpointError, Interrupted, ServerError
 from tts.build.spec import Deployment
+from tts.serving.server.background import BackgroundServer
 from tts.serving.server.health import observe, watch
 from tts.serving.server.loading import Loading
-from tts.serving.server.start import start_server
+from tts.serving.server.lookup import find_server
 from tts.serving.server.supervise import wait_for_server
 from tts.serving.server.supervisor import comes_back
 
 from .engine_steps import OpenSteps, steps_of
 
 HEALTH_CHECK_S = 1.0
+_LOOK_S = 0.05
 
 T = TypeVar("T")
 
@@ -32,13 +37,13 @@ class Server:
     address: str
     """Host and port of gRPC."""
     check: Callable[[], None]
-    """Raises ServerError naming what died."""
+    """Raises ServerError naming what died for good."""
     stop: Callable[[], None]
     """Stops it if it was started here."""
     started: bool = False
     """Whether it was started here."""
     comes_back: Callable[[], bool] = lambda: False
-    """Whether it is gone, and another process is starting it again."""
+    """Whether it is gone, and is being started again."""
     steps: OpenSteps | None = None
     """Opens what can be read of its engines' steps, if anything can be."""
 
@@ -93,9 +98,45 @@ def _open(
         back = partial(comes_back, deployment.name)
         steps = steps_of(deployment, found.addresses, ours=found.server is not None)
         return Server(found.addresses.grpc, health, lambda: None, comes_back=back, steps=steps)
-    server = start_server(deployment, say=say, on_loading=on_loading, check=check)
-    steps = steps_of(deployment, server.addresses, ours=True)
-    return Server(server.addresses.grpc, server.check, server.stop, started=True, steps=steps)
+    return _start(deployment, say, on_loading, check)
+
+
+def _start(
+    deployment: Deployment,
+    say: Callable[[str], None],
+    on_loading: Callable[[Loading], None],
+    check: Callable[[], None],
+) -> Server:
+    over = threading.Event()
+
+    def say_until_over(line: str) -> None:
+        if not over.is_set():
+            say(line)
+
+    def tell_at_first(loading: Loading) -> None:
+        if not own.ready.is_set():  # later a run has the screen
+            on_loading(loading)
+
+    own = BackgroundServer(deployment, over, say_until_over, tell_at_first, lasting=False)
+
+    def stop() -> None:
+        over.set()
+        own.join()
+
+    own.start()
+    try:
+        while not own.ready.wait(_LOOK_S):
+            check()
+            own.check()
+        found = find_server(deployment)
+        if found is None:  # it died just then: this is no time to wait for another
+            raise ServerError("The Triton server died as soon as it was ready.")
+    except BaseException:
+        stop()
+        raise
+    steps = steps_of(deployment, found.addresses, ours=True)
+    address = found.addresses.grpc
+    return Server(address, own.check, stop, True, own.comes_back, steps)
 
 
 async def while_healthy(running: Coroutine[Any, Any, T], check: Callable[[], None]) -> T:

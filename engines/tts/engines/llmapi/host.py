@@ -22,9 +22,8 @@ from typing import Any
 
 from tts.build.errors import EngineError
 
-from .. import wire
 from ..generate_request import GenerateRequest
-from ..responses import CLOSING, OnResponse, Response, guarded
+from ..responses import CLOSING, IN_USE, OnResponse, Response, guarded, unavailable
 from .output import Output
 from .sampling import is_watched, sampling_arguments
 
@@ -132,7 +131,7 @@ class LlmHost:
         self._closing = True
         for job in self._jobs.values():
             if not job.answered:
-                self._answer(job, Response([], error=CLOSING))
+                self._answer(job, CLOSING)
         for task in self._tasks:
             task.cancel()
         self._loop.run_until_complete(asyncio.gather(*self._tasks, return_exceptions=True))
@@ -145,13 +144,13 @@ class LlmHost:
     def _accept(self, job: _Job) -> None:
         full = f"{MAX_REQUESTS} requests are in this engine, as many as may; send it later"
         if self._closing or len(self._jobs) >= MAX_REQUESTS:
-            self._answer(job, Response([], error=CLOSING if self._closing else full))
+            self._answer(job, CLOSING if self._closing else unavailable(full))
             return
         self._jobs[job.ticket] = job
         self._start(self._serve(job))
 
     def _refuse(self, job: _Job) -> None:
-        self._answer(job, Response([], error=f"{wire.IN_FLIGHT} by other requests"))
+        self._answer(job, IN_USE)
 
     async def _serve(self, job: _Job) -> None:
         """Answer one request; it stays a job until the engine has let go of it."""
@@ -169,12 +168,12 @@ class LlmHost:
                     self._advance(job, output, result)
                 await asyncio.sleep(0)  # or what has come in meanwhile would keep others waiting
             if not job.answered:
-                self._answer(job, Response([], error="the engine ended without an answer"))
+                self._answer(job, unavailable("the engine ended without an answer"))
         except Exception as error:
             # its own matter only, as far as the engine still works: `_watch_health` finds out
             logger.exception("request %d failed", job.ticket)
             if not job.answered:
-                self._answer(job, Response([], error=f"the engine failed the request: {error}"))
+                self._answer(job, unavailable(f"the engine failed the request: {error}"))
         finally:
             self._jobs.pop(job.ticket, None)
 

@@ -26,6 +26,9 @@ from tts.build.errors import (
 NO_RETRY = {"x-should-retry": "false"}
 """OpenAI's clients repeat what ends with 5xx unless the response says that it is of no use."""
 
+BACK_S = 5
+"""When a client may come back whose request found no engine: a small one has loaded by then."""
+
 
 class ApiError(TtsError):
     """A request that ends with an error; `code` and `param` are those of OpenAI's errors."""
@@ -96,7 +99,8 @@ def api_error(error: TtsError) -> ApiError:
         case EndpointTimeout():
             return ApiError(504, str(error), code="engine_timeout")
         case EndpointUnavailable() | ServerError() | SessionError():
-            return ApiError(503, str(error), code="engine_unavailable")
+            headers = {"retry-after": str(BACK_S)}
+            return ApiError(503, str(error), code="engine_unavailable", headers=headers)
         case CheckpointError() | FunctionError() | _:
             return ApiError(500, str(error), headers=NO_RETRY)
 

@@ -53,6 +53,15 @@ class LineForm(_Fact):
     source: str
 
 
+class PassingFailure(_Fact):
+    """Words of an error that says nothing against its request, which may be sent again."""
+
+    text: str
+    """What it is recognised by."""
+    example: str
+    source: str
+
+
 class Contract(_Fact):
     """Everything that contract/tensorrt_llm.json holds."""
 
@@ -110,6 +119,13 @@ def start_log_forms() -> dict[str, LineForm]:
     """The lines of a start's log that tell of memory, by what they tell of."""
     forms: dict[str, Any] = json.loads(_read("start_log.json"))["forms"]
     return {name: LineForm.model_validate(form) for name, form in forms.items()}
+
+
+@cache
+def passing_failures() -> tuple[PassingFailure, ...]:
+    """The errors of Triton, gRPC and TensorRT-LLM that pass, known by their words alone."""
+    failures: list[Any] = json.loads(_read("passing_failures.json"))["failures"]
+    return tuple(map(PassingFailure.model_validate, failures))
 
 
 def _read(name: str) -> str:

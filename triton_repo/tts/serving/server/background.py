@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from tts.build.errors import TtsError
+from tts.build.errors import ServerError, TtsError
 from tts.build.spec import Deployment
 
 from .loading import Loading
 from .supervise import supervise
+from .supervisor import is_down
 
 
 class BackgroundServer(threading.Thread):
@@ -22,9 +23,12 @@ class BackgroundServer(threading.Thread):
         say: Callable[[str], None],
         on_loading: Callable[[Loading], None] = lambda loading: None,
         iteration_log: bool | None = None,
+        *,
+        lasting: bool = True,
     ) -> None:
-        """`say` and `on_loading` are called in the thread."""
-        super().__init__(name=deployment.server_name)
+        """`say` and `on_loading` are called in the thread; `lasting`: see `supervise`."""
+        # a daemon: a program that never ends it can still end, and its server with it
+        super().__init__(name=deployment.server_name, daemon=True)
         self.ready = threading.Event()
         """Set when it serves for the first time."""
         self.error: TtsError | None = None
@@ -34,6 +38,16 @@ class BackgroundServer(threading.Thread):
         self._say = say
         self._on_loading = on_loading
         self._iteration_log = iteration_log
+        self._lasting = lasting
+
+    def comes_back(self) -> bool:
+        """Whether its server is down, and is started again."""
+        return self.is_alive() and is_down(self.name)
+
+    def check(self) -> None:
+        """Raise the error with which it has failed for good."""
+        if not self.is_alive():
+            raise self.error or ServerError("The Triton server was stopped.")
 
     def run(self) -> None:
         """See supervise."""
@@ -45,6 +59,7 @@ class BackgroundServer(threading.Thread):
                 on_loading=self._on_loading,
                 on_ready=self.ready.set,
                 stop=self._stop_serving,
+                lasting=self._lasting,
             )
         except KeyboardInterrupt:
             pass

@@ -30,6 +30,10 @@ class PortTaken(ServerError):
     """Another process took a port between the choice and the launch."""
 
 
+class Stopped(ServerError):
+    """Another process asked the guard to stop the server."""
+
+
 @dataclass(frozen=True)
 class Launched:
     """A server process under its guard; it may not be ready yet."""
@@ -110,7 +114,7 @@ def _server_of(process: subprocess.Popen[bytes], log: Path) -> Identity:
 def _why_stopped(status: int, log: Path) -> ServerError:
     hint = f"Its log: {log}"
     if status == 0:
-        return ServerError("The Triton server was stopped by another process.", hint=hint)
+        return Stopped("The Triton server was stopped by another process.", hint=hint)
     number = -status if status < 0 else status - 128  # negative: the guard itself was killed
     if number in set(signal.Signals):
         killer = signal.Signals(number).name

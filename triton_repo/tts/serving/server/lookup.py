@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -17,7 +18,7 @@ from ..command.guard import remove_socket
 from ..command.ports import Addresses, address
 from ..repository.digest import deployment_digest
 from . import probe
-from .state import STATE, ServerState, clean_up, read_state
+from .state import STATE, ServerState, clean_up, read_state, write_state
 from .supervisor import supervisor_of
 
 _POLL_S = 0.05
@@ -74,6 +75,8 @@ def stop_server(deployment: Deployment) -> bool:
     running = [role for role in (supervisor, state and state.guard) if role and role.process()]
     if not (running or state):
         return False
+    if state:  # its models end before it does, and must not be taken for dead
+        write_state(file, replace(state, stopping=True))
     try:
         for process in filter(None, [role.process() for role in running[:1]]):
             with suppress(psutil.NoSuchProcess):

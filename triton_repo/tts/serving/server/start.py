@@ -27,7 +27,7 @@ from ..repository.digest import deployment_digest
 from ..repository.render import render_repository, require_engines
 from . import probe
 from .health import observe, watch
-from .launch import Launched, PortTaken, launch
+from .launch import Launched, PortTaken, Stopped, launch
 from .loading import STALL_S, Loading, Watchdog, read_loading
 from .lookup import find_server, state_file, stop_server
 from .state import (
@@ -37,6 +37,7 @@ from .state import (
     end_processes,
     identify,
     now,
+    peek_state,
     read_state,
     writable,
     write_state,
@@ -83,9 +84,18 @@ class RunningServer:
         return self.state.addresses
 
     def check(self) -> None:
-        """Raise ServerError naming what died, if anything did. Takes less than a millisecond."""
+        """Raise ServerError naming what died, if anything did. Takes less than a millisecond.
+
+        The error is Stopped if another process has stopped it.
+        """
         self._launched.require_running()
-        self.health.check()
+        try:
+            self.health.check()
+        except ServerError as error:
+            state = peek_state(self._state_file)
+            if state and state.stopping:
+                raise Stopped("The Triton server was stopped by another process.") from error
+            raise
 
     async def watch(self, interval_s: float = 1.0) -> None:
         """Check for ever, every `interval_s` seconds; ends only by raising ServerError."""

@@ -67,6 +67,8 @@ class ServerState:
     """The process that starts it again when it dies, if any."""
     started: str = ""
     """UTC, ISO 8601."""
+    stopping: bool = False
+    """Whether a process has asked for its end."""
 
     def __str__(self) -> str:
         who = f"PID {self.server.pid}, since {self.started}" if self.server else "not ours"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 
 from tts.build import paths
@@ -13,6 +13,7 @@ from tts.build.errors import ServerError
 from tts.build.spec import Deployment
 
 from ..command.ports import Addresses
+from .launch import Stopped
 from .loading import Loading, read_loading
 from .lookup import find_server
 from .start import TELL_S, RunningServer, start_server
@@ -35,11 +36,14 @@ def supervise(
     on_loading: Callable[[Loading], None] = lambda loading: None,
     on_ready: Callable[[], None] | None = None,
     stop: threading.Event | None = None,
+    lasting: bool = True,
 ) -> None:
     """Serve a deployment until Ctrl-C; `say` and `on_loading` are those of `start_server`.
 
     `on_ready` is called when it serves for the first time; by default it says how to stop. In a
-    thread other than the main one, which Ctrl-C does not reach, `stop` stands for it.
+    thread other than the main one, which Ctrl-C does not reach, `stop` stands for it. Others wait
+    for a `lasting` server that is down, and end this process to stop it; any other one belongs to
+    this process alone, and who stops it ends no more than the server.
 
     Raises the last ServerError when it does not start in the first place or fails too often.
     """
@@ -47,7 +51,7 @@ def supervise(
     on_ready = on_ready or partial(say, "Press Ctrl-C to stop.")
     addresses: Addresses | None = None
     failures: list[float] = []
-    with supervising(deployment.server_name):
+    with supervising(deployment.server_name) if lasting else nullcontext():
         try:
             while True:
                 try:
@@ -58,7 +62,7 @@ def supervise(
                         on_loading=on_loading,
                         check=partial(_sleep, stop, 0),
                         addresses=addresses,
-                        supervised=True,
+                        supervised=lasting,
                     ) as server:
                         if addresses is None:
                             on_ready()
@@ -69,7 +73,8 @@ def supervise(
                 except ServerError as error:
                     failures.append(time.monotonic())
                     wait = wait_before_restart(failures)
-                    if addresses is None or wait is None:
+                    stopped = isinstance(error, Stopped) and not lasting
+                    if addresses is None or wait is None or stopped:
                         raise
                     say(f"{error.message} It is started again in {wait:.0f} s.")
                     _sleep(stop, wait)

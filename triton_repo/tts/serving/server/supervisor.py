@@ -59,8 +59,11 @@ def supervisor_of(name: str) -> Identity | None:
 
 def comes_back(name: str) -> bool:
     """Whether a deployment's server is down, and a living process starts it again."""
-    if supervisor_of(name) is None:
-        return False
+    return supervisor_of(name) is not None and is_down(name)
+
+
+def is_down(name: str) -> bool:
+    """Whether no server of a deployment that was started here runs."""
     state = peek_state(paths.server_dir(name) / STATE)
     return state is None or state.server is None or state.server.process() is None
 
