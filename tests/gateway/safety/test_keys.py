@@ -48,6 +48,7 @@ def test_a_key_has_256_random_bits_behind_a_prefix_and_only_its_hash_is_kept(sto
 
 def test_only_the_owner_may_read_the_files(store, file):
     store.create("a", KeyLimits())
+    assert store.all()
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     modes = {part.name: stat.S_IMODE(part.stat().st_mode) for part in file.parent.iterdir()}
     assert modes == {"keys.db": 0o600, "keys.db-wal": 0o600, "keys.db-shm": 0o600}
