@@ -1,4 +1,4 @@
-"""A gateway over scripted engines: `python -m tests.gateway.instant_gateway DEPLOYMENT`, a JSON file.
+"""A gateway over scripted engines: `python -m tests.gateway.instant_gateway DEPLOYMENT.json`.
 
 All but the engines is what `tts gateway` runs: the server, keys, the log of requests, draining.
 """

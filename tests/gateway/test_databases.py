@@ -1,7 +1,6 @@
 """A gateway in a process of its own keeps its databases while others use them beside it."""
 
 import http.client
-import os
 import signal
 import sqlite3
 import subprocess
@@ -37,7 +36,7 @@ class Gateway:
     def deleted(self):
         """Files that it has open and nobody else can open any more."""
         opened = Path(f"/proc/{self.process.pid}/fd").iterdir()
-        names = [os.readlink(file) for file in opened if file.is_symlink()]
+        names = [str(file.readlink()) for file in opened if file.is_symlink()]
         return [name for name in names if name.endswith("(deleted)") and ".db" in name]
 
     def kill(self):
