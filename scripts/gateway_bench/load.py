@@ -78,7 +78,7 @@ class HttpClient:
             self._streams = await asyncio.open_connection(self._host, self._port)
         reader, writer = self._streams
         writer.write(
-            b"POST /v1/chat/completions HTTP/1.1\r\nHost: bench\r\n"
+            b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
             b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
         )
         sent = last = time.perf_counter()

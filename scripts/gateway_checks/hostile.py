@@ -74,7 +74,7 @@ def _oversize(address: Address, rng: random.Random) -> int | None:
 
 def _oversize_in_chunks(address: Address, rng: random.Random) -> int | None:
     head = (
-        b"POST /v1/completions HTTP/1.1\r\nhost: here\r\ntransfer-encoding: chunked\r\n"
+        b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n"
         b"content-type: application/json\r\n\r\n"
     )
     chunk = b"%x\r\n" % 65536 + b"x" * 65536 + b"\r\n"
@@ -91,7 +91,7 @@ def _many_headers(address: Address, rng: random.Random) -> int | None:
 
 def _wrong_length(address: Address, rng: random.Random) -> int | None:
     length = rng.choice(["-1", "abc", "99999999999999999999", "1, 2"])
-    head = f"POST /v1/completions HTTP/1.1\r\nhost: here\r\ncontent-length: {length}\r\n\r\n"
+    head = f"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n"
     return exchange(address, head.encode() + chat())
 
 
@@ -118,7 +118,7 @@ def _path(address: Address, rng: random.Random) -> int | None:
         ["/../../etc/passwd", "/v1/models/%00", "//", "/reports/" + "a" * 5000, "/page/../page.js"]
     )
     method = rng.choice(["GET", "POST", "DELETE", "TRACE", "OPTIONS", "PATCH"])
-    return exchange(address, f"{method} {path} HTTP/1.1\r\nhost: here\r\n\r\n".encode())
+    return exchange(address, f"{method} {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
 
 
 def _good(address: Address, rng: random.Random) -> int | None:

@@ -14,7 +14,7 @@ _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})")
 
 def post(body: bytes, path: str = "/v1/chat/completions", extra: str = "") -> bytes:
     """A whole request."""
-    head = f"POST {path} HTTP/1.1\r\nhost: here\r\ncontent-type: application/json\r\n{extra}"
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{extra}"
     return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
 
 

@@ -320,16 +320,15 @@ def request(body, **headers):
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
     length = "" if "content_length" in headers else f"content-length: {len(data)}\r\n"
-    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: here\r\n{length}{lines}\r\n"
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n{length}{lines}\r\n"
     return head.encode() + data
 
 
 @pytest.mark.parametrize("body", [LONG, SEARCH], ids=["samples", "search"])
-@pytest.mark.parametrize("version", ["--http1.1", "--http2-prior-knowledge"])
-def test_a_client_that_goes_away_cancels_its_request(address, body, version):
+def test_a_client_that_goes_away_cancels_its_request(address, body):
     before = ended(address, "cancelled")
     reader = subprocess.Popen(
-        ["curl", "-sN", version, f"{address}/v1/chat/completions", "-d", json.dumps(body)],
+        ["curl", "-sN", f"{address}/v1/chat/completions", "-d", json.dumps(body)],
         stdout=subprocess.PIPE,
     )
     assert reader.stdout.readline().startswith(b"data: ")
@@ -380,8 +379,8 @@ def test_a_deadline_ends_a_search_with_what_it_has(address):
         (request(b"[]"), 400),
         (request(b"\xff\xfe"), 400),
         (request(b"", content_length=5 << 20), 413),
-        (b"GET /v1/chat/completions HTTP/1.1\r\nhost: here\r\n\r\n", 405),
-        (b"GET /nothing HTTP/1.1\r\nhost: here\r\n\r\n", 404),
+        (b"GET /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n\r\n", 405),
+        (b"GET /nothing HTTP/1.1\r\nhost: localhost\r\n\r\n", 404),
     ],
 )
 def test_what_is_no_request_is_refused(address, sent, status):

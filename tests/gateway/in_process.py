@@ -14,7 +14,7 @@ from tts.session import AsyncSession
 
 
 @asynccontextmanager
-async def serving(deployment, endpoints, filters=None, **settings):
+async def serving(deployment, endpoints, filters=None, keyring=None, **settings):
     """The application over these endpoints, for searches, scores and tokens."""
     filters = filters or FilterChain()
     async with AsyncSession(deployment, **endpoints) as session:
@@ -23,15 +23,15 @@ async def serving(deployment, endpoints, filters=None, **settings):
                 session,
                 TextGenerator(session.models, session.replicas, filters),
                 Settings(**settings),
-                SimpleNamespace(required=False),
+                keyring or SimpleNamespace(required=False),
                 filters,
                 Observer(),
             )
         )
 
 
-async def post(app, path, body):
-    """Status and JSON of the answer to a request."""
+async def post(app, path, body, method="POST", **headers):
+    """Status and JSON of the answer to a request, or the text of its events."""
     came = [{"type": "http.request", "body": json.dumps(body).encode()}]
     sent = []
 
@@ -43,6 +43,8 @@ async def post(app, path, body):
     async def send(message):
         sent.append(message)
 
-    scope = {"type": "http", "path": path, "method": "POST", "headers": []}
+    sent_headers = [(name.encode(), value.encode()) for name, value in headers.items()]
+    scope = {"type": "http", "path": path, "method": method, "headers": sent_headers}
     await app(scope, receive, send)
-    return sent[0]["status"], json.loads(b"".join(part.get("body", b"") for part in sent))
+    said = b"".join(part.get("body", b"") for part in sent).decode()
+    return sent[0]["status"], said if said.startswith(("data:", ":")) else json.loads(said)

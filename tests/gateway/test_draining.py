@@ -7,7 +7,6 @@ import pytest
 from tts.build.errors import Terminated
 from tts.gateway import draining
 from tts.gateway.draining import Drain
-from tts.gateway.exchange import Exchange
 from tts.gateway.observability import RequestRecord
 
 
@@ -92,14 +91,6 @@ def test_after_the_grace_period_searches_answer_and_all_others_are_cut_off():
         return await search, await slow, await stream
 
     assert played(go, grace_s=0.01) == ("answered", "cut off", "cut off")
-
-
-@pytest.mark.parametrize(("version", "headers"), [("1.1", [(b"connection", b"close")]), ("2", [])])
-def test_a_connection_is_closed_by_a_header_that_http_2_has_not(version, headers):
-    scope = {"method": "GET", "path": "/", "headers": [], "http_version": version}
-    exchange = Exchange(scope, None, None, RequestRecord(id="", endpoint="", time=0.0, t0=0.0))
-    exchange.close_connection()
-    assert exchange.extra_headers == headers
 
 
 def test_nothing_is_waited_for_when_nothing_runs():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tts.gateway.origins import answer_headers, is_allowed, preflight_headers
+from tts.gateway.origins import answer_headers, is_allowed, is_own_host, preflight_headers
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,29 @@ from tts.gateway.origins import answer_headers, is_allowed, preflight_headers
 )
 def test_a_page_is_the_gateways_own_or_named(origin, host, named, needs_key, allowed):
     assert is_allowed(origin, host, named, needs_key=needs_key) is allowed
+
+
+@pytest.mark.parametrize(
+    ("host", "named", "needs_key", "own"),
+    [
+        ("localhost:8080", (), False, True),
+        ("LOCALHOST", (), False, True),
+        ("127.0.0.1:8080", (), False, True),
+        ("[::1]:8080", (), False, True),
+        ("192.168.1.5:8080", (), False, True),  # no name that could mean another address
+        ("", (), False, True),
+        ("evil.example:8080", (), False, False),  # resolves to this machine
+        ("localhost.evil.example", (), False, False),
+        ("127.0.0.1.evil.example", (), False, False),
+        ("[", (), False, False),
+        ("evil.example:8080", (), True, True),
+        ("tts.example", ("https://tts.example",), False, True),
+        ("tts.example", ("https://other.example",), False, False),
+        ("tts.example", ("*",), False, True),
+    ],
+)
+def test_without_keys_a_host_is_a_name_of_this_machine(host, named, needs_key, own):
+    assert is_own_host(host, named, needs_key=needs_key) is own
 
 
 def test_only_named_origins_may_read_answers():

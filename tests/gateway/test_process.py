@@ -5,6 +5,10 @@ import os
 import subprocess
 import sys
 
+import pytest
+
+from tts.gateway import process
+
 REPORT = """
 import gc, json, os, sys
 import tts.cli.gateway
@@ -48,3 +52,13 @@ def test_threads_and_garbage_collection_hold_up_the_event_loop_little():
     assert found["switch"] < 0.001
     assert found["frozen"] > 1000
     assert found["young"] > 1000
+
+
+def test_connections_leave_files_to_the_rest(monkeypatch):
+    resource = pytest.importorskip("resource")
+    limits = [(1024, 4096)]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda _, pair: limits.append(pair))
+    assert process.most_connections() == 4096 - 512
+    limits.append((1 << 20, 1 << 20))
+    assert process.most_connections() == process.MOST_CONNECTIONS

@@ -1,17 +1,22 @@
 """What a search and a score may be asked: whole conversations, within what the models can read."""
 
 import asyncio
+import errno
 import threading
+from types import SimpleNamespace
 
 import pytest
 from tests.gateway.in_process import post, serving
 
+from tts.build.errors import EndpointTimeout, EndpointUnavailable, RunError
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.gateway.long_texts import LONG
+from tts.gateway.page import kept_reports
 from tts.gateway.pooling import MAX_STEPS
-from tts.gateway.safety import FilterChain
+from tts.gateway.safety import ApiKey, FilterChain, KeyLimits, KeysUnusable
 from tts.prompting import Models
+from tts.search import quantise
 from tts.session import Session
 from tts.session.questions import as_problem
 
@@ -118,6 +123,7 @@ def test_a_conversation_that_the_chat_template_refuses_is_the_clients_mistake(
     assert (status, answer["error"]["param"]) == (400, "messages")
     assert "refuses this: " in answer["error"]["message"]
     assert "no roles here" in answer["error"]["message"]
+    assert str(tiny_deployment.generator.checkpoint) not in answer["error"]["message"]
 
 
 def test_filters_see_every_message_of_a_conversation(tiny_deployment, endpoints, tmp_path):
@@ -235,3 +241,100 @@ def test_others_are_served_while_a_long_text_is_tokenised(
     (short, answer), (status, whole) = asyncio.run(go())
     assert (short, answer["count"]) == (200, 1)
     assert (status, whole["count"] > LONG) == (200, True)
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/health", "/metrics", "/"])
+def test_without_keys_a_page_under_another_name_reads_nothing(tiny_deployment, endpoints, path):
+    async def go():
+        async with serving(tiny_deployment, endpoints) as app:
+            return await post(app, path, None, "GET", host="evil.example:8080")
+
+    status, answer = asyncio.run(go())
+    assert (status, answer["error"]["code"]) == (403, "host_not_allowed")
+
+
+def test_a_search_is_charged_its_prompt_and_what_it_may_generate(tiny_deployment, endpoints):
+    path, body = search_of(PLAIN[3:], model="tiny:beam-search")
+    body["tts"]["budget_tokens"] = 50
+
+    async def go(limit):
+        key = ApiKey("k", "k", KeyLimits(tokens_per_minute=limit), 0.0, None)
+        keyring = SimpleNamespace(required=True, find=lambda said: key)
+        async with serving(tiny_deployment, endpoints, keyring=keyring) as app:
+            return await post(app, path, body, authorization="Bearer k")
+
+    status, answer = asyncio.run(go(1_000_000))
+    assert status == 200
+    most = answer["usage"]["prompt_tokens"] + 50
+    assert asyncio.run(go(most))[0] == 200
+    assert asyncio.run(go(most - 1))[0] == 429
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (EndpointUnavailable("unix:/run/user/0/tts/tiny.sock is gone"), 503, "engine_unavailable"),
+        (EndpointTimeout("/run/user/0 did not answer"), 504, "engine_timeout"),
+        (RunError("/home/someone/runs cannot be written"), 500, None),
+        (KeysUnusable("The keys in /home/someone/keys.db cannot be used"), 503, "keys_unusable"),
+    ],
+)
+def test_what_is_wrong_on_this_side_is_told_to_its_log_alone(
+    tiny_deployment, endpoints, monkeypatch, caplog, error, status, code
+):
+    class Keys:
+        @property
+        def required(self):
+            raise error
+
+    async def go():
+        async with serving(tiny_deployment, endpoints, keyring=Keys()) as app:
+            return await post(app, "/v1/models", None, "GET")
+
+    found, answer = asyncio.run(go())
+    assert (found, answer["error"]["code"]) == (status, code)
+    assert "/" not in answer["error"]["message"]
+    assert str(error) in caplog.text
+
+
+def test_a_report_that_cannot_be_written_costs_no_answer(
+    tiny_deployment, endpoints, monkeypatch, tmp_path, caplog
+):
+    monkeypatch.setenv("TTS_HOME", str(tmp_path))
+    write_whole = kept_reports.write_whole
+    path, body = search_of(PLAIN[3:], model="tiny:beam-search")
+    body["tts"]["report"] = True
+
+    def full(file, text):
+        if file.suffix == ".html":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write_whole(file, text)
+
+    async def go():
+        async with serving(tiny_deployment, endpoints) as app:
+            return await post(app, path, body)
+
+    status, answer = asyncio.run(go())
+    assert answer["tts"]["report"].startswith("/reports/")
+    kept = set(kept_reports.reports_dir().iterdir())
+    monkeypatch.setattr(kept_reports, "write_whole", full)
+    status, answer = asyncio.run(go())
+    assert (status, answer["tts"]["report"]) == (200, None)
+    assert "No space left" in caplog.text
+    assert set(kept_reports.reports_dir().iterdir()) == kept
+
+
+def test_scores_are_shown_without_the_noise_of_binary_fractions(tiny_deployment, endpoints):
+    assert quantise(0.8542) != 0.8542
+    path, body = search_of(PLAIN[3:], model="tiny:best-of-n")
+
+    async def go():
+        own = {"generator": endpoints["generator"], "verifier": lambda question, steps: 0.8542}
+        async with serving(tiny_deployment, own) as app:
+            return await post(app, path, body), await post(app, path, body | {"stream": True})
+
+    (status, answer), (streamed, events) = asyncio.run(go())
+    assert (status, streamed) == (200, 200)
+    assert answer["tts"]["score"] == 0.8542
+    assert '"score":0.8542}' in events
+    assert "0.8542000" not in events

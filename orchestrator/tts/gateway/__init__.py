@@ -7,11 +7,10 @@
 | module | job |
 |---|---|
 | server | the HTTP server: where it listens, TLS, how it ends |
-| process | threads and garbage collection of the process |
+| process | threads, garbage collection and files of the process |
 | draining | what runs comes to its end after SIGTERM, and nothing new begins |
 | local_servers | the servers of this machine, or one of its own, which is kept running |
 | following, replicas_file, names | servers that were named, as they change: in a file, by DNS |
-| connections | how many there may be, and the end of silent ones |
 | app | which handler a path has; errors, disconnected clients, limits of a request's body |
 | exchange | one request and its response |
 | openai/ | what a request may say, what an answer looks like, events as bytes. Pure |

@@ -21,7 +21,7 @@ from .observability.record import Outcome
 from .openai.errors import ApiError, api_error, internal_error
 from .openai.events import event
 from .openapi import openapi
-from .origins import answer_headers, is_allowed, preflight_headers
+from .origins import answer_headers, is_allowed, is_own_host, preflight_headers
 from .page.files import FOLDER, PAGE, page
 from .page.kept_reports import FOLDER as REPORTS
 from .page.kept_reports import kept_report
@@ -83,6 +83,7 @@ class App:
             if drain.began and not probes:
                 exchange.close_connection()
                 raise refused()
+            self._require_own_host(exchange)
             if self._is_preflight(exchange):
                 await exchange.respond(b"", 204)
                 record.outcome = "ok"
@@ -109,6 +110,18 @@ class App:
             service.observer.end(record)
             if task:
                 drain.leave(task)
+
+    def _require_own_host(self, exchange: Exchange) -> None:
+        """Raise ApiError for a name that somebody else may have made that of this machine."""
+        named = self._service.settings.cors_origins
+        needs_key = self._service.keyring.required
+        if not is_own_host(exchange.host, named, needs_key=needs_key):
+            raise ApiError(
+                403,
+                f"This gateway needs no keys, so it serves requests to localhost, to addresses and "
+                f"to the hosts of --cors-origin alone, and not to {exchange.host!r:.200}.",
+                code="host_not_allowed",
+            )
 
     def _is_preflight(self, exchange: Exchange) -> bool:
         """Whether a browser only asks what a page may send; ApiError for a page that may not."""
@@ -154,6 +167,8 @@ async def _fail(exchange: Exchange, error: Exception) -> None:
     """Tell a client what went wrong: as a response, or within the one that has begun."""
     if isinstance(error, TtsError):
         told = api_error(error)
+        if told is not error and told.status >= 500:  # the client is not told what it says
+            logger.warning("a request to %s failed: %s", exchange.record.endpoint, error)
     else:
         logger.error("a request to %s failed", exchange.record.endpoint, exc_info=error)
         told = internal_error()

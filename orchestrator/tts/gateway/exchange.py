@@ -43,7 +43,6 @@ class Exchange:
         self.client: str = (scope.get("client") or ("",))[0]
         self.disconnected = False
         self.extra_headers: list[tuple[bytes, bytes]] = []
-        self._http_1 = str(scope.get("http_version", "1.1")).startswith("1")
         self._raw_headers: Iterable[tuple[bytes, bytes]] = scope["headers"]
         self._receive = receive
         self._send = send
@@ -59,7 +58,7 @@ class Exchange:
     @property
     def host(self) -> str:
         """The name and port by which the client has called the gateway."""
-        return self.header(b"host") or self.header(b":authority") or ""
+        return self.header(b"host") or ""
 
     async def body(self, most: int) -> bytes:
         """The request's body of at most so many bytes; then a client that goes away is noticed.
@@ -105,12 +104,8 @@ class Exchange:
         self.extra_headers.append((name.encode(), printable.encode()))
 
     def close_connection(self) -> None:
-        """Have the client send its next request over another connection.
-
-        In HTTP/2, which has no such header, that is up to the client.
-        """
-        if self._http_1:
-            self.extra_headers.append((b"connection", b"close"))
+        """Have the client send its next request over another connection."""
+        self.extra_headers.append((b"connection", b"close"))
 
     async def respond(self, body: bytes, status: int = 200, content_type: bytes = JSON) -> None:
         """The whole response."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 
 from tts.build.errors import TtsError
@@ -12,6 +13,8 @@ from .draining import refused
 from .exchange import Exchange
 from .openai.errors import ApiError
 from .service import Service
+
+logger = logging.getLogger(__name__)
 
 PATIENCE_S = 10.0
 FRESH_S = 2.0
@@ -52,4 +55,5 @@ async def _prove(service: Service) -> None:
     except TimeoutError:
         raise ApiError(503, f"The engines did not answer within {PATIENCE_S:.0f} s.") from None
     except TtsError as error:
-        raise ApiError(503, f"The engines do not answer: {error.message}") from None
+        logger.warning("the engines do not answer: %s", error.message)
+        raise ApiError(503, "The engines do not answer.") from None

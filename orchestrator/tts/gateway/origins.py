@@ -1,8 +1,9 @@
 """Which web pages may use the gateway: those of its own, and of origins that were named. Pure.
 
 A browser sends a page's origin with every POST, and asks before it lets a page of another origin
-read an answer. Without keys the gateway is for this machine, so a page that calls itself by another
-name is refused, whatever that name resolves to.
+read an answer; with a GET to its own host it sends none. Without keys the gateway is for this
+machine, so a request that calls it by another name is refused, whatever that name resolves to: its
+page may be anybody's (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -30,13 +31,34 @@ def is_allowed(origin: str, host: str, named: Sequence[str], *, needs_key: bool)
     return at.netloc == host and (needs_key or _is_this_machine(at.hostname or ""))
 
 
+def is_own_host(host: str, named: Sequence[str], *, needs_key: bool) -> bool:
+    """Whether `host`, as a request calls the gateway, is a name that no page of others can have.
+
+    An address is none that a DNS server makes up; a client without a name for it is no browser.
+    """
+    if needs_key or not host or ANY in named:
+        return True
+    try:
+        if host in [urlsplit(origin).netloc for origin in named]:
+            return True
+        name = urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return False
+    return name == "localhost" or _address(name) is not None
+
+
 def _is_this_machine(name: str) -> bool:
     if name == "localhost":
         return True
+    address = _address(name)
+    return address is not None and address.is_loopback
+
+
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        return ipaddress.ip_address(name).is_loopback
+        return ipaddress.ip_address(name)
     except ValueError:
-        return False
+        return None
 
 
 def answer_headers(origin: str, named: Sequence[str]) -> Headers:

@@ -14,6 +14,7 @@ import msgspec
 from tts.build.errors import DatasetError
 from tts.endpoints.base import ScoreCall
 from tts.prompting.chain import score_calls
+from tts.search import significant
 
 from .exchange import Exchange
 from .long_texts import tokenised
@@ -40,7 +41,7 @@ async def pooling(service: Service, exchange: Exchange) -> None:
     exchange.record.t2 = time.monotonic()
     scores = await service.session.score_calls(calls)
     exchange.record.t3 = exchange.record.t4 = time.monotonic()
-    data = [[round(1 - score, 6), score] for score in scores]
+    data = [[significant(1 - score), significant(score)] for score in scores]
     body = {
         "id": "pool-" + secrets.token_hex(12),
         "object": "list",

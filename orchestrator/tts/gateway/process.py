@@ -1,10 +1,11 @@
-"""How the gateway's process is set: one event loop, and threads that want the interpreter, too."""
+"""How the gateway's process is set: one event loop, threads that want the interpreter, files."""
 
 from __future__ import annotations
 
 import gc
 import os
 import sys
+from contextlib import suppress
 
 SWITCH_INTERVAL_S = 100e-6
 """After which a thread that waits for the interpreter gets it. granian hands over each request and
@@ -18,6 +19,11 @@ EXPERIMENTS = "GRPC_EXPERIMENTS"
 POLLING = "-event_engine_client"
 """The thread that waits for completions reads the connection itself, rather than be woken by a pool
 of threads that do: a fifth less CPU time for each token."""
+
+MOST_CONNECTIONS = 16_384
+"""At a time; more wait to be accepted."""
+_OTHER_FILES = 512
+"""Left to files and to connections with engines."""
 
 
 def set_up() -> None:
@@ -38,3 +44,20 @@ def started() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS)
+
+
+def most_connections() -> int:
+    """How many there may be at a time, after the process has asked for as many files as it may."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return MOST_CONNECTIONS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_CONNECTIONS + _OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return max(64, min(MOST_CONNECTIONS, soft - _OTHER_FILES))
+    return MOST_CONNECTIONS

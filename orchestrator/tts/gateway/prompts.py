@@ -116,4 +116,6 @@ def chat_text(
 
 
 def _refused_by_template(error: CheckpointError) -> ApiError:
-    return bad_request(f"The model's chat template refuses this: {error.message}", "messages")
+    """Says what the template says, and not where it lies."""
+    said = error.__cause__ or "the model would not see the last message as it is"
+    return bad_request(f"The model's chat template refuses this: {said}", "messages")

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from tts.grading import extract_answer
+from tts.search import significant
 from tts.session import Result, Step
 
 FLUSH_S = 0.1
@@ -133,8 +134,9 @@ class RunningSearch:
         if answer is None:
             return
         if step.score is not None:
-            if self.best is None or self.best.score is None or step.score > self.best.score:
-                self.best = Best(answer, score=step.score)
+            score = significant(step.score)
+            if self.best is None or self.best.score is None or score > self.best.score:
+                self.best = Best(answer, score=score)
         elif self.best is None or self.best.score is None:
             self._votes[answer] += 1
             ((most, votes),) = self._votes.most_common(1)

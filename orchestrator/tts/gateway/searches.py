@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from tts.problem import Problem
+from tts.search import significant
 from tts.session import Result, Step
 from tts.session.strategy import choose
 
@@ -281,7 +282,9 @@ class _Work:
             return events.reasoning("".join(lines)) if lines and self._chats else KEEP_ALIVE
         if how == "steps":
             notes = [
-                StepNote(step.node, step.text if told and step.score is None else None, step.score)
+                StepNote(step.node, None, significant(step.score))
+                if step.score is not None
+                else StepNote(step.node, step.text if told else None)
                 for step in steps
             ]
             best = self._search.best if told else None
@@ -333,7 +336,7 @@ class _Work:
             "answer": result.answer if shown else None,
             "answers": result.answers if shown else None,
             "vote": result.vote,
-            "score": chosen.score,
+            "score": None if chosen.score is None else significant(chosen.score),
             "completions": len(result.completions),
             "limit": result.limit,
             "tree_digest": result.tree_digest,

@@ -11,8 +11,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from granian.constants import Interfaces
-from granian.http import HTTP1Settings, HTTP2Settings
+from granian.constants import HTTPModes, Interfaces
+from granian.http import HTTP1Settings
 from granian.server.embed import Server
 
 from tts.build.errors import ConfigError
@@ -26,7 +26,6 @@ from tts.session.replicas import Replicas
 
 from . import process
 from .app import App
-from .connections import close_silent, most_connections
 from .draining import Drain
 from .following import ToldServers, follow
 from .generation import TextGenerator
@@ -39,7 +38,7 @@ BACKLOG = 1024
 FEW, MANY = "latency", "throughput"
 """The groups of `by-concurrency`: high tensor parallelism, and many replicas."""
 HEADERS_TIMEOUT_MS = 10_000
-"""From a connection's first byte, or the end of its last response, to the end of the headers."""
+"""From a connection's beginning, or the end of its last response, to the end of the headers."""
 MAX_HEADERS = 64 << 10
 """Bytes of a request's headers."""
 
@@ -111,24 +110,30 @@ async def serve(
         await generator.warm()
         process.started()
         service = Service(session, generator, settings, keyring, filters, observer, drain)
-        server = _server(App(service), listen, port)
-        serving = asyncio.ensure_future(server.serve())
-        sweep = asyncio.ensure_future(close_silent(port))
-        stack.callback(sweep.cancel)
-        scheme = "https" if listen.certificate else "http"
-        host = f"[{listen.host}]" if ":" in listen.host else listen.host
-        try:
-            await _until_listening(serving, listen.host, port)
-            drain.open()
-            say(
-                f"Serving {session.deployment.name} at {scheme}://{host}:{port}/v1 (Ctrl-C ends it)"
-            )
-            watch = servers.watch(session.replicas)
-            await _first_of(asyncio.shield(serving), drain.drained(), watch)
-        finally:
-            await drain.end(session.stop_searches)
-            server.stop()  # type: ignore[no-untyped-call]
-            await asyncio.wait({serving})
+        await answer(service, listen, port, say, lambda: servers.watch(session.replicas))
+
+
+async def answer(
+    service: Service,
+    listen: Listen,
+    port: int,
+    say: Callable[[str], None],
+    watch: Callable[[], Awaitable[None]],
+) -> None:
+    """Answer requests until the service is drained, or cancelled, or `watch` raises something."""
+    server = _server(App(service), listen, port)
+    serving = asyncio.ensure_future(server.serve())
+    scheme = "https" if listen.certificate else "http"
+    host = f"[{listen.host}]" if ":" in listen.host else listen.host
+    try:
+        await _until_listening(serving, listen.host, port)
+        service.drain.open()
+        say(f"Serving {service.deployment.name} at {scheme}://{host}:{port}/v1 (Ctrl-C ends it)")
+        await _first_of(asyncio.shield(serving), service.drain.drained(), watch())
+    finally:
+        await service.drain.end(service.session.stop_searches)
+        server.stop()  # type: ignore[no-untyped-call]
+        await asyncio.wait({serving})
 
 
 @dataclass(frozen=True)
@@ -193,14 +198,15 @@ def _server(app: App, listen: Listen, port: int) -> Server:
         listen.host,
         port,
         interface=Interfaces.ASGINL,
+        # with HTTP/2 beside it granian waits for ever for the bytes that tell one from the other
+        http=HTTPModes.http1,
         backlog=BACKLOG,
-        backpressure=most_connections(),
+        backpressure=process.most_connections(),
         websockets=False,
         log_enabled=False,
         http1_settings=HTTP1Settings(
             header_read_timeout=HEADERS_TIMEOUT_MS, max_buffer_size=MAX_HEADERS
         ),
-        http2_settings=HTTP2Settings(max_headers_size=MAX_HEADERS),
         ssl_cert=listen.certificate,
         ssl_key=listen.key,
     )

@@ -20,11 +20,15 @@ def write_whole(file: Path, text: str) -> None:
     It is on disk when this returns. Raises OSError.
     """
     temporary = file.with_name(f".{file.name}.{os.getpid()}")
-    with temporary.open("w", encoding="utf-8") as content:
-        content.write(text)
-        content.flush()
-        os.fsync(content.fileno())
-    temporary.replace(file)
+    try:
+        with temporary.open("w", encoding="utf-8") as content:
+            content.write(text)
+            content.flush()
+            os.fsync(content.fileno())
+        temporary.replace(file)
+    except OSError:  # a full disk: what was written of it makes room again
+        temporary.unlink(missing_ok=True)
+        raise
     sync_folder(file.parent)
 
 

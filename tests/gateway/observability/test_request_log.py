@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from tts.build.errors import RunError
-from tts.gateway.observability import RequestLog, RequestRecord, Retention
+from tts.gateway.observability import RequestLog, RequestRecord, Retention, request_log
 from tts.gateway.observability.request_log import remove_old, segments
 from tts.gateway.observability.request_reader import Query, read_requests
 from tts.gateway.observability.writer import Writer
@@ -146,6 +146,75 @@ def test_what_a_gateway_still_writes_is_never_removed(folder):
     log.close()
     remove_old(folder, Retention(total_bytes=0, total_s=0))
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("what", ["segment", "-wal", "folder"])
+def test_a_segment_that_was_removed_is_followed_by_another(folder, what, caplog):
+    log = RequestLog(folder)
+    log.write([record(0)])
+    (segment,) = segments(folder)
+    if what == "-wal":
+        segment.with_name(segment.name + what).unlink()
+    else:
+        for file in folder.iterdir():
+            file.unlink()
+    if what == "folder":
+        folder.rmdir()
+    log.write([record(1)])
+    log.write([record(2)])
+    assert "the log goes on in another file" in caplog.text
+    assert [found for found in ids(folder) if found != "r0"] == ["r1", "r2"]
+    assert log.lost == 0
+    log.close()
+    assert [found for found in ids(folder) if found != "r0"] == ["r1", "r2"]
+
+
+def test_a_segment_that_is_removed_while_it_is_written_costs_no_record(folder, monkeypatch):
+    log = RequestLog(folder)
+    write = log._segment.write
+
+    def removed_meanwhile(records):
+        for file in folder.iterdir():
+            file.unlink()
+        write(records)
+
+    monkeypatch.setattr(log._segment, "write", removed_meanwhile)
+    log.write([record(0)])
+    assert (ids(folder), log.lost) == (["r0"], 0)
+    log.close()
+
+
+def test_removing_old_ones_leaves_the_locks_of_what_is_written(folder):
+    log = RequestLog(folder)
+    log.write([record()])
+    remove_old(folder, Retention(total_bytes=0, total_s=0))
+    code = (
+        "import sqlite3, sys\n"
+        "sqlite3.connect(sys.argv[1], timeout=0).execute('PRAGMA journal_mode=DELETE')"
+    )
+    words = [sys.executable, "-c", code, *segments(folder)]
+    there = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert "locked" in there.stderr
+    log.close()
+
+
+def test_a_segment_that_cannot_be_begun_costs_records_and_leaves_no_file(folder, monkeypatch):
+    log = RequestLog(folder, Retention(segment_s=0))
+    log.write([record(0)])
+    monkeypatch.setattr(request_log, "_TABLE", "CREATE nonsense")
+    log.write([record(1), record(2)])
+    assert (log.lost, ids(folder)) == (2, ["r0"])
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_records_that_sqlite_cannot_hold_are_counted(folder):
+    log = RequestLog(folder)
+    with pytest.raises(UnicodeEncodeError):
+        log.write([record(prompt="\ud800")])
+    assert log.lost == 1
+    log.write([record(2)])
+    assert ids(folder) == ["r2"]
+    log.close()
 
 
 def test_a_damaged_segment_is_named_and_the_others_are_read(folder):

@@ -2,11 +2,19 @@ import hashlib
 import re
 import sqlite3
 import stat
+import subprocess
+import sys
 
 import pytest
 
 from tts.build.errors import ConfigError
-from tts.gateway.safety.keys import SEES_CHANGES_S, Keyring, KeyStore, keys_file
+from tts.gateway.safety.keys import (
+    SEES_CHANGES_S,
+    Keyring,
+    KeyStore,
+    KeysUnusable,
+    keys_file,
+)
 from tts.gateway.safety.limits import KeyLimits
 
 
@@ -48,6 +56,7 @@ def test_a_key_has_256_random_bits_behind_a_prefix_and_only_its_hash_is_kept(sto
 
 def test_only_the_owner_may_read_the_files(store, file):
     store.create("a", KeyLimits())
+    assert store.all()
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     modes = {part.name: stat.S_IMODE(part.stat().st_mode) for part in file.parent.iterdir()}
     assert modes == {"keys.db": 0o600, "keys.db-wal": 0o600, "keys.db-shm": 0o600}
@@ -117,6 +126,81 @@ def test_another_host_needs_a_key_and_then_needs_one_for_every_request(store):
     open_ring = Keyring(store)
     open_ring.require_for("0.0.0.0")
     assert open_ring.required
+
+
+def test_keys_that_there_are_stay_required_on_loopback(store):
+    store.create("a", KeyLimits())
+    ring = Keyring(store)
+    ring.require_for("127.0.0.1")
+    assert ring.required
+
+
+def elsewhere(file, *statements):
+    """What SQLite says in another process that executes these."""
+    code = (
+        "import sqlite3, sys\n"
+        "connection = sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None)\n"
+        "for statement in sys.argv[2:]: connection.execute(statement)\n"
+        "connection.close()\n"
+    )
+    words = [sys.executable, "-c", code, file, *statements]
+    return subprocess.run(words, capture_output=True, text=True, check=False).stderr
+
+
+def test_another_store_in_the_same_process_leaves_the_locks_of_the_first(store, file):
+    key, _ = store.create("a", KeyLimits())
+    ring = Keyring(store)
+    KeyStore(file).close()
+    assert "locked" in elsewhere(file, "PRAGMA journal_mode=DELETE")
+    assert ring.find(key)
+
+
+def test_a_file_that_was_removed_or_replaced_is_read_anew_in_time(store, file, tmp_path, caplog):
+    key, _ = store.create("a", KeyLimits())
+    clock = Clock()
+    gateway = KeyStore(file)
+    ring = Keyring(gateway, clock)
+    assert ring.find(key)
+    for part in file.parent.iterdir():
+        part.unlink()
+    clock.now += SEES_CHANGES_S
+    assert ring.find(key) is None
+    assert ring.required
+    other = KeyStore(tmp_path / "other" / "keys.db")
+    key, _ = other.create("b", KeyLimits())
+    (tmp_path / "other" / "keys.db").replace(file)
+    clock.now += SEES_CHANGES_S
+    assert ring.find(key)
+    assert "is another file than before" in caplog.text
+    gateway.close()
+
+
+def test_a_key_is_refused_that_was_revoked_beside_files_that_were_removed(store, file):
+    clock = Clock()
+    keys = [store.create(name, KeyLimits())[0] for name in ("a", "b")]
+    gateway = KeyStore(file)
+    ring = Keyring(gateway, clock)
+    elsewhere(file, "UPDATE keys SET name = 'c' WHERE name = 'b'")  # now in the -wal alone
+    for end in ("-wal", "-shm"):
+        file.with_name(file.name + end).unlink()
+    assert elsewhere(file, "UPDATE keys SET revoked = 1 WHERE name = 'a'") == ""
+    clock.now += SEES_CHANGES_S
+    assert [bool(ring.find(key)) for key in keys] == [False, True]
+    gateway.close()
+    assert elsewhere(file, "PRAGMA integrity_check") == ""
+    assert [each.revoked for each in store.all()] == [1.0, None]
+
+
+def test_nobody_is_let_in_while_the_file_cannot_be_read(store, file):
+    key, _ = store.create("a", KeyLimits())
+    clock = Clock()
+    ring = Keyring(store, clock)
+    (file.parent / "nonsense").write_bytes(b"no database at all, not even a little" * 300)
+    (file.parent / "nonsense").replace(file)
+    clock.now += SEES_CHANGES_S
+    for _ in range(2):
+        with pytest.raises(KeysUnusable):
+            ring.find(key)
 
 
 def test_a_file_that_is_no_store_is_a_sentence(file):

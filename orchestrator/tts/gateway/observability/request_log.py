@@ -8,13 +8,12 @@ gateways may share a folder, each writing to segments of its own.
 
 from __future__ import annotations
 
-import fcntl
-import os
+import logging
 import secrets
 import sqlite3
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -23,7 +22,10 @@ from tts.build import paths
 from tts.build.errors import RunError
 from tts.build.private import private_folder
 
+from ..database_files import identity
 from .record import RequestRecord
+
+logger = logging.getLogger(__name__)
 
 SUFFIX = ".db"
 
@@ -67,11 +69,12 @@ class RequestLog:
         """Records that could not be written."""
         self._folder = folder
         self._retention = retention or Retention()
+        self._segment: _Segment | None = None
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
             private_folder(folder)
             remove_old(folder, self._retention)
-            self._segment: _Segment | None = _Segment(folder)
+            self._current()
         except (OSError, sqlite3.Error) as error:
             raise RunError(
                 f"The request log in {folder} cannot be written: {error}.",
@@ -81,16 +84,33 @@ class RequestLog:
     def write(self, records: Sequence[RequestRecord]) -> None:
         """Write records, which others see when this returns; on a full disk they are lost."""
         try:
-            if self._segment is None:
-                self._segment = _Segment(self._folder)
-            self._segment.write(records)
+            segment = self._current()
+            segment.write(records)
+            if not segment.is_there():  # removed under this very write
+                segment = self._current()
+                segment.write(records)
         except (OSError, sqlite3.Error):
             self.lost += len(records)
             return
-        if self._segment.is_full(self._retention):
+        except BaseException:
+            self.lost += len(records)
+            raise
+        if segment.is_full(self._retention):
             self.close()  # the next records begin another
-            with suppress(OSError):
+            with suppress(OSError, sqlite3.Error):
                 remove_old(self._folder, self._retention)
+
+    def _current(self) -> _Segment:
+        """The segment to write to: another one where it has been removed, moved or replaced."""
+        if self._segment and not self._segment.is_there():
+            logger.warning(
+                "%s is not there any more: the log goes on in another file", self._segment.file
+            )
+            self.close()
+        if self._segment is None:
+            private_folder(self._folder)
+            self._segment = _Segment(self._folder)
+        return self._segment
 
     def close(self) -> None:
         """Let go of the files."""
@@ -100,26 +120,29 @@ class RequestLog:
 
 
 class _Segment:
-    """A file that is being written. Its lock says so to who removes old ones."""
+    """A file that is being written, as SQLite's own lock on it says to who removes old ones."""
 
     def __init__(self, folder: Path) -> None:
         self._began = time.monotonic()
         self._empty = True
         stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S.%f")
         self.file = folder / f"{stamp}-{secrets.token_hex(4)}{SUFFIX}"
-        self._lock = os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._connection = sqlite3.connect(self.file, isolation_level=None, check_same_thread=False)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._connection = sqlite3.connect(
-                self.file, isolation_level=None, check_same_thread=False
-            )
+            self.file.chmod(0o600)  # SQLite makes it by the umask; -wal and -shm take its mode
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.execute("PRAGMA synchronous=NORMAL")
             self._connection.execute(_TABLE)
             self._connection.execute("CREATE INDEX by_time ON requests (time)")
+            self._files = identity(self.file)
         except BaseException:
-            os.close(self._lock)
+            self._connection.close()
+            _unlink(self.file)
             raise
+
+    def is_there(self) -> bool:
+        """Whether what is written is where others look for it."""
+        return identity(self.file) == self._files
 
     def write(self, records: Sequence[RequestRecord]) -> None:
         self._connection.execute("BEGIN")
@@ -141,12 +164,13 @@ class _Segment:
 
     def close(self) -> None:
         """Make one plain file of it, without a -wal beside it; none if nothing is in it."""
-        with suppress(sqlite3.Error):  # somebody reads it: it stays as it is, which is as good
-            self._connection.execute("PRAGMA journal_mode=DELETE")
+        there = self.is_there()
+        if there:
+            with suppress(sqlite3.Error):  # somebody reads it: it stays as it is, which is as good
+                self._connection.execute("PRAGMA journal_mode=DELETE")
         self._connection.close()
-        if self._empty:
-            self.file.unlink(missing_ok=True)
-        os.close(self._lock)
+        if there and self._empty:
+            _unlink(self.file)
 
 
 def _row(record: RequestRecord) -> tuple[object, ...]:
@@ -166,10 +190,7 @@ def segments(folder: Path) -> list[Path]:
 
 
 def remove_old(folder: Path, retention: Retention) -> None:
-    """Remove the oldest segments that nobody writes, until the rest is small and young enough.
-
-    Not while this process writes one of them: closing a file drops the locks of SQLite on it.
-    """
+    """Remove the oldest segments that nobody writes, until the rest is small and young enough."""
     now = time.time()
     found = []
     for file in segments(folder):
@@ -183,17 +204,18 @@ def remove_old(folder: Path, retention: Retention) -> None:
 
 
 def _remove_unwritten(file: Path) -> bool:
+    """Remove a segment unless somebody has it open, which SQLite's locks tell."""
     try:
-        descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return True
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        with closing(sqlite3.connect(file, timeout=0)) as connection:
+            connection.execute("PRAGMA journal_mode=DELETE")
+    except sqlite3.OperationalError:
         return False
-    else:
-        for suffix in ("", "-wal", "-shm"):
-            file.with_name(file.name + suffix).unlink(missing_ok=True)
-        return True
-    finally:
-        os.close(descriptor)
+    except sqlite3.DatabaseError:
+        pass  # damaged, so nobody writes it
+    _unlink(file)
+    return True
+
+
+def _unlink(file: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        file.with_name(file.name + suffix).unlink(missing_ok=True)

@@ -8,20 +8,20 @@ from typing import Any
 import msgspec
 
 from tts.build.errors import (
-    CheckpointError,
     ConfigError,
     ContentBlocked,
     DatasetError,
     DeadlineExceeded,
     EndpointTimeout,
     EndpointUnavailable,
-    FunctionError,
     RequestError,
     RequestRefused,
     ServerError,
     SessionError,
     TtsError,
 )
+
+from ..safety import KeysUnusable
 
 NO_RETRY = {"x-should-retry": "false"}
 """OpenAI's clients repeat what ends with 5xx unless the response says that it is of no use."""
@@ -80,10 +80,16 @@ def bad_request(message: str, param: str | None = None, code: str | None = None)
 
 
 def api_error(error: TtsError) -> ApiError:
-    """What a client is told of an error of ours."""
+    """What a client is told of an error of ours.
+
+    Of what is wrong on this side it is told the kind alone: files and addresses of servers, which
+    the message names, are for the gateway's own log.
+    """
     match error:
         case ApiError():
             return error
+        case KeysUnusable():
+            return ApiError(503, "The gateway cannot read its keys now.", code="keys_unusable")
         case ConfigError() | DatasetError() | RequestError() | RequestRefused():
             return bad_request(str(error))
         case ContentBlocked():
@@ -97,12 +103,16 @@ def api_error(error: TtsError) -> ApiError:
                 headers=NO_RETRY,
             )
         case EndpointTimeout():
-            return ApiError(504, str(error), code="engine_timeout")
+            return ApiError(504, "An engine did not answer in time.", code="engine_timeout")
         case EndpointUnavailable() | ServerError() | SessionError():
-            headers = {"retry-after": str(BACK_S)}
-            return ApiError(503, str(error), code="engine_unavailable", headers=headers)
-        case CheckpointError() | FunctionError() | _:
-            return ApiError(500, str(error), headers=NO_RETRY)
+            return ApiError(
+                503,
+                "The engines do not answer now.",
+                code="engine_unavailable",
+                headers={"retry-after": str(BACK_S)},
+            )
+        case _:
+            return ApiError(500, "The gateway cannot do this: its log says why.", headers=NO_RETRY)
 
 
 def internal_error() -> ApiError:

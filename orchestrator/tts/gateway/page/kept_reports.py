@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 import secrets
+from contextlib import suppress
 from pathlib import Path
 
 from tts.build import paths
+from tts.build.errors import TtsError
 from tts.build.private import private_folder
 from tts.reports.page.packing import pack, unpack
 from tts.reports.page.page import page_of_trees
@@ -25,6 +28,8 @@ from ..running_search import RunningSearch
 from ..service import Service
 from .files import SECURITY
 from .tree import tree_of
+
+logger = logging.getLogger(__name__)
 
 FOLDER = "/reports/"
 KEPT = 500
@@ -42,9 +47,16 @@ def reports_dir() -> Path:
     return paths.gateway_dir() / "reports"
 
 
-async def keep(search: RunningSearch, result: Result, facts: dict[str, object]) -> str:
-    """Write the report of a search that has ended; the path at which it is served."""
-    return await asyncio.to_thread(_write, search, result, facts)
+async def keep(search: RunningSearch, result: Result, facts: dict[str, object]) -> str | None:
+    """Write the report of a search that has ended; the path at which it is served.
+
+    None where it cannot be written: the answer is worth more than its report.
+    """
+    try:
+        return await asyncio.to_thread(_write, search, result, facts)
+    except (OSError, TtsError) as error:
+        logger.warning("the report of a search was not kept: %s", error)
+        return None
 
 
 async def kept_report(service: Service, exchange: Exchange) -> None:
@@ -71,9 +83,19 @@ def _write(search: RunningSearch, result: Result, facts: dict[str, object]) -> s
     private_folder(folder.parent)
     private_folder(folder)
     name = secrets.token_hex(16)
-    write_whole(folder / f"{name}.json", json.dumps(tree, separators=(",", ":")))
-    write_whole(folder / f"{name}.html", page.encode(errors="replace").decode())
-    _remove_oldest(folder)
+    files = {
+        folder / f"{name}.json": json.dumps(tree, separators=(",", ":")),
+        folder / f"{name}.html": page.encode(errors="replace").decode(),
+    }
+    try:
+        for file, text in files.items():
+            write_whole(file, text)
+    except OSError:
+        for file in files:
+            file.unlink(missing_ok=True)
+        raise
+    with suppress(FileNotFoundError):  # another request has just removed one
+        _remove_oldest(folder)
     return f"{FOLDER}{name}.html"
 
 

@@ -11,7 +11,7 @@
 """
 
 from .filters import FilterChain, TextStream
-from .keys import ApiKey, Keyring, KeyStore, keys_file
+from .keys import ApiKey, Keyring, KeyStore, KeysUnusable, keys_file
 from .limits import Admission, KeyLimits, Limiter, Refusal
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "KeyLimits",
     "KeyStore",
     "Keyring",
+    "KeysUnusable",
     "Limiter",
     "Refusal",
     "TextStream",

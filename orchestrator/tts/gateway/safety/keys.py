@@ -3,6 +3,9 @@
     <home>/gateway/keys.db     mode 0600, in a folder of mode 0700; WAL, so that a gateway reads
                                while `tts keys` writes
 
+What reads cannot write: a connection that outlives its file must not put old pages into the one
+that has come in its place.
+
 A key is `tts_` and 256 random bits in hexadecimal. Only its SHA-256 is kept: with that many random
 bits nothing slower or salted is needed.
 """
@@ -11,12 +14,12 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
+import logging
 import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +28,10 @@ from tts.build.errors import ConfigError
 from tts.build.private import private_folder
 from tts.serving.command.ports import is_loopback
 
+from ..database_files import Identity, identity
 from .limits import KeyLimits
+
+logger = logging.getLogger(__name__)
 
 PREFIX = "tts_"
 SEES_CHANGES_S = 0.2
@@ -61,6 +67,10 @@ class ApiKey:
     """Unix time; None while it is valid."""
 
 
+class KeysUnusable(ConfigError):
+    """The file of keys cannot be used."""
+
+
 def keys_file() -> Path:
     """Where keys are kept when nobody says otherwise."""
     return paths.gateway_dir() / "keys.db"
@@ -69,36 +79,30 @@ def keys_file() -> Path:
 class KeyStore:
     """The file of keys, as `tts keys` changes it and a gateway reads it.
 
-    Raises ConfigError if the file cannot be used.
+    Another file in its place is read from the next look on. Raises KeysUnusable.
     """
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        with self._readable():
-            private_folder(file.parent)
-            # made here, since SQLite would make it by the umask; -wal and -shm take its mode
-            os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            file.chmod(0o600)
-            self._connection = sqlite3.connect(
-                file, timeout=5, isolation_level=None, check_same_thread=False
-            )
-            try:
-                self._connection.execute("PRAGMA journal_mode=WAL")
-                self._connection.execute(_TABLE)
-            except sqlite3.Error:
-                self._connection.close()
-                raise
+        self._reader: sqlite3.Connection | None = None
+        self._read: Identity = ()
+        self._openings = 0
+        with self._usable(), self._writing():
+            pass
 
     def close(self) -> None:
         """Let go of the file."""
-        self._connection.close()
+        if self._reader:
+            self._reader.close()
+            self._reader = None
+        self._read = ()
 
     def create(self, name: str, limits: KeyLimits) -> tuple[str, ApiKey]:
         """A new key, which is not kept and can never be shown again, and what is known of it."""
         key = PREFIX + secrets.token_hex(32)
         made = ApiKey(secrets.token_hex(4), name, limits, time.time(), None)
-        with self._readable():
-            self._connection.execute(
+        with self._usable(), self._writing() as connection:
+            connection.execute(
                 "INSERT INTO keys VALUES (?, ?, ?, ?, NULL, ?, ?, ?)",
                 (
                     made.id,
@@ -130,40 +134,74 @@ class KeyStore:
                 f"{len(chosen)} keys are named {key!r:.100}: {', '.join(k.id for k in chosen)}.",
                 hint="Give the id of the one to revoke.",
             )
-        with self._readable():
-            self._connection.execute(
+        with self._usable(), self._writing() as connection:
+            connection.execute(
                 "UPDATE keys SET revoked = ? WHERE id = ? AND revoked IS NULL",
                 (time.time(), chosen[0].id),
             )
         return next(each for each in self.all() if each.id == chosen[0].id)
 
-    def version(self) -> int:
-        """A number that changes when another process has changed the file."""
-        with self._readable():
-            (found,) = self._connection.execute("PRAGMA data_version").fetchone()
-        return int(found)
+    def version(self) -> tuple[int, int]:
+        """What changes when the file has been changed, or another one put in its place."""
+        with self._usable():
+            (found,) = self._reading().execute("PRAGMA data_version").fetchone()
+        return self._openings, int(found)
 
     def valid(self) -> list[tuple[bytes, ApiKey]]:
         """The keys that are not revoked, each with its SHA-256."""
         return [(digest, key) for digest, key in self._rows() if key.revoked is None]
 
     def _rows(self) -> list[tuple[bytes, ApiKey]]:
-        with self._readable():
-            rows = self._connection.execute(
-                "SELECT sha256, id, name, requests_per_minute, tokens_per_minute, "
-                "concurrent_searches, created, revoked FROM keys ORDER BY created, id"
-            ).fetchall()
+        with self._usable():
+            rows = (
+                self._reading()
+                .execute(
+                    "SELECT sha256, id, name, requests_per_minute, tokens_per_minute, "
+                    "concurrent_searches, created, revoked FROM keys ORDER BY created, id"
+                )
+                .fetchall()
+            )
         return [
             (digest, ApiKey(key, name, KeyLimits(*limits), created, revoked))
             for digest, key, name, *limits, created, revoked in rows
         ]
 
+    def _reading(self) -> sqlite3.Connection:
+        """The connection that reads the file that is there now."""
+        if self._reader and identity(self._file) == self._read:
+            return self._reader
+        if self._reader:
+            logger.warning("%s is another file than before: it is read anew", self._file)
+        self.close()
+        with self._writing():  # where there was none, one without keys is made
+            pass
+        there = identity(self._file)[:1]
+        uri = f"{self._file.absolute().as_uri()}?mode=ro"
+        self._reader = sqlite3.connect(
+            uri, uri=True, timeout=5, isolation_level=None, check_same_thread=False
+        )
+        self._reader.execute("SELECT count(*) FROM keys")  # opens all three files
+        found = identity(self._file)
+        self._read = found if found[:1] == there else ()  # replaced meanwhile: see the next look
+        self._openings += 1
+        return self._reader
+
     @contextmanager
-    def _readable(self) -> Iterator[None]:
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """A connection that writes; the file is there, and its owner's alone."""
+        private_folder(self._file.parent)
+        with closing(sqlite3.connect(self._file, timeout=5, isolation_level=None)) as connection:
+            self._file.chmod(0o600)  # SQLite makes it by the umask; -wal and -shm take its mode
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute(_TABLE)
+            yield connection
+
+    @contextmanager
+    def _usable(self) -> Iterator[None]:
         try:
             yield
         except (OSError, sqlite3.Error) as error:
-            raise ConfigError(
+            raise KeysUnusable(
                 f"The keys in {self._file} cannot be used: {error}.",
                 hint="Correct that, or remove the file and its -wal and -shm: all keys are gone "
                 "then.",
@@ -173,7 +211,8 @@ class KeyStore:
 class Keyring:
     """The valid keys, in memory, as a running gateway asks for them.
 
-    What `tts keys` changes is seen within `SEES_CHANGES_S`. `clock` is monotonic, in seconds.
+    What `tts keys` changes is seen within `SEES_CHANGES_S`; while the file cannot be read nobody is
+    let in. `clock` is monotonic, in seconds.
     """
 
     def __init__(self, store: KeyStore, clock: Callable[[], float] = time.monotonic) -> None:
