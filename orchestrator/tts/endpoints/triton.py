@@ -18,6 +18,7 @@ import numpy as np
 from tritonclient.grpc import service_pb2
 
 from tts.build.errors import EndpointError, EndpointTimeout, EndpointUnavailable, RequestRefused
+from tts.build.owner import require_unforked
 from tts.compat import Self
 from tts.engines import wire
 
@@ -48,6 +49,7 @@ class TritonConnection:
         self.patience_s = PATIENCE_S
         """How long a request is sent again; less where another server can take it."""
         self._comes_back = comes_back
+        require_unforked("gRPC")
         self._channel = grpc.aio.insecure_channel(
             address,
             options=[
