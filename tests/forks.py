@@ -1,10 +1,14 @@
-"""A real fork of the test's process, with a limit: what a function says there."""
+"""A real fork of the test's process, with a limit: what a function says there, or another user."""
 
 import os
 import select
 import signal
 import traceback
 
+import pytest
+
+STRANGER = 54321
+"""A user whom this machine does not know."""
 LIMIT_S = 120  # for a broken test only
 
 
@@ -31,3 +35,20 @@ def said_in_a_fork(function):
     finally:
         os.close(readable)
         os.waitpid(child, 0)
+
+
+def said_by_a_stranger(function):
+    """The same where the fork is another user's; only root can test that.
+
+    What the function imports must be there already: the stranger may not be able to read it.
+    """
+    if os.getuid() != 0:
+        pytest.skip("only root can become another user")
+
+    def call():
+        os.setgroups([])
+        os.setgid(STRANGER)
+        os.setuid(STRANGER)
+        return function()
+
+    return said_in_a_fork(call)

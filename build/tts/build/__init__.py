@@ -16,6 +16,7 @@
 | owner | what only the process that opened it may use, and no fork of it |
 | machine_memory | how much memory this machine or this container has |
 | private | folders that only their owner may enter |
+| user_paths | what is at a path that a user names |
 | paths, errors | where files are; every error that a user may see |
 """
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tts.build.user_paths import is_there
 from tts.runlog.folder import EVENTS, Json, read_config
 from tts.runlog.groups import is_group, read_group
 from tts.runlog.log import read_events
@@ -46,7 +47,7 @@ def expand_groups(folders: Iterable[Path]) -> list[Path]:
     for folder in folders:
         if is_group(folder):
             members = (folder / member.folder for member in read_group(folder)[1])
-            runs += [member for member in members if (member / EVENTS).exists()]
+            runs += [member for member in members if is_there(member / EVENTS)]
         else:
             runs.append(folder)
     return runs
