@@ -8,8 +8,11 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.conftest import write_tokenizer
+from tests.conftest import CHAT_TEMPLATE, write_tokenizer
+from tests.forks import said_in_a_fork
+from tests.interrupts import InterruptedAt
 
+from tts.build import chat_template, worker_process
 from tts.build.chat_template import TemplateFailed, render
 from tts.build.errors import CheckpointError
 from tts.build.tokenizer import Tokenizer
@@ -92,3 +95,83 @@ def test_a_template_that_hangs_is_named_with_its_checkpoint(tmp_path: Path):
     tokenizer = with_template(tmp_path / "hangs", HOSTILE["nested loops"])
     with pytest.raises(CheckpointError, match=r"chat template of .*hangs failed: it took more"):
         tokenizer.chat([{"role": "user", "content": "Hi"}], generation_prompt=True)
+
+
+def conversation(*contents: str) -> list[dict[str, str]]:
+    """Turns of user and assistant, which end with the user's."""
+    roles = ("user", "assistant")
+    return [{"role": roles[n % 2], "content": text} for n, text in enumerate(contents)]
+
+
+def test_after_ctrl_c_a_conversation_is_not_sent_with_another_s_history(tmp_path: Path):
+    """Both end with the same question, so a check of that alone would see no difference."""
+    tokenizer = with_template(tmp_path / "checkpoint", CHAT_TEMPLATE)
+    cut, place = True, 0
+    while cut:
+        one, other = (conversation(f"{n} of {place}", "Yes.", "And then?") for n in ("one", "two"))
+        cut = False
+        try:
+            with InterruptedAt(worker_process, place):
+                chat_prompt(tokenizer, one)
+        except KeyboardInterrupt:
+            cut = True
+        text = tokenizer.decode(chat_prompt(tokenizer, other))
+        assert text == f"two of {place}Yes.And then?"
+        place += 2
+    assert place > 20
+
+
+def test_a_fork_renders_its_own_conversations_and_the_parent_goes_on():
+    source = "{{ messages[0].content }}"
+
+    def say(text: str) -> str:
+        return render(source, {"messages": [{"content": text}]})
+
+    def say_in_child() -> str:
+        try:
+            return say("child")
+        finally:
+            chat_template._WORKER.reap()
+
+    assert say("parent") == "parent"
+    assert said_in_a_fork(say_in_child) == "child"
+    assert say("parent again") == "parent again"
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("{{ messages[-1].content }}", "changes message 1 of 4.*what the system has said there"),
+        ("{{ messages[0].content }}{{ messages[-1].content }}", "message 2 of 4.*the user has"),
+        (
+            "{{ messages[0].content }}{{ messages[3].content }}{{ messages[2].content }}"
+            "{{ messages[1].content }}",
+            "message 3 of 4.*the assistant has said",
+        ),
+        ("{% for m in messages[:3] %}{{ m.content }}{% endfor %}", "the last message.*question"),
+    ],
+)
+def test_a_template_that_loses_any_message_is_refused(tmp_path: Path, source: str, said: str):
+    system = {"role": "system", "content": "Be brief."}
+    tokenizer = with_template(tmp_path / "checkpoint", source)
+    with pytest.raises(CheckpointError, match=said):
+        chat_prompt(tokenizer, [system, *conversation("Compute 1.", "It is 1.", "And 2?")])
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        # the system message in front of the last question, as Mistral's
+        "{% for m in messages[1:] %}{% if loop.last %}{{ messages[0].content }}{% endif %}"
+        "{{ m.content }}{% endfor %}",
+        # earlier answers without their reasoning, as Qwen's
+        "{% for m in messages %}{{ m.content.split('</think>')[-1] | trim }}{% endfor %}",
+    ],
+)
+def test_what_published_templates_do_to_a_conversation_is_no_loss(tmp_path: Path, source: str):
+    system = {"role": "system", "content": "Be brief."}
+    tokenizer = with_template(tmp_path / "checkpoint", source)
+    turns = conversation("Compute 1.", "<think>Hm.</think>\n\nIt is 1.", "And 2?")
+    assert "It is 1.And 2?" in tokenizer.decode(chat_prompt(tokenizer, [system, *turns])).replace(
+        "Be brief.", ""
+    )

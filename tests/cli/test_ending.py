@@ -24,14 +24,14 @@ def test_an_error_for_the_user_is_its_message_hint_and_exit_code(capsys):
 
 @pytest.mark.parametrize("error", [KeyError("x"), RecursionError("deep"), RuntimeError("x")])
 def test_a_bug_is_a_sentence_and_a_file_with_its_traceback(tmp_path, monkeypatch, capsys, error):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setattr("sys.argv", ["tts", "report", "a b"])
 
     def command():
         raise error
 
     assert ended(command) == BUG
-    (file,) = tmp_path.iterdir()
+    (file,) = (tmp_path / "tts-toolkit" / "bugs").iterdir()
     err = capsys.readouterr().err
     assert f"tts failed with {type(error).__name__}" in err
     assert f"This is a bug, please report it. The traceback is in {file}." in err
@@ -49,18 +49,19 @@ def test_a_bug_is_a_sentence_and_a_file_with_its_traceback(tmp_path, monkeypatch
         (RuntimeError("can't start new thread"), "can't start new thread"),
         (OSError(errno.ENOMEM, "Cannot allocate memory"), "Cannot allocate memory"),
         (OSError(errno.EAGAIN, "Resource temporarily unavailable"), "temporarily unavailable"),
+        (OSError(errno.EMFILE, "Too many open files"), "Too many open files"),
         (ImportError("libm.so.6: failed to map segment from shared object"), "map segment"),
     ],
 )
 def test_a_machine_without_memory_is_no_bug(tmp_path, monkeypatch, capsys, error, said):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
     def command():
         raise error
 
     assert ended(command) == 1
     first, *hint = capsys.readouterr().err.splitlines()
-    assert first.startswith("error: The machine has no memory or no processes left for tts")
+    assert first.startswith("error: The machine has no memory, processes or files left for tts")
     assert said in first
     assert "tts bench --resume RUN" in " ".join(hint)
     assert list(tmp_path.iterdir()) == []
@@ -79,7 +80,27 @@ def test_memory_that_was_lacking_is_seen_behind_a_library_s_own_error(capsys):
     assert first.endswith("libstdc++.so.6: failed to map segment from shared object.")
 
 
+def test_of_many_bugs_the_newest_are_kept(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    for _ in range(12):
+        ended(lambda: {}["x"])
+    files = {str(file) for file in (tmp_path / "tts-toolkit" / "bugs").iterdir()}
+    said = [line.split()[-1][:-1] for line in capsys.readouterr().err.splitlines()[1::2]]
+    assert files == set(said[-10:])
+
+
+def test_a_bug_without_a_folder_of_its_own_goes_to_the_temporary_files(
+    tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    ended(lambda: {}["x"])
+    assert len(list(tmp_path.glob("tts-bug-*.txt"))) == 1
+
+
 def test_a_bug_that_no_file_can_hold_keeps_its_traceback(monkeypatch, capsys):
+    monkeypatch.setenv("XDG_STATE_HOME", "/dev/null/nowhere")
     monkeypatch.setattr("tempfile.tempdir", "/no/such/folder")
     assert ended(lambda: {}["x"]) == BUG
     err = capsys.readouterr().err
@@ -172,12 +193,12 @@ def test_closed_outputs_are_no_traceback(tmp_path):
     command = f'exec {sys.executable} -c "$1" >&- 2>&-'
     done = subprocess.run(
         ["sh", "-c", command, "sh", source],
-        env={**os.environ, "TMPDIR": str(tmp_path)},
+        env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
         timeout=60,
         check=False,
     )
     assert done.returncode == BUG
-    assert [file.suffix for file in Path(tmp_path).iterdir()] == [".txt"]
+    assert [file.suffix for file in (Path(tmp_path) / "tts-toolkit" / "bugs").iterdir()] == [".txt"]
 
 
 STEP = """

@@ -14,6 +14,7 @@ import psutil
 import pytest
 from tests.engines.conftest import Runner
 from tests.engines.host_requests import sampled
+from tests.forks import said_in_a_fork
 
 from tts.build import paths
 from tts.build.errors import EngineError
@@ -187,6 +188,73 @@ def test_an_engine_ends_with_the_process_that_opened_it_even_in_a_step(pair, tmp
         engine = psutil.Process(int(parent.stdout.readline()))
         parent.kill()
     assert not psutil.wait_procs([engine], timeout=10)[1]
+
+
+SILENT = (sys.executable, "-c", "import time; time.sleep(60)")
+OPEN = (
+    sys.executable,
+    "-c",
+    "import socket, sys\n"
+    "from tts.engines.engine_messages import Opened, encode\n"
+    "connection = socket.socket(fileno=int(sys.argv[1]))\n"
+    "connection.sendall(encode(Opened(None)))\n"
+    "while connection.recv(1 << 18):\n"
+    "    pass\n",
+)
+
+
+def test_ctrl_c_while_an_engine_opens_ends_its_process(tmp_path, monkeypatch):
+    processes = []
+
+    def pressed(client, opening):
+        processes.append(psutil.Process(client.pid))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(EngineClient, "_opened", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        EngineClient(Open(tmp_path, LIMITS, 1, 0.01, None, None), command=SILENT)
+    assert not any(process.is_running() for process in processes)
+
+
+class HalfSent:
+    """A socket on which Ctrl-C comes when half of a message is sent."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def __getattr__(self, name):
+        return getattr(self._connection, name)
+
+    def sendall(self, data: bytes) -> None:
+        self._connection.sendall(data[: len(data) // 2])
+        raise KeyboardInterrupt
+
+
+def test_ctrl_c_in_the_middle_of_a_message_ends_the_engine_and_fails_its_requests(tmp_path):
+    client = Client(Open(tmp_path, LIMITS, 1, 0.01, None, None), command=OPEN)
+    replies = queue.SimpleQueue()
+    client.host.submit(sampled(n=1), replies.put)
+    client.host._socket = HalfSent(client.host._socket)
+    with pytest.raises(KeyboardInterrupt):
+        client.host.submit(sampled(n=2), replies.put)
+    reasons = {replies.get(timeout=60).error for _ in range(2)}
+    assert reasons == {"the engine's process was killed by SIGKILL"}
+    assert client.died.wait(60)
+    client.host.close()
+
+
+def test_a_fork_is_told_that_the_engine_is_its_parent_s_and_leaves_it_alone(tmp_path):
+    client = Client(Open(tmp_path, LIMITS, 1, 0.01, None, None), command=OPEN)
+    for call in (
+        lambda: client.host.submit(sampled(n=1), print),
+        lambda: client.host.cancel(1),
+        lambda: client.host.call(print),
+    ):
+        assert f"This engine was opened in process {os.getpid()}" in said_in_a_fork(call)
+    assert said_in_a_fork(client.host.close) == "None"
+    assert psutil.Process(client.host.pid).is_running()
+    assert not client.died.is_set()
+    client.host.close()
 
 
 def _importing() -> dict[str, str]:

@@ -11,8 +11,11 @@ import time
 import psutil
 import pytest
 
-from tts.grading import Grader, GraderUnavailable, Outcome, Reason, Verdict, process
-from tts.grading.process import Reply, WorkerProcess, _environment
+from tts.build import worker_process
+from tts.build.errors import WorkerUnavailable
+from tts.build.worker_process import _environment
+from tts.grading import Grader, Outcome, Reason, Verdict
+from tts.grading.process import GradingWorker, Reply
 from tts.grading.sketch import Parsed
 
 SLOW = "(9)^{(9)^{9}}"  # keeps a worker busy for far longer than any test
@@ -110,7 +113,7 @@ def test_an_answer_is_read_once_and_a_pair_compared_once(monkeypatch):
             return Reply(Parsed((request[1],), True, None), 0.0)
         return Reply(Verdict(Outcome.EQUAL, Reason.MATH), 0.0)
 
-    monkeypatch.setattr(WorkerProcess, "ask", ask)
+    monkeypatch.setattr(GradingWorker, "reply", ask)
 
     async def main():
         async with Grader() as grader:
@@ -137,24 +140,24 @@ def test_a_stuck_worker_is_replaced_and_its_question_asked_again(monkeypatch):
         assert grader.equal_sync("1/2", "0.5").equal
         (first,) = grader.worker_pids()
         psutil.Process(first).suspend()
-        monkeypatch.setattr(process, "_STALL_TIMEOUT_S", 0.5)
+        monkeypatch.setattr(worker_process, "_STALL_S", 0.5)
         assert not grader.equal_sync("\ud800" * 2000, "\ud801" * 2000).undecided
         assert is_gone(first)
 
 
 def test_a_worker_that_is_stuck_twice_leaves_the_answer_undecided(monkeypatch):
-    read_line = WorkerProcess._read_line
+    read_line = GradingWorker._read_line
     started = []
 
-    def stuck(self, limit):
-        line = read_line(self, limit)
-        if json.loads(line)[1] == "ready":
+    def stuck(self, request, limit):
+        line = read_line(self, request, limit)
+        if json.loads(line)[0] == 0:  # it has started
             started.append(self.pid)
             psutil.Process(self.pid).suspend()
-            monkeypatch.setattr(process, "_STALL_TIMEOUT_S", 0.0)
+            monkeypatch.setattr(worker_process, "_STALL_S", 0.0)
         return line
 
-    monkeypatch.setattr(WorkerProcess, "_read_line", stuck)
+    monkeypatch.setattr(GradingWorker, "_read_line", stuck)
     with Grader(cpu_s=0.01) as grader:
         assert grader.equal_sync("1/2", "0.5") == Verdict(Outcome.UNDECIDED, Reason.TIMEOUT)
     assert len(started) == 2
@@ -179,7 +182,7 @@ def test_an_idle_worker_killed_by_others_is_replaced():
     ],
 )
 def test_a_question_is_asked_of_two_workers_at_most(monkeypatch, deaths, verdict):
-    send = WorkerProcess._exchange
+    send = GradingWorker._exchange
     killed = []
 
     def kill_and_send(self, request):
@@ -188,7 +191,7 @@ def test_a_question_is_asked_of_two_workers_at_most(monkeypatch, deaths, verdict
             psutil.Process(self.pid).kill()
         return send(self, request)
 
-    monkeypatch.setattr(WorkerProcess, "_exchange", kill_and_send)
+    monkeypatch.setattr(GradingWorker, "_exchange", kill_and_send)
     with Grader(cpu_s=10) as grader:
         assert grader.equal_sync("1/2", "0.5") == verdict
         assert len(set(killed)) == deaths
@@ -212,7 +215,7 @@ def test_memory_is_capped():
 
 
 def test_a_worker_that_cannot_start_is_an_error_and_not_a_verdict():
-    with Grader(memory_mb=8) as grader, pytest.raises(GraderUnavailable, match="does not start"):
+    with Grader(memory_mb=8) as grader, pytest.raises(WorkerUnavailable, match="does not start"):
         grader.equal_sync("1/2", "0.5")
     assert grader.worker_pids() == []
 
@@ -325,16 +328,17 @@ def test_the_worker_speaks_json_lines():
     requests.append(["read", "(1, x)"])
     worker = subprocess.run(
         [sys.executable, "-P", "-m", "tts.grading.worker", "512", "10"],
-        input="".join(json.dumps(request) + "\n" for request in requests),
+        input="".join(json.dumps(each) + "\n" for each in enumerate(requests, 1)),
         stdout=subprocess.PIPE,
         text=True,
         check=True,
         env=_environment(),
     )
     ready, *replies = map(json.loads, worker.stdout.splitlines())
-    assert ready == [0.0, "ready", None]
-    *verdicts, (cpu_s, kind, (texts, has_formula, sketch)) = replies
-    assert [verdict[2][0] for verdict in verdicts] == ["equal", "different", "different"]
+    assert ready == [0, 0.0, None]
+    assert [reply[0] for reply in replies] == [1, 2, 3, 4]
+    *verdicts, (_, cpu_s, (kind, (texts, has_formula, sketch))) = replies
+    assert [verdict[2][1][0] for verdict in verdicts] == ["equal", "different", "different"]
     assert (kind, texts, has_formula, sketch[0]) == ("parsed", ["(1, x)"], True, "interval")
     assert cpu_s > 0
 
@@ -347,7 +351,7 @@ def test_a_worker_starts_under_a_limit_of_the_user_s_own():
         [sys.executable, "-c", worker, "4096", "1"], input="", capture_output=True, text=True,
         check=False,
     )  # fmt: skip
-    assert json.loads(done.stdout) == [0, "ready", None], done.stderr
+    assert json.loads(done.stdout) == [0, 0.0, None], done.stderr
 
 
 def test_a_worker_out_of_memory_says_so_and_leaves():
@@ -360,14 +364,15 @@ worker.main()
 """
     worker = subprocess.run(
         [sys.executable, "-c", script, "512", "10"],
-        input='["compare", "x", "y"]\n' * 2,
+        input='[1, ["compare", "x", "y"]]\n' * 2,
         stdout=subprocess.PIPE,
         text=True,
         check=True,
         env=_environment(),
     )
     _, *replies = map(json.loads, worker.stdout.splitlines())
-    assert [reply[1:] for reply in replies] == [["verdict", ["undecided", "out of memory"]]]
+    ((number, _),) = replies  # no content
+    assert number == 1
 
 
 BUSY_OR_WAITING = """
@@ -388,7 +393,7 @@ worker.main()
 def test_a_worker_is_late_by_the_processor_time_it_took_and_not_by_the_clock(behaviour, code):
     worker = subprocess.run(
         [sys.executable, "-c", BUSY_OR_WAITING, "512", "0.1"],
-        input=json.dumps(["compare", behaviour, "x"]) + "\n",
+        input=json.dumps([1, ["compare", behaviour, "x"]]) + "\n",
         stdout=subprocess.PIPE,
         text=True,
         env=_environment(),

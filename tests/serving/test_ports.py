@@ -3,12 +3,15 @@
 import os
 import socket
 import stat
+import tempfile
 from pathlib import Path
 
 import pytest
+from tests.forks import said_by_a_stranger
 
 from tts.build.errors import ConfigError, ServerError
-from tts.build.private import private_folder
+from tts.build.paths import server_dir
+from tts.build.private import is_own, private_folder
 from tts.build.spec import ServerSpec
 from tts.serving.command.ports import (
     SOCKET_BYTES,
@@ -82,6 +85,33 @@ def test_a_socket_has_a_short_path_that_only_depends_on_home_and_deployment(
     assert path == socket_path("demo") != socket_path("other")
     monkeypatch.setenv("TTS_HOME", str(tmp_path))
     assert path != socket_path("demo")
+
+
+def test_a_folder_that_somebody_else_has_made_in_tmp_stops_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setattr("tts.serving.command.ports.is_own", lambda folder: folder != theirs)
+    theirs = Path(f"/tmp/tts-{os.getuid()}")
+    monkeypatch.setenv("TTS_HOME", "/tmp/x")
+    assert socket_path("demo").is_relative_to(server_dir("demo"))
+    assert socket_path("demo") == socket_path("demo")
+    monkeypatch.setenv("TTS_HOME", str(tmp_path / (200 * "x")))
+    fresh = socket_path("demo")
+    assert len(str(fresh)) <= SOCKET_BYTES
+    assert str(fresh).startswith(f"{theirs}-")
+    assert fresh.parents[1] != socket_path("demo").parents[1]  # nobody can make it before
+
+
+def test_whose_a_folder_is(tmp_path: Path):
+    (tmp_path / "link").symlink_to(tmp_path)
+    assert [is_own(tmp_path / name) for name in ("", "not yet", "link")] == [True, True, False]
+    folder = Path(tempfile.mkdtemp())
+    try:
+        assert said_by_a_stranger(lambda: is_own(folder)) == "False"
+        assert said_by_a_stranger(lambda: is_own(folder / "x")) == "False"
+    finally:
+        folder.rmdir()
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "localhost", "::1"])

@@ -12,8 +12,11 @@
 | manifest | the JSON files beside an engine: what it is, what it was made from |
 | staging | one builder at a time; folders that appear complete or not at all |
 | chat_template, template_worker | rendering a chat template, in a process with limits |
+| worker_process, worker | a process with limits: the parent's handle, and what runs inside |
+| owner | what only the process that opened it may use, and no fork of it |
 | machine_memory | how much memory this machine or this container has |
 | private | folders that only their owner may enter |
+| user_paths | what is at a path that a user names |
 | paths, errors | where files are; every error that a user may see |
 """
 

@@ -7,16 +7,19 @@ one exchange of a line each way. A worker that a template has ended is replaced 
 from __future__ import annotations
 
 import atexit
-import json
-import os
-import subprocess
-import sys
-import threading
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any, Literal
 
-from . import template_worker
+from .worker_process import Loss, WorkerLost, WorkerProcess
+
+_CPU_S = 2.0  # for one rendering; ordinary templates take less than a millisecond
+_MEMORY_MB = 512  # of address space, the whole process
+_WHY = {
+    Loss.CPU: f"it took more than {_CPU_S:.0f} s",
+    Loss.MEMORY: f"it took more than {_MEMORY_MB} MiB of memory",
+    Loss.CRASHED: f"it took more than {_MEMORY_MB} MiB of memory, or crashed its process",
+    Loss.STALLED: "its process got no processor time",
+}
 
 
 class TemplateFailed(Exception):
@@ -27,67 +30,18 @@ class TemplateFailed(Exception):
         self.kind = kind
 
 
-class _Worker:
-    """The worker process, started when it is first needed."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._process: subprocess.Popen[str] | None = None
-
-    def ask(self, line: str) -> str:
-        """The answer to a request; empty if the request has ended the worker."""
-        with self._lock:
-            if self._process is None or self._process.poll() is not None:
-                self._process = _start()
-            process = self._process
-            assert process.stdin is not None
-            assert process.stdout is not None
-            with suppress(BrokenPipeError):
-                process.stdin.write(line + "\n")
-                process.stdin.flush()
-            answer = process.stdout.readline()
-            if not answer:
-                self._close()
-            return answer
-
-    def close(self) -> None:
-        """End the worker, if there is one."""
-        with self._lock:
-            self._close()
-
-    def _close(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            with suppress(BrokenPipeError):
-                self._process.communicate()
-            self._process = None
-
-
-_WORKER = _Worker()
-atexit.register(_WORKER.close)
+_WORKER = WorkerProcess(
+    "tts.build.template_worker", "renders chat templates", cpu_s=_CPU_S, memory_mb=_MEMORY_MB
+)
+atexit.register(_WORKER.reap)
 
 
 def render(source: str, variables: Mapping[str, Any]) -> str:
-    """The text of a template; raises TemplateFailed."""
-    answer = _WORKER.ask(json.dumps({"source": source, "variables": dict(variables)}))
-    if not answer:
-        raise TemplateFailed(
-            f"it took more than {template_worker.CPU_S:.0f} s or "
-            f"{template_worker.MEMORY_BYTES >> 20} MiB of memory",
-            "failed",
-        )
-    said = json.loads(answer)
+    """The text of a template; raises TemplateFailed, or WorkerUnavailable."""
+    try:
+        said = _WORKER.ask({"source": source, "variables": dict(variables)}).content
+    except WorkerLost as error:
+        raise TemplateFailed(_WHY[error.loss], "failed") from error
     if "error" in said:
         raise TemplateFailed(said["error"], said["kind"])
     return str(said["text"])
-
-
-def _start() -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, template_worker.__file__],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,  # what the interpreter says when its memory ends
-        encoding="utf-8",
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )

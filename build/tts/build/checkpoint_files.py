@@ -8,6 +8,7 @@ from typing import Any
 
 from .errors import CheckpointError
 from .input_files import Unreadable, parse_json, read_text
+from .user_paths import is_folder
 
 
 def read_json_object(file: Path) -> dict[str, Any]:
@@ -31,7 +32,7 @@ def read_json_object(file: Path) -> dict[str, Any]:
 
 def require_checkpoint_folder(checkpoint: Path) -> None:
     """Raises CheckpointError when there is no such folder, or it cannot be read."""
-    if not checkpoint.is_dir():
+    if not is_folder(checkpoint):
         raise CheckpointError(
             f"There is no checkpoint folder {checkpoint}.",
             hint="Set `checkpoint` in the deployment file to a Hugging Face checkpoint folder.",

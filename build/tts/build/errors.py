@@ -17,9 +17,10 @@
     ├── RunError             the run folder cannot be written or resumed
     │   └── RunDamaged           its parts contradict each other, or are not as they were written
     ├── SessionError         a session was used before it was opened or after it was closed
+    │   └── ForkError            what a process has opened was used in a fork of it
     ├── FunctionError        a Python function given to a session failed or gave what it must not
     ├── ContentBlocked       a filter of the gateway refused a prompt or an answer
-    ├── GraderUnavailable    answers cannot be compared (tts.grading)
+    ├── WorkerUnavailable    a process that renders chat templates or grades does not start
     └── Interrupted          the user pressed Ctrl-C (exit 130)
         └── Terminated       another process asked to stop, by SIGTERM (exit 143)
 
@@ -118,8 +119,16 @@ class SessionError(TtsError):
     """A session was used while it was not open."""
 
 
+class ForkError(SessionError):
+    """What a process has opened was used in a fork of it."""
+
+
 class FunctionError(TtsError):
     """A Python function that a program gave failed, or gave what it must not."""
+
+
+class WorkerUnavailable(TtsError):
+    """A worker process of this one does not start: a fault of the installation or the machine."""
 
 
 class ContentBlocked(TtsError):

@@ -11,6 +11,17 @@ from .errors import ConfigError
 PRIVATE = 0o700
 
 
+def is_own(folder: Path) -> bool:
+    """Whether a folder is this user's, or nothing is there yet; a link is nobody's."""
+    try:
+        found = folder.lstat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+
+
 def private_folder(folder: Path) -> Path:
     """Make a folder, and close it to others; nobody else can read what lies in it from then on.
 
@@ -18,12 +29,11 @@ def private_folder(folder: Path) -> Path:
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(mode=PRIVATE, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+    if not is_own(folder):
         raise ConfigError(
             f"{folder} is not a folder of this user, so what is kept there would not be private.",
             hint="Remove it, or ask its owner to.",
         )
-    if stat.S_IMODE(found.st_mode) != PRIVATE:
+    if stat.S_IMODE(folder.lstat().st_mode) != PRIVATE:
         folder.chmod(PRIVATE)
     return folder

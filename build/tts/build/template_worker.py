@@ -1,46 +1,29 @@
-"""Renders chat templates in a process of its own, with limits. Run as a script by chat_template.
+"""Renders chat templates in a process of its own, with limits: `python -m` this module.
 
 A template is a program from a checkpoint: the sandbox keeps it from the interpreter, but not from
 looping for ever or building a text of any length. Here it can end only this process.
 
-Reads one JSON object per line, {source, variables}, and answers each with one line, {text} or
-{error, kind}; `kind` is "invalid" for a template that does not compile, else "failed".
+A request is {source, variables}, its answer {text} or {error, kind}; `kind` is "invalid" for a
+template that does not compile, else "failed" (the rest is said in `worker`).
 """
 
 from __future__ import annotations
 
-import json
-import resource
-import signal
-import sys
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-CPU_S = 2.0
-"""CPU time for one rendering; ordinary templates take less than a millisecond."""
-MEMORY_BYTES = 512 << 20
-"""Address space of the whole process."""
+from .worker import serve
+
 LONGEST_TEXT = 4_000_000
 """Characters of a rendered chat, far beyond the context of any model."""
 
 
-def main() -> None:
-    """Answer until the standard input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
-    hard = resource.getrlimit(resource.RLIMIT_AS)[1]  # the user's, which cannot be raised
-    limit = MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MEMORY_BYTES, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    for line in sys.stdin:
-        # SIGPROF ends the process, also within a long operation in C; time asleep does not count
-        signal.setitimer(signal.ITIMER_PROF, CPU_S)
-        answer = _answer(**json.loads(line))
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        sys.stdout.write(json.dumps(answer) + "\n")
-        sys.stdout.flush()
+def _load() -> Callable[[dict[str, Any]], dict[str, str]]:
+    return lambda request: _answer(**request)
 
 
 def _answer(source: str, variables: dict[str, Any]) -> dict[str, str]:
@@ -52,7 +35,7 @@ def _answer(source: str, variables: dict[str, Any]) -> dict[str, str]:
         if len(text) > LONGEST_TEXT:
             return {"error": f"it makes a text of {len(text)} characters", "kind": kind}
     except MemoryError:
-        return {"error": f"it needs more than {MEMORY_BYTES >> 20} MiB of memory", "kind": kind}
+        raise
     except RecursionError:
         return {"error": "it is nested too deeply", "kind": kind}
     except Exception as error:  # a template can raise whatever an expression can
@@ -74,4 +57,4 @@ def _raise_exception(message: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    serve(_load)

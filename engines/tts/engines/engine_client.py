@@ -19,10 +19,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from itertools import count
 
 from tts.build.errors import EngineError
+from tts.build.owner import Owner
 
 from .cancellations import Cancellations
 from .engine_messages import Cancel, FromEngine, Open, Opened, Received, Report, Submit, encode
@@ -64,16 +64,19 @@ class EngineClient:
         self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._writing = threading.Lock()
         self._closed = False
+        self._owner = Owner("This engine")
         self._socket, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
                 [*command, str(theirs.fileno())], pass_fds=[theirs.fileno()]
             )
         self._received = Received(self._socket, FromEngine)
-        self._write(opening)
         try:
+            self._write(opening)
             early = self._opened(opening)
-        except EngineError:
+        except BaseException:  # Ctrl-C, too, while a large engine opens
+            self._process.kill()
+            self._process.wait()
             self._socket.close()
             raise
         self._wake = os.eventfd(0)
@@ -99,8 +102,10 @@ class EngineClient:
 
         `on_response` is called from the thread that answers until a response is final, exactly one
         of which comes. `is_cancelled` is polled from there. With `cold` the prefix cache is emptied
-        before, or the request refused. Raises EngineError after `close`.
+        before, or the request refused. Raises EngineError after `close`, and ForkError in a fork of
+        the process that opened the engine.
         """
+        self._owner.require()
         if self._closed:
             raise EngineError("The engine is closed.")
         ticket = next(self._tickets)
@@ -113,15 +118,22 @@ class EngineClient:
 
     def cancel(self, ticket: int) -> None:
         """End a request with the tokens it has; does nothing if it ended already."""
+        self._owner.require()
         self._write(Cancel(ticket))
 
     def call(self, function: Callable[[], None]) -> None:
         """Run a function in the thread that answers."""
+        self._owner.require()
         self._calls.put(function)
         self._interrupt()
 
     def close(self) -> None:
-        """Fail the remaining requests, end the engine's process and wait for it."""
+        """Fail the remaining requests, end the engine's process and wait for it.
+
+        In a fork of the process that opened it this does nothing: the engine is the parent's.
+        """
+        if not self._owner.is_here:
+            return
         self._closed = True
         self._socket.shutdown(socket.SHUT_WR)
         self._thread.join()
@@ -145,8 +157,15 @@ class EngineClient:
     def _write(self, message: Open | Submit | Cancel) -> None:
         # The engine reads between any two steps, whether or not its answers are taken. If it has
         # died, the thread that answers finds out and fails what is not answered.
-        with self._writing, suppress(BrokenPipeError, ConnectionResetError):
-            self._socket.sendall(encode(message))
+        data = encode(message)
+        with self._writing:
+            try:
+                self._socket.sendall(data)
+            except (BrokenPipeError, ConnectionResetError):
+                pass
+            except BaseException:  # Ctrl-C: after half a message no other can be told
+                self._process.kill()
+                raise
 
     def _interrupt(self) -> None:
         os.eventfd_write(self._wake, 1)

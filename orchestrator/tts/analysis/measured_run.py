@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tts.build.user_paths import is_there
 from tts.runlog.checks import check_run
 from tts.runlog.folder import EVENTS, Json, has_finished, read_config
 from tts.runlog.groups import is_group, read_group
@@ -49,7 +50,7 @@ def expand_groups(folders: Iterable[Path]) -> list[Path]:
         if is_group(folder):
             members = (folder / member.folder for member in read_group(folder)[1])
             runs += [
-                member for member in members if (member / EVENTS).exists() or has_finished(member)
+                member for member in members if is_there(member / EVENTS) or has_finished(member)
             ]
         else:
             runs.append(folder)

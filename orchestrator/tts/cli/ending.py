@@ -5,7 +5,7 @@
 | 0 | it did what it was asked |
 | 1, 2 | an error meant for the user (tts.build.errors), a wrong option, no memory left |
 | 3 | `tts doctor --first-run`: nothing is wrong, but this machine cannot do all of it |
-| 70 | a bug of ours; the traceback is in a file (EX_SOFTWARE of sysexits.h) |
+| 70 | a bug of ours; the traceback is in a file of the user's state (EX_SOFTWARE of sysexits.h) |
 | 130 | Ctrl-C |
 | 141 | whoever read its output went away, as in `tts report RUN | head -1` |
 | 143 | SIGTERM, in order as by Ctrl-C: also where Ctrl-C is ignored (nohup, jobs of a script) |
@@ -23,12 +23,16 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 
 BUG = 70
 INTERRUPTED = 130
 NO_READER = 141
 TERMINATED = 143
+_BUG_FILE = "tts-bug-"
+_BUGS_KEPT = 10
+_NONE_LEFT = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
 
 
 class _Terminated(KeyboardInterrupt):
@@ -68,9 +72,9 @@ def ended(command: Callable[[], object]) -> int:
     except Exception as error:
         if refusal := _refused(error):
             why = str(refusal) or type(refusal).__name__
-            _say(f"error: The machine has no memory or no processes left for tts: {why:.300}.")
-            _say("Free some, or raise the limit (ulimit -v, ulimit -u). A run keeps what it has")
-            _say("done: tts bench --resume RUN continues it.")
+            _say(f"error: The machine has no memory, processes or files left for tts: {why:.300}.")
+            _say("Free some, or raise the limit (ulimit -v, -u, -n). A run keeps what it has done:")
+            _say("tts bench --resume RUN continues it.")
             return 1
         _report_bug(error)
         return BUG
@@ -103,10 +107,10 @@ def _let_sigterm_be_raised() -> None:
 
 
 def _refused(error: BaseException | None) -> BaseException | None:
-    """The refusal of memory or a process behind an error, by the machine or a limit of the user."""
+    """The refusal behind an error of memory, a process or a file, by machine or user's limit."""
     if error is None or (
         isinstance(error, MemoryError)
-        or (isinstance(error, OSError) and error.errno in (errno.ENOMEM, errno.EAGAIN))
+        or (isinstance(error, OSError) and error.errno in _NONE_LEFT)
         or (isinstance(error, RuntimeError) and "can't start new thread" in str(error))
         or (isinstance(error, ImportError) and "failed to map segment" in str(error))
     ):
@@ -146,17 +150,45 @@ def _drop_output() -> None:
 def _report_bug(error: Exception) -> None:
     kind = type(error).__name__
     try:
+        folder = _bugs_folder()
         with tempfile.NamedTemporaryFile(
-            "w", prefix="tts-bug-", suffix=".txt", delete=False, encoding="utf-8", errors="replace"
+            "w",
+            prefix=_BUG_FILE,
+            suffix=".txt",
+            dir=folder,
+            delete=False,
+            encoding="utf-8",
+            errors="replace",
         ) as file:
             print(f"$ {shlex.join(sys.argv)}\nPython {sys.version}\n", file=file)
             traceback.print_exception(error, file=file)
+        if folder is not None:
+            _keep_newest(folder)
     except OSError:  # nowhere to write it: better a traceback than nothing
         traceback.print_exception(error)
         _say(f"error: tts failed with {kind}: this is a bug, please report it, with the above.")
         return
     _say(f"error: tts failed with {kind}: {str(error) or 'no message':.300}")
     _say(f"This is a bug, please report it. The traceback is in {file.name}.")
+
+
+def _bugs_folder() -> Path | None:
+    """Where tracebacks are kept; None, for the folder of temporary files, if it cannot be made."""
+    import platformdirs
+
+    from tts.build.errors import ConfigError
+    from tts.build.private import private_folder
+
+    try:
+        return private_folder(platformdirs.user_state_path("tts-toolkit") / "bugs")
+    except (OSError, ConfigError):
+        return None
+
+
+def _keep_newest(folder: Path) -> None:
+    files = sorted(folder.glob(f"{_BUG_FILE}*"), key=lambda file: file.stat().st_mtime_ns)
+    for file in files[:-_BUGS_KEPT]:
+        file.unlink(missing_ok=True)
 
 
 def _say(line: str) -> None:

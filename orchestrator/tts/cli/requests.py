@@ -114,18 +114,19 @@ def requests(
 def _folder(deployment: str | None) -> Path:
     from tts.build import paths
     from tts.build.errors import ConfigError
+    from tts.build.user_paths import is_folder
     from tts.gateway.observability import requests_dir
 
     if deployment is not None:
         folder = requests_dir(deployment)
-        if not folder.is_dir():
+        if not is_folder(folder):
             raise ConfigError(
                 f"No gateway has kept requests to {deployment!r:.100}: there is no {folder}.",
                 hint="Name the deployment, not its file, or give the folder by --folder.",
             )
         return folder
     above = paths.gateway_dir() / "requests"
-    found = sorted(above.iterdir()) if above.is_dir() else []
+    found = sorted(above.iterdir()) if is_folder(above) else []
     if len(found) != 1:
         raise ConfigError(
             f"There are requests to several deployments: {', '.join(f.name for f in found)}."

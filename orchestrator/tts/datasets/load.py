@@ -16,6 +16,7 @@ from typing import Any
 
 from tts.build.errors import DatasetError, RunError
 from tts.build.input_files import Unreadable, is_file, require_path
+from tts.build.user_paths import is_folder, is_there
 from tts.plugins import PluginGroup
 from tts.problem import Problem
 from tts.runlog.folder import PROBLEMS, read_problems
@@ -165,8 +166,8 @@ def _refuse_layout(options: DatasetOptions, dataset: str) -> None:
 
 
 def _no_dataset(dataset: str, file: Path) -> DatasetError:
-    if file.exists():
-        kind = "a folder" if file.is_dir() else "a pipe or a device"
+    if is_there(file):
+        kind = "a folder" if is_folder(file) else "a pipe or a device"
         return DatasetError(
             f"{file} is {kind}, not a dataset file.",
             hint="Save it as a JSONL file: the file is read again when a run is resumed.",

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from tritonclient.grpc import service_pb2
 
 from tts.build.errors import EndpointError
+from tts.build.owner import require_unforked
 from tts.engines import wire
 
 from .triton import REQUEST_TIMEOUT_S, STREAM_METHOD
@@ -145,6 +146,7 @@ class TokenStreams:
     def __init__(self, address: str) -> None:
         """`address` is `host:port` or `unix:path` of the gRPC endpoint."""
         self.address = address
+        require_unforked("gRPC")
         self._channel = grpc.aio.insecure_channel(
             address,
             options=[

@@ -18,6 +18,7 @@ import numpy as np
 from tritonclient.grpc import service_pb2
 
 from tts.build.errors import EndpointError, EndpointUnavailable
+from tts.build.owner import require_unforked
 from tts.compat import Self
 from tts.engines import wire
 
@@ -55,6 +56,7 @@ class TritonConnection:
         """Whether it was coming back when it was last asked after."""
         self._deaths = 0
         """How often it has gone since it last answered."""
+        require_unforked("gRPC")
         self._channel = grpc.aio.insecure_channel(
             address,
             options=[

@@ -13,8 +13,8 @@
 | sketch | invariants of a parsed answer: what certainly tells two apart |
 | invariants | sympy objects to sketches; imported in the worker process only |
 | equivalence | math-verify; imported in the worker process only |
-| worker | the child process: JSON lines in, JSON lines out, within limits it sets on itself |
-| process | the parent's handle of one worker: start, ask, replace |
+| worker | the child process: what it answers, within the limits of tts.build.worker |
+| process | the parent's handle of one worker: requests, and what the answers mean |
 | problem | comparisons of one problem's answers: shortcuts, sketches, a CPU budget |
 | grader | the public `Grader`: the workers, and what they have replied |
 | equal_answers | answers into groups of mathematical equals |
@@ -28,13 +28,11 @@ from .equal_answers import Equality, group_answers
 from .extract import extract_answer, extract_gsm8k_answer
 from .grader import Grader
 from .problem import ProblemGrader
-from .process import GraderUnavailable
 from .verdict import Outcome, Reason, Verdict
 
 __all__ = [
     "Equality",
     "Grader",
-    "GraderUnavailable",
     "Outcome",
     "ProblemGrader",
     "Reason",

@@ -12,8 +12,10 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
+from tts.build.owner import Owner
+
 from .problem import ProblemGrader, finish
-from .process import Reply, WorkerProcess
+from .process import GradingWorker, Reply
 from .verdict import Verdict
 
 DEFAULT_CPU_S = 2.0
@@ -53,15 +55,16 @@ class Grader:
             if seconds <= 0:
                 raise ValueError(f"{name} is {seconds}; it must be positive")
         self._problem_cpu_s = problem_cpu_s
-        self._workers = [WorkerProcess(cpu_s=cpu_s, memory_mb=memory_mb) for _ in range(workers)]
+        self._workers = [GradingWorker(cpu_s=cpu_s, memory_mb=memory_mb) for _ in range(workers)]
         # The last one used comes first: it is warm, and has parsed the answers at hand.
-        self._idle: queue.LifoQueue[WorkerProcess] = queue.LifoQueue()
+        self._idle: queue.LifoQueue[GradingWorker] = queue.LifoQueue()
         for worker in self._workers:
             self._idle.put(worker)
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="grader")
         self._replies: dict[tuple[str, ...], Future[Reply]] = {}
         self._lock = threading.Lock()  # of the replies
         self._closed = False
+        self._owner = Owner("This grader")
 
     def problem(self) -> ProblemGrader:
         """The same comparisons for the answers of one problem, within its own CPU budget."""
@@ -70,7 +73,8 @@ class Grader:
     async def equal(self, prediction: str | None, reference: str) -> Verdict:
         """Whether `prediction` answers `reference`. A cancelled call leaves the grader usable.
 
-        Raises GraderUnavailable if the workers do not start; no answer makes it raise.
+        Raises WorkerUnavailable if the workers do not start, ForkError in a fork of the process
+        that made the grader; no answer makes it raise.
         """
         return await self.problem().equal(prediction, reference)
 
@@ -100,6 +104,7 @@ class Grader:
 
     def _ask(self, *request: str) -> Future[Reply]:
         """The reply of some worker, asked for once; a failed request is forgotten."""
+        self._owner.require()
         with self._lock:
             reply = self._replies.get(request)
             if reply is None or (reply.done() and reply.exception()):
@@ -114,7 +119,7 @@ class Grader:
         """Runs on a thread of the pool; there are as many threads as workers."""
         worker = self._idle.get()
         try:
-            return worker.ask(*request)
+            return worker.reply(*request)
         finally:
             self._idle.put(worker)
 

@@ -11,6 +11,8 @@ from tts.build.spec import GeneratorSpec
 from tts.build.tokenizer import Ids, Message, Tokenizer
 from tts.problem import Turn
 
+_REASONED = "</think>"
+
 
 def generator_prompt(
     tokenizer: Tokenizer, spec: GeneratorSpec, question: str, history: Sequence[Turn] = ()
@@ -30,14 +32,34 @@ def generator_prompt(
 def chat_prompt(tokenizer: Tokenizer, messages: Sequence[Message]) -> Ids:
     """Token ids of a chat to which the model is to answer, int32 [length].
 
-    Raises CheckpointError if the chat template fails, or does not carry the last message.
+    Raises CheckpointError if the chat template fails, or does not carry every message.
     """
     text = tokenizer.chat(messages, generation_prompt=True)
-    question = messages[-1]["content"] if messages else ""
-    if question.strip() not in text:  # templates strip it, as Llama's does
+    if (lost := _lost(messages, text)) is not None:
+        last = lost == len(messages) - 1
+        which = "the last message" if last else f"message {lost + 1} of {len(messages)}"
+        what = "the question" if last else f"what the {messages[lost]['role']} has said there"
         raise CheckpointError(
-            f"The chat template of {tokenizer.checkpoint} drops or changes the last message, so "
-            "the model would not see the question.",
+            f"The chat template of {tokenizer.checkpoint} drops or changes {which}, so the model "
+            f"would not see {what}.",
             hint="Use the chat template that the checkpoint was published with.",
         )
     return np.asarray(tokenizer.encode(text), dtype=np.int32)
+
+
+def _lost(messages: Sequence[Message], text: str) -> int | None:
+    """The first message that a rendered chat does not carry in its turn; None if it carries all."""
+    place = 0
+    for number, message in enumerate(messages):
+        content = message["content"].strip()  # as templates do, Llama's among them
+        if message["role"] == "system":  # Mistral's has it in front of the last question
+            if content not in text:
+                return number
+            continue
+        if message["role"] == "assistant":  # of earlier answers Qwen's drops the reasoning
+            content = content.rpartition(_REASONED)[2].strip()
+        found = text.find(content, place)
+        if found < 0:
+            return number
+        place = found + len(content)
+    return None

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tts.build.errors import RunError
+from tts.build.input_files import is_file
+from tts.build.user_paths import is_folder, is_there
 from tts.problem import Problem
 from tts.prompting import Models
 from tts.runlog.checks import read_summary
@@ -85,14 +87,14 @@ class Replay:
 def open_source(path: Path) -> Source:
     """What there is to replay at `path`; raises RunError if it is nothing that can be."""
     path = path.expanduser().resolve()
-    if path.is_file():
+    if is_file(path):
         return Source(path, None)
-    if not path.is_dir():
+    if not is_folder(path):
         raise RunError(
             f"There is nothing to replay at {path}.",
             hint="Name the folder of a finished run, or a file of traces (docs/replay.md).",
         )
-    if (path / GROUP).exists():
+    if is_there(path / GROUP):
         raise RunError(f"{path} holds several runs.", hint="Name the folder of one of them.")
     config = read_whole_config(path)
     read_summary(path)  # refuses one that has not finished

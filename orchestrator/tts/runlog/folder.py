@@ -20,6 +20,7 @@ from typing import Any
 
 from tts.build.errors import RunDamaged, RunError
 from tts.build.input_files import Unreadable, parse_json, read_text
+from tts.build.user_paths import is_there
 from tts.problem import Problem, Turn
 
 from .checksums import OWN, of_file, with_checksum, without_checksum
@@ -52,7 +53,7 @@ def create_folder(folder: Path, name: str, config: Json) -> None:
 
 def refuse_begun(folder: Path) -> None:
     """Raise RunError if a folder holds a run or a group already."""
-    if (folder / CONFIG).exists() or (folder / GROUP).exists():
+    if is_there(folder / CONFIG) or is_there(folder / GROUP):
         raise RunError(
             f"{folder} already holds a run.",
             hint=f"Continue it with --resume {folder}, or name another folder with --out.",
@@ -61,12 +62,12 @@ def refuse_begun(folder: Path) -> None:
 
 def has_begun(folder: Path) -> bool:
     """Whether a folder holds a run."""
-    return (folder / CONFIG).exists()
+    return is_there(folder / CONFIG)
 
 
 def has_finished(folder: Path) -> bool:
     """Whether a folder holds a run that came to its end."""
-    return (folder / SUMMARY).exists()
+    return is_there(folder / SUMMARY)
 
 
 def read_config(folder: Path) -> Json:

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 
 from tts.build.errors import RunError
+from tts.build.user_paths import is_closed, is_folder, is_there
 
 from .folder import CONFIG, EVENTS, GROUP, has_begun, has_finished
 from .groups import COMPARISON, is_group, read_group
@@ -34,7 +35,7 @@ def is_worked_on(folder: Path) -> bool:
 
 def is_complete(folder: Path) -> bool:
     """Whether a run, or every run of a group, came to its end."""
-    return has_finished(folder) or (folder / COMPARISON).exists()
+    return has_finished(folder) or is_there(folder / COMPARISON)
 
 
 def newest_unfinished(folder: Path) -> Path:
@@ -44,8 +45,10 @@ def newest_unfinished(folder: Path) -> Path:
     """
     unfinished = [
         run
-        for run in (folder.iterdir() if folder.is_dir() else ())
-        if (has_begun(run) or is_group(run) or is_worked_on(run)) and not is_complete(run)
+        for run in (folder.iterdir() if is_folder(folder) else ())
+        if not is_closed(run)  # another user's
+        and (has_begun(run) or is_group(run) or is_worked_on(run))
+        and not is_complete(run)
     ]
     if not unfinished:
         raise RunError(

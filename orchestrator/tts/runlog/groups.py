@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from tts.build.user_paths import is_there
+
 from .folder import GROUP, Json, cannot_write, create_folder, damaged, read_json, write_json
 
 COMPARISON = "comparison.json"
@@ -51,7 +53,7 @@ def create_group(folder: Path, config: Json) -> None:
 
 def is_group(folder: Path) -> bool:
     """Whether a folder holds a group."""
-    return (folder / GROUP).exists()
+    return is_there(folder / GROUP)
 
 
 def read_group(folder: Path) -> tuple[Json, list[Member]]:

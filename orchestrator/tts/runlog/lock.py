@@ -12,6 +12,7 @@ from io import TextIOWrapper
 from pathlib import Path
 
 from tts.build.errors import RunError
+from tts.build.user_paths import is_folder
 
 from .durable import make_folder
 from .folder import cannot_write
@@ -28,7 +29,7 @@ def locked(folder: Path) -> Iterator[None]:
     hosts too, if the mount passes locks on to its server; a file system without locks is used
     without one. Raises RunError naming the process that has the folder.
     """
-    made = not folder.is_dir()
+    made = not is_folder(folder)
     try:
         make_folder(folder)
         file = _locked_file(folder / LOCK)

@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tts.build.errors import SessionError
+from tts.build.owner import Owner
 from tts.compat import Self
 from tts.compat.aio import cancelling
 
@@ -104,6 +105,7 @@ class AsyncSession:
         self._say = say
         self._resources = AsyncExitStack()
         self._is_open = False
+        self._owner = Owner("This session")
         self._grader: Grader
         self._shared: dict[Policy, Solver] = {}
         self._opening = asyncio.Lock()
@@ -113,6 +115,7 @@ class AsyncSession:
     async def __aenter__(self) -> Self:
         from tts.grading import Grader
 
+        self._owner = Owner("This session")
         try:
             await self._resources.enter_async_context(self._engines)
             self._grader = await self._resources.enter_async_context(Grader())
@@ -128,6 +131,8 @@ class AsyncSession:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if not self._owner.is_here:
+            return  # all of it is the parent's
         self._is_open = False
         for task in self._active:
             task.cancel()
@@ -367,9 +372,11 @@ class AsyncSession:
         """
         from .server import while_healthy
 
-        if not self._is_open:
-            running.close()
+        try:
             self._require_open()
+        except SessionError:
+            running.close()
+            raise
         if self._engines.server:
             running = while_healthy(running, self._engines.check)
         task = asyncio.ensure_future(running)
@@ -383,6 +390,7 @@ class AsyncSession:
             raise SessionError("The session was closed before this had ended.") from None
 
     def _require_open(self) -> None:
+        self._owner.require()
         if not self._is_open:
             raise not_open()
 
@@ -391,6 +399,7 @@ class AsyncSession:
     ) -> Plan:
         from .planning import make_plan
 
+        self._owner.require()
         return make_plan(
             self.deployment,
             problems,

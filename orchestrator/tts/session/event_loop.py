@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import functools
 import queue
 import signal
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from types import FrameType, TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from tts.build.errors import SessionError
+from tts.build.owner import Owner
 from tts.compat import Self
 from tts.compat.aio import Runner
 
@@ -27,20 +29,41 @@ T = TypeVar("T")
 _POLL_S = 0.1
 
 
-def new_event_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's, which takes less time for a message on a socket; asyncio's where there is none."""
+@contextlib.contextmanager
+def enough_files() -> Iterator[None]:
+    """Raise SessionError where this process, or the machine, may open no more files."""
     try:
-        import uvloop
-    except ImportError:  # Windows
-        return asyncio.new_event_loop()
-    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-    return loop
+        yield
+    except OSError as error:
+        if error.errno not in (errno.EMFILE, errno.ENFILE):
+            raise
+        raise SessionError(
+            f"A session needs more files than may be open: {error.strerror}.",
+            hint="Raise the limit (ulimit -n 1024), or close what is not needed.",
+        ) from error
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's, which takes less time for a message on a socket; asyncio's where there is none.
+
+    Raises SessionError if there are no files left for it.
+    """
+    with enough_files():
+        try:
+            import uvloop
+        except ImportError:  # Windows
+            return asyncio.new_event_loop()
+        loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+        return loop
 
 
 def run_loop(main: Coroutine[Any, Any, T]) -> T:
     """`asyncio.run` on such a loop."""
-    with Runner(loop_factory=new_event_loop) as runner:
-        result: T = runner.run(main)
+    try:
+        with Runner(loop_factory=new_event_loop) as runner:
+            result: T = runner.run(main)
+    finally:
+        main.close()  # or Python warns of it, where there is no loop that could have begun it
     return result
 
 
@@ -60,6 +83,7 @@ class LoopThread:
     """A thread that runs an event loop until `stop`."""
 
     def __init__(self) -> None:
+        self.owner = Owner("This session")
         self._loop = new_event_loop()
         self._stopped = False
         # a daemon: a program that never closes its session can still end
@@ -73,9 +97,13 @@ class LoopThread:
 
         With `finish` Ctrl-C does not cancel it: it is raised when the coroutine has ended.
         """
-        if self._stopped:
+        try:
+            self.owner.require()
+            if self._stopped:
+                raise SessionError("The session is closed.")
+        except SessionError:
             coroutine.close()
-            raise SessionError("The session is closed.")
+            raise
         inbox = inbox or Inbox()
         started: list[asyncio.Task[T]] = []
 

@@ -56,7 +56,9 @@ def interruptible(
     except asyncio.CancelledError:
         if received is None:
             raise
-    finally:  # uvloop leaves its own handlers, which do nothing once the loop is closed
+    finally:
+        running.close()  # where the loop has not begun it
+        # uvloop leaves its own handlers, which do nothing once the loop is closed
         for number, handler in before.items():
             signal.signal(number, handler if received is None else signal.SIG_IGN)
     if received is not None:  # also where it ended by itself just then: what follows is not wanted

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tts.build.errors import ConfigError, RunError
+from tts.build.input_files import is_file
 from tts.build.spec import Deployment, load_deployment
 from tts.datasets.options import DatasetOptions
 from tts.driver.policy import policy_of
@@ -150,7 +151,7 @@ def load_checked(deployment: str | Path | Deployment) -> Deployment:
 def findable(name_or_file: str | Path) -> str:
     """A name as it is, a file by its absolute path: found again from any folder."""
     file = Path(name_or_file).expanduser()
-    return str(file.resolve()) if file.is_file() else str(name_or_file)
+    return str(file.resolve()) if is_file(file) else str(name_or_file)
 
 
 def check_lengths(models: Models, problems: tuple[Problem, ...]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from tts.analysis.summary import summarise
 from tts.build import paths
 from tts.build.errors import RunError
+from tts.build.user_paths import is_there
 from tts.problem import Problem
 from tts.prompting import Models
 from tts.runlog.checks import (
@@ -174,11 +175,14 @@ def _summarise(run: OpenRun) -> None:
 
 
 def unused_folder(name: str) -> Path:
-    """A folder under runs/ that is not there yet, with the time before its name."""
+    """A folder under runs/ that is not there yet, with the time before its name.
+
+    Raises ConfigError if runs/ is another user's, and closed.
+    """
     name = f"{datetime.now():%Y%m%d-%H%M%S}-{name}"
     folder = paths.runs_dir() / name
     taken = 1
-    while folder.exists():
+    while is_there(folder):
         taken += 1
         folder = folder.with_name(f"{name}-{taken}")
     return folder

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tts.compat import Self
 
 from .async_session import AsyncSession, silent
-from .event_loop import Inbox, LoopThread
+from .event_loop import Inbox, LoopThread, enough_files
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -64,26 +64,27 @@ class Session:
         without it those of the deployment's `endpoints`, or of this machine. `say` gets a line for
         each stage of a start.
 
-        Raises a TtsError: ConfigError, BuildError, CheckpointError, ServerError.
+        Raises a TtsError: ConfigError, BuildError, CheckpointError, ServerError, SessionError.
         """
-        from .arguments import check_arguments
+        with enough_files():
+            from .arguments import check_arguments
 
-        check_arguments(say=say)
-        loop = LoopThread()
-        inbox = Inbox()
-        try:
-            session = AsyncSession(
-                deployment,
-                generator=generator,
-                verifier=verifier,
-                endpoints=endpoints,
-                say=inbox.posting(say) if say else silent,
-            )
-            loop.run(session.__aenter__(), inbox)
-        except BaseException:
-            loop.stop()
-            raise
-        return cls(session, loop)
+            check_arguments(say=say)
+            loop = LoopThread()
+            inbox = Inbox()
+            try:
+                session = AsyncSession(
+                    deployment,
+                    generator=generator,
+                    verifier=verifier,
+                    endpoints=endpoints,
+                    say=inbox.posting(say) if say else silent,
+                )
+                loop.run(session.__aenter__(), inbox)
+            except BaseException:
+                loop.stop()
+                raise
+            return cls(session, loop)
 
     @staticmethod
     def open_async(
@@ -108,8 +109,11 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """Cancel what still runs, stop the server that was started; may be repeated."""
-        if self._closed:
+        """Cancel what still runs, stop the server that was started; may be repeated.
+
+        In a fork of the process that opened it this does nothing: all of it is the parent's.
+        """
+        if self._closed or not self._loop.owner.is_here:
             return
         self._closed = True
         try:
@@ -274,5 +278,5 @@ class Session:
             while (result := self._loop.run(following(), inbox)) is not None:
                 yield result
         finally:
-            if not self._closed:
+            if not self._closed and self._loop.owner.is_here:
                 self._loop.run(results.aclose(), finish=True)

@@ -12,6 +12,7 @@ from tts.bench.run import run_in
 from tts.build.builder import require_current
 from tts.build.errors import RunError, ServerError, TtsError
 from tts.build.spec import Deployment
+from tts.build.user_paths import is_there
 from tts.checks.requirements import require_gpu
 from tts.problem import Problem
 from tts.runlog.folder import has_finished
@@ -177,7 +178,7 @@ async def _run_one(
     title: str,
 ) -> None:
     """One run, from its beginning: of an interrupted one, only half would be timed."""
-    if folder.exists():
+    if is_there(folder):
         shutil.rmtree(folder)
     plan = Plan(
         session.deployment,
@@ -200,7 +201,7 @@ async def _measure_load_if_due(
     """Throughput over load, once the first base run is there and before its engines are closed."""
     base = study.cells()[0]
     first = run_folder(study.folder, Step(base, 1))
-    if load_file(study.folder).exists() or not has_finished(first):
+    if is_there(load_file(study.folder)) or not has_finished(first):
         return
     if next_step and next_step.cell.engines == base.engines:
         return
@@ -211,7 +212,7 @@ async def _measure_load_if_due(
 def _announce(
     study: Study, steps: Sequence[Step], left: Sequence[Step], count: int, observer: Observer
 ) -> None:
-    load_s = 0.0 if load_file(study.folder).exists() else study.asked.form.load_s
+    load_s = 0.0 if is_there(load_file(study.folder)) else study.asked.form.load_s
     expected = load_s + seconds_left(left, count, seconds_of(study, steps), unit_s=study.unit_s)
     observer.say(
         f"{len(steps)} runs of {count} problems, {starts(steps)} server starts; "

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from tts.build.errors import RunError
+from tts.build.user_paths import is_there
 from tts.runlog.folder import Json, cannot_write, damaged, read_json, refuse_begun, write_json
 from tts.tuning.result import RESULT
 
@@ -62,7 +63,7 @@ def create_study(folder: Path, asked: Asked) -> None:
 
 def is_study(folder: Path) -> bool:
     """Whether a folder holds a study."""
-    return (folder / STUDY).exists()
+    return is_there(folder / STUDY)
 
 
 def read_study(folder: Path) -> Asked:

@@ -12,6 +12,7 @@ from statistics import fmean
 
 from tts.build.errors import DatasetError
 from tts.build.spec import Deployment
+from tts.build.user_paths import is_there
 from tts.datasets.load import load_problems
 from tts.problem import Problem
 from tts.prompting import Models
@@ -103,7 +104,7 @@ def open_study(folder: Path, asked: Asked, spec: Deployment) -> Study:
 
 def is_finished(study: Study) -> bool:
     """Whether every run and the load are there."""
-    if not has_finished(pilot_folder(study.folder)) or not load_file(study.folder).exists():
+    if not has_finished(pilot_folder(study.folder)) or not is_there(load_file(study.folder)):
         return False
     return not left_of(study, study.steps()[0])
 

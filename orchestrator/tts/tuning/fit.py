@@ -12,6 +12,7 @@ from typing import Any
 
 from tts.build.errors import RunError
 from tts.build.spec import Role
+from tts.build.user_paths import is_folder
 from tts.engines.simulated import Affine
 from tts.runlog.folder import read_json
 
@@ -20,7 +21,7 @@ from .result import RESULT
 
 def read_fits(file: Path) -> dict[Role, Affine]:
     """Both engines' step times from a tune result or its folder; raises RunError."""
-    if file.is_dir():
+    if is_folder(file):
         file = file / RESULT
     result = read_json(file, f"There is no tune result {file}")
     try:

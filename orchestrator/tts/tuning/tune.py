@@ -11,6 +11,7 @@ from pathlib import Path
 from tts.build.builder import require_current
 from tts.build.deployment_edit import Field
 from tts.build.errors import Interrupted, RunError
+from tts.build.user_paths import is_there
 from tts.checks.requirements import require_gpu
 from tts.datasets.load import load_problems, problems_of_run
 from tts.prompting import Models
@@ -79,7 +80,7 @@ def tune(
     require_gpu(spec)
     require_current(spec)
     folder = (out or unused_folder(f"{spec.name}-tune")).resolve()
-    if (folder / RESULT).exists():
+    if is_there(folder / RESULT):
         raise RunError(f"{folder} already holds a tune result.", hint="Name another with --out.")
     recorded = read_requests(run, session.models) if run else None
     plan = _recording(session, dataset) if recorded is None else None

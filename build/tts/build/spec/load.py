@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from .. import paths
 from ..errors import ConfigError
 from ..input_files import Unreadable, is_file, read_text, require_path
+from ..user_paths import is_folder, is_there
 from ..yaml_text import parse_yaml
 from .deployment import Deployment
 from .dialogue import checked_prompt
@@ -59,8 +60,8 @@ def deployment_file(name_or_file: str | Path) -> Path:
     bundled = paths.deployments_dir() / f"{name_or_file}.yaml"
     if file.name == str(name_or_file) and is_file(bundled):
         return bundled
-    if file.exists():
-        kind = "a folder" if file.is_dir() else "a pipe or a device"
+    if is_there(file):
+        kind = "a folder" if is_folder(file) else "a pipe or a device"
         raise ConfigError(
             f"{file} is {kind}, not a deployment file.",
             hint="Name a YAML file; bundled deployments: "

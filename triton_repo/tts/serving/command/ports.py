@@ -11,6 +11,7 @@ import errno
 import hashlib
 import ipaddress
 import os
+import secrets
 import socket
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ import psutil
 
 from tts.build import paths
 from tts.build.errors import ServerError
+from tts.build.private import is_own
 from tts.build.spec import Port, ServerSpec
 
 SOCKET_BYTES = 107
@@ -86,16 +88,23 @@ def is_loopback(host: str) -> bool:
 def socket_path(name: str) -> Path:
     """The Unix domain socket of a deployment's server, the same for every start.
 
-    It lies in a folder of its own in XDG_RUNTIME_DIR, or in /tmp where that is not set.
+    It lies in a folder of its own in XDG_RUNTIME_DIR, or in /tmp where that is not set. Anybody may
+    make the folder there before this user does: then it lies beside the server's files or, where
+    the path of that would be too long, in a new folder of /tmp.
     """
     # short, as a socket's path must be; other homes hold deployments of the same name
     own = hashlib.sha256(str(paths.server_dir(name)).encode()).hexdigest()[:12]
     place = Path(own) / f"{_SOCKET}:{_SOCKET_PORT}"
-    if runtime := os.environ.get("XDG_RUNTIME_DIR"):
-        path = Path(runtime) / "tts" / place
-        if len(os.fsencode(path)) <= SOCKET_BYTES and os.access(runtime, os.W_OK):
+    shared = f"/tmp/tts-{os.getuid()}"
+    folders = [Path(shared), paths.server_dir(name)]
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime and os.access(runtime, os.W_OK):
+        folders.insert(0, Path(runtime) / "tts")
+    for folder in folders:
+        path = folder / place
+        if is_own(folder) and len(os.fsencode(path)) <= SOCKET_BYTES:
             return path
-    return Path(f"/tmp/tts-{os.getuid()}") / place
+    return Path(f"{shared}-{secrets.token_hex(8)}") / place
 
 
 def choose_addresses(spec: ServerSpec, grpc_socket: Path) -> Addresses:

@@ -14,6 +14,7 @@ import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tts.build.errors import ServerError
+from tts.build.owner import require_unforked
 from tts.engines import wire
 
 from ..repository.digest import DIGEST
@@ -34,6 +35,7 @@ _DOWN = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 @contextmanager
 def connect(address: str) -> Iterator[grpc.Channel]:
     """A plain channel to `host:port` that ignores any proxy in the environment."""
+    require_unforked("gRPC")
     # its own subchannel: a shared one would keep the back-off of an earlier refused connection
     options = [("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1)]
     with grpc.insecure_channel(address, options=options) as channel:

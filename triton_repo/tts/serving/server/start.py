@@ -13,6 +13,7 @@ from types import TracebackType
 from tts.build import paths
 from tts.build.errors import CheckpointError, ConfigError, ServerError
 from tts.build.openvino.fits import require_memory, shortage
+from tts.build.owner import Owner
 from tts.build.private import private_folder
 from tts.build.spec import Deployment
 from tts.compat import Self
@@ -65,6 +66,7 @@ class RunningServer:
         self.log = launched.log
         self._launched = launched
         self._state_file = state_file
+        self._owner = Owner("This server")
         atexit.register(self.stop)
 
     def __enter__(self) -> Self:
@@ -104,8 +106,11 @@ class RunningServer:
     def stop(self) -> None:
         """Stop the server and wait until nothing of it is left; harmless when repeated.
 
-        The guard carries it out, so it is completed even if this call is interrupted.
+        The guard carries it out, so it is completed even if this call is interrupted. A fork of the
+        process that started it, which may come here at its end, leaves the server alone.
         """
+        if not self._owner.is_here:
+            return
         try:
             self._launched.stop()
         finally:

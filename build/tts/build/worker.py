@@ -1,0 +1,57 @@
+"""The inside of a worker process, which answers requests within limits of memory and time.
+
+A worker is a module that calls `serve`, run as `python -m MODULE MB SECONDS` by `worker_process`.
+A request is a line of JSON, `[number, content]`; its answer is one, too,
+`[number, CPU seconds, content]`, without content where the memory did not suffice. Before the first
+request the worker says `[0, 0.0, null]`. It ends at the end of its input, so it cannot outlive its
+parent, and it limits itself to MB of address space and to SECONDS of CPU time per request:
+processor time and not the clock's, so that a busy machine ends no request that an idle one would
+answer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+def serve(load: Callable[[], Callable[[Any], Any]]) -> None:
+    """Answer requests until the input ends; `load` gives what answers one, within the limits."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
+    # The default action ends the process even inside one long C call, and when its parent is gone.
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    memory_bytes, cpu_s = int(sys.argv[1]) << 20, float(sys.argv[2])
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]  # the user's, which cannot be raised
+    if hard != resource.RLIM_INFINITY:
+        memory_bytes = min(memory_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    answers = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # libraries print; answers are ours alone
+    answer = load()
+    _send(answers, 0, 0.0, None)
+    for line in sys.stdin.buffer:
+        number, content = json.loads(line)
+        began = time.process_time()
+        signal.setitimer(signal.ITIMER_PROF, cpu_s)
+        try:
+            said = answer(content)
+        except MemoryError:
+            # What libraries have cached would starve the next request: a fresh worker follows.
+            _send(answers, number, time.process_time() - began)
+            return
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        _send(answers, number, time.process_time() - began, said)
+
+
+def _send(descriptor: int, *fields: Any) -> None:
+    # An answer may be longer than a pipe takes at once.
+    line = json.dumps(fields).encode() + b"\n"
+    while line:
+        line = line[os.write(descriptor, line) :]

@@ -1,0 +1,254 @@
+"""The parent's handle of a worker process: start it, ask it, replace it when it is lost.
+
+A worker that owes an answer is never asked again: whatever cuts a request short, Ctrl-C above all,
+ends the worker, and the next request starts another. Requests and answers are numbered as well. A
+fresh interpreter is started, never a fork of this process; a fork of this process starts workers of
+its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from .errors import WorkerUnavailable
+
+_START_S = 60.0
+_STALL_S = 300.0  # by the clock, and only against a worker that gets no processor time
+_ATTEMPTS = 2  # the first worker may have been lost through others; the second by this request
+_CHUNK_BYTES = 65536
+
+
+class Loss(Enum):
+    """How a request has ended a worker, or two of them."""
+
+    MEMORY = "it needed more memory than it may have"
+    CPU = "it took more CPU time than it may"
+    STALLED = "it did not answer"
+    CRASHED = "it crashed"
+
+
+class WorkerLost(Exception):
+    """A request was not answered: it cost its worker."""
+
+    def __init__(self, loss: Loss, cpu_s: float) -> None:
+        super().__init__(loss.value)
+        self.loss = loss
+        self.cpu_s = cpu_s
+        """CPU time that it took, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a worker answered, and the CPU time it took."""
+
+    content: Any
+    cpu_s: float
+
+
+class WorkerProcess:
+    """One worker process, started at the first request and replaced when it is lost.
+
+    `ask` may be called from any thread, and waits for its turn; `stop` may be called meanwhile.
+    """
+
+    def __init__(self, module: str, does: str, *, cpu_s: float, memory_mb: int) -> None:
+        """`module` calls `worker.serve`; `does` says what the worker does, as in "renders"."""
+        self._does = does
+        self._cpu_s = cpu_s
+        self._command = [sys.executable, "-m", module, str(memory_mb), str(cpu_s)]
+        self._number = 0
+        self._stopped = False
+        self._alone()
+        _WORKERS.add(self)
+
+    def _alone(self) -> None:
+        """Have no process, and nobody who uses this."""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owes = False
+        """Whether the process is yet to answer, or to say that it has started."""
+        self._unread = b""
+        self._asking = threading.Lock()
+        self._starting = threading.Lock()  # against stopping
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the running worker."""
+        return self._process.pid if self._process else None
+
+    def ask(self, content: Any) -> Answer:
+        """The answer to a request, both JSON values.
+
+        Raises WorkerLost if it ends the worker, WorkerUnavailable if none starts, RuntimeError
+        after `stop`.
+        """
+        lost, failure = Loss.CRASHED, ""
+        with self._asking:
+            for _ in range(_ATTEMPTS):
+                started = False
+                try:
+                    self._ensure_started()
+                    started = True
+                    return self._exchange(content)
+                except TimeoutError:
+                    self.reap()
+                    lost = Loss.STALLED
+                except (EOFError, OSError, ValueError) as error:
+                    if self.reap() == -signal.SIGPROF:  # the worker's limit on its own CPU time
+                        raise WorkerLost(Loss.CPU, self._cpu_s) from None
+                    lost = Loss.CRASHED
+                    failure = f": {error.strerror}" if isinstance(error, OSError) else ""
+                except BaseException:
+                    self.reap()  # its answer would be taken for that to the next request
+                    raise
+                if self._stopped:
+                    raise self._closed()
+        if started:
+            raise WorkerLost(lost, self._cpu_s)
+        raise WorkerUnavailable(
+            f"The worker process that {self._does} does not start{failure}.",
+            hint=f"See why with: {' '.join(self._command)} </dev/null",
+        )
+
+    def stop(self) -> None:
+        """Kill the worker and start no other: a request under way ends at once."""
+        with self._starting:
+            self._stopped = True
+            process = self._process  # read once: the asking thread may be reaping it
+            if process:
+                process.kill()
+
+    def reap(self) -> int | None:
+        """Kill the worker if there is one, release what the system keeps of it: its exit code."""
+        process, status = self._process, None
+        if process is not None:
+            self._owes = True  # if this is interrupted, the next request does it again
+            process.kill()
+            _close_pipes(process)
+            status = process.wait()
+        self._process, self._unread, self._owes = None, b"", False
+        return status
+
+    def forget(self) -> None:
+        """Leave the worker to the process of which this one is a fork."""
+        process = self._process
+        self._alone()
+        if process is not None:
+            _close_pipes(process)  # the worker waits for the end of its input
+            process.returncode = 0  # it is no child of this process, which cannot wait for it
+
+    def _ensure_started(self) -> None:
+        if self._owes:
+            self.reap()  # a second Ctrl-C came while the first one ended it
+        if self._process:
+            return
+        with self._starting:
+            if self._stopped:
+                raise self._closed()
+            self._owes = True
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                bufsize=0,
+                env=_environment(),
+                start_new_session=True,  # out of reach of the terminal's Ctrl-C
+            )
+        assert self._process.stdin is not None
+        os.set_blocking(self._process.stdin.fileno(), False)
+        try:
+            self._take(0, b"", time.monotonic() + _START_S)
+        except TimeoutError:  # not the request's fault: no sign of life is no worker
+            raise EOFError from None
+
+    def _exchange(self, content: Any) -> Answer:
+        self._number += 1
+        request = json.dumps([self._number, content]).encode() + b"\n"
+        self._owes = True
+        deadline = time.monotonic() + _STALL_S + 10 * self._cpu_s
+        cpu_s, *said = self._take(self._number, request, deadline)
+        if not said:
+            self.reap()
+            raise WorkerLost(Loss.MEMORY, cpu_s)
+        return Answer(said[0], cpu_s)
+
+    def _take(self, number: int, request: bytes, deadline: float) -> list[Any]:
+        """Send a request, and read the answer of this number: what stands behind that."""
+        line = self._read_line(request, deadline)
+        fields: list[Any]
+        answered, *fields = json.loads(line)
+        if answered != number:
+            raise ValueError(f"an answer to request {answered}, not to {number}")
+        self._owes = False
+        return fields
+
+    def _read_line(self, request: bytes, deadline: float) -> bytes:
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        requests, answers = process.stdin.fileno(), process.stdout.fileno()
+        poller = select.poll()
+        poller.register(answers, select.POLLIN)
+        if request:
+            poller.register(requests, select.POLLOUT)
+        while b"\n" not in self._unread:
+            left_s = deadline - time.monotonic()
+            ready = dict(poller.poll(left_s * 1000)) if left_s > 0 else {}
+            if not ready:
+                raise TimeoutError
+            if requests in ready:
+                request = request[os.write(requests, request[:_CHUNK_BYTES]) :]
+                if not request:
+                    poller.unregister(requests)
+            if answers in ready:
+                chunk = os.read(answers, _CHUNK_BYTES)
+                if not chunk:
+                    raise EOFError
+                self._unread += chunk
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line
+
+    def _closed(self) -> RuntimeError:
+        return RuntimeError(f"the worker process that {self._does} is closed")
+
+
+def _close_pipes(process: subprocess.Popen[bytes]) -> None:
+    for pipe in (process.stdin, process.stdout):
+        if pipe:
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+
+def _environment() -> dict[str, str]:
+    """What a worker needs and no more: it evaluates what strangers wrote, so it gets no secrets."""
+    kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+    return kept | {
+        "PYTHONPATH": os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path),
+        "PYTHONSAFEPATH": "1",  # or the working directory would come before all of these
+        "PYTHONHASHSEED": "0",  # sympy's order of terms follows hashes: equal runs, equal verdicts
+    }
+
+
+_WORKERS: weakref.WeakSet[WorkerProcess] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for worker in _WORKERS:
+        worker.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)

@@ -1,0 +1,118 @@
+"""Paths below a folder that another user has closed: a sentence, never a bug."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from tests.forks import said_by_a_stranger
+
+from tts.analysis.measured_run import expand_groups
+from tts.build import paths
+from tts.build.errors import ConfigError, TtsError
+from tts.build.spec import load_deployment
+from tts.build.user_paths import is_closed, is_folder, is_there
+from tts.datasets.load import load_problems
+from tts.replay.source import open_source
+from tts.runlog.folder import has_begun, has_finished, refuse_begun
+from tts.runlog.going_on import current_run, newest_unfinished
+from tts.runlog.lock import locked
+from tts.session.plan import findable
+from tts.session.run import unused_folder
+from tts.study.folder import is_study
+from tts.tuning.fit import read_fits
+
+
+@pytest.fixture
+def closed():
+    """A folder that nobody but its owner may enter, in one that all may."""
+    above = Path(tempfile.mkdtemp())
+    above.chmod(0o755)
+    folder = above / "closed"
+    folder.mkdir(0o700)
+    yield folder
+    shutil.rmtree(above)
+
+
+def refused(call, *arguments):
+    try:
+        return f"not refused: {call(*arguments)}"
+    except TtsError as error:
+        return error.message
+
+
+def lock(folder):
+    with locked(folder):
+        pass
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        is_there,
+        is_folder,
+        has_begun,
+        has_finished,
+        refuse_begun,
+        lock,
+        is_study,
+        current_run,
+        newest_unfinished,
+        read_fits,
+        open_source,
+        lambda path: expand_groups([path]),
+        lambda path: load_problems(str(path)),
+        lambda path: load_deployment(str(path)),
+    ],
+)
+def test_what_asks_for_a_path_there_names_the_closed_folder(closed, call):
+    refused(call, closed / "run")  # everything is imported
+    said = said_by_a_stranger(lambda: refused(call, closed / "run"))
+    assert f"cannot be looked at: you may not enter {closed}." in said
+
+
+def test_the_outermost_closed_folder_is_named(closed):
+    (closed / "inner").mkdir(0o700)
+    said = said_by_a_stranger(lambda: refused(is_there, closed / "inner" / "run"))
+    assert said.endswith(f"you may not enter {closed}.")
+
+
+def test_a_checkout_of_another_user_has_no_place_for_runs(closed, monkeypatch):
+    monkeypatch.setattr(paths, "runs_dir", lambda: closed)
+    assert f"you may not enter {closed}" in said_by_a_stranger(lambda: refused(unused_folder, "x"))
+
+
+def test_among_runs_those_of_others_are_passed_over(closed):
+    (closed / "run.json").write_text("{}")
+    mine = closed.parent / "mine"
+    mine.mkdir()
+    (mine / "run.json").write_text("{}")
+    assert said_by_a_stranger(lambda: newest_unfinished(closed.parent)) == str(mine)
+    assert said_by_a_stranger(lambda: [is_closed(closed), is_closed(mine)]) == "[True, False]"
+
+
+def test_a_name_that_may_be_a_bundled_one_stays_a_name(closed):
+    assert said_by_a_stranger(lambda: findable(closed / "x.yaml")) == str(closed / "x.yaml")
+
+
+def test_what_is_there_and_what_is_not(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
+    assert [is_there(tmp_path / name) for name in ("", "file", "nothing", "dangling")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert not is_there(tmp_path / "file" / "below")
+    assert [is_folder(tmp_path), is_folder(tmp_path / "file"), is_folder(tmp_path / "no")] == [
+        True,
+        False,
+        False,
+    ]
+
+
+@pytest.mark.parametrize(("name", "why"), [("x" * 300, "too long"), ("a\0b", "null")])
+def test_what_can_be_no_path_is_said(tmp_path, name, why):
+    with pytest.raises(ConfigError, match=why):
+        is_there(tmp_path / name)
