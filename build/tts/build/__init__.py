@@ -12,6 +12,8 @@
 | manifest | the JSON files beside an engine: what it is, what it was made from |
 | staging | one builder at a time; folders that appear complete or not at all |
 | chat_template, template_worker | rendering a chat template, in a process with limits |
+| tokenizer_check, tokenizer_worker, tokenizer_bounds | trying a tokenizer.json, in another |
+| tokenizer_probes | whether a tokenizer keeps texts apart, and gives them back |
 | machine_memory | how much memory this machine or this container has |
 | private | folders that only their owner may enter |
 | paths, errors | where files are; every error that a user may see |

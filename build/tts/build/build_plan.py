@@ -11,6 +11,7 @@ from .manifest import EngineConfig, Settings, Verification
 from .model_config import ModelConfig
 from .spec import Deployment, EngineSpec, Role, VerifierSpec
 from .tokenizer import Tokenizer
+from .tokenizer_probes import require_apart
 from .verifier_format import column_tokens, verifier_format
 from .verifier_likelihood import CODES
 
@@ -75,10 +76,11 @@ def check_tokenizer(tokenizer: Tokenizer, vocab_size: int, spec: EngineSpec) -> 
     """Refuse a tokenizer that is not the model's, or that cannot make a verifier's dialogue."""
     if tokenizer.vocab_size > vocab_size:
         raise CheckpointError(
-            f"{spec.checkpoint}: the tokenizer knows {tokenizer.vocab_size} tokens, but the "
+            f"{spec.checkpoint}: the tokenizer has ids up to {tokenizer.vocab_size - 1}, but the "
             f"model's vocab_size is {vocab_size}.",
             hint="The tokenizer belongs to another model, or the embedding was not resized.",
         )
+    require_apart(tokenizer)
     for token in tokenizer.eos_ids:
         if not 0 <= token < vocab_size:
             raise CheckpointError(

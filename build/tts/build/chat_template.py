@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import atexit
 import json
-import os
 import subprocess
-import sys
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Literal
 
 from . import template_worker
+from .limited_process import command, environment
 
 
 class TemplateFailed(Exception):
@@ -84,10 +83,10 @@ def render(source: str, variables: Mapping[str, Any]) -> str:
 
 def _start() -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, template_worker.__file__],
+        command(template_worker.__file__),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,  # what the interpreter says when its memory ends
         encoding="utf-8",
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        env=environment(),
     )

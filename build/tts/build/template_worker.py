@@ -19,6 +19,8 @@ from typing import Any
 import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from tts.build.limited_process import limit
+
 CPU_S = 2.0
 """CPU time for one rendering; ordinary templates take less than a millisecond."""
 MEMORY_BYTES = 512 << 20
@@ -30,10 +32,8 @@ LONGEST_TEXT = 4_000_000
 def main() -> None:
     """Answer until the standard input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
-    hard = resource.getrlimit(resource.RLIMIT_AS)[1]  # the user's, which cannot be raised
-    limit = MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MEMORY_BYTES, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    limit(resource.RLIMIT_AS, MEMORY_BYTES)
+    limit(resource.RLIMIT_CORE, 0)
     for line in sys.stdin:
         # SIGPROF ends the process, also within a long operation in C; time asleep does not count
         signal.setitimer(signal.ITIMER_PROF, CPU_S)
