@@ -133,3 +133,16 @@ def test_truncation_and_padding_of_a_tokenizer_change_nothing(tmp_path: Path):
     }
     with_tokenizer(folder, truncation=truncation)
     assert lint(deployment) == before
+
+
+@pytest.mark.parametrize("base", ["demo", "demo-gpu"])
+def test_weights_that_are_all_no_numbers(tmp_path: Path, base: str):
+    folder = checkpoint(tmp_path)
+    file = folder / "model.safetensors"
+    data = file.read_bytes()
+    header = 8 + int.from_bytes(data[:8], "little")
+    file.write_bytes(data[:header] + b"\xff" * (len(data) - header))
+    (finding,) = serious(changed(base, {"generator.checkpoint": str(folder)}))
+    assert finding.where == "generator.checkpoint"
+    assert f"{file}: tensor 'model." in finding.what
+    assert "no numbers" in finding.what

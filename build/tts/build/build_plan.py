@@ -11,7 +11,6 @@ from .manifest import EngineConfig, Settings, Verification
 from .model_config import ModelConfig
 from .spec import Deployment, EngineSpec, Role, VerifierSpec
 from .tokenizer import Tokenizer
-from .tokenizer_probes import require_apart
 from .verifier_format import column_tokens, verifier_format
 from .verifier_likelihood import CODES
 
@@ -80,7 +79,6 @@ def check_tokenizer(tokenizer: Tokenizer, vocab_size: int, spec: EngineSpec) -> 
             f"model's vocab_size is {vocab_size}.",
             hint="The tokenizer belongs to another model, or the embedding was not resized.",
         )
-    require_apart(tokenizer)
     for token in tokenizer.eos_ids:
         if not 0 <= token < vocab_size:
             raise CheckpointError(

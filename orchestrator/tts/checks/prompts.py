@@ -11,7 +11,7 @@ from tts.build.spec import Deployment, EngineSpec, GeneratorSpec, Role
 from tts.build.tensorrt.memory_plan import QUESTION, STEP
 from tts.build.tensorrt.model_shape import shape_of
 from tts.build.tokenizer import EOS_FILES, Tokenizer
-from tts.build.tokenizer_probes import changed_texts
+from tts.build.tokenizer_probes import changed_texts, require_apart
 from tts.build.verifier_format import verifier_format
 from tts.engines import wire
 from tts.prompting.chat import generator_prompt
@@ -46,6 +46,7 @@ def tokenizers(deployment: Deployment) -> Iterator[Finding]:
             with suppress(CheckpointError):  # the check of the checkpoints reports it
                 vocab_size = shape_of(spec.checkpoint).vocab_size
             check_tokenizer(tokenizer, vocab_size, spec)
+            require_apart(tokenizer)
         except CheckpointError as error:
             why = "requests are made of its tokens, and scores read at the labels' ids"
             yield refused(error, deployment, role, why, "Download the checkpoint again.")
