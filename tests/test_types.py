@@ -1,4 +1,4 @@
-"""What a program's own mypy sees of an installed tts: every module typed, and the pages' programs."""
+"""What a program's own mypy sees of an installed tts: modules with types, programs that fit."""
 
 import re
 import subprocess
