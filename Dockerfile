@@ -2,6 +2,7 @@
 # The gateway, and every other command that needs no engines of its own, from the wheel:
 #   pip wheel --no-deps --wheel-dir dist . && docker build --tag tts-toolkit:0.1.0 .
 # Anything but wheels and the pinned versions is kept out of the build by .dockerignore.
+# To pin the bytes and not only the tag: --build-arg PYTHON=3.12-slim-bookworm@sha256:<what `docker buildx imagetools inspect` prints>
 ARG PYTHON=3.12-slim-bookworm
 
 FROM python:${PYTHON} AS install

@@ -13,6 +13,7 @@ from tests.build.stand_in_build import STANDIN, TOOLS, Deploy, Misbehave, instal
 
 from tts.build.spec import Deployment
 from tts.build.tensorrt import contract
+from tts.build.tokenizer_probes import APART
 
 VOCABULARY = 128
 CHAT_TEMPLATE = "{% for m in messages %}{{ m.content }} {% endfor %}"
@@ -36,7 +37,9 @@ Make = Callable[..., Path]
 
 def write_tokenizer(folder: Path, size: int = VOCABULARY) -> None:
     words = ["<unk>", "<bos>", "<eos>", "+", "-"]
-    words += [f"w{index}" for index in range(len(words), size)]
+    told_apart = {word for pair in APART for text in pair for word in text.split()}
+    english = sorted(told_apart - set(words))
+    words += [f"w{index}" for index in range(len(words), size - len(english))] + english
     vocabulary = {word: index for index, word in enumerate(words)}
     model = tokenizers.models.WordLevel(vocabulary, unk_token="<unk>")
     tokenizer = tokenizers.Tokenizer(model)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
@@ -14,6 +15,7 @@ from safetensors.numpy import load_file, save_file
 from tts.build.checkpoint import content_hash, open_checkpoint, stamp_files
 from tts.build.errors import CheckpointError
 from tts.build.model_config import Llama3Scaling, read_model_config
+from tts.build.weights import Weights, holds_no_number
 
 LLAMA3 = {
     "rope_type": "llama3",
@@ -140,7 +142,8 @@ NEGATIVE = '{"x": {"dtype": "F32", "shape": [-1, -1], "data_offsets": [0, 4]}}'
 INFINITE = '{"x": {"dtype": "F32", "shape": [1e999], "data_offsets": [0, 4]}}'
 FRACTION = '{"x": {"dtype": "F16", "shape": [1.5], "data_offsets": [0, 2]}}'
 TWICE = '{"x": {"dtype": "F16", "dtype": "F16", "shape": [0], "data_offsets": [0, 0]}}'
-STRANGE = (HUGE, NEGATIVE, INFINITE, FRACTION, TWICE)
+BEYOND = '{"x": {"dtype": "F16", "shape": [4], "data_offsets": [0, 8]}}'
+STRANGE = (HUGE, NEGATIVE, INFINITE, FRACTION, TWICE, BEYOND)
 HEADERS = [write_header(t) for t in ("[]", "[" * 100_000, '{"x": 1}', '{"x": {}}', *STRANGE)]
 
 
@@ -262,3 +265,68 @@ def test_known_stamps_spare_reading(llama: Path) -> None:
     os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))  # same size, same mtime
     changed = {s.name for s, k in zip(stamp_files(llama, known), known, strict=True) if s != k}
     assert changed == {"model.safetensors"}
+
+
+def overlapping(folder: Path) -> str:
+    """Have the tensor that lies second begin a value early; what is said of the two."""
+    file = folder / "model.safetensors"
+    data = file.read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + size])
+    tensors = {name: item for name, item in header.items() if name != "__metadata__"}
+    first, second, *_ = sorted(tensors, key=lambda name: tensors[name]["data_offsets"])
+    tensors[second]["data_offsets"] = [end - 4 for end in tensors[second]["data_offsets"]]
+    text = json.dumps(header).encode()
+    file.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + size :])
+    return f"'{first}' and '{second}' overlap"
+
+
+def test_tensors_that_overlap(llama: Path) -> None:
+    said = overlapping(llama)
+    with pytest.raises(CheckpointError, match=r"model\.safetensors is not a readable") as caught:
+        open_checkpoint(llama)
+    assert said in caught.value.message
+
+
+def test_a_tensor_of_two_shards(make_checkpoint: Any) -> None:
+    folder = make_checkpoint(shard="100KB")
+    first, second, *_ = shards(folder)
+    save_file(load_file(first) | load_file(second), second)
+    with pytest.raises(CheckpointError, match=rf"is in {first.name} and in {second.name}"):
+        open_checkpoint(folder)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_weights_that_are_no_numbers(make_checkpoint: Any, dtype: str, value: float) -> None:
+    folder = make_checkpoint(dtype=dtype)
+    name = "model.layers.1.mlp.up_proj.weight"
+    change_weights(folder, lambda tensors: tensors[name].fill(value))
+    with pytest.raises(CheckpointError, match=rf"model\.safetensors: tensor '{name}' holds values"):
+        open_checkpoint(folder)
+
+
+def test_a_value_that_is_no_number_amid_a_tensor(llama: Path) -> None:
+    name = "model.embed_tokens.weight"
+
+    def damage(tensors: dict[str, Any]) -> None:
+        tensors[name] = np.tile(tensors[name], (40, 1))
+        tensors[name][len(tensors[name]) // 2, 0] = np.nan
+
+    change_weights(llama, damage)
+    weights = Weights(llama)
+    weights.require_ends()
+    with pytest.raises(CheckpointError, match=rf"tensor '{name}' holds values that are no numbers"):
+        weights.numbers(name)
+    assert weights.numbers(name, [0, 1]).shape[0] == 2
+    with pytest.raises(CheckpointError, match="no numbers"):
+        weights.numbers(name, [0, weights.tensor(name).shape[0] // 2])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
+def test_every_number_is_one(dtype: Any) -> None:
+    limits = ml_dtypes.finfo(dtype)
+    values = [0, -0.0, limits.tiny, limits.smallest_subnormal, limits.max, limits.min]
+    assert not holds_no_number(np.array(values, dtype))
+    for value in (np.nan, np.inf, -np.inf):
+        assert holds_no_number(np.array([*values, value], dtype))

@@ -1,5 +1,6 @@
 """Exported engines compute what transformers computes."""
 
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -198,3 +199,18 @@ def test_quantised_rows() -> None:
     values, scales = quantise_rows(rows)
     assert values.tolist() == [[0, 0], [64, -127], [127, 64]]
     assert np.abs(values * scales - rows).max() <= scales.max() / 2
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+def test_a_weight_that_is_no_number_is_named_where_it_is_read(llama: Path, precision: Any) -> None:
+    """In the middle of a tensor, which is looked at only when the exporter reads it."""
+    file, name = llama / "model.safetensors", "lm_head.weight"
+    checkpoint = open_checkpoint(llama)
+    size = int.from_bytes(file.read_bytes()[:8], "little")
+    header = json.loads(file.read_bytes()[8 : 8 + size])
+    start, end = header[name]["data_offsets"]
+    with file.open("r+b") as stream:
+        stream.seek(8 + size + (start + end) // 2)
+        stream.write(np.float32(np.nan).tobytes())
+    with pytest.raises(CheckpointError, match=rf"{file}: tensor '{name}' holds values that are no"):
+        export_model(checkpoint, precision)

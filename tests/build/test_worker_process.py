@@ -143,7 +143,7 @@ def test_a_fork_does_not_keep_the_worker_alive(worker):
 
 def test_a_worker_gets_no_secrets(monkeypatch):
     monkeypatch.setenv("API_TOKEN", "secret")
-    assert "API_TOKEN" not in worker_process._environment()
+    assert "API_TOKEN" not in worker_process.environment()
 
 
 def test_a_worker_that_cannot_start_is_an_error_that_says_why():
@@ -186,6 +186,6 @@ def test_a_worker_ends_with_its_input():
         input=b"",
         capture_output=True,
         check=True,
-        env=worker_process._environment(),
+        env=worker_process.environment(),
     )
     assert json.loads(done.stdout) == [0, 0.0, None]

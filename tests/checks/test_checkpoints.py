@@ -72,3 +72,77 @@ def test_a_generator_with_a_head_instead_of_a_language_head(tmp_path: Path):
     folder = checkpoint(tmp_path, "demo-value")
     findings = serious(changed("demo", {"generator.checkpoint": str(folder)}))
     assert any("which cannot generate" in finding.what for finding in findings)
+
+
+def with_tokenizer(folder: Path, **parts: object) -> None:
+    """Exchange parts of a checkpoint's tokenizer.json."""
+    file = folder / "tokenizer.json"
+    whole = json.loads(file.read_text()) | parts
+    file.unlink()  # it may be a link to the bundled one
+    file.write_text(json.dumps(whole))
+
+
+def replace(pattern: dict[str, str], content: str) -> dict[str, object]:
+    return {"type": "Replace", "pattern": pattern, "content": content}
+
+
+def test_a_tokenizer_to_which_texts_are_the_same(tmp_path: Path):
+    folder = checkpoint(tmp_path)
+    with_tokenizer(folder, normalizer=replace({"Regex": r"\d"}, "0"))
+    findings = serious(changed("demo-gpu", {"generator.checkpoint": str(folder)}))
+    assert any(
+        finding.where == "generator" and "'1 + 1 = 2' and '1 + 1 = 3' the same ids" in finding.what
+        for finding in findings
+    )
+
+
+def test_a_tokenizer_that_reads_nothing(tmp_path: Path):
+    folder = checkpoint(tmp_path)
+    with_tokenizer(folder, normalizer=replace({"Regex": r"[\s\S]"}, ""))
+    findings = serious(changed("demo-gpu", {"generator.checkpoint": str(folder)}))
+    assert any("has no ids for '1 + 1 = 2'" in finding.what for finding in findings)
+
+
+def test_a_tokenizer_that_loses_text(tmp_path: Path):
+    folder = checkpoint(tmp_path)
+    with_tokenizer(folder, normalizer={"type": "Lowercase"})
+    found = lint(changed("demo-gpu", {"generator.checkpoint": str(folder)}))
+    (finding,) = [finding for finding in found if "loses text" in finding.what]
+    assert finding.what == "loses text: 'f(X) = 2*x^2' comes back from its ids as 'f(x) = 2*x^2'"
+    assert finding.where == f"generator.checkpoint: {folder / 'tokenizer.json'}"
+
+
+def test_a_tokenizer_with_an_id_beyond_the_model_and_no_more_tokens(tmp_path: Path):
+    folder = checkpoint(tmp_path)
+    model = json.loads((folder / "tokenizer.json").read_text())["model"]
+    model["vocab"] = model["vocab"] | {list(model["vocab"])[-1]: 5000}
+    with_tokenizer(folder, model=model)
+    findings = serious(changed("demo-gpu", {"generator.checkpoint": str(folder)}))
+    assert any("has ids up to 5000, but the model's vocab_size" in f.what for f in findings)
+
+
+def test_truncation_and_padding_of_a_tokenizer_change_nothing(tmp_path: Path):
+    folder = checkpoint(tmp_path)
+    deployment = changed("demo-gpu", {"generator.checkpoint": str(folder)})
+    before = lint(deployment)
+    truncation = {
+        "direction": "Right",
+        "max_length": 1,
+        "strategy": "LongestFirst",
+        "stride": 0,
+    }
+    with_tokenizer(folder, truncation=truncation)
+    assert lint(deployment) == before
+
+
+@pytest.mark.parametrize("base", ["demo", "demo-gpu"])
+def test_weights_that_are_all_no_numbers(tmp_path: Path, base: str):
+    folder = checkpoint(tmp_path)
+    file = folder / "model.safetensors"
+    data = file.read_bytes()
+    header = 8 + int.from_bytes(data[:8], "little")
+    file.write_bytes(data[:header] + b"\xff" * (len(data) - header))
+    (finding,) = serious(changed(base, {"generator.checkpoint": str(folder)}))
+    assert finding.where == "generator.checkpoint"
+    assert f"{file}: tensor 'model." in finding.what
+    assert "no numbers" in finding.what

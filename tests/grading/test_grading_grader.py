@@ -13,7 +13,7 @@ import pytest
 
 from tts.build import worker_process
 from tts.build.errors import WorkerUnavailable
-from tts.build.worker_process import _environment
+from tts.build.worker_process import environment
 from tts.grading import Grader, Outcome, Reason, Verdict
 from tts.grading.process import GradingWorker, Reply
 from tts.grading.sketch import Parsed
@@ -303,7 +303,7 @@ def start_script():
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env=_environment(),
+        env=environment(),
     )
 
 
@@ -320,7 +320,7 @@ def test_no_worker_outlives_its_parent(number):
 
 def test_the_worker_inherits_no_secrets(monkeypatch):
     monkeypatch.setenv("API_TOKEN", "secret")
-    assert "API_TOKEN" not in _environment()
+    assert "API_TOKEN" not in environment()
 
 
 def test_the_worker_speaks_json_lines():
@@ -332,7 +332,7 @@ def test_the_worker_speaks_json_lines():
         stdout=subprocess.PIPE,
         text=True,
         check=True,
-        env=_environment(),
+        env=environment(),
     )
     ready, *replies = map(json.loads, worker.stdout.splitlines())
     assert ready == [0, 0.0, None]
@@ -368,7 +368,7 @@ worker.main()
         stdout=subprocess.PIPE,
         text=True,
         check=True,
-        env=_environment(),
+        env=environment(),
     )
     _, *replies = map(json.loads, worker.stdout.splitlines())
     ((number, _),) = replies  # no content
@@ -396,7 +396,7 @@ def test_a_worker_is_late_by_the_processor_time_it_took_and_not_by_the_clock(beh
         input=json.dumps([1, ["compare", behaviour, "x"]]) + "\n",
         stdout=subprocess.PIPE,
         text=True,
-        env=_environment(),
+        env=environment(),
     )
     assert worker.returncode == code
     replies = worker.stdout.splitlines()[1:]
@@ -405,7 +405,7 @@ def test_a_worker_is_late_by_the_processor_time_it_took_and_not_by_the_clock(beh
 
 def test_the_parent_never_imports_sympy():
     script = "import sys, tts.grading; sys.exit('sympy' in sys.modules)"
-    subprocess.run([sys.executable, "-c", script], check=True, env=_environment())
+    subprocess.run([sys.executable, "-c", script], check=True, env=environment())
 
 
 @pytest.mark.parametrize("options", [{"workers": 0}, {"cpu_s": 0}, {"problem_cpu_s": 0}])

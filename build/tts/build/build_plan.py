@@ -75,7 +75,7 @@ def check_tokenizer(tokenizer: Tokenizer, vocab_size: int, spec: EngineSpec) -> 
     """Refuse a tokenizer that is not the model's, or that cannot make a verifier's dialogue."""
     if tokenizer.vocab_size > vocab_size:
         raise CheckpointError(
-            f"{spec.checkpoint}: the tokenizer knows {tokenizer.vocab_size} tokens, but the "
+            f"{spec.checkpoint}: the tokenizer has ids up to {tokenizer.vocab_size - 1}, but the "
             f"model's vocab_size is {vocab_size}.",
             hint="The tokenizer belongs to another model, or the embedding was not resized.",
         )

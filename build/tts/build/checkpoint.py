@@ -55,7 +55,7 @@ class FileStamp(BaseModel):
 
 
 def open_checkpoint(path: Path, config: ModelConfig | None = None) -> Checkpoint:
-    """Open a checkpoint folder and check it without reading the weights; raises CheckpointError.
+    """Open a checkpoint folder and check it, of the weights the ends; raises CheckpointError.
 
     `config` is its shape where it is used otherwise than config.json alone says.
     """

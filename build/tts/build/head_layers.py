@@ -16,7 +16,7 @@ def head_layers(checkpoint: Checkpoint) -> list[tuple[Array, Array]]:
     """
     head = checkpoint.config.head
     assert head is not None
-    tensor = checkpoint.weights.tensor
+    tensor = checkpoint.weights.numbers
     layers = [(tensor(f"{name}.weight"), tensor(f"{name}.bias")) for name in head.layers]
     weight, bias = layers[-1]
     if head.kind == "value":

@@ -8,7 +8,8 @@
 | downloaded datasets | datasets/ | <user data>/tts-toolkit/datasets/ |
 | keys and request log of the gateway | gateway/ | <user data>/tts-toolkit/gateway/ |
 
-`TTS_HOME` moves the last four rows anywhere.
+`TTS_HOME` moves the last four rows anywhere. What can be found out again lies in the user's folder
+of caches, whichever it is.
 """
 
 from __future__ import annotations
@@ -113,3 +114,8 @@ def datasets_dir() -> Path:
 def gateway_dir() -> Path:
     """Folder of what a gateway keeps: its keys and its log of requests."""
     return home() / "gateway"
+
+
+def passed_tokenizers_dir() -> Path:
+    """Folder of an empty file for every tokenizer.json that could be loaded, by its content."""
+    return platformdirs.user_cache_path("tts-toolkit") / "tokenizers"

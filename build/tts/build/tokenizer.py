@@ -7,7 +7,7 @@ a process with limits, and nothing from the checkpoint is executed otherwise.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,8 @@ from tokenizers import Tokenizer as _Tokenizer
 from .chat_template import TemplateFailed, render
 from .checkpoint_files import read_json_object
 from .errors import CheckpointError
-from .input_files import Unreadable, is_file, read_text
-from .tokenizer_bounds import require_bounded
+from .input_files import Unreadable, as_text, is_file, read_bytes, read_text
+from .tokenizer_check import require_loadable
 
 Message = Mapping[str, str]
 Ids = npt.NDArray[np.int32]
@@ -44,22 +44,14 @@ class Tokenizer:
                 f"{checkpoint} has no tokenizer.json.",
                 hint="Only fast tokenizers are supported: save the tokenizer with transformers.",
             )
-        try:
-            self._tokenizer = _Tokenizer.from_file(str(file))
-        except Exception as error:  # the library raises bare Exception
-            raise CheckpointError(f"{file} is not a valid tokenizer: {error}") from error
-        try:
-            for part in _parts(self._tokenizer):
-                require_bounded(part)
-        except Unreadable as error:
-            raise CheckpointError(f"{file} cannot be used: {error}.") from error
+        self._tokenizer = _load(file)
         self._config = _read_json(checkpoint / "tokenizer_config.json")
         self._encode_again = lru_cache(maxsize=16)(self.encode)
 
-    @property
+    @cached_property
     def vocab_size(self) -> int:
-        """Number of token ids, added tokens included."""
-        return int(self._tokenizer.get_vocab_size(with_added_tokens=True))
+        """One more than the highest token id, added tokens included; ids between may be unused."""
+        return 1 + max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
 
     def encode(self, text: str) -> list[int]:
         """Token ids of `text`; special tokens written in it are recognised, none are added."""
@@ -205,11 +197,28 @@ class Tokenizer:
         return source
 
 
-def _parts(tokenizer: _Tokenizer) -> Iterator[Any]:
-    """What changes or splits a text, as tokenizer.json has it."""
-    for part in (tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.decoder):
-        if part is not None:
-            yield json.loads(part.__getstate__())
+def _load(file: Path) -> _Tokenizer:
+    """The one place where a tokenizer.json becomes a tokenizer; raises CheckpointError.
+
+    Published files carry how their texts were cut and filled up in training, and tokens left
+    unmerged at random: a prompt must be all of its text, and the same ids each time.
+    """
+    try:
+        data = read_bytes(file)
+        require_loadable(data)
+        tokenizer = _Tokenizer.from_str(as_text(data))
+    except Unreadable as error:
+        raise CheckpointError(
+            f"{file} cannot be used: {error}.",
+            hint="Take the file from the checkpoint's publisher again.",
+        ) from error
+    except Exception as error:  # the library raises bare Exception
+        raise CheckpointError(f"{file} is not a valid tokenizer: {error}") from error
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    if getattr(tokenizer.model, "dropout", None):
+        tokenizer.model.dropout = None
+    return tokenizer
 
 
 def _read_json(file: Path) -> dict[str, Any]:

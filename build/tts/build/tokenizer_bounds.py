@@ -1,8 +1,9 @@
 """What a tokenizer.json may ask for: no text grown without bounds, no pattern that never ends.
 
-The library runs in this process, where nothing can interrupt it. Oniguruma, its regular
-expressions, gives up a single match after ten million steps; these checks refuse, before any text
-is read, what would reach that at once, and what would fill the memory.
+Its library runs in this process, where nothing can interrupt it. Oniguruma, its regular
+expressions, gives up a single match after ten million steps; these checks refuse, before the
+library sees the file, what would reach that at once, what would fill the memory, and ids that no
+tensor can hold.
 """
 
 from __future__ import annotations
@@ -15,6 +16,17 @@ from .input_files import Unreadable
 
 MOST_GROWTH = 100
 """Characters that may become of one, by all replacements one after the other."""
+MOST_TOKENS = 4_000_000
+"""Ids, and rules to merge tokens by: several times those of the largest vocabulary known."""
+MOST_ADDED = 100_000
+"""Tokens added to the vocabulary, each of which every text is searched for."""
+LONGEST_PATTERN = 20_000
+"""Characters of a regular expression, or of a text to be replaced."""
+LONGEST_AFFIX = 100
+"""Characters that the model puts before or behind every piece of a word."""
+LONGEST_TEMPLATE = 1000
+"""Pieces, and ids, that are put around a text which is no chat."""
+_AFFIXES = ("continuing_subword_prefix", "end_of_word_suffix")
 MANY = 10
 """Repetitions up to which a bounded one counts as none."""
 # an escape, an escape's name in braces included; or any one character
@@ -24,6 +36,70 @@ _TOKEN = re.compile(
 _COUNT = re.compile(r"\{(\d*)(,?)(\d*)\}")
 
 
+def require_bounded_file(file: Any) -> None:
+    """Check what a whole tokenizer.json holds; raises Unreadable saying where."""
+    if not isinstance(file, dict):
+        raise Unreadable("it is no JSON object")
+    model = file.get("model")
+    if not isinstance(model, dict):
+        raise Unreadable("model is no JSON object")
+    _require_vocabulary(model)
+    _require_added(file.get("added_tokens") or [])
+    _require_template(file.get("post_processor"))
+    for name in ("normalizer", "pre_tokenizer", "decoder"):
+        try:
+            require_bounded(file.get(name))
+        except Unreadable as error:
+            raise Unreadable(f"{name}: {error}") from error
+
+
+def _require_vocabulary(model: dict[str, Any]) -> None:
+    vocabulary, merges = model.get("vocab"), model.get("merges") or []
+    if not isinstance(vocabulary, dict | list):
+        raise Unreadable("model.vocab is neither an object nor a list")
+    if not isinstance(merges, list):
+        raise Unreadable("model.merges is no list")
+    for what, items in (("model.vocab", vocabulary), ("model.merges", merges)):
+        if len(items) > MOST_TOKENS:
+            raise Unreadable(f"{what} has {len(items):,} entries; at most {MOST_TOKENS:,} are read")
+    if isinstance(vocabulary, dict):
+        for spelling, token in vocabulary.items():
+            _require_id(token, f"model.vocab: the id of {spelling!r:.100}")
+    for name in _AFFIXES:
+        if len(str(model.get(name) or "")) > LONGEST_AFFIX:
+            raise Unreadable(f"model.{name} has more than {LONGEST_AFFIX} characters")
+
+
+def _require_added(added: Any) -> None:
+    if not isinstance(added, list) or not all(isinstance(token, dict) for token in added):
+        raise Unreadable("added_tokens is no list of objects")
+    if len(added) > MOST_ADDED:
+        raise Unreadable(
+            f"added_tokens has {len(added):,} entries; at most {MOST_ADDED:,} are read"
+        )
+    for token in added:
+        content = token.get("content")
+        _require_id(token.get("id"), f"added_tokens: the id of {content!r:.100}")
+        if len(str(content)) > LONGEST_PATTERN:
+            raise Unreadable(f"added_tokens: one has more than {LONGEST_PATTERN:,} characters")
+
+
+def _require_id(token: Any, what: str) -> None:
+    if type(token) is not int or not 0 <= token < MOST_TOKENS:
+        raise Unreadable(f"{what} is {token!r:.50}; ids are 0 to {MOST_TOKENS - 1:,}")
+
+
+def _require_template(part: Any) -> None:
+    for step in _objects(part):
+        for name in ("single", "pair", "ids", "tokens"):
+            pieces = step.get(name)
+            if isinstance(pieces, list) and len(pieces) > LONGEST_TEMPLATE:
+                raise Unreadable(
+                    f"post_processor: {name} has {len(pieces):,} entries; at most "
+                    f"{LONGEST_TEMPLATE:,} are put around a text"
+                )
+
+
 def require_bounded(part: Any) -> None:
     """Check a part of a tokenizer, such as its normalizer, as JSON; raises Unreadable."""
     growth = 1
@@ -31,14 +107,22 @@ def require_bounded(part: Any) -> None:
         pattern = step.get("pattern")
         given = pattern if isinstance(pattern, dict) else {}
         expression, literal = given.get("Regex"), given.get("String")
+        for text in (expression, literal):
+            if isinstance(text, str) and len(text) > LONGEST_PATTERN:
+                raise Unreadable(
+                    f"a pattern has {len(text):,} characters; at most {LONGEST_PATTERN:,} are read"
+                )
         if isinstance(expression, str) and repeats_a_repetition(expression):
             raise Unreadable(
                 f"its pattern {expression!r:.200} repeats what repeats already, which may take a "
                 "time without bounds"
             )
-        content = step.get("content")
+        content, prepend = step.get("content"), step.get("prepend")
         if isinstance(content, str):
-            growth *= max(1, -(-len(content) // max(1, len(literal or ""))))
+            replaced = len(literal) if isinstance(literal, str) else 0
+            growth *= max(1, -(-len(content) // max(1, replaced)))
+        if isinstance(prepend, str):
+            growth *= 1 + len(prepend)  # in front of any text, also one of a single character
     if growth > MOST_GROWTH:
         raise Unreadable(
             f"its replacements make up to {growth:,} characters of one; at most {MOST_GROWTH} are "

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +21,10 @@ INDEX = "model.safetensors.index.json"
 _MAX_HEADER = 100_000_000  # bytes; the format's own limit
 _MAX_RANK = 8  # dimensions; no supported tensor has more than two
 _DAMAGED = "The file is damaged or incomplete: download or save the checkpoint again."
+_BLOCK = 1 << 20  # values looked at together; bounds the temporaries
+_ENDS = 4096  # values at either end of a tensor that are looked at before it is read
+_EXPONENTS = {"float32": 0x7F80_0000, "float16": 0x7C00, "bfloat16": 0x7F80}
+"""The bits that are all set in NaN and in an infinity, and in no number."""
 
 Array = npt.NDArray[Any]
 
@@ -29,9 +35,13 @@ class _Entry(NamedTuple):
     shape: tuple[int, ...]
     offset: int  # bytes from the start of the file
 
+    @property
+    def end(self) -> int:
+        return self.offset + math.prod(self.shape) * self.dtype.itemsize
+
 
 class Weights:
-    """Named tensors of one checkpoint. Nothing is read but the headers until `tensor` is called."""
+    """Named tensors of one checkpoint, of which only the headers are read at first."""
 
     def __init__(self, checkpoint: Path) -> None:
         """Read the headers of all shards; raises CheckpointError."""
@@ -39,13 +49,23 @@ class Weights:
         self.files = weight_files(checkpoint)
         self._entries: dict[str, _Entry] = {}
         for file in self.files:
-            self._entries |= _read_header(file)
+            found = _read_header(file)
+            for name in sorted(found.keys() & self._entries.keys()):
+                other = self._entries[name].file.name
+                raise CheckpointError(
+                    f"{checkpoint}: tensor {name!r:.100} is in {other} and in {file.name}.",
+                    hint=_DAMAGED,
+                )
+            self._entries |= found
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries
 
     def require(self, name: str, shape: tuple[int, ...]) -> None:
-        """Check that a tensor is there with this shape; raises CheckpointError if not."""
+        """Check that a tensor is there with this shape, and begins and ends with numbers.
+
+        Raises CheckpointError if not. All its values are looked at when it is read.
+        """
         entry = self._entries.get(name)
         if entry is None:
             raise CheckpointError(
@@ -59,14 +79,52 @@ class Weights:
                 f"but config.json asks for {list(shape)}.",
                 hint="The weights and config.json belong to different models.",
             )
+        self._require_ends(name)
+
+    def require_ends(self) -> None:
+        """Check that every tensor begins and ends with numbers; raises CheckpointError if not."""
+        for name in self._entries:
+            self._require_ends(name)
+
+    def _require_ends(self, name: str) -> None:
+        values = self.tensor(name).reshape(-1)
+        self._require_numbers(name, values[:_ENDS])
+        self._require_numbers(name, values[-_ENDS:])
+
+    def _require_numbers(self, name: str, array: Array) -> None:
+        if holds_no_number(array):
+            raise CheckpointError(
+                f"{self._entries[name].file}: tensor {name!r} holds values that are no numbers "
+                "(NaN or infinite).",
+                hint="The file is damaged, or of a training that failed: take the checkpoint from "
+                "its publisher again.",
+            )
+
+    def numbers(self, name: str, rows: Sequence[int] | None = None) -> Array:
+        """The tensor, or these rows of it, all of whose values are numbers.
+
+        Raises CheckpointError if one is not. What is looked at is in memory when it is used next.
+        """
+        array = self.tensor(name)
+        if rows is not None:
+            array = array[list(rows)]
+        self._require_numbers(name, array)
+        return array
 
     def tensor(self, name: str) -> Array:
         """The tensor as stored (fp32, fp16 or bf16), mapped copy-on-write: pages load on use."""
         entry = self._entries[name]
         mapped = np.memmap(entry.file, dtype=np.uint8, mode="c")
-        size = math.prod(entry.shape) * entry.dtype.itemsize
-        data = mapped[entry.offset : entry.offset + size]
+        data = mapped[entry.offset : entry.end]
         return np.asarray(data).view(entry.dtype).reshape(entry.shape)
+
+
+def holds_no_number(array: Array) -> bool:
+    """Whether a value of a tensor (fp32, fp16 or bf16) is NaN or infinite."""
+    exponent = _EXPONENTS[array.dtype.name]
+    bits = array.reshape(-1).view(np.dtype(f"u{array.dtype.itemsize}"))
+    blocks = (bits[start : start + _BLOCK] for start in range(0, len(bits), _BLOCK))
+    return any(bool(((block & exponent) == exponent).any()) for block in blocks)
 
 
 def weight_files(checkpoint: Path) -> list[Path]:
@@ -121,15 +179,26 @@ def _read_header(file: Path) -> dict[str, _Entry]:
             header = parse_json(as_text(stream.read(size)), strict=True)
         if not isinstance(header, dict):
             raise Unreadable("its header is not an object")
-        return {
+        entries = {
             name: _entry(file, name, item, start=8 + size, end=end)
             for name, item in header.items()
             if name != "__metadata__"
         }
+        _require_apart(entries)
+        return entries
     except (OSError, Unreadable) as error:
         raise CheckpointError(
             f"{file} is not a readable safetensors file: {error}", hint=_DAMAGED
         ) from error
+
+
+def _require_apart(entries: dict[str, _Entry]) -> None:
+    """Refuse tensors that share bytes: one of them would be read as a part of another."""
+    ordered = sorted((entry.offset, entry.end, name) for name, entry in entries.items())
+    filled = [item for item in ordered if item[0] < item[1]]
+    for (_, end, name), (start, _, following) in pairwise(filled):
+        if start < end:
+            raise Unreadable(f"the tensors {name!r:.100} and {following!r:.100} overlap")
 
 
 def _entry(file: Path, name: str, item: Any, *, start: int, end: int) -> _Entry:

@@ -26,12 +26,9 @@ def serve(load: Callable[[], Callable[[Any], Any]]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     # The default action ends the process even inside one long C call, and when its parent is gone.
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
-    memory_bytes, cpu_s = int(sys.argv[1]) << 20, float(sys.argv[2])
-    hard = resource.getrlimit(resource.RLIMIT_AS)[1]  # the user's, which cannot be raised
-    if hard != resource.RLIM_INFINITY:
-        memory_bytes = min(memory_bytes, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    memory_mb, cpu_s = int(sys.argv[1]), float(sys.argv[2])
+    limit(resource.RLIMIT_AS, memory_mb << 20)
+    limit(resource.RLIMIT_CORE, 0)
     answers = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # libraries print; answers are ours alone
     answer = load()
@@ -48,6 +45,13 @@ def serve(load: Callable[[], Callable[[Any], Any]]) -> None:
             return
         signal.setitimer(signal.ITIMER_PROF, 0)
         _send(answers, number, time.process_time() - began, said)
+
+
+def limit(kind: int, most: int) -> None:
+    """Lower a limit of this process, such as resource.RLIMIT_AS; one that is lower stays."""
+    hard = resource.getrlimit(kind)[1]  # the user's, which cannot be raised
+    least = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(kind, (least, least))
 
 
 def _send(descriptor: int, *fields: Any) -> None:

@@ -164,7 +164,7 @@ class WorkerProcess:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 bufsize=0,
-                env=_environment(),
+                env=environment(),
                 start_new_session=True,  # out of reach of the terminal's Ctrl-C
             )
         assert self._process.stdin is not None
@@ -233,7 +233,7 @@ def _close_pipes(process: subprocess.Popen[bytes]) -> None:
                 pipe.close()
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """What a worker needs and no more: it evaluates what strangers wrote, so it gets no secrets."""
     kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
     return kept | {

@@ -74,6 +74,7 @@ BEFORE_BUILD: Sequence[Check] = (
     in_flight.verifier_tokens,
     in_flight.verifier_batches,
     prompts.tokenizers,
+    prompts.round_trip,
     prompts.end_tokens,
     prompts.prompt,
     prompts.dialogue,

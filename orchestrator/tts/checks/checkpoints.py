@@ -45,7 +45,7 @@ def checkpoints(deployment: Deployment) -> Iterator[Finding]:
                     f"{spec.checkpoint} has no weights", where, why, "Download the rest of it."
                 )
             elif model.experts:
-                Weights(spec.checkpoint)
+                Weights(spec.checkpoint).require_ends()
             else:
                 open_engine_checkpoint(spec)
         except CheckpointError as error:

@@ -11,6 +11,7 @@ from tts.build.spec import Deployment, EngineSpec, GeneratorSpec, Role
 from tts.build.tensorrt.memory_plan import QUESTION, STEP
 from tts.build.tensorrt.model_shape import shape_of
 from tts.build.tokenizer import EOS_FILES, Tokenizer
+from tts.build.tokenizer_probes import changed_texts, require_apart
 from tts.build.verifier_format import verifier_format
 from tts.engines import wire
 from tts.prompting.chat import generator_prompt
@@ -45,9 +46,27 @@ def tokenizers(deployment: Deployment) -> Iterator[Finding]:
             with suppress(CheckpointError):  # the check of the checkpoints reports it
                 vocab_size = shape_of(spec.checkpoint).vocab_size
             check_tokenizer(tokenizer, vocab_size, spec)
+            require_apart(tokenizer)
         except CheckpointError as error:
             why = "requests are made of its tokens, and scores read at the labels' ids"
             yield refused(error, deployment, role, why, "Download the checkpoint again.")
+
+
+def round_trip(deployment: Deployment) -> Iterator[Finding]:
+    """Texts come back from their token ids as they were."""
+    for role, spec in deployment.engines().items():
+        if not (tokenizer := tokenizer_of(spec)):
+            continue
+        with suppress(CheckpointError):  # `tokenizers` reports it
+            if changed := list(changed_texts(tokenizer)):
+                text, back = changed[0]
+                yield Finding(
+                    f"loses text: {text!r} comes back from its ids as {back!r}",
+                    f"{role}.checkpoint: {spec.checkpoint / 'tokenizer.json'}",
+                    "the model reads and writes less than what is asked and answered",
+                    "Take a checkpoint whose tokenizer keeps every character.",
+                    "warning",
+                )
 
 
 def prompt(deployment: Deployment) -> Iterator[Finding]:

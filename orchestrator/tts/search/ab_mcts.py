@@ -36,11 +36,11 @@ from .tree_search import TreeSearch
 class AbMctsConfig(SearchConfig):
     """Parameters of AB-MCTS; `n` is the number of trials, each of which completes a chain."""
 
-    parallel: int = Field(4, ge=1, le=100_000)
+    parallel: int = Field(default=4, ge=1, le=100_000)
     """Trials in flight. Changes results: a trial does not know the `parallel` - 1 before it."""
     early_stop: bool = False
     """End once the missing chains cannot change the weighted vote."""
-    agree: int | None = Field(None, ge=1)
+    agree: int | None = Field(default=None, ge=1)
     """End once so many chains have one answer; None: never for that."""
 
     def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:

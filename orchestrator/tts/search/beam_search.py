@@ -37,7 +37,7 @@ from .voting_search import VotingSearch
 class BeamSearchConfig(LiteralConfig):
     """Parameters of beam search. `n` is also the number of candidates per iteration."""
 
-    beam_width: int = Field(4, ge=1)
+    beam_width: int = Field(default=4, ge=1)
     """Children of a kept beam; n/beam_width beams are kept."""
     filter_duplicates: bool = False
     """Keep only one of the active beams that have the same text."""

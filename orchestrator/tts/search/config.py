@@ -21,12 +21,12 @@ class SearchConfig(BaseModel, ABC):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    n: int = Field(16, ge=1, le=100_000)
+    n: int = Field(default=16, ge=1, le=100_000)
     """Completions that come out."""
-    temperature: float = Field(0.8, ge=0, le=10)
+    temperature: float = Field(default=0.8, ge=0, le=10)
     """0 is greedy."""
-    top_p: float = Field(1.0, gt=0, le=1)
-    max_tokens: int = Field(2048, ge=1)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    max_tokens: int = Field(default=2048, ge=1)
     """Tokens of one request at most: a step, or a whole chain."""
     agg_strategy: Aggregation = "last"
     """How the scores of a path's steps become its own."""
@@ -65,13 +65,13 @@ class SearchConfig(BaseModel, ABC):
 class StepConfig(SearchConfig):
     """Parameters that the tree strategies share."""
 
-    num_iterations: int = Field(40, ge=1)
+    num_iterations: int = Field(default=40, ge=1)
     """Iterations at most; a chain that has not ended by then ends there."""
     finish: Literal["depth", "eos"] = "depth"
     """Whether the last iteration is like any other, or generates to the end of the sequence."""
-    granularity: int = Field(1, ge=1)
+    granularity: int = Field(default=1, ge=1)
     """Steps of a candidate; only the last is scored. Changes results."""
-    lookahead: int = Field(0, ge=0)
+    lookahead: int = Field(default=0, ge=0)
     """Greedy steps generated after a candidate; the last of them is scored in its place."""
 
 
@@ -80,7 +80,7 @@ class VotingConfig(StepConfig):
 
     early_stop: bool = False
     """End once the missing completions cannot change the weighted vote."""
-    agree: int | None = Field(None, ge=1)
+    agree: int | None = Field(default=None, ge=1)
     """End once so many completions have one answer; None: never for that."""
 
 

@@ -35,7 +35,7 @@ from .voting_search import VotingSearch
 class DvtsConfig(LiteralConfig):
     """Parameters of diverse verifier tree search."""
 
-    beam_width: int = Field(4, ge=1)
+    beam_width: int = Field(default=4, ge=1)
     """Candidates per iteration of a subtree; there are n/beam_width subtrees."""
 
     semantics: Semantics = "native"

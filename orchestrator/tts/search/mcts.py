@@ -39,11 +39,11 @@ class MctsConfig(VotingConfig):
     `num_iterations` limits the depth of a chain.
     """
 
-    width: int = Field(4, ge=1, le=1000)
+    width: int = Field(default=4, ge=1, le=1000)
     """Children that an expansion gives a node."""
-    exploration: float = Field(1.0, ge=0, le=1e3)
+    exploration: float = Field(default=1.0, ge=0, le=1e3)
     """Weight of PUCT's exploration term; 0 goes where the mean value is best."""
-    parallel: int = Field(4, ge=1, le=100_000)
+    parallel: int = Field(default=4, ge=1, le=100_000)
     """Simulations under way at a time. Changes results: they see each other's virtual losses."""
 
     def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:

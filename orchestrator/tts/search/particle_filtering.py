@@ -32,9 +32,9 @@ from .tree import Node
 class ParticleConfig(StepConfig):
     """Parameters of particle filtering; `n` is the number of particles."""
 
-    weight_temperature: float = Field(1.0, ge=1e-3, le=1e3)
+    weight_temperature: float = Field(default=1.0, ge=1e-3, le=1e3)
     """Divides the log odds that a score adds to a particle's log weight."""
-    ess_threshold: float = Field(0.5, ge=0, le=1)
+    ess_threshold: float = Field(default=0.5, ge=0, le=1)
     """Resample when the effective sample size is below this share of n."""
 
     def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:

@@ -41,7 +41,7 @@ class _Data(BaseModel):
 class Choice(_Data):
     """The search for problems whose samples score below a threshold on average."""
 
-    below: float | None = Field(None, gt=0, le=1)
+    below: float | None = Field(default=None, gt=0, le=1)
     """None: whatever they score."""
     strategy: str
     n: int = Field(ge=1)

@@ -28,7 +28,7 @@ from .voting_search import VotingSearch
 class RebaseConfig(VotingConfig):
     """Parameters of REBASE. Completed and active chains are always n together."""
 
-    softmax_temperature: float = Field(0.2, ge=1e-3, le=1e3)
+    softmax_temperature: float = Field(default=0.2, ge=1e-3, le=1e3)
     """Towards 0 all children go to the best, large values share evenly."""
 
     def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:

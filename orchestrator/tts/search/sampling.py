@@ -27,7 +27,7 @@ class SampleSearchConfig(SearchConfig):
     """Whether the verifier scores the chains."""
     early_stop: bool = False
     """End once the missing chains cannot change the vote (weighted if scored, else majority)."""
-    agree: int | None = Field(None, ge=1)
+    agree: int | None = Field(default=None, ge=1)
     """End once so many chains have one answer; None: never for that."""
     semantics: Semantics = "native"
     """Whose rules decide; see the module search_and_learn. They have no aggregation here."""

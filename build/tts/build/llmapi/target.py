@@ -58,7 +58,7 @@ def plan_engine(deployment: Deployment, role: Role) -> BuildPlan:
     check_engine(deployment, role, model)
     check_length(deployment, role, model.max_position_embeddings)
     if model.experts:
-        Weights(spec.checkpoint)  # only that files are there
+        Weights(spec.checkpoint).require_ends()  # not that they are all: the engine checks that
     else:
         open_checkpoint(spec.checkpoint)
     tokenizer = Tokenizer(spec.checkpoint)

@@ -239,7 +239,7 @@ class Transformer:
         if tied and LM_HEAD in self.checkpoint.weights:
             self._require_tied()
         if self.label_token_ids is not None:
-            rows = self._tensor(name)[list(self.label_token_ids)]
+            rows = self.checkpoint.weights.numbers(name, self.label_token_ids)
             return matrix(rows, label_precision(self.precision))
         return self.table if tied else matrix(self._tensor(name), self.precision)
 
@@ -252,7 +252,7 @@ class Transformer:
             )
 
     def _tensor(self, name: str) -> Array:
-        return self.checkpoint.weights.tensor(name)
+        return self.checkpoint.weights.numbers(name)
 
     def _int(self, value: int) -> Node:
         return self.ops.constant(np.array(value, np.int64))

@@ -106,5 +106,5 @@ def _write_safetensors(
     with file.open("wb") as stream:
         stream.write(len(text).to_bytes(8, "little") + text)
         for name in names:
-            stream.write(tensor(name).tobytes())
+            stream.write(checkpoint.weights.numbers(name).tobytes())
         stream.write(language_head.tobytes())

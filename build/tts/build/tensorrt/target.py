@@ -88,7 +88,7 @@ def plan_engine(deployment: Deployment, role: Role) -> BuildPlan:
     check_engine(deployment, role, model)
     check_length(deployment, role, model.max_position_embeddings)
     if model.experts:
-        Weights(spec.checkpoint)  # only that files are there: the converter checks the tensors
+        Weights(spec.checkpoint).require_ends()  # the converter checks that they are all there
     else:
         open_engine_checkpoint(spec)
     check_calibration(spec)

@@ -1,0 +1,271 @@
+"""A tokenizer.json from a stranger: what it asks for beside its vocabulary is not obeyed."""
+
+import json
+import os
+import stat
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tts.build import paths, tokenizer_check
+from tts.build.errors import CheckpointError
+from tts.build.input_files import Unreadable
+from tts.build.tokenizer import Tokenizer
+from tts.build.tokenizer_bounds import MOST_ADDED, MOST_TOKENS, require_bounded_file
+
+PADDING = {
+    "strategy": {"Fixed": 100_000_000},
+    "direction": "Right",
+    "pad_to_multiple_of": None,
+    "pad_id": 0,
+    "pad_type_id": 0,
+    "pad_token": "a",
+}
+TRUNCATION = {"direction": "Right", "max_length": 1, "strategy": "LongestFirst", "stride": 0}
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No file is known from another test."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(tokenizer_check, "_passed", set())
+
+
+def parts(**changed: Any) -> dict[str, Any]:
+    """The smallest tokenizer.json, with fields of it or of its model changed."""
+    model = {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []}
+    file: dict[str, Any] = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [],
+        "normalizer": None,
+        "pre_tokenizer": None,
+        "post_processor": None,
+        "decoder": None,
+    }
+    return {
+        **file,
+        **{name: value for name, value in changed.items() if name in file},
+        "model": model | {name: value for name, value in changed.items() if name not in file},
+    }
+
+
+def load(folder: Path, file: dict[str, Any]) -> Tokenizer:
+    (folder / "tokenizer.json").write_text(json.dumps(file))
+    return Tokenizer(folder)
+
+
+def test_truncation_is_not_obeyed(tmp_path: Path) -> None:
+    assert load(tmp_path, parts(truncation=TRUNCATION)).encode("abab") == [0, 1, 0, 1]
+
+
+def test_padding_is_not_obeyed(tmp_path: Path) -> None:
+    assert load(tmp_path, parts(padding=PADDING)).encode("ab") == [0, 1]
+
+
+def test_what_is_written_of_a_tokenizer_has_neither(tmp_path: Path) -> None:
+    written = load(tmp_path, parts(padding=PADDING, truncation=TRUNCATION)).specification
+    assert (written["padding"], written["truncation"]) == (None, None)
+
+
+def test_merges_are_not_left_out_at_random(tmp_path: Path) -> None:
+    file = parts(vocab={"a": 0, "b": 1, "ab": 2}, merges=[["a", "b"]], dropout=0.5)
+    tokenizer = load(tmp_path, file)
+    assert [tokenizer.encode("ab") for _ in range(20)] == [[2]] * 20
+
+
+@pytest.mark.parametrize("token", [2**31, 2**32 - 1, 2**32, -1, True, 1.0, "1", MOST_TOKENS])
+def test_an_id_that_is_none_is_named(tmp_path: Path, token: Any) -> None:
+    said = r"tokenizer\.json cannot be used: model\.vocab: the id of 'b' is"
+    with pytest.raises(CheckpointError, match=said):
+        load(tmp_path, parts(vocab={"a": 0, "b": token}))
+
+
+def test_an_added_id_that_is_none_is_named(tmp_path: Path) -> None:
+    added = [{"id": 2**31, "content": "<s>", "special": True}]
+    with pytest.raises(CheckpointError, match=r"added_tokens: the id of '<s>' is 2147483648"):
+        load(tmp_path, parts(added_tokens=added))
+
+
+def prepend(size: int) -> dict[str, Any]:
+    return {"type": "Prepend", "prepend": "a" * size}
+
+
+def test_what_is_put_in_front_of_every_text_counts(tmp_path: Path) -> None:
+    assert load(tmp_path, parts(normalizer=prepend(1))).encode("b") == [0, 1]
+    with pytest.raises(CheckpointError, match=r"normalizer: its replacements make up to 100,001"):
+        load(tmp_path, parts(normalizer=prepend(100_000)))
+    twice = {"type": "Sequence", "normalizers": [prepend(20), prepend(20)]}
+    with pytest.raises(CheckpointError, match="up to 441 characters of one"):
+        load(tmp_path, parts(normalizer=twice))
+
+
+TOO_MUCH: dict[str, tuple[dict[str, Any], str]] = {
+    "a long pattern": (
+        {"normalizer": {"pattern": {"Regex": "a" * 30_000}}},
+        "normalizer: a pattern",
+    ),
+    "a long text to replace": (
+        {"decoder": {"pattern": {"String": "a" * 30_000}}},
+        "decoder: a pat",
+    ),
+    "a long template": ({"post_processor": {"single": [{}] * 2000}}, "post_processor: single"),
+    "many ids in a template": (
+        {"post_processor": {"special_tokens": {"x": {"ids": [0] * 2000}}}},
+        "post_processor: ids",
+    ),
+    "many added tokens": ({"added_tokens": [{"id": 0}] * (MOST_ADDED + 1)}, "added_tokens has"),
+    "a long added token": ({"added_tokens": [{"id": 0, "content": "a" * 30_000}]}, "added_tokens:"),
+    "many merges": ({"merges": [0] * (MOST_TOKENS + 1)}, r"model\.merges has 4,000,001"),
+    "many tokens": ({"vocab": [0] * (MOST_TOKENS + 1)}, r"model\.vocab has 4,000,001"),
+    "a long suffix": ({"end_of_word_suffix": "a" * 200}, r"model\.end_of_word_suffix"),
+    "no vocabulary": ({"vocab": 7}, r"model\.vocab is neither"),
+    "no merges": ({"merges": 7}, r"model\.merges is no list"),
+}
+
+
+@pytest.mark.parametrize(("changed", "said"), TOO_MUCH.values(), ids=TOO_MUCH)
+def test_too_much_of_anything_is_named(changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(Unreadable, match=said):
+        require_bounded_file(parts(**changed))
+
+
+def try_with(monkeypatch: pytest.MonkeyPatch, script: Path, change: str) -> None:
+    """Have files tried by a worker in which a line has changed something."""
+    lines = ("import tts.build.tokenizer_worker as worker", change, "worker.main()")
+    script.write_text("\n".join(lines))
+    monkeypatch.setattr(tokenizer_check.tokenizer_worker, "__file__", str(script))
+
+
+def test_a_file_that_fills_the_memory_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    try_with(monkeypatch, tmp_path / "worker.py", "worker.MEMORY_BYTES = 400 << 20")
+    (tmp_path / "tokenizer.json").write_text(f"[{'[],' * 10_000_000}[]]")
+    with pytest.raises(CheckpointError, match=r"cannot be used: (it needs more|reading it ended)"):
+        Tokenizer(tmp_path)
+
+
+def test_a_file_that_takes_for_ever_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change = "worker.CPU_S = 0.2; worker.require_bounded_file = lambda file: max(iter(int, 1))"
+    try_with(monkeypatch, tmp_path / "worker.py", change)
+    with pytest.raises(CheckpointError, match="cannot be used: reading it took more than"):
+        load(tmp_path, parts())
+
+
+def test_a_file_of_which_the_library_dies_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It dies of the gap below a high id when it writes the tokenizer, if nothing else refuses."""
+    change = "worker.require_bounded_file = lambda file: None"
+    try_with(monkeypatch, tmp_path / "worker.py", change)
+    said = "cannot be used: writing what was loaded ended the process that did it by SIG"
+    with pytest.raises(CheckpointError, match=said):
+        load(tmp_path, parts(vocab={"a": 0, "b": 2**31}))
+
+
+def test_a_file_is_tried_once_in_all_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[bytes] = []
+    attempt = tokenizer_check._try
+    monkeypatch.setattr(tokenizer_check, "_try", lambda data: (tried.append(data), attempt(data)))
+    for _ in range(2):
+        load(tmp_path, parts())
+        tokenizer_check._passed.clear()  # as another process begins
+    assert len(tried) == 1
+    assert stat.S_IMODE(paths.passed_tokenizers_dir().stat().st_mode) == 0o700
+    load(tmp_path, parts(vocab={"a": 0}))
+    assert len(tried) == 2
+
+
+def test_a_file_that_was_refused_is_tried_again(tmp_path: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(CheckpointError, match="the id of 'b'"):
+            load(tmp_path, parts(vocab={"b": -1}))
+    assert not paths.passed_tokenizers_dir().exists()
+
+
+def test_a_folder_of_marks_that_cannot_be_written_is_gone_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cache").write_text("no folder")
+    assert load(tmp_path, parts()).encode("ab") == [0, 1]
+
+
+def test_a_folder_of_marks_of_another_is_not_believed(tmp_path: Path) -> None:
+    load(tmp_path, parts())
+    folder = paths.passed_tokenizers_dir()
+    folder.rename(folder.with_name("theirs"))
+    folder.symlink_to("theirs")
+    tokenizer_check._passed.clear()
+    assert load(tmp_path, parts()).encode("ab") == [0, 1]
+    assert len(list(folder.iterdir())) == 1
+
+
+VALUES = st.sampled_from(
+    [
+        None,
+        0,
+        -1,
+        2**31,
+        2**40,
+        1e308,
+        True,
+        "",
+        "a" * 500,
+        "(a|aa)+$",
+        "\ud800",
+        [],
+        {},
+        [[]],
+        [0] * 9,
+    ]
+)
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> dict[str, Any]:
+    """The bundled tokenizer with a value somewhere in it exchanged."""
+    file: Any = deepcopy(json.loads((DEMO / "tokenizer.json").read_bytes()))
+    file["model"]["vocab"] = dict(list(file["model"]["vocab"].items())[-300:])
+    if draw(st.booleans()):
+        file[draw(st.sampled_from(["normalizer", "decoder"]))] = {
+            "type": draw(st.sampled_from(["Replace", "Prepend", "Strip", "Fuse", "ByteFallback"])),
+            "prepend": draw(VALUES),
+            "content": draw(VALUES),
+            "pattern": {draw(st.sampled_from(["Regex", "String"])): draw(VALUES)},
+            "start": draw(VALUES),
+            "stop": 0,
+        }
+    part, place = file, draw(st.sampled_from(sorted(file)))
+    while isinstance(part[place], dict | list) and part[place] and draw(st.booleans()):
+        part = part[place]
+        keys = sorted(part) if isinstance(part, dict) else list(range(len(part)))
+        place = draw(st.sampled_from(keys))
+    part[place] = draw(VALUES)
+    return dict(file)
+
+
+DEMO = paths.deployments_dir().parent / "checkpoints" / "demo-generator"
+
+
+@settings(max_examples=int(os.environ.get("TOKENIZER_MUTATIONS", "12")))
+@given(file=damaged())
+def test_a_damaged_file_is_refused_in_a_sentence_or_used(
+    tmp_path_factory: pytest.TempPathFactory, file: dict[str, Any]
+) -> None:
+    try:
+        tokenizer = load(tmp_path_factory.mktemp("damaged"), file)
+        ids = tokenizer.encode("1 + 1 = 2")
+        tokenizer.decode(ids)
+    except CheckpointError:
+        return  # any other error fails
+    assert all(0 <= token < tokenizer.vocab_size for token in ids)
