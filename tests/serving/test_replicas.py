@@ -66,7 +66,7 @@ def test_a_replica_is_watched_through_its_restarts(deployment):
     health = ReplicaHealth(two)
     health.check()
     process.communicate(b"\n")
-    with pytest.raises(ServerError, match=rf"PID {process.pid}\) died"):
+    with pytest.raises(ServerError, match=r"The Triton server died\."):
         health.check()
     write(two)
     health.check()

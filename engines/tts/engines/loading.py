@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-READING, COMPILING = "reading weights", "compiling"
+READING, COMPILING, OPEN = "reading weights", "compiling", "open"
 _MARK = "tts loading: "
 _EVERY_S = 0.5
 _CHUNK_BYTES = 4 << 20

@@ -19,7 +19,7 @@ from tts.build.manifest import read_engine_config
 from .engine_client import EngineClient
 from .engine_messages import Open
 from .generate_request import Limits
-from .loading import COMPILING, READING, Stage, read_weights, tell
+from .loading import COMPILING, OPEN, READING, Stage, read_weights, tell
 from .statistics import Statistics
 from .triton_metrics import gauges
 from .triton_model import EngineModel
@@ -72,6 +72,7 @@ class TritonPythonModel(EngineModel):
             on_statistics=self._publish_statistics,
         )
         self._host.call(partial(self._publish_statistics, Statistics()))
+        tell(Stage(name, OPEN))
 
     def _publish_statistics(self, statistics: Statistics) -> None:
         self._publish(gauges(statistics, self._limits))

@@ -22,11 +22,7 @@ _TICK_S = 0.5
 
 def loading_line(loading: Loading) -> str:
     """`generator: compiling, verifier: reading weights 40% (12 s)`."""
-    stages = (
-        f"{role}: {stage.doing}" + ("" if stage.fraction is None else f" {stage.fraction:.0%}")
-        for role, stage in loading.engines.items()
-    )
-    return f"{', '.join(stages)} ({loading.seconds:.0f} s)"
+    return f"{loading} ({loading.seconds:.0f} s)"
 
 
 class WaitingLine:

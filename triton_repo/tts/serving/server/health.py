@@ -6,7 +6,6 @@ Triton itself does not notice: with a killed stub it stays "ready" while every r
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,8 +18,9 @@ from tts.build.errors import ServerError
 from tts.build.spec import Deployment
 
 from ..command.tritonserver import STUB
+from .deaths import death, signal_of
 from .probe import probe
-from .state import LOG, STATE, Identity, ServerState, identify, peek_state, process_fields
+from .state import LOG, STATE, Identity, ServerState, identify, peek_state
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,14 @@ class Health:
             return
         if server.process() is None:
             raise ServerError(
-                f"The Triton server (PID {server.pid}) died{_how(server.pid)}.",
+                f"{death('The Triton server', signal_of(server.pid))}.",
                 hint=f"Its log: {paths.server_dir(self.state.deployment) / LOG}",
             )
         for stub, model in self.stubs.items():
             if stub.process() is None:
+                what = f"The Python stub of model {model} (PID {stub.pid})"
                 raise ServerError(
-                    f"The Python stub of model {model} (PID {stub.pid}) died{_how(stub.pid)}; "
-                    f"{self.state} cannot answer any more.",
+                    f"{death(what, signal_of(stub.pid))}; {self.state} cannot answer any more.",
                     hint="Start the server again.",
                 )
 
@@ -127,10 +127,3 @@ def observe(state: ServerState) -> Health:
                 if words and Path(words[0]).name == STUB:
                     stubs[identify(child.pid)] = Path(words[1]).parents[1].name
     return Health(state, stubs)
-
-
-def _how(pid: int) -> str:
-    """`, killed by SIGKILL`, if the process is a zombie, whose exit status can still be read."""
-    fields = process_fields(pid)
-    number = int(fields[-1]) & 0x7F if fields else 0
-    return f", killed by {signal.Signals(number).name}" if number else ""

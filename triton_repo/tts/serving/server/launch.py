@@ -19,6 +19,7 @@ from tts.build.errors import ServerError
 from ..command import container, guard
 from ..command.server_command import ServerCommand
 from . import start_failures, triton_log
+from .deaths import Mishap, death
 from .state import Identity, identify
 
 _START_S = 10.0
@@ -117,9 +118,10 @@ def _why_stopped(status: int, log: Path) -> ServerError:
         return Stopped("The Triton server was stopped by another process.", hint=hint)
     number = -status if status < 0 else status - 128  # negative: the guard itself was killed
     if number in set(signal.Signals):
-        killer = signal.Signals(number).name
-        return ServerError(f"The Triton server was killed by {killer}.", hint=hint)
+        return Mishap(f"{death('The Triton server', number)}.", hint=hint)
     reason = triton_log.failure(log) or f"exit status {status}, no message"
+    if triton_log.tells_lost_stub(reason):
+        return Mishap(f"The Triton server stopped: {reason}.", hint=hint)
     if triton_log.port_was_taken(log):
         return PortTaken(f"The Triton server stopped: {reason}.", hint=hint)
     if known := start_failures.explain(log):

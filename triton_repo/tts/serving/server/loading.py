@@ -10,16 +10,18 @@ from pathlib import Path
 
 import psutil
 
-from tts.build.errors import ServerError
 from tts.build.spec import Role
 from tts.engines import wire
-from tts.engines.loading import Stage
+from tts.engines.loading import OPEN, Stage
 
+from .deaths import Mishap
 from .launch import Launched
 from .triton_log import tail
 
 STALL_S = 600.0
 """A server that has done nothing for so long while it loads is given up."""
+OPEN_STALL_S = 30.0
+"""The same once its engines are open: what is left then takes a moment."""
 LOADING, WAITING, WARMING_UP = "loading", "waiting", "warming up"
 _ENGINES: dict[str, Role] = {wire.GENERATOR: "generator", wire.PRM_ENGINE: "verifier"}
 _BEGUN = re.compile(r'\] "?loading: (?P<model>\w+):\d')
@@ -35,6 +37,18 @@ class Loading:
     seconds: float
     """Since it was launched."""
     engines: dict[Role, Stage]
+
+    def __str__(self) -> str:
+        stages = (
+            f"{role}: {stage.doing}" + ("" if stage.fraction is None else f" {stage.fraction:.0%}")
+            for role, stage in self.engines.items()
+        )
+        return ", ".join(stages)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether every engine is open."""
+        return all(stage.doing in (OPEN, WARMING_UP) for stage in self.engines.values())
 
 
 def read_loading(log: Path, seconds: float) -> Loading:
@@ -56,11 +70,14 @@ class Watchdog:
     def __init__(self, launched: Launched, stall_s: float = STALL_S) -> None:
         self._launched = launched
         self._stall_s = stall_s
-        self._checked = self._active = time.monotonic()
+        self._began = self._checked = self._active = time.monotonic()
         self._log_bytes, self._cpu_s = self._seen()
 
     def check(self) -> None:
-        """Raise ServerError if the log has not grown, nor a process computed, for `stall_s`."""
+        """Raise Mishap if the log has not grown, nor a process computed, for `stall_s`.
+
+        Where the engines are open it is OPEN_STALL_S. All by the monotonic clock.
+        """
         now = time.monotonic()
         passed = now - self._checked
         if passed < min(_CHECK_S, self._stall_s / 4):
@@ -70,10 +87,12 @@ class Watchdog:
         if log_bytes > self._log_bytes or cpu_s - self._cpu_s > _BUSY * passed:
             self._active = now
         self._log_bytes, self._cpu_s = log_bytes, cpu_s
-        if now - self._active > self._stall_s:
-            raise ServerError(
-                "The Triton server is not ready, and has done nothing for "
-                f"{self._stall_s:.0f} s: its log did not grow, its processes did not compute.",
+        loading = read_loading(self._launched.log, now - self._began)
+        limit = min(self._stall_s, OPEN_STALL_S) if loading.is_open else self._stall_s
+        if now - self._active > limit:
+            raise Mishap(
+                f"The Triton server is not ready, and has done nothing for {limit:.0f} s "
+                f"({loading}): its log did not grow, its processes did not compute.",
                 hint=f"Its log: {self._launched.log}",
             )
 

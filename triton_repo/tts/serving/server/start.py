@@ -26,7 +26,8 @@ from ..command.server_command import ServerCommand, server_command
 from ..command.tritonserver import TritonServer, find_runtime
 from ..repository.digest import deployment_digest
 from ..repository.render import render_repository, require_engines
-from . import probe
+from . import probe, triton_log
+from .deaths import Mishap
 from .health import observe, watch
 from .launch import Launched, PortTaken, Stopped, launch
 from .loading import STALL_S, Loading, Watchdog, read_loading
@@ -50,7 +51,7 @@ TELL_S = 0.5
 """How often a start says how far it is."""
 _ANSWER_S = 600.0
 """For the first request of a server that is ready; a slow engine may compute long."""
-_ATTEMPTS = 3
+_TRIES_AGAIN: dict[type[BaseException], int] = {PortTaken: 2, Mishap: 1}
 _POLL_S = 0.05
 
 
@@ -90,18 +91,25 @@ class RunningServer:
 
         The error is Stopped if another process has stopped it.
         """
-        self._launched.require_running()
         try:
             self.health.check()
         except ServerError as error:
             state = peek_state(self._state_file)
             if state and state.stopping:
                 raise Stopped("The Triton server was stopped by another process.") from error
+            self._require_running()  # if it is the server itself, the guard knows how it died
             raise
+        self._require_running()
 
     async def watch(self, interval_s: float = 1.0) -> None:
         """Check for ever, every `interval_s` seconds; ends only by raising ServerError."""
         await watch(self.check, interval_s)
+
+    def _require_running(self) -> None:
+        try:
+            self._launched.require_running()
+        except Mishap as error:
+            raise error.plain() from None
 
     def stop(self) -> None:
         """Stop the server and wait until nothing of it is left; harmless when repeated.
@@ -134,6 +142,7 @@ def start_server(
 
     `say` gets one line per stage, `on_loading` twice a second what the engines are doing. Loading
     may take as long as it gets on; a server that does nothing for `stall_s` seconds is given up.
+    One that dies, loses a model's process or does nothing is started once more, which is said.
     `check` is called again and again meanwhile; what it raises gives the start up. `addresses` are
     those of the server that this one replaces. `supervised` tells others that this process starts
     it again if it dies. `iteration_log`: whether each engine logs its iterations beside the
@@ -175,7 +184,8 @@ def start_server(
         if not is_loopback(deployment.server.host):
             say(f"Listening on {deployment.server.host}: others can reach this server.")
         say(f"Starting {runtime.describe()}")
-        for attempts_left in reversed(range(_ATTEMPTS)):
+        tries_again = dict(_TRIES_AGAIN)
+        while True:
             where = addresses or choose_addresses(deployment.server, grpc_socket)
             if where.socket:
                 private_folder(private_folder(grpc_socket.parents[1]) / grpc_socket.parent.name)
@@ -197,12 +207,16 @@ def start_server(
                     raise
             except BaseException as error:
                 end_processes(this.shm_prefix, this.container)  # if the guard itself was killed
-                if not (isinstance(error, PortTaken) and attempts_left):
+                if not tries_again.get(type(error)):
+                    if isinstance(error, Mishap):
+                        raise error.plain() from error.__cause__
                     raise
+                tries_again[type(error)] -= 1
+                if isinstance(error, Mishap):
+                    say(f"{error.message} It is started once more.")
             else:
                 say(f"Ready: gRPC {where.grpc}, metrics http://{where.metrics}/metrics")
                 return server
-    raise AssertionError("the last attempt returns or raises")
 
 
 def planned_command(deployment: Deployment) -> ServerCommand:
@@ -260,8 +274,10 @@ def _when_ready(
         close_shared_memory(launched.command.shm_prefix)
     try:
         probe.probe(addresses.grpc, _ANSWER_S)
-    except ServerError:
+    except ServerError as error:
         launched.require_running()  # if it died meanwhile, that message says more
+        if triton_log.tells_lost_stub(error.message):
+            raise Mishap(error.message, error.hint) from error
         raise
     state = ServerState(
         deployment=deployment.server_name,

@@ -11,6 +11,7 @@ _STATUS = re.compile(r"^(Internal|Invalid argument|Unavailable|Not found|Unsuppo
 _ERROR = re.compile(r"^(?:E\d{4} \S+ \d+ \S+\] |error: )(?P<text>.*)$")
 _LOG_LINE = re.compile(r"^[IWE]\d{4} |^[+|]")
 _NOISE = re.compile(r"CudaDriverHelper|CUDA driver version is insufficient|NVML|DCGM")
+_LOST_STUB = re.compile(r"Stub process '\w+' is not healthy|Failed to obtain the health mutex")
 _PORT_TAKEN = re.compile(
     r"failed to start \w+ service: .*already in use"  # Triton
     r"|port is already allocated|failed to bind host port"  # docker
@@ -32,6 +33,11 @@ def failure(log: Path, *, lines: int = 3) -> str:
 def port_was_taken(log: Path) -> bool:
     """Whether the server gave up because another process took one of its ports."""
     return any(_PORT_TAKEN.search(line) for line in tail(log))
+
+
+def tells_lost_stub(reason: str) -> bool:
+    """Whether Triton has lost the process of a model, for whatever reason it had."""
+    return bool(_LOST_STUB.search(reason))
 
 
 def tail(log: Path) -> list[str]:
