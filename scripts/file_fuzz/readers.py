@@ -10,8 +10,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tts.analysis.comparison import read_rows
-from tts.analysis.recorded_summary import read_whole_summary
 from tts.build import paths
 from tts.build.checkpoint import FileStamp, open_checkpoint
 from tts.build.manifest import (
@@ -26,16 +24,18 @@ from tts.build.tensorrt.engine_files import engine_problems
 from tts.build.tokenizer import Tokenizer
 from tts.build.weights import Weights
 from tts.datasets.load import load_problems
-from tts.replay.chains import read_chains
+from tts.lab.tuning.fit import read_fits
+from tts.lab.tuning.result import RESULT
 from tts.reports.runs import print_report
-from tts.runlog.config import read_whole_config, read_whole_group
-from tts.runlog.folder import GROUP, PROBLEMS, read_problems
-from tts.runlog.groups import Member, group_config
-from tts.runlog.log import read_events
+from tts.runs.comparison import read_rows
+from tts.runs.config import read_whole_config, read_whole_group
+from tts.runs.folder import GROUP, PROBLEMS, read_problems
+from tts.runs.groups import Member, group_config
+from tts.runs.log import read_events
+from tts.runs.recorded_summary import read_whole_summary
+from tts.runs.replay.chains import read_chains
 from tts.serving.command.ports import Addresses
 from tts.serving.server.state import Identity, ServerState, parse_state
-from tts.tuning.fit import read_fits
-from tts.tuning.result import RESULT
 
 MESSAGES = ({"role": "user", "content": "1 + 1?"}, {"role": "assistant", "content": "2"})
 

@@ -82,9 +82,9 @@ def cut_the_log(folder: Path, other: Path, numbers: random.Random) -> None:
 
 def lose_problems(folder: Path, other: Path, numbers: random.Random) -> None:
     """Drop all that the log says of some problems; what is left may get right checksums again."""
-    from tts.runlog.checks import read_summary, write_summary
-    from tts.runlog.checksums import Chain
-    from tts.runlog.events import decode, encode
+    from tts.runs.checks import read_summary, write_summary
+    from tts.runs.checksums import Chain
+    from tts.runs.events import decode, encode
 
     log = _log(folder, numbers)
     summary = read_summary(log.parent)

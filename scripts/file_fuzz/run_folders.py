@@ -23,11 +23,6 @@ from unittest.mock import patch
 
 import typer
 
-from tts.analysis.run import Run
-from tts.bench import group_run, request
-from tts.bench.group_run import run_all
-from tts.bench.observer import Silent
-from tts.bench.request import Wanted, run_bench, run_solve
 from tts.build.errors import TtsError
 from tts.build.spec import load_deployment
 from tts.build.tokenizer import Tokenizer
@@ -35,6 +30,11 @@ from tts.cli import app
 from tts.datasets.options import DatasetOptions
 from tts.datasets.shards import Shard
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
+from tts.lab.bench import group_run, request
+from tts.lab.bench.group_run import run_all
+from tts.lab.bench.observer import Silent
+from tts.lab.bench.request import Wanted, run_bench, run_solve
+from tts.runs.run import Run
 from tts.session import AsyncSession
 
 from .run_damage import DAMAGES

@@ -24,15 +24,15 @@ from tts.build.tokenizer import Tokenizer
 from tts.datasets.load import load_problems
 from tts.driver import Driver, policy_of
 from tts.endpoints.triton import TritonConnection
+from tts.lab.simulation.scenario import digest_of
 from tts.problem import Problem
 from tts.prompting import Models
-from tts.runlog.folder import create_run
-from tts.runlog.log import RunLog
+from tts.runs.folder import create_run
+from tts.runs.log import RunLog
 from tts.search import Search, node_seed
 from tts.serving.command.ports import Addresses
 from tts.serving.repository.render import render_models, template_values
 from tts.session.endpoints import triton_endpoints
-from tts.simulation.scenario import digest_of
 from tts.strategies.catalog import new_search
 
 from .scripted import END, WORDS

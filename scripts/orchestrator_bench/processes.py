@@ -9,13 +9,13 @@ from pathlib import Path
 import psutil
 from rich.table import Table
 
-from tts.bench.observer import Silent
-from tts.bench.request import Wanted, run_bench
 from tts.build.builder import build_engines
 from tts.build.spec import load_deployment
 from tts.engines import wire
-from tts.runlog import events
-from tts.runlog.log import read_events
+from tts.lab.bench.observer import Silent
+from tts.lab.bench.request import Wanted, run_bench
+from tts.runs import events
+from tts.runs.log import read_events
 from tts.serving.server.start import start_server
 
 

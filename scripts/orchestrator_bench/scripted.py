@@ -13,8 +13,8 @@ from tts.datasets.load import load_problems
 from tts.driver import Driver
 from tts.endpoints.scripted import Calls, ScriptedGenerator, ScriptedVerifier
 from tts.prompting import Models
-from tts.runlog.folder import create_run
-from tts.runlog.log import RunLog
+from tts.runs.folder import create_run
+from tts.runs.log import RunLog
 from tts.scheduling import Policy
 from tts.search import Generated, Scored, node_seed
 from tts.session.event_loop import run_loop

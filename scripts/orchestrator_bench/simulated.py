@@ -11,15 +11,15 @@ from pathlib import Path
 
 from tts.build.spec import Gpu
 from tts.driver import Driver, policy_of
+from tts.lab.simulation.fleet import ServerGroup, fleet_of
+from tts.lab.simulation.pairs import simulated_deployment
+from tts.lab.simulation.scenario import Scenario, problems, search_of
+from tts.lab.simulation.server import SimulatedGenerator, SimulatedVerifier
+from tts.lab.simulation.virtual_time import run_virtual
+from tts.lab.simulation.workload import typical
 from tts.problem import Problem
-from tts.runlog.folder import create_run
-from tts.runlog.log import RunLog
-from tts.simulation.fleet import ServerGroup, fleet_of
-from tts.simulation.pairs import simulated_deployment
-from tts.simulation.scenario import Scenario, problems, search_of
-from tts.simulation.server import SimulatedGenerator, SimulatedVerifier
-from tts.simulation.virtual_time import run_virtual
-from tts.simulation.workload import typical
+from tts.runs.folder import create_run
+from tts.runs.log import RunLog
 from tts.strategies.catalog import find_strategy
 
 from .memory import peak_mb

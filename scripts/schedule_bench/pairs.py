@@ -12,14 +12,14 @@ from pathlib import Path
 
 import yaml
 
-from tts.bench.observer import Silent
-from tts.bench.run import run_plan
 from tts.build import paths
 from tts.build.builder import build_engines
 from tts.build.spec import Deployment, load_deployment
 from tts.datasets.load import load_problems
+from tts.lab.bench.observer import Silent
+from tts.lab.bench.run import run_plan
 from tts.prompting import Models
-from tts.replay import Replay, open_source
+from tts.runs.replay import Replay, open_source
 from tts.session import AsyncSession, RunProgress
 from tts.session.plan import Plan
 from tts.session.run import open_run

@@ -15,25 +15,25 @@ from pathlib import Path
 
 import psutil
 
-from tts.analysis.requests import occupancy, requests_of
-from tts.analysis.utilization import Utilization
-from tts.bench.upper_bound import KeptGenerator, KeptVerifier
 from tts.build.errors import ServerError
 from tts.build.spec import Deployment
 from tts.driver import Driver, policy_of
 from tts.endpoints.base import GenerateCall, Generator, ScoreCall, Verifier
 from tts.endpoints.closed_loop import send_all
 from tts.endpoints.triton import TritonConnection
+from tts.lab.bench.upper_bound import KeptGenerator, KeptVerifier
+from tts.lab.simulation.scenario import digest_of
 from tts.problem import Problem
 from tts.prompting import Models
-from tts.runlog import events
-from tts.runlog.folder import create_run
-from tts.runlog.log import RunLog, read_events
+from tts.runs import events
+from tts.runs.folder import create_run
+from tts.runs.log import RunLog, read_events
+from tts.runs.requests import occupancy, requests_of
+from tts.runs.utilization import Utilization
 from tts.search import Search, node_seed
 from tts.serving.server.start import RunningServer, start_server
 from tts.session.endpoints import replaying, triton_endpoints
 from tts.session.plan import Plan
-from tts.simulation.scenario import digest_of
 
 from .trials import Measured, Trial
 

@@ -13,10 +13,10 @@ from rich import box
 from rich.table import Table
 
 from tts.build.spec import Gpu
+from tts.lab.simulation.pairs import simulated_deployment
+from tts.lab.simulation.scenario import Scenario, simulate
+from tts.lab.simulation.workload import typical
 from tts.scheduling import ScheduleName, SpeculationName
-from tts.simulation.pairs import simulated_deployment
-from tts.simulation.scenario import Scenario, simulate
-from tts.simulation.workload import typical
 from tts.strategies.catalog import find_strategy
 
 from .trials import SCHEDULES

@@ -11,8 +11,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tts.analysis.statistics import quantile
 from tts.reports.sparkline import sparkline
+from tts.runs.statistics import quantile
 
 from .trials import SCHEDULES, Measured, Result
 

@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 from tests.forks import said_by_a_stranger
 
-from tts.analysis.measured_run import expand_groups
 from tts.build import paths
 from tts.build.errors import ConfigError, TtsError
 from tts.build.spec import load_deployment
 from tts.build.user_paths import is_closed, is_folder, is_there
 from tts.datasets.load import load_problems
-from tts.replay.source import open_source
-from tts.runlog.folder import has_begun, has_finished, refuse_begun
-from tts.runlog.going_on import current_run, newest_unfinished
-from tts.runlog.lock import locked
+from tts.lab.study.folder import is_study
+from tts.lab.tuning.fit import read_fits
+from tts.runs.folder import has_begun, has_finished, refuse_begun
+from tts.runs.going_on import current_run, newest_unfinished
+from tts.runs.lock import locked
+from tts.runs.measured_run import expand_groups
+from tts.runs.replay.source import open_source
 from tts.session.plan import findable
 from tts.session.run import unused_folder
-from tts.study.folder import is_study
-from tts.tuning.fit import read_fits
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """`tts compare`."""
 
 import pytest
-from tests.analysis.runs import log_of, write_run
+from tests.runs.runs import log_of, write_run
 from typer.testing import CliRunner
 
 from tts.cli import app

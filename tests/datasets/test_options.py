@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.bench.request import Wanted, as_wanted, problems_of
 from tts.build.errors import DatasetError
 from tts.datasets.load import load_problems, problems_of_run
 from tts.datasets.options import DatasetOptions
-from tts.runlog.config import _Shared
-from tts.runlog.folder import PROBLEMS
+from tts.lab.bench.request import Wanted, as_wanted, problems_of
+from tts.runs.config import _Shared
+from tts.runs.folder import PROBLEMS
 from tts.session.plan import Plan
 from tts.session.strategy import choose
 
@@ -64,8 +64,8 @@ def test_run_json_keeps_both_seeds_but_none_of_problems_that_a_program_gave(tiny
 
 
 def test_a_replay_is_refused_another_draw_than_was_recorded(monkeypatch):
-    from tts.bench import replaying
     from tts.build.errors import ConfigError
+    from tts.lab.bench import replaying
 
     recorded = {
         "dataset": "demo",

@@ -27,15 +27,15 @@ from tts.driver import Driver
 from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.grading.votes import answer_form
+from tts.lab.simulation.virtual_time import run_virtual
 from tts.problem import Problem
 from tts.prompting import Context
-from tts.runlog import events
-from tts.runlog.folder import EVENTS
-from tts.runlog.resume import read_resume_point
+from tts.runs import events
+from tts.runs.folder import EVENTS
+from tts.runs.resume import read_resume_point
 from tts.scheduling import Policy, ScheduleName
 from tts.search import Fate, Stop, Thought, node_seed
 from tts.search.tree import Tree
-from tts.simulation.virtual_time import run_virtual
 from tts.strategies.catalog import STRATEGIES, new_search
 
 SCHEDULES = get_args(ScheduleName)

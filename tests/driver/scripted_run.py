@@ -8,7 +8,7 @@ from tts.driver import Driver, policy_of
 from tts.endpoints.scripted import Calls, ScriptedGenerator, ScriptedVerifier
 from tts.problem import Problem
 from tts.prompting import Models
-from tts.runlog import events
+from tts.runs import events
 from tts.search import node_seed
 from tts.strategies.catalog import new_search
 

@@ -14,8 +14,8 @@ from tts.build.errors import DatasetError, EndpointUnavailable
 from tts.driver import Driver
 from tts.problem import Problem
 from tts.prompting import Context, Models
-from tts.runlog import events
-from tts.runlog.resume import ResumedWork
+from tts.runs import events
+from tts.runs.resume import ResumedWork
 from tts.scheduling import ScheduleName, Scheduler
 from tts.search import (
     BeamSearchConfig,

@@ -19,7 +19,7 @@ from tests.driver.fault_cases import (
 )
 
 from tts.prompting import Models
-from tts.runlog import events
+from tts.runs import events
 from tts.strategies.catalog import STRATEGIES
 
 

@@ -11,8 +11,8 @@ from tests.driver.scripted_run import PROBLEMS, Run
 from tts.driver.problem_run import ProblemRun, Runtime
 from tts.driver.speculation import Speculator, Trust
 from tts.prompting import Context, Models
-from tts.runlog import events
-from tts.runlog.resume import ResumedWork
+from tts.runs import events
+from tts.runs.resume import ResumedWork
 from tts.scheduling import Job, Kind
 from tts.scheduling.load_curve import LoadCurve
 from tts.search import BeamSearchConfig, DvtsConfig, Expand, Guess, Sampling, Stop, Thought

@@ -11,7 +11,7 @@ from tests.driver.scripted_run import PROBLEMS, Run
 
 from tts.build.errors import DatasetError, DeadlineExceeded, EndpointUnavailable, SearchError
 from tts.problem import Problem
-from tts.runlog import events
+from tts.runs import events
 from tts.search import BeamSearchConfig, Expand, Generated, SampleSearchConfig, Scored, Search
 
 CONFIG = BeamSearchConfig(n=8, beam_width=4, num_iterations=5)

@@ -11,9 +11,9 @@ from typing import get_args
 
 import psutil
 
-from tts.bench.observer import Silent
-from tts.bench.request import Wanted, plan_of
-from tts.bench.run import run_plan
+from tts.lab.bench.observer import Silent
+from tts.lab.bench.request import Wanted, plan_of
+from tts.lab.bench.run import run_plan
 from tts.scheduling import ScheduleName
 from tts.session import AsyncSession, RunProgress
 from tts.session.run import open_run

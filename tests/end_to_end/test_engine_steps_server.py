@@ -3,11 +3,11 @@
 import pytest
 from tests.end_to_end.commands import carry_out, events
 
-from tts.analysis.engine_steps import read_engine_steps
-from tts.bench.request import Wanted, plan_of
 from tts.build import paths
 from tts.build.spec import load_deployment
 from tts.datasets.load import load_problems
+from tts.lab.bench.request import Wanted, plan_of
+from tts.runs.engine_steps import read_engine_steps
 from tts.serving.server.start import start_server
 
 pytestmark = [

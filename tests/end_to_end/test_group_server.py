@@ -9,15 +9,15 @@ import pytest
 import yaml
 from tests.end_to_end.commands import Tts, summary
 
-from tts.bench import group_run
-from tts.bench.group_run import resume_group, run_all
-from tts.bench.members import members_of
-from tts.bench.observer import Silent
-from tts.bench.request import Wanted, run_bench
 from tts.build import paths
 from tts.build.errors import EndpointError, Interrupted
 from tts.build.spec import load_deployment
 from tts.endpoints.triton import TritonConnection
+from tts.lab.bench import group_run
+from tts.lab.bench.group_run import resume_group, run_all
+from tts.lab.bench.members import members_of
+from tts.lab.bench.observer import Silent
+from tts.lab.bench.request import Wanted, run_bench
 from tts.serving.server import supervise
 from tts.serving.server.start import start_server
 

@@ -8,7 +8,6 @@ from typing import get_args
 import pytest
 from tests.end_to_end.commands import carry_out, events, summary, wait_for_events
 
-from tts.bench.request import Wanted, plan_of
 from tts.build.errors import RequestRefused
 from tts.build.spec import load_deployment
 from tts.constraints import answer_constraint
@@ -16,6 +15,7 @@ from tts.datasets.load import load_problems
 from tts.endpoints.base import GenerateCall
 from tts.endpoints.triton import TritonConnection, TritonGenerator
 from tts.grading import extract_answer
+from tts.lab.bench.request import Wanted, plan_of
 from tts.problem import Problem
 from tts.prompting import Context, Models
 from tts.scheduling import ScheduleName

@@ -8,10 +8,10 @@ import pytest
 from tests.end_to_end.commands import carry_out, summary, wait_for_events
 from tests.engines.llmapi_standin import stand_in
 
-from tts.bench.request import Wanted, plan_of
 from tts.build.builder import build_engines
 from tts.build.spec import load_deployment
 from tts.datasets.load import load_problems
+from tts.lab.bench.request import Wanted, plan_of
 from tts.serving.server.start import start_server
 
 pytestmark = pytest.mark.server

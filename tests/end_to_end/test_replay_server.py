@@ -11,10 +11,10 @@ import pytest
 import yaml
 from tests.end_to_end.commands import carry_out, events, summary
 
-from tts.bench.replaying import as_recorded
-from tts.bench.request import Wanted, plan_of, problems_of
 from tts.build import paths
 from tts.build.spec import load_deployment
+from tts.lab.bench.replaying import as_recorded
+from tts.lab.bench.request import Wanted, plan_of, problems_of
 from tts.serving.server.start import start_server
 
 CHECKPOINTS = paths.deployments_dir().parent / "checkpoints"

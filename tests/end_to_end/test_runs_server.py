@@ -20,7 +20,6 @@ from tests.end_to_end.commands import (
     whole_events,
 )
 
-from tts.bench.request import Wanted, plan_of, plan_with
 from tts.build import paths
 from tts.build.errors import RequestRefused
 from tts.build.spec import load_deployment
@@ -28,6 +27,7 @@ from tts.datasets.load import load_problems
 from tts.endpoints import retry, triton
 from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.triton import TritonConnection, TritonGenerator, TritonVerifier
+from tts.lab.bench.request import Wanted, plan_of, plan_with
 from tts.problem import Problem
 from tts.prompting import Context, Models
 from tts.scheduling import ScheduleName

@@ -12,14 +12,14 @@ import pytest
 import yaml
 from tests.end_to_end.commands import Tts, summary
 
-from tts.bench.observer import Silent
 from tts.build import paths
 from tts.build.spec import load_deployment
+from tts.lab.bench.observer import Silent
+from tts.lab.study.campaign import Wanted, run_study
+from tts.lab.study.cells import Form
+from tts.lab.study.measure import measure
 from tts.serving.repository.digest import deployment_digest
 from tts.serving.server.start import start_server
-from tts.study.campaign import Wanted, run_study
-from tts.study.cells import Form
-from tts.study.measure import measure
 
 pytestmark = [
     pytest.mark.server,
@@ -44,7 +44,7 @@ TINY = Form(
 )
 CODE = f"""
 import sys
-from tts.study import cells
+from tts.lab.study import cells
 cells.QUICK = cells.Form(**{asdict(TINY)})
 sys.argv[0] = "tts"
 from tts.cli import main

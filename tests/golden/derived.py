@@ -24,14 +24,6 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as perfetto
 from tests.golden.recording_server import RecordingServer, without_id
 from typer.testing import CliRunner
 
-from tts.analysis.comparison import read_rows
-from tts.analysis.measured_run import MeasuredRun, expand_groups
-from tts.analysis.paired_runs import compare_runs, differing_settings
-from tts.analysis.run import Run
-from tts.analysis.summary import summarise
-from tts.analysis.token_requests import requests_with_ids
-from tts.bench import group_run, request
-from tts.bench.observer import Silent
 from tts.build.errors import TtsError
 from tts.build.spec import load_deployment
 from tts.cli import app
@@ -41,24 +33,32 @@ from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.endpoints.token_stream import TokenCall, TokenStreams
 from tts.endpoints.triton import TritonConnection
+from tts.lab.bench import group_run, request
+from tts.lab.bench.observer import Silent
+from tts.lab.study.campaign import finished_study
+from tts.lab.study.folder import MEASUREMENTS
+from tts.lab.study.measure import measure
+from tts.lab.tuning.fit import read_fits
+from tts.lab.tuning.requests import recorded_requests
 from tts.problem import Problem
 from tts.prompting import Context, Models
-from tts.replay import open_source
-from tts.runlog.config import read_whole_config
-from tts.runlog.engine_steps import EngineStep, read_step_log
-from tts.runlog.folder import read_config, read_problems
-from tts.runlog.log import read_events
-from tts.runlog.repair import repair_log
-from tts.runlog.resume import read_resume_point
+from tts.runs.comparison import read_rows
+from tts.runs.config import read_whole_config
+from tts.runs.folder import read_config, read_problems
+from tts.runs.log import read_events
+from tts.runs.measured_run import MeasuredRun, expand_groups
+from tts.runs.paired_runs import compare_runs, differing_settings
+from tts.runs.repair import repair_log
+from tts.runs.replay import open_source
+from tts.runs.resume import read_resume_point
+from tts.runs.run import Run
+from tts.runs.step_log import EngineStep, read_step_log
+from tts.runs.summary import summarise
+from tts.runs.token_requests import requests_with_ids
 from tts.search import Stop, Thought
 from tts.serving.repository.digest import deployment_digest
 from tts.session import AsyncSession, Session
 from tts.session.endpoints import triton_endpoints
-from tts.study.campaign import finished_study
-from tts.study.folder import MEASUREMENTS
-from tts.study.measure import measure
-from tts.tuning.fit import read_fits
-from tts.tuning.requests import recorded_requests
 
 _TERMINAL = {"COLUMNS": "100", "LINES": "50", "TERM": "dumb", "TTY_COMPATIBLE": "1"}
 _ENGINES = ("generator", "verifier")

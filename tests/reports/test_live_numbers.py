@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.driver.test_driver import CONFIGS
-from tests.replay.recordings import FEW, config_of, recorded_run
+from tests.runs.replay.recordings import FEW, config_of, recorded_run
 
-from tts.analysis.intervals import wilson
-from tts.analysis.summary import summarise
 from tts.reports.live_numbers import RECENT, WINDOW_S, LiveNumbers
-from tts.runlog.events import Finished, Generated, Idle, ProblemSolved, ProblemStarted, Session
-from tts.runlog.folder import CONFIG
-from tts.runlog.log import read_events
+from tts.runs.events import Finished, Generated, Idle, ProblemSolved, ProblemStarted, Session
+from tts.runs.folder import CONFIG
+from tts.runs.intervals import wilson
+from tts.runs.log import read_events
+from tts.runs.summary import summarise
 
 V1_RUN = Path(__file__).parents[1] / "runlog" / "v1_run"
 CONFIG_OF_TEN = {"problem_ids": list(range(10)), "vote": "best"}

@@ -13,9 +13,9 @@ from tts.reports import live_server
 from tts.reports.live_page import EVERY_S, LivePage
 from tts.reports.live_run import State
 from tts.reports.live_server import serve_run, serving
-from tts.runlog.config import read_whole_config
-from tts.runlog.folder import CONFIG, EVENTS, SUMMARY
-from tts.runlog.lock import locked
+from tts.runs.config import read_whole_config
+from tts.runs.folder import CONFIG, EVENTS, SUMMARY
+from tts.runs.lock import locked
 
 MISSING = {
     "deployment_source": "demo",

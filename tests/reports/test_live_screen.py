@@ -22,9 +22,9 @@ from tts.reports.live_screen import (
     run_panel,
 )
 from tts.reports.live_watch import WatchedBench, watch_run
-from tts.runlog.events import Finished, Session, encode
-from tts.runlog.folder import CONFIG, EVENTS, SUMMARY
-from tts.runlog.lock import locked
+from tts.runs.events import Finished, Session, encode
+from tts.runs.folder import CONFIG, EVENTS, SUMMARY
+from tts.runs.lock import locked
 from tts.session.progress import RunProgress
 
 V1_RUN = Path(__file__).parents[1] / "runlog" / "v1_run"

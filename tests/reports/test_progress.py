@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tts.bench.observer import Observer as BenchObserver
+from tts.lab.bench.observer import Observer as BenchObserver
+from tts.lab.tuning.observer import Observer as TuneObserver
 from tts.reports import progress
 from tts.reports.progress import PLAIN_INTERVAL_S, BenchProgress, TuneProgress
 from tts.session.progress import RunProgress
-from tts.tuning.observer import Observer as TuneObserver
 
 
 def console(terminal, width=120):

@@ -2,11 +2,11 @@
 
 import pytest
 from rich.console import Console
-from tests.analysis.logs import SESSION, expansion, idle, scoring
+from tests.runs.logs import SESSION, expansion, idle, scoring
 
-from tts.analysis.summary import summarise
-from tts.analysis.utilization import Utilization
 from tts.reports.runs import accuracy_cell, comparison, engine_use, work_lines
+from tts.runs.summary import summarise
+from tts.runs.utilization import Utilization
 from tts.strategies.catalog import find_strategy
 
 

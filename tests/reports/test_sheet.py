@@ -11,13 +11,13 @@ from rich.table import Table
 
 from tts.build.spec import load_deployment
 from tts.build.tensorrt.memory_plan import plan_memory
+from tts.lab.simulation.pairs import simulated_deployment
+from tts.lab.simulation.scenario import Scenario, simulate
+from tts.lab.simulation.workload import typical
 from tts.reports.memory_plan import print_memory_plan
 from tts.reports.runs import comparison, details, engine_use, paired_table
 from tts.reports.sheet import Sheet
 from tts.reports.simulation import outcomes_table
-from tts.simulation.pairs import simulated_deployment
-from tts.simulation.scenario import Scenario, simulate
-from tts.simulation.workload import typical
 from tts.strategies.catalog import find_strategy
 
 SUMMARY = {

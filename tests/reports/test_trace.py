@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as proto
-from tests.analysis.logs import (
+from tests.runs.logs import (
     LOGS,
     PROBLEMS,
     SESSION,
@@ -21,12 +21,12 @@ from tests.analysis.logs import (
     started,
 )
 
-from tts.analysis.requests import requests_of
 from tts.build.errors import RunError
 from tts.reports.trace import TRACE, write_trace
-from tts.runlog.engine_steps import EngineStep, StepLog, StepSession
-from tts.runlog.events import Cancelled, encode
-from tts.runlog.folder import EVENTS, create_run
+from tts.runs.events import Cancelled, encode
+from tts.runs.folder import EVENTS, create_run
+from tts.runs.requests import requests_of
+from tts.runs.step_log import EngineStep, StepLog, StepSession
 
 KINDS = proto.TrackEvent
 

@@ -1,14 +1,14 @@
 """What `tts tune` prints."""
 
 from rich.console import Console
-from tests.tuning.samples import LOADS, samples_of
+from tests.lab.tuning.samples import LOADS, samples_of
 
 from tts.build.paths import deployments_dir
 from tts.build.spec import load_deployment
+from tts.lab.tuning.analysis import analyse
+from tts.lab.tuning.measure import Measured
+from tts.lab.tuning.tune import Tuned
 from tts.reports.tuning import engine_table, print_change, print_tuned
-from tts.tuning.analysis import analyse
-from tts.tuning.measure import Measured
-from tts.tuning.tune import Tuned
 
 
 def analysed(samples, role="generator"):

@@ -7,7 +7,7 @@ import pytest
 
 from tts.build.errors import ConfigError
 from tts.problem import Problem
-from tts.runlog.folder import read_config
+from tts.runs.folder import read_config
 
 PROBLEMS = [Problem(str(i), f"Compute {i} + {i}.", "4") for i in range(6)]
 CHOICES = [{"below": 0.5, "strategy": "dvts", "n": 8}, {"strategy": "weighted-best-of-n", "n": 2}]

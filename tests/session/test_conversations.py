@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.replay.recordings import Endless
+from tests.runs.replay.recordings import Endless
 
-from tts.analysis.measures import Measures
-from tts.analysis.token_requests import requests_with_ids
 from tts.build.errors import DatasetError
 from tts.datasets.load import load_problems
 from tts.problem import Problem, Turn
 from tts.prompting import Models
-from tts.replay import ReplayGenerator, ReplayVerifier, read_recording
 from tts.reports.page.trees import problem_trees
-from tts.runlog.folder import PROBLEMS, read_config, read_problems, write_problems
-from tts.runlog.log import read_events
+from tts.runs.folder import PROBLEMS, read_config, read_problems, write_problems
+from tts.runs.log import read_events
+from tts.runs.measures import Measures
+from tts.runs.replay import ReplayGenerator, ReplayVerifier, read_recording
+from tts.runs.token_requests import requests_with_ids
 from tts.session import Run, Session
 
 QUESTION = "Compute 2 + 2."

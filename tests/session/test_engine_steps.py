@@ -8,12 +8,12 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from tts.analysis.engine_steps import read_engine_steps
 from tts.engines.iteration_log import IterationLog
 from tts.engines.statistics import Statistics
-from tts.runlog.engine_steps import EngineStep
-from tts.runlog.folder import create_run
-from tts.runlog.log import RunLog
+from tts.runs.engine_steps import read_engine_steps
+from tts.runs.folder import create_run
+from tts.runs.log import RunLog
+from tts.runs.step_log import EngineStep
 from tts.serving.command.ports import Addresses
 from tts.serving.repository.render import iteration_logs
 from tts.session.engine_steps import IterationLogs, MetricSamples, recording_steps, steps_of

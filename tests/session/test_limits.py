@@ -8,12 +8,12 @@ from tests.session.endpoints import HangingFrom
 
 from tts.build.errors import ConfigError, DeadlineExceeded, RunError
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
+from tts.lab.simulation.virtual_time import run_virtual
 from tts.problem import Problem
 from tts.reports.runs import limit_lines
-from tts.runlog.checks import read_summary
-from tts.runlog.folder import read_config
+from tts.runs.checks import read_summary
+from tts.runs.folder import read_config
 from tts.session import Run, Session
-from tts.simulation.virtual_time import run_virtual
 
 PROBLEMS = [Problem(str(i), f"Compute {i} + {i}.", "4") for i in range(6)]
 BUDGET = 60

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.session.test_runs import PROBLEMS
 
-from tts.runlog.folder import CONFIG, SUMMARY, read_problems
-from tts.runlog.resume import read_resume_point
+from tts.runs.folder import CONFIG, SUMMARY, read_problems
+from tts.runs.resume import read_resume_point
 from tts.session.outbox import Outbox
 
 

@@ -12,17 +12,17 @@ from tests.session.servers import FakeServer
 from tts.build.errors import EndpointUnavailable, RequestRefused, ServerError
 from tts.driver import policy_of
 from tts.grading import Outcome, Reason, Verdict
+from tts.lab.simulation.virtual_time import run_virtual
 from tts.problem import Problem
 from tts.prompting import Models
-from tts.runlog.events import Generated, Idle, ProblemSolved, ProblemStarted, Scored
-from tts.runlog.folder import create_run
-from tts.runlog.log import RunLog, read_events
+from tts.runs.events import Generated, Idle, ProblemSolved, ProblemStarted, Scored
+from tts.runs.folder import create_run
+from tts.runs.log import RunLog, read_events
 from tts.search import BeamSearchConfig
 from tts.session.outbox import Outbox
 from tts.session.replicas import Replicas
 from tts.session.solver import Task, open_solver
 from tts.session.strategy import choose
-from tts.simulation.virtual_time import run_virtual
 
 PROBLEMS = [Problem(str(number), f"Compute {number} + 1.", "4") for number in range(8)]
 OUTAGES = st.lists(

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from tts.analysis.measures import Measures
 from tts.build.errors import RunError
-from tts.runlog.events import Resources, Session
-from tts.runlog.log import RunLog, read_events
+from tts.runs.events import Resources, Session
+from tts.runs.log import RunLog, read_events
+from tts.runs.measures import Measures
 from tts.session import resources
 from tts.session.energy import gpu_energy
 from tts.session.resources import recorded_resources

@@ -9,17 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.session.endpoints import Failing, HangingFrom
 
-from tts.bench.observer import Silent
-from tts.bench.request import resume_bench
 from tts.build.errors import DatasetError, EndpointTimeout, RunError
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
+from tts.lab.bench.observer import Silent
+from tts.lab.bench.request import resume_bench
 from tts.problem import Problem
 from tts.reports.live_tree import report_run
-from tts.runlog.checks import read_summary
-from tts.runlog.events import Generated, ProblemSolved, Scored
-from tts.runlog.folder import read_problems
-from tts.runlog.lock import locked
-from tts.runlog.log import RunLog, read_events
+from tts.runs.checks import read_summary
+from tts.runs.events import Generated, ProblemSolved, Scored
+from tts.runs.folder import read_problems
+from tts.runs.lock import locked
+from tts.runs.log import RunLog, read_events
 from tts.search import SampleSearch, SampleSearchConfig
 from tts.session import Run, Session
 
@@ -174,7 +174,7 @@ def test_the_first_problem_that_fails_ends_the_run_and_the_others(
 
 
 def test_a_log_that_cannot_be_written_ends_the_run(session, tmp_path, monkeypatch):
-    from tts.runlog.log import RunLog
+    from tts.runs.log import RunLog
 
     write, wrote = RunLog.write, []
 

@@ -22,10 +22,10 @@ def compare(
     ],
 ) -> None:
     """Compare runs problem by problem: what differs, by how much, and on which problems."""
-    from tts.analysis.measured_run import MeasuredRun, expand_groups
-    from tts.analysis.paired_runs import compare_runs, differing_settings, short_names
     from tts.reports.console import consoles
     from tts.reports.paired import paired_report, settings_table
+    from tts.runs.measured_run import MeasuredRun, expand_groups
+    from tts.runs.paired_runs import compare_runs, differing_settings, short_names
 
     folders = expand_groups(runs)
     if len(folders) < 2:

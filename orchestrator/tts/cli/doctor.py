@@ -45,8 +45,8 @@ def _first_run(name: str | None) -> None:
     from tts.build import paths
     from tts.build.errors import ConfigError
     from tts.build.spec import load_deployment
-    from tts.first_run.outcome import exit_code
-    from tts.first_run.steps import FirstRun, require_first_run, take_steps
+    from tts.checks.first_run.outcome import exit_code
+    from tts.checks.first_run.steps import FirstRun, require_first_run, take_steps
     from tts.reports.console import consoles, say
     from tts.reports.first_run import (
         closing_sentence,

@@ -24,10 +24,10 @@ def merge(
     ],
 ) -> None:
     """Merge the shards of a run: one folder with the trees, answers and digest of the whole run."""
-    from tts.bench.merging import merge_runs
+    from tts.lab.bench.merging import merge_runs
     from tts.reports.console import say
     from tts.reports.live_tree import report_run
-    from tts.runlog.checks import read_summary
+    from tts.runs.checks import read_summary
 
     folder = merge_runs(shards, out)
     report_run([folder], [read_summary(folder)])

@@ -119,10 +119,10 @@ def _counts(text: str) -> list[int]:
 def _plan_placement(
     out: Console, deployment: Deployment, concurrencies: list[int], gpus: int | None, n: int
 ) -> None:
-    from tts.bench.placing import PlacedRun, simulate_placements
     from tts.build.errors import ConfigError
     from tts.build.tensorrt.placement import gpus_of
     from tts.build.tensorrt.placements import placed
+    from tts.lab.bench.placing import PlacedRun, simulate_placements
     from tts.reports.console import say
     from tts.reports.placements import print_placements
 

@@ -32,17 +32,17 @@ def report(
 
     The page shows figures and search trees; it opens without network, and lies in the run's folder.
     """
-    from tts.analysis.recorded_summary import read_whole_summary
     from tts.build.errors import RunError
+    from tts.lab.study.campaign import finished_study
+    from tts.lab.study.folder import is_study
+    from tts.lab.study.measure import measure
     from tts.reports.console import consoles, say
     from tts.reports.live_tree import report_comparison, report_run
     from tts.reports.page.export import Format, export_figures
     from tts.reports.page.of_runs import Report, report_of
     from tts.reports.study import StudyReport, print_advice
-    from tts.runlog.groups import is_group
-    from tts.study.campaign import finished_study
-    from tts.study.folder import is_study
-    from tts.study.measure import measure
+    from tts.runs.groups import is_group
+    from tts.runs.recorded_summary import read_whole_summary
 
     found: Report | StudyReport | None = None
     if len(runs) == 1 and is_study(runs[0]):

@@ -240,19 +240,19 @@ def bench(
     ] = False,
 ) -> None:
     """Solve the problems of a dataset; without a running server, one is started for the run."""
-    from tts.analysis.recorded_summary import read_whole_summary
-    from tts.bench.group_run import resume_group, run_all
-    from tts.bench.on_ray import run_on_ray
-    from tts.bench.replaying import as_recorded
-    from tts.bench.request import Wanted, resume_bench, run_bench
     from tts.datasets.columns import parse_columns
     from tts.datasets.options import DatasetOptions
     from tts.datasets.shards import Shard
+    from tts.lab.bench.group_run import resume_group, run_all
+    from tts.lab.bench.on_ray import run_on_ray
+    from tts.lab.bench.replaying import as_recorded
+    from tts.lab.bench.request import Wanted, resume_bench, run_bench
     from tts.reports.console import say
     from tts.reports.live_tree import report_comparison, report_run
     from tts.reports.live_watch import WatchedBench
     from tts.reports.progress import BenchProgress
-    from tts.runlog.groups import is_group
+    from tts.runs.groups import is_group
+    from tts.runs.recorded_summary import read_whole_summary
     from tts.session.limits import Limits
 
     if resume is not None and ray:
@@ -328,7 +328,7 @@ def solve(
     out: _Out = None,
 ) -> None:
     """Solve one problem and watch its tree grow: tts solve [DEPLOYMENT] "QUESTION"."""
-    from tts.bench.request import Wanted, default_deployment, run_solve
+    from tts.lab.bench.request import Wanted, default_deployment, run_solve
     from tts.reports.console import say
     from tts.reports.live_tree import LiveTree
     from tts.session.limits import Limits

@@ -119,10 +119,10 @@ def simulate(
 
     The real search and scheduler run on simulated engines and virtual time (docs/simulation.md).
     """
-    from tts.bench.simulating import WantedSimulation, scenario_of
+    from tts.lab.bench.simulating import WantedSimulation, scenario_of
+    from tts.lab.simulation.scenario import simulate as simulate_schedule
     from tts.reports.console import consoles, say
     from tts.reports.simulation import outcomes_table
-    from tts.simulation.scenario import simulate as simulate_schedule
 
     if sharing and gpus > 1 and deployment is None:
         raise typer.BadParameter("applies to --gpus 1 only", param_hint="--sharing")

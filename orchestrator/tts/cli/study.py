@@ -50,12 +50,12 @@ def study(
     Divisions of the KV memory, schedules, speculation, prefix reuse, problems in flight and n, each
     compared with the deployment as it is; figures in report.html, advice in words (docs/study.md).
     """
+    from tts.lab.study.campaign import Wanted, resume_study, run_study
+    from tts.lab.study.cells import FULL, QUICK
+    from tts.lab.study.measure import measure
     from tts.reports.console import consoles
     from tts.reports.progress import BenchProgress
     from tts.reports.study import StudyReport, print_advice
-    from tts.study.campaign import Wanted, resume_study, run_study
-    from tts.study.cells import FULL, QUICK
-    from tts.study.measure import measure
 
     with BenchProgress() as observer:
         if resume is not None:

@@ -30,9 +30,9 @@ def trace(
     ] = None,
 ) -> None:
     """Write a run's timeline for Perfetto: requests by slot, decisions, flows, counters."""
-    from tts.analysis.measured_run import expand_groups
     from tts.reports.console import say
     from tts.reports.trace import write_trace
+    from tts.runs.measured_run import expand_groups
 
     runs = expand_groups([run])
     if out and len(runs) > 1:

@@ -53,10 +53,10 @@ def tune(
     """
     from tts.build.deployment_edit import require_writable, write_values
     from tts.build.spec import deployment_file
+    from tts.lab.tuning.tune import tune as tune_engines
     from tts.reports.console import consoles
     from tts.reports.progress import TuneProgress
     from tts.reports.tuning import print_change, print_tuned
-    from tts.tuning.tune import tune as tune_engines
 
     file = deployment_file(deployment)
     if write:

@@ -7,7 +7,7 @@ from pathlib import Path
 from tts.build.errors import DatasetError
 from tts.build.input_files import Unreadable
 from tts.problem import Problem, Turn
-from tts.runlog.folder import history_of
+from tts.runs.folder import history_of
 
 from .answers import (
     AnswerKind,

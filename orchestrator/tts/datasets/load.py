@@ -19,7 +19,7 @@ from tts.build.input_files import Unreadable, is_file, require_path
 from tts.build.user_paths import is_folder, is_there
 from tts.plugins import PluginGroup
 from tts.problem import Problem
-from tts.runlog.folder import PROBLEMS, read_problems
+from tts.runs.folder import PROBLEMS, read_problems
 
 from .answers import AnswerKind
 from .columns import Columns

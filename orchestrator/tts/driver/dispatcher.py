@@ -10,7 +10,7 @@ from typing import Any
 
 from tts.constraints import answer_constraint
 from tts.endpoints.base import GenerateCall, Generator, Verifier
-from tts.runlog import events
+from tts.runs import events
 from tts.scheduling import Job, Prefetch, Scheduler
 from tts.search import Expand, Score, quantise
 

@@ -24,7 +24,7 @@ from tts.compat import Self
 from tts.endpoints.base import Generator, Verifier
 from tts.problem import Problem
 from tts.prompting import Context, Models
-from tts.runlog.resume import ResumedWork
+from tts.runs.resume import ResumedWork
 from tts.scheduling import Job, Kind, Policy, Scheduler
 from tts.search import Generated, Scored, Search, SearchResult
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tts.runlog import events
+from tts.runs import events
 
 ENGINES: tuple[events.EngineName, ...] = ("generator", "verifier")
 

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tts.prompting import Context
-from tts.runlog import events
-from tts.runlog.resume import ResumedWork
+from tts.runs import events
+from tts.runs.resume import ResumedWork
 from tts.scheduling import Job, Kind, Prefetch, Scheduler
 from tts.search import (
     Expand,

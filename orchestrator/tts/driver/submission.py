@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tts.problem import Problem
-from tts.runlog.resume import ResumedWork
+from tts.runs.resume import ResumedWork
 from tts.search import Generated, Scored, Search, SearchResult
 
 

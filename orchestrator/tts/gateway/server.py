@@ -17,8 +17,8 @@ from granian.server.embed import Server
 
 from tts.build.errors import ConfigError
 from tts.build.spec import Deployment, load_deployment
-from tts.routing import PolicyName, routing_policy
-from tts.routing.policies import THRESHOLD
+from tts.endpoints.routing import PolicyName, routing_policy
+from tts.endpoints.routing.policies import THRESHOLD
 from tts.serving.server.loading import Loading
 from tts.session import AsyncSession
 from tts.session.connecting import serves

@@ -13,8 +13,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tts.analysis.comparison import NoCurve, Row, joined_curves, label, varying
-from tts.analysis.intervals import half_width
+from tts.runs.comparison import NoCurve, Row, joined_curves, label, varying
+from tts.runs.intervals import half_width
 
 from .runs import accuracy_cell, paired_table
 from .sheet import Sheet

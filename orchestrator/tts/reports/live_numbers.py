@@ -9,11 +9,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
-from tts.analysis.intervals import wilson
-from tts.analysis.records import ENGINES, Engine
-from tts.analysis.requests import request_of
-from tts.analysis.speculation import Speculation
-from tts.runlog.events import (
+from tts.runs.events import (
     AnyEvent,
     Finished,
     Generated,
@@ -24,7 +20,11 @@ from tts.runlog.events import (
     Session,
     Used,
 )
-from tts.runlog.folder import Json
+from tts.runs.folder import Json
+from tts.runs.intervals import wilson
+from tts.runs.records import ENGINES, Engine
+from tts.runs.requests import request_of
+from tts.runs.speculation import Speculation
 
 WINDOW_S: Final = 30
 """Over which rates and loads are taken: long enough for several steps of every beam."""

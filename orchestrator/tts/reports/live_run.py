@@ -7,12 +7,12 @@ from itertools import islice
 from pathlib import Path
 
 from tts.build.errors import RunError
-from tts.runlog.config import read_whole_config
-from tts.runlog.folder import Json, has_begun
-from tts.runlog.follow import Follower, Restarted
-from tts.runlog.going_on import current_run, is_complete, is_worked_on
-from tts.runlog.groups import is_group
-from tts.runlog.log import Damage
+from tts.runs.config import read_whole_config
+from tts.runs.folder import Json, has_begun
+from tts.runs.follow import Follower, Restarted
+from tts.runs.going_on import current_run, is_complete, is_worked_on
+from tts.runs.groups import is_group
+from tts.runs.log import Damage
 
 from .live_numbers import LiveNumbers
 

@@ -12,8 +12,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from tts.analysis.records import ENGINES
 from tts.compat import Self
+from tts.runs.records import ENGINES
 
 from .console import redraw_after_resize
 from .live_numbers import WINDOW_S, LiveNumbers, SolvedProblem

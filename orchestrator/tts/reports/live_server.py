@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from tts.build import paths
-from tts.runlog.going_on import newest_unfinished
+from tts.runs.going_on import newest_unfinished
 
 from .live_page import LivePage
 from .live_run import State

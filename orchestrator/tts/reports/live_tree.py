@@ -11,9 +11,9 @@ from rich.live import Live
 from rich.text import Text
 from rich.tree import Tree as RichTree
 
-from tts.analysis.comparison import in_order, read_rows
-from tts.runlog.checks import read_summary
-from tts.runlog.groups import is_group, read_group
+from tts.runs.checks import read_summary
+from tts.runs.comparison import in_order, read_rows
+from tts.runs.groups import is_group, read_group
 from tts.search import Fate, Limit, Tree
 from tts.session import Result, RunProgress, Step
 
@@ -64,7 +64,7 @@ def report_comparison(folders: Sequence[Path]) -> None:
 
 
 class LiveTree(StartLines):
-    """The tree of one problem while it grows, then its answer; see tts.bench.observer.Observer.
+    """The tree of one problem while it grows, then its answer; see tts.lab.bench.observer.Observer.
 
     Equal siblings are one line; where the screen is too low the newest branches are shown.
     """

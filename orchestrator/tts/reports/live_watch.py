@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from tts.build import paths
-from tts.runlog.going_on import newest_unfinished
+from tts.runs.going_on import newest_unfinished
 from tts.session.progress import RunProgress
 
 from .console import consoles

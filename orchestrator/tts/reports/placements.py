@@ -8,9 +8,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from tts.bench.placing import Advice, PlacedRun, advice_of
 from tts.build.spec import Deployment
 from tts.build.tensorrt.placements import Refused
+from tts.lab.bench.placing import Advice, PlacedRun, advice_of
 
 from .sheet import Sheet
 

@@ -14,9 +14,9 @@ from rich.table import Column
 from rich.text import Text
 
 from tts.build.spec import Role
+from tts.lab.tuning.analysis import UNITS
+from tts.lab.tuning.measure import ROUNDS
 from tts.session.progress import RunProgress
-from tts.tuning.analysis import UNITS
-from tts.tuning.measure import ROUNDS
 
 from .console import redraw_after_resize
 from .waiting import PLAIN_INTERVAL_S, StartLines
@@ -59,7 +59,7 @@ class _Bar:
 
 
 class BenchProgress(StartLines):
-    """The terminal as an observer of a benchmark; see tts.bench.observer.Observer.
+    """The terminal as an observer of a benchmark; see tts.lab.bench.observer.Observer.
 
     Shows how far the engines have loaded, then problems solved, accuracy so far and their load.
     """
@@ -100,7 +100,7 @@ class BenchProgress(StartLines):
 
 
 class TuneProgress(StartLines):
-    """The terminal as an observer of a tuning, within a `with` block; see tts.tuning.observer."""
+    """The terminal as an observer of a tuning, within a `with` block (tts.lab.tuning.observer)."""
 
     def __init__(self, console: Console | None = None) -> None:
         """Draw on stderr if no console is given."""

@@ -13,14 +13,14 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tts.analysis.comparison import correct_by_problem
-from tts.analysis.intervals import half_width
-from tts.analysis.paired import paired_difference
-from tts.analysis.records import ENGINES
-from tts.analysis.requests import occupancy, requests_of
-from tts.runlog.events import AnyEvent
-from tts.runlog.folder import Json
-from tts.runlog.log import read_events
+from tts.runs.comparison import correct_by_problem
+from tts.runs.events import AnyEvent
+from tts.runs.folder import Json
+from tts.runs.intervals import half_width
+from tts.runs.log import read_events
+from tts.runs.paired import paired_difference
+from tts.runs.records import ENGINES
+from tts.runs.requests import occupancy, requests_of
 
 from .sheet import Sheet
 from .sparkline import sparkline

@@ -9,12 +9,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tts.analysis.statistics import quantile
 from tts.build.spec import Deployment
 from tts.build.tensorrt.placement import gpus_of
 from tts.engines.simulated import Totals
-from tts.simulation.pairs import SIMULATED
-from tts.simulation.scenario import Outcome, Scenario
+from tts.lab.simulation.pairs import SIMULATED
+from tts.lab.simulation.scenario import Outcome, Scenario
+from tts.runs.statistics import quantile
 
 from .sheet import Sheet
 

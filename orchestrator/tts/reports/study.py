@@ -9,10 +9,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tts.study.cells import Step
-from tts.study.folder import run_folder
-from tts.study.measure import Findings
-from tts.study.plan import Study
+from tts.lab.study.cells import Step
+from tts.lab.study.folder import run_folder
+from tts.lab.study.measure import Findings
+from tts.lab.study.plan import Study
 
 from .figures.figure import Cell, Figure
 from .figures.study import study_figures

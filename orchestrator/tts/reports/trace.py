@@ -20,13 +20,11 @@ from datetime import datetime
 from itertools import chain
 from pathlib import Path
 
-from tts.analysis.engine_steps import steps_of_run
-from tts.analysis.records import ENGINES, Engine, RequestRecord
-from tts.analysis.requests import WINDOW, InOrderOfSending, end_to_end, request_of
 from tts.build.errors import RunError
-from tts.runlog.checks import check_run
-from tts.runlog.durable import make_folder
-from tts.runlog.events import (
+from tts.runs.checks import check_run
+from tts.runs.durable import make_folder
+from tts.runs.engine_steps import steps_of_run
+from tts.runs.events import (
     AnyEvent,
     Idle,
     ProblemSolved,
@@ -35,8 +33,10 @@ from tts.runlog.events import (
     Session,
     Used,
 )
-from tts.runlog.folder import read_config
-from tts.runlog.log import read_events
+from tts.runs.folder import read_config
+from tts.runs.log import read_events
+from tts.runs.records import ENGINES, Engine, RequestRecord
+from tts.runs.requests import WINDOW, InOrderOfSending, end_to_end, request_of
 from tts.search import NodePath
 
 from .perfetto_file import Detail, PerfettoFile, Track

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from tts.build.deployment_edit import Field, with_values
 from tts.build.errors import ConfigError
-from tts.tuning.analysis import FIELDS, SHARE, UNITS, EngineResult, Proposal
-from tts.tuning.tune import Tuned
+from tts.lab.tuning.analysis import FIELDS, SHARE, UNITS, EngineResult, Proposal
+from tts.lab.tuning.tune import Tuned
 
 from .console import say
 from .sheet import Sheet

@@ -39,14 +39,14 @@ from .result import Result, Step, Usage
 from .session import Session
 
 if TYPE_CHECKING:
-    from tts.analysis.run import Run
+    from tts.runs.run import Run
 
 __all__ = ["AsyncSession", "Result", "Run", "RunProgress", "Session", "Step", "Usage"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "Run":  # reads logs: heavier than all the rest
-        from tts.analysis.run import Run
+        from tts.runs.run import Run
 
         return Run
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

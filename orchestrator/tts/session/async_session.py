@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from tts.build.spec import Deployment
     from tts.build.tokenizer import Message
     from tts.endpoints.base import Generator, ScoreCall, Verifier
+    from tts.endpoints.routing import RoutingPolicy
     from tts.grading import Grader
     from tts.problem import Problem
     from tts.prompting import Models
-    from tts.routing import RoutingPolicy
     from tts.scheduling import Policy, ScheduleName, SpeculationName
     from tts.serving.server.loading import Loading
 

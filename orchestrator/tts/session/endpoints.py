@@ -9,7 +9,7 @@ from tts.endpoints.base import GenerateCall, Generator, ScoreCall, Verifier, Ver
 from tts.endpoints.triton import TritonConnection, TritonGenerator, TritonVerifier
 from tts.engines import wire
 from tts.prompting import Models
-from tts.replay import Replay, ReplayGenerator, ReplayVerifier
+from tts.runs.replay import Replay, ReplayGenerator, ReplayVerifier
 
 from .replicas import EnginePair, Replicas
 

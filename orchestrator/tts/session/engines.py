@@ -15,9 +15,9 @@ from tts.compat import Self
 if TYPE_CHECKING:
     from tts.build.spec import Deployment
     from tts.endpoints.base import Generator, Verifier
+    from tts.endpoints.routing import RoutingPolicy
     from tts.endpoints.triton import TritonConnection
     from tts.prompting import Models
-    from tts.routing import RoutingPolicy
     from tts.serving.server.loading import Loading
 
     from .connecting import Own

@@ -8,9 +8,9 @@ import time
 import msgspec
 
 from tts.build.errors import TtsError
-from tts.runlog.events import Event, Generated, Idle, ProblemStarted, Request, Scored
-from tts.runlog.log import RunLog
-from tts.runlog.resume import ResumedWork
+from tts.runs.events import Event, Generated, Idle, ProblemStarted, Request, Scored
+from tts.runs.log import RunLog
+from tts.runs.resume import ResumedWork
 
 from .outcome import Outcome
 from .usage import Meter

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from tts.analysis.run import solved_problems
 from tts.problem import Problem
-from tts.runlog.events import AnyEvent, Generated
+from tts.runs.events import AnyEvent, Generated
+from tts.runs.run import solved_problems
 from tts.search import NodePath
 from tts.strategies.strategy import Vote
 

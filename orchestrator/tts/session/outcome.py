@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 
-from tts.analysis.records import CompletionRecord
 from tts.grading import Equality, canonical, extract_answer
 from tts.grading.extract import extract_answer_or_number
 from tts.grading.votes import Judged, judge
 from tts.problem import Problem
-from tts.runlog.events import LoggedAnswer, LoggedCompletion, ProblemSolved
+from tts.runs.events import LoggedAnswer, LoggedCompletion, ProblemSolved
+from tts.runs.records import CompletionRecord
 from tts.search import NodePath, SearchResult
 from tts.strategies.strategy import Vote
 

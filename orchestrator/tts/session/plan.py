@@ -14,8 +14,8 @@ from tts.datasets.options import DatasetOptions
 from tts.driver.policy import policy_of
 from tts.problem import Problem
 from tts.prompting import Context, Models
-from tts.replay import Replay
-from tts.runlog.folder import PROBLEMS
+from tts.runs.folder import PROBLEMS
+from tts.runs.replay import Replay
 from tts.scheduling import Policy, ScheduleName, SpeculationName
 from tts.serving.repository.digest import deployment_digest
 from tts.strategies.parameters import check_blocks

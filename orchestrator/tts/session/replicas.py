@@ -1,7 +1,7 @@
 """The servers that a session uses side by side: their health, and which of them gets what.
 
-`tts.routing` decides; here is what it needs of the world: connections, the time, a watch that sees
-that a server has died, and a real request to see that it is back.
+`tts.endpoints.routing` decides; here is what it needs of the world: connections, the time, a watch
+that sees that a server has died, and a real request to see that it is back.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from tts.build.errors import EndpointTimeout, EndpointUnavailable, ServerError, 
 from tts.compat import Self
 from tts.endpoints.base import Generator, Verifier
 from tts.endpoints.retry import PATIENCE_S
+from tts.endpoints.routing import Breaker, Lease, Router, RoutingPolicy
 from tts.endpoints.triton import TritonConnection
-from tts.routing import Breaker, Lease, Router, RoutingPolicy
 
 CHECK_S = 0.5
 """How often the servers are looked at."""

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from tts.build.errors import RunError
-from tts.runlog.events import Resources
-from tts.runlog.log import RunLog
+from tts.runs.events import Resources
+from tts.runs.log import RunLog
 
 from .energy import gpu_energy
 

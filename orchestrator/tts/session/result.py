@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tts.analysis.records import CompletionRecord
     from tts.problem import Problem
+    from tts.runs.records import CompletionRecord
     from tts.search import Limit, NodePath, Tree
     from tts.strategies.strategy import Vote
 

@@ -8,31 +8,31 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from tts.analysis.summary import summarise
 from tts.build import paths
 from tts.build.errors import RunError
 from tts.build.user_paths import is_there
 from tts.problem import Problem
 from tts.prompting import Models
-from tts.runlog.checks import (
+from tts.runs.checks import (
     check_complete,
     check_inputs,
     drop_stale_summary,
     write_summary,
 )
-from tts.runlog.config import read_whole_config
-from tts.runlog.events import Finished
-from tts.runlog.folder import (
+from tts.runs.config import read_whole_config
+from tts.runs.events import Finished
+from tts.runs.folder import (
     EVENTS,
     create_run,
     has_finished,
     refuse_begun,
     write_problems,
 )
-from tts.runlog.lock import locked
-from tts.runlog.log import RunLog, read_events
-from tts.runlog.repair import repair_log
-from tts.runlog.resume import ResumePoint, read_resume_point
+from tts.runs.lock import locked
+from tts.runs.log import RunLog, read_events
+from tts.runs.repair import repair_log
+from tts.runs.resume import ResumePoint, read_resume_point
+from tts.runs.summary import summarise
 
 from .endpoints import EndpointsOf, own_endpoints
 from .engine_steps import OpenSteps, recording_steps

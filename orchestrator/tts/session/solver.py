@@ -16,8 +16,8 @@ from tts.compat.aio import BaseExceptionGroup, TaskGroup
 from tts.grading import Equality
 from tts.problem import Problem
 from tts.prompting import Models
-from tts.runlog.log import RunLog
-from tts.runlog.resume import ResumedWork
+from tts.runs.log import RunLog
+from tts.runs.resume import ResumedWork
 from tts.scheduling import Policy
 from tts.search import BudgetedSearch, Search, SearchResult
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from tts.runlog.events import Event, Generated, ProblemStarted, Scored
+from tts.runs.events import Event, Generated, ProblemStarted, Scored
 
 from .result import Usage
 

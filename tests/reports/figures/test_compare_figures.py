@@ -2,9 +2,9 @@
 
 import pytest
 from hypothesis import given, settings
-from tests.analysis.logs import SESSION, whole_logs
-from tests.analysis.runs import CONFIG, log_of, run_of, write_run
 from tests.reports.figures.checks import check_all
+from tests.runs.logs import SESSION, whole_logs
+from tests.runs.runs import CONFIG, log_of, run_of, write_run
 
 from tts.build.errors import RunError
 from tts.reports.figures.charts import MOST_ROWS

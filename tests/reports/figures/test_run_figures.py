@@ -2,7 +2,8 @@
 
 from hypothesis import given, settings
 from msgspec.structs import replace
-from tests.analysis.logs import (
+from tests.reports.figures.checks import check_all
+from tests.runs.logs import (
     LOGS,
     SESSION,
     expansion,
@@ -13,13 +14,12 @@ from tests.analysis.logs import (
     used,
     whole_logs,
 )
-from tests.reports.figures.checks import check_all
 
-from tts.analysis.measured_run import MeasuredRun
-from tts.analysis.measures import Measures
 from tts.reports.figures.charts import colour
 from tts.reports.figures.run import figures_of
-from tts.runlog.events import LoggedAnswer, LoggedCompletion, LoggedThought, Session
+from tts.runs.events import LoggedAnswer, LoggedCompletion, LoggedThought, Session
+from tts.runs.measured_run import MeasuredRun
+from tts.runs.measures import Measures
 
 CONFIG = {"strategy": "best-of-n", "vote": "best", "parameters": {"n": 4}}
 

@@ -3,21 +3,28 @@
 import json
 
 import pytest
+from tests.lab.study.results import results_of
 from tests.reports.figures.checks import check
-from tests.study.results import results_of
 
 from tts.build.spec import load_deployment
+from tts.lab.study.advice import advise
+from tts.lab.study.cells import BASE, FULL
+from tts.lab.study.folder import Asked
+from tts.lab.study.inside import memory_by_split
+from tts.lab.study.kv_memory import pair_memory
+from tts.lab.study.measure import Findings
+from tts.lab.study.measurement import Measurement
+from tts.lab.study.plan import Study
+from tts.lab.study.throughput import (
+    ablation,
+    accuracy_by_n,
+    by_load,
+    by_split,
+    concurrency,
+    same_trees,
+)
 from tts.reports.figures.study import FIGURES, study_figures
 from tts.reports.study import advice_figure
-from tts.study.advice import advise
-from tts.study.cells import BASE, FULL
-from tts.study.folder import Asked
-from tts.study.inside import memory_by_split
-from tts.study.kv_memory import pair_memory
-from tts.study.measure import Findings
-from tts.study.measurement import Measurement
-from tts.study.plan import Study
-from tts.study.throughput import ablation, accuracy_by_n, by_load, by_split, concurrency, same_trees
 
 DEMO = load_deployment("demo")
 STUDY = Study(

@@ -2,8 +2,7 @@
 
 import json
 
-from tts.analysis.summary import summarise
-from tts.runlog.events import (
+from tts.runs.events import (
     Finished,
     Generated,
     LoggedAnswer,
@@ -15,6 +14,7 @@ from tts.runlog.events import (
     Session,
     encode,
 )
+from tts.runs.summary import summarise
 from tts.search import Stop
 
 RULES = ("best", "weighted", "majority")

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from tts.reports.page.packing import PackedTree, lay_out, pack, packed_text, unpack
 from tts.reports.page.trees import CancelledRecord, ProblemTree, ThoughtRecord
-from tts.runlog.events import LoggedAnswer, LoggedCompletion, LoggedThought
+from tts.runs.events import LoggedAnswer, LoggedCompletion, LoggedThought
 from tts.search import Fate, Stop
 
 TEXTS = st.text(st.characters(exclude_categories=()))  # halves of surrogate pairs included

@@ -3,12 +3,12 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.analysis.logs import LOGS, SESSION, cut, solved, started, used
 from tests.driver.scripted_run import Run
+from tests.runs.logs import LOGS, SESSION, cut, solved, started, used
 
 from tts.build.tokenizer import Tokenizer
 from tts.reports.page.trees import problem_trees, tree_digest
-from tts.runlog.events import Generated, LoggedCompletion, LoggedThought, ProblemSolved, Scored
+from tts.runs.events import Generated, LoggedCompletion, LoggedThought, ProblemSolved, Scored
 from tts.search import (
     BeamSearchConfig,
     DvtsConfig,

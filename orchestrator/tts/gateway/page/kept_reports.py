@@ -19,7 +19,7 @@ from tts.build.errors import TtsError
 from tts.build.private import private_folder
 from tts.reports.page.packing import pack, unpack
 from tts.reports.page.page import page_of_trees
-from tts.runlog.durable import write_whole
+from tts.runs.durable import write_whole
 from tts.session import Result
 
 from ..exchange import Exchange

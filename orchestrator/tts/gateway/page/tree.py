@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tts.reports.page.trees import ProblemTree, ThoughtRecord
-from tts.runlog.events import LoggedAnswer, LoggedCompletion, LoggedThought
+from tts.runs.events import LoggedAnswer, LoggedCompletion, LoggedThought
 from tts.search import Fate, NodePath
 from tts.session import Result
 

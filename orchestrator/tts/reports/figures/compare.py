@@ -7,15 +7,15 @@ from pathlib import Path
 
 import altair as alt
 
-from tts.analysis.measured_run import MeasuredRun, expand_groups
-from tts.analysis.paired_runs import (
+from tts.build.errors import RunError
+from tts.runs.measured_run import MeasuredRun, expand_groups
+from tts.runs.paired_runs import (
     PairedRun,
     Setting,
     compare_runs,
     differing_settings,
     short_names,
 )
-from tts.build.errors import RunError
 
 from ..paired import setting_cell
 from .charts import (

@@ -8,9 +8,9 @@ from typing import Literal
 
 import altair as alt
 
-from tts.analysis.comparison import Row as Compared
-from tts.analysis.comparison import in_order, joined_curves, label, read_rows, varying
-from tts.analysis.pareto import best_within, pareto_front
+from tts.runs.comparison import Row as Compared
+from tts.runs.comparison import in_order, joined_curves, label, read_rows, varying
+from tts.runs.pareto import best_within, pareto_front
 
 from .charts import (
     ALL_FIELDS,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tts.analysis.measured_run import MeasuredRun
-from tts.analysis.named_measures import named_measures
+from tts.runs.measured_run import MeasuredRun
+from tts.runs.named_measures import named_measures
 
 from .charts import number, percent
 from .figure import Figure

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tts.analysis.measured_run import MeasuredRun
+from tts.runs.measured_run import MeasuredRun
 
 from . import accuracy, key, timing, work
 from .figure import Figure

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import altair as alt
 
-from tts.analysis.measured_run import MeasuredRun
-from tts.analysis.records import ENGINES, Engine
-from tts.analysis.statistics import quantile
+from tts.runs.measured_run import MeasuredRun
+from tts.runs.records import ENGINES, Engine
+from tts.runs.statistics import quantile
 
 from .charts import (
     ALL_FIELDS,

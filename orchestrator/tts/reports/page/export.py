@@ -8,7 +8,7 @@ from typing import Literal
 
 from tts.build.errors import ConfigError, RunError
 from tts.reports.figures.figure import DATA, Figure, Spec
-from tts.runlog.durable import make_folder
+from tts.runs.durable import make_folder
 
 from .assets import chart_theme
 

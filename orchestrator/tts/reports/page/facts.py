@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from tts.reports.figures.figure import Cell
-from tts.runlog.checks import read_summary
-from tts.runlog.events import Session
-from tts.runlog.folder import Json, has_finished, read_config
-from tts.runlog.log import read_events
+from tts.runs.checks import read_summary
+from tts.runs.events import Session
+from tts.runs.folder import Json, has_finished, read_config
+from tts.runs.log import read_events
 
 from .page import Facts
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tts.analysis.measured_run import MeasuredRun, expand_groups
 from tts.reports.figures.charts import number, percent
 from tts.reports.figures.compare import compare_figures
 from tts.reports.figures.figure import Figure
 from tts.reports.figures.group import group_figures
 from tts.reports.figures.run import figures_of
-from tts.runlog.config import read_whole_config
-from tts.runlog.groups import is_group
+from tts.runs.config import read_whole_config
+from tts.runs.groups import is_group
+from tts.runs.measured_run import MeasuredRun, expand_groups
 
 from .facts import facts_of
 from .page import FILE, write_page

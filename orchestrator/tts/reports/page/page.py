@@ -13,10 +13,10 @@ from markupsafe import Markup
 
 from tts.build.errors import RunError
 from tts.reports.figures.figure import Cell, Figure
-from tts.runlog.checks import check_run
-from tts.runlog.durable import make_folder, write_whole
-from tts.runlog.folder import read_config, read_problems
-from tts.runlog.log import read_events
+from tts.runs.checks import check_run
+from tts.runs.durable import make_folder, write_whole
+from tts.runs.folder import read_config, read_problems
+from tts.runs.log import read_events
 
 from .assets import chart_theme, policy, scripts, styles
 from .packing import INLINE_BYTES, Layout, PackedTree, lay_out, pack, packed_text

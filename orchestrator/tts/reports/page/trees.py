@@ -8,8 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from tts.analysis.requests import end_to_end
-from tts.runlog.events import (
+from tts.runs.events import (
     AnyEvent,
     Cancelled,
     Generated,
@@ -22,6 +21,7 @@ from tts.runlog.events import (
     Used,
     problem_of,
 )
+from tts.runs.requests import end_to_end
 from tts.search import Fate, Limit, NodePath, Stop
 
 LOOKAHEAD = -1

@@ -1,0 +1,9 @@
+"""Experiments on a deployment: benchmark runs, a study, tuning, and simulation without engines.
+
+| package | job |
+|---|---|
+| bench | what is asked of a run, runs and comparisons carried out, shards |
+| study | what the two engines do and why: cells, figures, advice |
+| tuning | where each engine stops gaining from more in flight |
+| simulation | the same scheduler on virtual time, with engines modelled by their step times |
+"""

@@ -1,0 +1,275 @@
+"""One simulated run: a deployment's shape on a GPU, a workload, a schedule, and what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import hashlib
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cache, partial
+
+from tts.build.spec import Deployment, Role
+from tts.build.tensorrt.placement import gpus_of
+from tts.driver import Driver, Submission, policy_of
+from tts.endpoints.routing import PolicyName
+from tts.endpoints.routing.policies import THRESHOLD
+from tts.engines.simulated import (
+    Affine,
+    Sharing,
+    Totals,
+)
+from tts.problem import Problem
+from tts.prompting import Models
+from tts.runs import events
+from tts.runs.replay import Script
+from tts.scheduling import ScheduleName, SpeculationName
+from tts.search import NodePath, Search, SearchConfig, node_seed
+from tts.strategies.catalog import new_search
+
+from .fleet import Fleet, Pair, ServerGroup, fleet_of, router_of
+from .server import SimulatedGenerator, SimulatedVerifier
+from .text import question, simulated_models
+from .virtual_time import run_virtual
+
+_Request = events.Generated | events.Scored | events.Cancelled
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """A recorded run as a scenario's work."""
+
+    models: Models
+    problems: tuple[Problem, ...]
+    strategy: str
+    parameters: SearchConfig
+    seed: int
+    script: Script
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is simulated, but for the schedule. `in_flight` bounds the problems that run at once."""
+
+    deployment: Deployment
+    sharing: Sharing
+    workload: Script
+    parameters: SearchConfig
+    problems: int
+    in_flight: int
+    seed: int = 0
+    speculation: SpeculationName = "auto"
+    call_s: float = 0.5e-3
+    cancel_s: float = 5e-3
+    recorded: RecordedRun | None = None
+    """Where the workload is a recorded run; else questions are made up."""
+    fits: Mapping[Role, Affine] | None = None
+    """Step times fitted to measurements, instead of those of the two models on this GPU."""
+    whole_head: bool = False
+    """Whether the verifier has its whole language head, and not only the rows of its labels."""
+    groups: tuple[ServerGroup, ...] = ()
+    """Several servers, to which a router gives the problems; none: one server of `deployment`."""
+    routing: PolicyName = "prefix-affinity"
+    """With by-concurrency the first group is for few problems, the second for many."""
+    threshold: int = THRESHOLD
+    """Problems from which by-concurrency takes them for many."""
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs the engines are on."""
+        if self.groups:
+            return max(group.gpus for group in self.groups)
+        return len(gpus_of(self.deployment))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A simulated run. Times are virtual but for `real_s`."""
+
+    schedule: ScheduleName
+    wall_s: float
+    real_s: float
+    generator: Totals
+    verifier: Totals
+    calls_s: float
+    """What the orchestrator's processor spent on calls."""
+    latencies_s: tuple[float, ...]
+    """From the start of each problem to its result."""
+    waiting: float
+    """Share of the candidates' time in which nothing is done for them: of the time from an
+    iteration's first request to its last answer, what is neither the candidate's own generation nor
+    its scoring."""
+    speculated: int
+    """Expansions sent before their search had asked for them."""
+    used: int
+    """How many of them it asked for in the end."""
+    digest: str
+    """Hash over every problem's tree; see Tree.digest."""
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Share of the speculative expansions that were of use; None without any."""
+        return self.used / self.speculated if self.speculated else None
+
+
+def simulate(scenario: Scenario, schedule: ScheduleName) -> Outcome:
+    """Run the driver and the scheduler on simulated engines."""
+    began = time.perf_counter()
+    with _uncollected():
+        return run_virtual(_run(scenario, schedule, began))
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the cyclic garbage collector: a tenth of the time, and there is little to collect."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def problems(scenario: Scenario) -> tuple[Models, list[Problem]]:
+    """What is solved: the first recorded problems, or as many made-up ones."""
+    if scenario.recorded:
+        return scenario.recorded.models, list(scenario.recorded.problems[: scenario.problems])
+    made_up = [
+        Problem(f"simulated-{number}", question(number)) for number in range(scenario.problems)
+    ]
+    return simulated_models(scenario.deployment), made_up
+
+
+def search_of(scenario: Scenario, problem: Problem) -> Search:
+    """A fresh search of one problem."""
+
+    @cache  # foresight asks for the same seeds again and again
+    def seed(node: NodePath) -> int:
+        return node_seed(scenario.seed, problem.id, node)
+
+    return new_search(scenario.parameters, seed)
+
+
+def digest_of(trees: Mapping[str, str]) -> str:
+    """One hash over the digests of all problems' trees; see Tree.digest."""
+    lines = [f"{name}|{trees[name]}\n" for name in sorted(trees)]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+@dataclass(eq=False)
+class _Observed:
+    """What is kept of a run's events and results."""
+
+    started: dict[str, float] = field(default_factory=dict)
+    latencies: list[float] = field(default_factory=list)
+    trees: dict[str, str] = field(default_factory=dict)
+    requests: list[_Request] = field(default_factory=list)
+    used: int = 0
+
+    def record(self, event: events.Event) -> None:
+        self.used += isinstance(event, events.Used)
+        if isinstance(event, events.ProblemStarted):
+            self.started[event.problem] = event.t
+        elif isinstance(event, _Request) and event.kind is not None:
+            self.requests.append(event)
+
+    async def solve(self, submission: Submission) -> None:
+        solved = await submission
+        name = solved.problem.id
+        self.latencies.append(asyncio.get_running_loop().time() - self.started[name])
+        self.trees[name] = solved.result.tree.digest()
+
+
+async def _run(scenario: Scenario, schedule: ScheduleName, began: float) -> Outcome:
+    clock = asyncio.get_running_loop().time
+    fleet = fleet_of(
+        scenario.groups or [ServerGroup(scenario.deployment)],
+        scenario.sharing,
+        scenario.call_s,
+        scenario.cancel_s,
+        whole_head=scenario.whole_head,
+        fits=scenario.fits,
+    )
+    models, to_solve = problems(scenario)
+    observed = _Observed()
+
+    def driver_of(pair: Pair) -> Driver:
+        return Driver(
+            models,
+            SimulatedGenerator(fleet.server, pair.generators, scenario.workload),
+            SimulatedVerifier(fleet.server, pair.verifiers, scenario.workload),
+            policy_of(
+                pair.group.deployment,
+                schedule,
+                speculation=scenario.speculation,
+                problems=scenario.in_flight,
+            ),
+            record=observed.record,
+            clock=clock,
+        )
+
+    async with AsyncExitStack() as stack:
+        drivers = {
+            pair.name: await stack.enter_async_context(driver_of(pair)) for pair in fleet.pairs
+        }
+        await _solve(scenario, to_solve, fleet, drivers, observed)
+    return Outcome(
+        schedule,
+        clock(),
+        time.perf_counter() - began,
+        fleet.totals("generator"),
+        fleet.totals("verifier"),
+        fleet.server.busy_s,
+        tuple(sorted(observed.latencies)),
+        _waiting(observed.requests),
+        sum(request.kind == "speculative" for request in observed.requests),
+        observed.used,
+        digest_of(observed.trees),
+    )
+
+
+async def _solve(
+    scenario: Scenario,
+    to_solve: Sequence[Problem],
+    fleet: Fleet,
+    drivers: Mapping[str, Driver],
+    observed: _Observed,
+) -> None:
+    """All problems: by one driver, which queues them, or by those that a router chooses."""
+
+    def submit(problem: Problem, driver: Driver) -> Submission:
+        return driver.submit(problem, partial(search_of, scenario, problem))
+
+    if len(drivers) == 1:
+        (driver,) = drivers.values()
+        submissions = [submit(problem, driver) for problem in to_solve]
+        await asyncio.gather(*map(observed.solve, submissions))
+        return
+    clock = asyncio.get_running_loop().time
+    router = router_of(fleet, scenario.routing, scenario.threshold)
+    queue = iter(to_solve)
+
+    async def client() -> None:
+        for problem in queue:
+            lease = router.lease(clock(), problem.id)
+            assert lease is not None  # simulated servers do not fail
+            await observed.solve(submit(problem, drivers[lease.replica.name]))
+            router.end(lease, clock(), ok=True)
+
+    await asyncio.gather(*(client() for _ in range(scenario.in_flight)))
+
+
+def _waiting(requests: Sequence[_Request]) -> float:
+    iterations: dict[tuple[str, int], list[_Request]] = defaultdict(list)
+    for request in requests:
+        iterations[request.problem, len(request.node)].append(request)
+    own = present = 0.0
+    for members in iterations.values():
+        span = max(each.done for each in members) - min(each.sent for each in members)
+        present += span * len({each.node for each in members})
+        own += sum(each.done - each.sent for each in members)
+    return 1 - own / present if present else 0.0

@@ -1,0 +1,118 @@
+"""What simulated engines answer: step lengths, ends and scores with given statistics.
+
+Answers depend on the request alone, as those of real engines do, so every schedule gives the same
+trees.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import zlib
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from statistics import NormalDist, correlation, fmean
+
+from tts.build.errors import DatasetError
+from tts.build.tokenizer import Ids
+from tts.endpoints.base import GenerateCall
+from tts.runs.replay import read_chains
+
+from .text import DELIMITER, step_ids, step_marks, steps_written
+
+_SAMPLES = 1000
+_NORMAL = NormalDist()
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Statistics, each as sorted equally likely values. A Script (see `replay`)."""
+
+    lengths: tuple[int, ...]
+    """Tokens of a step."""
+    scores: tuple[float, ...]
+    correlation: float
+    """Of a step's score with that of the step before, as normal variables."""
+    ends: tuple[float, ...]
+    """Chance that the first, second, ... step is the last one; of further steps the last chance."""
+
+    def generate(self, call: GenerateCall) -> list[int]:
+        """What the generator answers, ended by a delimiter or the end of the chain."""
+        greedy = call.temperature == 0
+        rng = random.Random(zlib.crc32(call.input_ids.tobytes()) if greedy else call.seed)
+        ids: list[int] = []
+        depth = steps_written(call.input_ids)
+        ended = False
+        while not ended and len(ids) < call.max_new_tokens:
+            ended = rng.random() < self.ends[min(depth, len(self.ends) - 1)]
+            ids += step_ids(rng, rng.choice(self.lengths), last=ended)
+            depth += 1
+            if call.stop_at_step:
+                break
+        return ids[: call.max_new_tokens]
+
+    def ended(self, call: GenerateCall, ids: list[int]) -> bool:
+        """See Script."""
+        return len(ids) < call.max_new_tokens and ids[-1] != ord(DELIMITER)
+
+    def score(self, input_ids: Ids) -> float:
+        """What the verifier answers: along a path a first-order autoregression."""
+        state = 0.0
+        for depth, mark in enumerate(step_marks(input_ids)):
+            news = _news(mark)
+            rest = math.sqrt(1 - self.correlation**2)
+            state = self.correlation * state + rest * news if depth else news
+        place = int(_NORMAL.cdf(state) * len(self.scores))
+        return self.scores[min(place, len(self.scores) - 1)]
+
+
+def typical() -> Workload:
+    """A 1B model on MATH: 75 tokens a step with a long tail, 7 steps, scores mostly near 1."""
+    quantiles = [_NORMAL.inv_cdf((place + 0.5) / _SAMPLES) for place in range(_SAMPLES)]
+    spread = 0.8
+    middle = math.log(75) - spread**2 / 2
+    return Workload(
+        lengths=tuple(max(2, round(math.exp(middle + spread * z))) for z in quantiles),
+        scores=tuple(1 / (1 + math.exp(-5 - 5 * z)) for z in quantiles),
+        correlation=0.9,
+        ends=(0.0, 0.05, 0.1, 0.15, 0.2, 0.25),
+    )
+
+
+def from_traces(file: Path) -> Workload:
+    """The statistics of recorded chains; see read_chains. Raises DatasetError."""
+    chains = read_chains(file)
+    lengths = sorted(length for chain in chains for length in chain.lengths)
+    scores = sorted(score for chain in chains for score in chain.scores)
+    pairs = [pair for chain in chains for pair in pairwise(chain.scores)]
+    if len(pairs) < 2 or scores[0] == scores[-1]:
+        raise DatasetError(f"{file} holds no pairs of steps whose scores differ.")
+    before, after = zip(*((_rank(scores, a), _rank(scores, b)) for a, b in pairs), strict=True)
+    deepest = max(len(chain.lengths) for chain in chains)
+    alive = [sum(len(chain.lengths) > depth for chain in chains) for depth in range(deepest + 1)]
+    common = [depth for depth in range(deepest) if alive[depth] >= 0.05 * len(chains)]
+    return Workload(
+        lengths=tuple(lengths),
+        scores=tuple(scores),
+        correlation=max(0.0, correlation(before, after)),
+        ends=tuple(1 - alive[depth + 1] / alive[depth] for depth in common),
+    )
+
+
+def _rank(scores: Sequence[float], score: float) -> float:
+    """The normal variable that stands for a score; of equal scores the middle one's."""
+    low = bisect_left(scores, score)
+    high = low
+    while high < len(scores) and scores[high] == score:
+        high += 1
+    return _NORMAL.inv_cdf(fmean((low, high)) / len(scores))
+
+
+@lru_cache(maxsize=1 << 16)
+def _news(mark: bytes) -> float:
+    """A normal variable that depends on the step alone."""
+    return _NORMAL.inv_cdf((zlib.crc32(mark) + 0.5) / 2**32)

@@ -1,0 +1,220 @@
+"""What follows from a study, in words: each advice names the figure that it rests on. Pure.
+
+Nothing is advised on a difference whose 95% interval holds "no difference": then what is there
+stays, and the advice says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tts.runs.intervals import wilson
+
+from .blocks import Ratio
+from .cells import BASE
+from .results import CellResult
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One advice."""
+
+    subject: str
+    text: str
+    figure: str
+    """The name of the figure that it rests on."""
+
+
+def advise(
+    results: Mapping[str, CellResult], policy: Mapping[str, Mapping[str, object]]
+) -> list[Advice]:
+    """All advice that the results give; `policy` is that of tune.json, by role."""
+    found = [
+        split_advice(results),
+        batch_advice(policy),
+        schedule_advice(results),
+        in_flight_advice(results),
+        n_advice(results),
+    ]
+    return [advice for advice in found if advice]
+
+
+def split_advice(results: Mapping[str, CellResult]) -> Advice | None:
+    """How to divide the KV memory; None where it was not measured."""
+    others = [each for each in results.values() if each.cell.engines.share is not None]
+    if not others:
+        return None
+    best = fastest(others)
+    slower = [each for each in others if is_slower(each)]
+    if best.speed.value > 1 and best.speed.is_certain:
+        text = (
+            f"Give the generator {_share(best)} of the KV memory: {times(best.speed)} the "
+            "throughput of the present division."
+        )
+    elif slower:
+        said = ", ".join(f"{_share(each)}: {times(each.speed)}" for each in slower)
+        text = (
+            "Leave the division of the KV memory as it is: none that was measured is faster beyond "
+            f"the noise, and some are slower (generator's share {said})."
+        )
+    else:
+        said = ", ".join(f"{_share(each)}: {times(each.speed)}" for each in others)
+        text = (
+            "Leave the division of the KV memory as it is: none that was measured is told apart "
+            f"from it (generator's share {said})."
+        )
+    return Advice("KV memory", text, "throughput-by-split")
+
+
+def schedule_advice(results: Mapping[str, CellResult]) -> Advice | None:
+    """Which schedule to use, and whether to speculate."""
+    others = [
+        each
+        for each in results.values()
+        if each.cell.schedule != "decoupled" or each.cell.speculation != "auto"
+    ]
+    if not others:
+        return None
+    best = fastest(others)
+    if best.speed.value > 1 and best.speed.is_certain:
+        text = f"Use {_way(best)}: {times(best.speed)} the throughput of decoupled, auto."
+        return Advice("Schedule", text, "ablation")
+    slower = [each for each in others if is_slower(each)]
+    equal = [each for each in others if each not in slower]
+    text = "Stay with schedule decoupled, speculation auto: nothing that was measured is faster"
+    text += " beyond the noise."
+    if slower:
+        text += f" Slower: {_listed(slower)}."
+    if equal:
+        text += f" Not told apart from it: {_listed(equal)}."
+    return Advice("Schedule", text, "ablation")
+
+
+def in_flight_advice(results: Mapping[str, CellResult]) -> Advice | None:
+    """Whether to limit the problems in flight, and what limits cost and gain."""
+    counted = [each for each in results.values() if each.cell.in_flight is not None]
+    if not counted:
+        return None
+    best = fastest(counted)
+    if best.speed.value > 1 and best.speed.is_certain:
+        text = f"At most {best.cell.in_flight} (--in-flight): {times(best.speed)} the throughput "
+        text += f"of no limit, and {_latencies(best, results[BASE])}."
+        return Advice("Problems in flight", text, "concurrency")
+    slower = [each for each in counted if is_slower(each)]
+    equal = [each for each in counted if each not in slower]
+    text = "Set no limit: none that was measured is faster beyond the noise."
+    if slower:
+        text += f" Slower: {', '.join(f'{e.cell.in_flight}: {times(e.speed)}' for e in slower)}."
+    if equal:
+        least = min(equal, key=lambda each: each.cell.in_flight or 0)
+        text += (
+            f" At most {least.cell.in_flight} is not told apart from it ({times(least.speed)}), "
+            f"and {_latencies(least, results[BASE])}."
+        )
+    return Advice("Problems in flight", text, "concurrency")
+
+
+def batch_advice(policy: Mapping[str, Mapping[str, object]]) -> Advice | None:
+    """How much to keep in flight on each engine; None where too little was measured."""
+    fields = {"generator": "generator.in_flight_requests", "verifier": "verifier.in_flight_tokens"}
+    said = []
+    for role, field in fields.items():
+        if found := policy.get(role):
+            change = (
+                f"{found['proposed']:,}, as it is"
+                if found["proposed"] == found["present"]
+                else f"{found['present']:,} -> {found['proposed']:,}"
+            )
+            said.append(f"{field}: {change} ({found['why']})")
+    if not said:
+        return None
+    return Advice("Batch sizes", "; ".join(said) + ".", "generator-by-load")
+
+
+def n_advice(results: Mapping[str, CellResult]) -> Advice | None:
+    """How many completions: as deployed, unless another n is certainly right more often."""
+    base, found = results[BASE], of_n(results)
+    if len(found) < 2 or base.accuracy is None:
+        return None
+    better = [each for each in found if (d := each.more_right_than(base)) and d.mean > 0]
+    certain = [each for each in better if (d := each.more_right_than(base)) and d.is_certain]
+    chosen = certain[0] if certain else base
+    text = (
+        f"n = {chosen.cell.n}: {interval_of(chosen)} right, at "
+        f"{chosen.tokens_per_problem:,.0f} generated tokens a problem."
+    )
+    if certain:
+        text += f" Than n = {base.cell.n}, {_than(chosen, base)}."
+    for each in found:
+        if each is not chosen and each not in certain:
+            text += f" n = {each.cell.n} is right {_than(each, chosen)}."
+    return Advice("n", text, "accuracy-by-n")
+
+
+def of_n(results: Mapping[str, CellResult]) -> list[CellResult]:
+    """The cells that differ from the base in n at most, by rising n."""
+    base = results[BASE]
+    same = [
+        each for each in results.values() if each.cell.n != base.cell.n or each.cell.name == BASE
+    ]
+    return sorted(same, key=lambda each: each.cell.n)
+
+
+def fastest(results: Sequence[CellResult]) -> CellResult:
+    """The result with the most problems per second."""
+    return max(results, key=lambda each: each.speed.value)
+
+
+def is_slower(result: CellResult) -> bool:
+    """Whether it is slower than the base beyond the noise."""
+    return result.speed.is_certain and result.speed.value < 1
+
+
+def times(ratio: Ratio) -> str:
+    """`1.20x (1.10 to 1.31)`; without an interval from a single round."""
+    if ratio.low is None or ratio.high is None:
+        return f"{ratio.value:.2f}x (one round: no interval)"
+    return f"{ratio.value:.2f}x ({ratio.low:.2f} to {ratio.high:.2f})"
+
+
+def interval_of(result: CellResult) -> str:
+    """`81% (62 to 92%)`: accuracy with its Wilson 95% interval."""
+    accuracy = result.accuracy or 0.0
+    low, high = wilson(accuracy, len(result.right))
+    return f"{100 * accuracy:.0f}% ({100 * low:.0f} to {100 * high:.0f}%)"
+
+
+def _share(result: CellResult) -> str:
+    return f"{100 * (result.cell.engines.share or 0.0):.3g}%"
+
+
+def _way(result: CellResult) -> str:
+    if result.cell.schedule != "decoupled":
+        return f"schedule {result.cell.schedule}"
+    return f"speculation {result.cell.speculation}"
+
+
+def _listed(results: Sequence[CellResult]) -> str:
+    return ", ".join(f"{_way(each)} {times(each.speed)}" for each in results)
+
+
+def _latencies(result: CellResult, base: CellResult) -> str:
+    mine, others = result.latency_p50_s, base.latency_p50_s
+    if mine is None or others is None:
+        return "its time per problem is not known"
+    return f"a problem takes {mine:.2g} s instead of {others:.2g} s (median)"
+
+
+def _than(result: CellResult, other: CellResult) -> str:
+    """`3.8 points less often (-10.0 to 2.3: not told apart) at 0.25 times the tokens`."""
+    difference = result.more_right_than(other)
+    ratio = result.tokens_per_problem / other.tokens_per_problem
+    tokens = f"at {ratio:.2g} times the tokens"
+    if difference is None:
+        return tokens
+    low, high = (100 * value for value in difference.interval_95)
+    told = "" if difference.is_certain else ": not told apart"
+    often = "more" if difference.mean >= 0 else "less"
+    points = f"{abs(100 * difference.mean):.1f} points {often} often"
+    return f"{points} ({low:.1f} to {high:.1f}{told}) {tokens}"

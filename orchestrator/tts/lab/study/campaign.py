@@ -1,0 +1,245 @@
+"""A study carried out: every cell in every round, each in a run folder, resumable run by run."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tts.build.builder import require_current
+from tts.build.errors import RunError, ServerError, TtsError
+from tts.build.spec import Deployment
+from tts.build.user_paths import is_there
+from tts.checks.requirements import require_gpu
+from tts.problem import Problem
+from tts.runs.folder import has_finished
+from tts.runs.lock import locked
+from tts.serving.repository.digest import deployment_digest
+from tts.serving.repository.render import render_repository
+from tts.session import AsyncSession, RunProgress
+from tts.session.interrupts import interruptible
+from tts.session.plan import Plan, check_same, findable, load_checked
+from tts.session.run import open_run, unused_folder
+
+from ..bench.observer import Observer
+from ..bench.run import run_in
+from .cells import (
+    Cell,
+    Form,
+    Step,
+    seconds_left,
+    starts,
+)
+from .engines import StudyEngines
+from .folder import (
+    Asked,
+    create_study,
+    load_file,
+    pilot_folder,
+    read_study,
+    run_folder,
+    write_load,
+)
+from .load import measure_load
+from .plan import Study, can_restart, is_finished, left_of, limits_digest, open_study, seconds_of
+
+PILOT_PROBLEMS = 4
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the user asks a study to be. `dataset` is a name or a file."""
+
+    deployment: str
+    form: Form
+    dataset: str = "demo"
+    seed: int = 0
+
+
+def run_study(wanted: Wanted, out: Path | None, observer: Observer) -> Study:
+    """Begin a study, carry it out, and return it; raises a TtsError."""
+    spec = load_checked(wanted.deployment)
+    _check(spec)
+    asked = Asked(
+        spec.name,
+        findable(wanted.deployment),
+        deployment_digest(spec),
+        limits_digest(spec),
+        findable(wanted.dataset),
+        wanted.seed,
+        wanted.form,
+        restarts=can_restart(spec),
+    )
+    folder = (out or unused_folder(f"{spec.name}-study")).resolve()
+    study = open_study(folder, asked, spec)
+    with locked(folder):
+        create_study(folder, asked)
+        _carry_out(study, observer)
+    return study
+
+
+def resume_study(folder: Path, deployment: str | None, observer: Observer) -> Study:
+    """Continue a study: finished runs are kept, one that was interrupted begins anew."""
+    study = begun_study(folder, deployment)
+    if is_finished(study):  # whatever this version would serve, nothing more is run
+        return study
+    folder, before, spec = study.folder, study.asked, study.spec
+    now = replace(before, deployment_digest=deployment_digest(spec))
+    check_same(vars(now), vars(before), folder)
+    _check(spec)
+    if before.restarts and not can_restart(spec):
+        raise ServerError(
+            f"The study in {folder} starts servers of deployment {spec.name} with other limits, "
+            "but one is running now.",
+            hint=f"Stop it: tts serve {spec.named} --stop",
+        )
+    with locked(folder):
+        _carry_out(study, observer)
+    return study
+
+
+def finished_study(folder: Path) -> Study:
+    """A study whose runs have all finished; raises RunError if one has not."""
+    study = begun_study(folder)
+    if not is_finished(study):
+        raise RunError(
+            f"The study in {folder} has not finished.",
+            hint=f"Continue it with: tts study --resume {folder}",
+        )
+    return study
+
+
+def begun_study(folder: Path, deployment: str | None = None) -> Study:
+    """The study in a folder; raises RunError if the deployment says otherwise by now."""
+    folder = folder.resolve()
+    before = read_study(folder)
+    spec = load_checked(deployment or before.deployment_source)
+    now = replace(before, deployment=spec.name, limits_digest=limits_digest(spec))
+    check_same(vars(now), vars(before), folder)
+    return open_study(folder, before, spec)
+
+
+def _check(spec: Deployment) -> None:
+    require_gpu(spec)
+    require_current(spec)
+
+
+def _carry_out(study: Study, observer: Observer) -> None:
+    restarts = study.asked.restarts
+    try:
+        interruptible(_run_all(study, observer), observer.say)
+    except TtsError as error:
+        raise _with_way_on(error, study) from error
+    finally:
+        if restarts:  # the model repository is left as the deployment has it
+            render_repository(study.spec)
+
+
+async def _run_all(study: Study, observer: Observer) -> None:
+    async with StudyEngines(study.spec, study.memory, observer) as engines:
+        if not has_finished(pilot_folder(study.folder)):
+            observer.say("A pilot run, to see how long the study will take")
+            pilot = study.problems[:PILOT_PROBLEMS]
+            base = study.cells()[0]
+            session = await engines.cold(base.engines)
+            await _run_one(
+                study, base, pilot, pilot_folder(study.folder), session, observer, "pilot"
+            )
+        steps, rounds = study.steps()
+        count = len(rounds[0])
+        left = left_of(study, steps)
+        _announce(study, steps, left, count, observer)
+        for place, step in enumerate(left):
+            await _measure_load_if_due(study, step, engines, observer)
+            remaining = seconds_left(
+                left[place:],
+                count,
+                seconds_of(study, steps),
+                unit_s=study.unit_s,
+                start_s=engines.start_s,
+            )
+            title = f"{len(steps) - len(left) + place + 1}/{len(steps)} {step.cell.title}"
+            session = await engines.cold(step.cell.engines)
+            problems = rounds[step.round - 1]
+            where = run_folder(study.folder, step)
+            about = f"{title} (about {in_words(remaining)} left)"
+            await _run_one(study, step.cell, problems, where, session, observer, about)
+        await _measure_load_if_due(study, None, engines, observer)
+
+
+async def _run_one(
+    study: Study,
+    cell: Cell,
+    problems: tuple[Problem, ...],
+    folder: Path,
+    session: AsyncSession,
+    observer: Observer,
+    title: str,
+) -> None:
+    """One run, from its beginning: of an interrupted one, only half would be timed."""
+    if is_there(folder):
+        shutil.rmtree(folder)
+    plan = Plan(
+        session.deployment,
+        problems,
+        study.strategy(cell.n),
+        study.asked.seed,
+        cell.schedule,
+        cell.speculation,
+        cell.in_flight,
+        source=study.asked.deployment_source,
+    )
+    observer.say(title)
+    with open_run(plan, folder) as run:
+        await run_in(session, run, observer, RunProgress(len(problems)), title=title)
+
+
+async def _measure_load_if_due(
+    study: Study, next_step: Step | None, engines: StudyEngines, observer: Observer
+) -> None:
+    """Throughput over load, once the first base run is there and before its engines are closed."""
+    base = study.cells()[0]
+    first = run_folder(study.folder, Step(base, 1))
+    if is_there(load_file(study.folder)) or not has_finished(first):
+        return
+    if next_step and next_step.cell.engines == base.engines:
+        return
+    session = await engines.cold(base.engines)
+    write_load(study.folder, await measure_load(session, first, study.asked.form.load_s, observer))
+
+
+def _announce(
+    study: Study, steps: Sequence[Step], left: Sequence[Step], count: int, observer: Observer
+) -> None:
+    load_s = 0.0 if is_there(load_file(study.folder)) else study.asked.form.load_s
+    expected = load_s + seconds_left(left, count, seconds_of(study, steps), unit_s=study.unit_s)
+    observer.say(
+        f"{len(steps)} runs of {count} problems, {starts(steps)} server starts; "
+        f"{len(left)} runs are left: about {in_words(expected)}."
+    )
+    if not study.asked.restarts:
+        observer.say(
+            "One server is used as it is: other divisions of the KV memory are modelled from the "
+            "run's own requests."
+        )
+
+
+def _with_way_on(error: TtsError, study: Study) -> TtsError:
+    """Add to an error's hint what is saved, and how to continue."""
+    saved = "Finished runs are saved."
+    if has_finished(pilot_folder(study.folder)):
+        steps = study.steps()[0]
+        done = len(steps) - len(left_of(study, steps))
+        saved = f"{done} of {len(steps)} runs are finished and saved in {study.folder}."
+    way_on = f"Continue with: tts study --resume {study.folder}"
+    error.hint = "\n".join(part for part in (saved, error.hint, way_on) if part)
+    return error
+
+
+def in_words(seconds: float) -> str:
+    """A length of time, as precisely as a forecast is: `40 s`, `7 min`, `2 h 10 min`."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

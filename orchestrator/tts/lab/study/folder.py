@@ -1,0 +1,114 @@
+"""The folder of a study: what was asked for, its runs, what they show.
+
+| file | what |
+|---|---|
+| study.json | what was asked for; written once |
+| runs/pilot | a short run that shows how long the others will take |
+| runs/CELL-ROUND | a run folder for each cell in each round |
+| load/tune.json | throughput over load of both engines, as `tts tune` keeps it |
+| measurements.json | the rows of every figure, and the advice; written when all runs are finished |
+| report.html | the page |
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tts.build.errors import RunError
+from tts.build.user_paths import is_there
+from tts.runs.folder import Json, cannot_write, damaged, read_json, refuse_begun, write_json
+
+from ..tuning.result import RESULT
+from .cells import Form, Step
+
+STUDY = "study.json"
+MEASUREMENTS = "measurements.json"
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a study was asked to be: study.json."""
+
+    deployment: str
+    deployment_source: str
+    """What the user named it: a bundled name or a file."""
+    deployment_digest: str
+    """Of the models as they are served; a later tts may serve the same file otherwise."""
+    limits_digest: str
+    """Of what the deployment file says of both engines."""
+    dataset: str
+    seed: int
+    form: Form
+    restarts: bool
+    """Whether servers are started with other engines' limits; else one is used as it is."""
+    version: int = VERSION
+
+
+def create_study(folder: Path, asked: Asked) -> None:
+    """Keep what is asked for in a folder that holds no run and no study yet. Raises RunError."""
+    refuse_begun(folder)
+    if is_study(folder):
+        raise RunError(
+            f"{folder} already holds a study.",
+            hint=f"Continue it with: tts study --resume {folder}, or name another folder with "
+            "--out.",
+        )
+    _write(folder, STUDY, asdict(asked))
+
+
+def is_study(folder: Path) -> bool:
+    """Whether a folder holds a study."""
+    return is_there(folder / STUDY)
+
+
+def read_study(folder: Path) -> Asked:
+    """What the study in a folder was asked to be; raises RunError."""
+    config = read_json(folder / STUDY, f"{folder} holds no study")
+    try:
+        asked = msgspec.convert(config, Asked)
+    except msgspec.ValidationError as error:
+        raise damaged(folder / STUDY, error) from error
+    if asked.version > VERSION:
+        raise RunError(
+            f"{folder / STUDY} is of version {asked.version}; this tts reads up to {VERSION}.",
+            hint="Update tts.",
+        )
+    return asked
+
+
+def write_measurements(folder: Path, data: Json) -> None:
+    """Keep the rows of the figures; raises RunError."""
+    _write(folder, MEASUREMENTS, data)
+
+
+def write_load(folder: Path, data: Json) -> None:
+    """Keep throughput over load; raises RunError."""
+    _write(load_file(folder).parent, RESULT, data)
+
+
+def run_folder(folder: Path, step: Step) -> Path:
+    """Where a cell's run of a round is."""
+    return folder / "runs" / step.folder
+
+
+def pilot_folder(folder: Path) -> Path:
+    """Where the first, short run is."""
+    return folder / "runs" / "pilot"
+
+
+def load_file(folder: Path) -> Path:
+    """Where throughput over load is."""
+    return folder / "load" / RESULT
+
+
+def _write(folder: Path, name: str, data: dict[str, Any]) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / name, data)
+    except OSError as error:
+        raise cannot_write(folder, error) from error

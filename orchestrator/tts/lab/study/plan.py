@@ -1,0 +1,134 @@
+"""A study that is begun: what its folder says, and every run that follows from it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+from tts.build.errors import DatasetError
+from tts.build.spec import Deployment
+from tts.build.user_paths import is_there
+from tts.datasets.load import load_problems
+from tts.problem import Problem
+from tts.prompting import Models
+from tts.runs.checks import read_summary
+from tts.runs.folder import has_finished
+from tts.serving.server.lookup import find_server
+from tts.session.plan import check_lengths
+from tts.session.strategy import ChosenStrategy, choose
+
+from .cells import (
+    MOST_PROBLEMS,
+    Cell,
+    Step,
+    cells_of,
+    problems_of_rounds,
+    problems_that_fit,
+    steps_of,
+)
+from .folder import Asked, load_file, pilot_folder, run_folder
+from .kv_memory import PairMemory, generator_share, pair_memory
+
+STRATEGY = "beam-search"
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study that is begun: what its folder says, and what follows from it."""
+
+    folder: Path
+    asked: Asked
+    spec: Deployment
+    memory: PairMemory
+    problems: tuple[Problem, ...]
+    """Enough for all rounds."""
+
+    @property
+    def n(self) -> int:
+        """Completions per problem, where a cell does not change it."""
+        return int(self.strategy().parameters["n"])
+
+    def strategy(self, n: int | None = None) -> ChosenStrategy:
+        """The search of a cell."""
+        n = n or self.asked.form.n
+        return choose(STRATEGY, self.spec, {} if n is None else {"n": n})
+
+    def cells(self, problems: int | None = None) -> list[Cell]:
+        """The cells, where each of them has so many problems in a round."""
+        restarts = self.asked.restarts
+        divides = restarts and self.memory.shared
+        reuses = any(engine.kv_cache.reuse for engine in self.spec.engines().values())
+        return cells_of(
+            self.asked.form,
+            n=self.n,
+            beam_width=int(self.strategy().parameters["beam_width"]),
+            share=generator_share(self.spec, self.memory) if divides else None,
+            reuse=restarts and reuses,
+            problems=problems,
+        )
+
+    @property
+    def unit_s(self) -> float:
+        """Seconds that a unit of work took in the pilot, which must have finished."""
+        summary = read_summary(pilot_folder(self.folder))
+        wall_s, problems = float(summary["wall_s"]), int(summary["problems"])
+        return wall_s / (problems * self.n)
+
+    def steps(self) -> tuple[list[Step], list[tuple[Problem, ...]]]:
+        """Every run of the study, and each round's problems; after the pilot."""
+        form = self.asked.form
+        fitting = problems_that_fit(form, self.cells(), self.unit_s)
+        rounds = problems_of_rounds(self.problems, form.rounds, fitting)
+        return steps_of(self.cells(len(rounds[0])), form.rounds), rounds
+
+
+def open_study(folder: Path, asked: Asked, spec: Deployment) -> Study:
+    """The study in a folder, or that will be there, with its problems; raises a TtsError."""
+    form = asked.form
+    most = form.rounds * (form.problems or MOST_PROBLEMS)
+    problems = tuple(load_problems(asked.dataset, limit=most, seed=asked.seed))
+    if len(problems) < form.rounds:
+        raise DatasetError(
+            f"{asked.dataset} holds {len(problems)} problems; the study has {form.rounds} rounds "
+            "with problems of their own.",
+            hint="Name a larger dataset.",
+        )
+    check_lengths(Models.load(spec), problems)
+    return Study(folder, asked, spec, pair_memory(spec), problems)
+
+
+def is_finished(study: Study) -> bool:
+    """Whether every run and the load are there."""
+    if not has_finished(pilot_folder(study.folder)) or not is_there(load_file(study.folder)):
+        return False
+    return not left_of(study, study.steps()[0])
+
+
+def can_restart(spec: Deployment) -> bool:
+    """Whether engines can be started with other pools: on this CPU, while nobody else serves."""
+    return spec.target == "openvino" and find_server(spec) is None
+
+
+def limits_digest(spec: Deployment) -> str:
+    """SHA-256 of what a deployment file says of both engines."""
+    engines = {role: engine.model_dump(mode="json") for role, engine in spec.engines().items()}
+    return hashlib.sha256(json.dumps(engines, sort_keys=True).encode()).hexdigest()
+
+
+def left_of(study: Study, steps: Sequence[Step]) -> list[Step]:
+    """The steps whose runs have not finished."""
+    return [step for step in steps if not has_finished(run_folder(study.folder, step))]
+
+
+def seconds_of(study: Study, steps: Sequence[Step]) -> dict[str, float]:
+    """Mean seconds of the cells that ran already."""
+    seconds: dict[str, list[float]] = defaultdict(list)
+    for step in steps:
+        if has_finished(where := run_folder(study.folder, step)):
+            seconds[step.cell.name].append(float(read_summary(where)["wall_s"]))
+    return {name: fmean(each) for name, each in seconds.items()}

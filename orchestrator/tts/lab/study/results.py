@@ -1,0 +1,143 @@
+"""What the runs of a study show: each cell's numbers over its rounds, compared with the base."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+from tts.runs.checks import read_summary
+from tts.runs.measured_run import MeasuredRun
+from tts.runs.paired import Difference, paired
+from tts.runs.statistics import quantile
+
+from .blocks import Ratio, ratios
+from .cells import BASE, Cell, Step
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """One run of a cell."""
+
+    folder: Path
+    wall_s: float
+    problems: int
+    generated_tokens: int
+    verifier_tokens: int
+    """Of its verifier requests' prompts."""
+    useful_tokens: int
+    goodput: float | None
+    """See `tts.runs.measures.Measures.goodput`."""
+    latencies_s: tuple[float, ...]
+    right: Mapping[str, bool]
+    """By problem, where there is a reference."""
+    scores: int
+    """Scores that its searches asked for."""
+    cached_scores: int
+    """Of those, the ones that needed no request."""
+    tree_digest: str
+    """Of all of its trees and answers."""
+
+    @property
+    def problems_per_s(self) -> float:
+        """Throughput."""
+        return self.problems / self.wall_s
+
+    @classmethod
+    def read(cls, folder: Path) -> RunResult:
+        """From a run's folder; raises RunError."""
+        run = MeasuredRun.load(folder)
+        measures = run.measures
+        asked = measures.requests["verifier"]
+        return cls(
+            folder,
+            measures.wall_s,
+            len(measures.problems),
+            measures.generated_tokens,
+            asked.prompt_tokens,
+            measures.useful_tokens,
+            measures.goodput,
+            tuple(measures.use.latencies_s.values()),
+            {problem.id: problem.right(run.rule) for problem in measures.judged()},
+            asked.seconds.count + measures.cached_scores,
+            measures.cached_scores,
+            str(read_summary(folder)["tree_digest"]),
+        )
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """A cell over all rounds."""
+
+    cell: Cell
+    runs: tuple[RunResult, ...]
+    """By round."""
+    speed: Ratio
+    """Of its problems per second to the base's."""
+
+    @property
+    def problems_per_s(self) -> float:
+        """The geometric mean over rounds, of which `speed` is the ratio to the base's."""
+        return math.exp(fmean(math.log(run.problems_per_s) for run in self.runs))
+
+    @property
+    def tokens_per_problem(self) -> float:
+        """Generated tokens."""
+        return self._sum("generated_tokens") / self._sum("problems")
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Generated tokens."""
+        return self._sum("generated_tokens") / self._sum("wall_s")
+
+    @property
+    def useful_tokens_per_s(self) -> float:
+        """Tokens on the paths of completions."""
+        return self._sum("useful_tokens") / self._sum("wall_s")
+
+    @property
+    def goodput(self) -> float | None:
+        """The mean over rounds."""
+        found = [run.goodput for run in self.runs if run.goodput is not None]
+        return fmean(found) if found else None
+
+    @property
+    def latency_p50_s(self) -> float | None:
+        """Median time from the start of a problem to its answer."""
+        return quantile((each for run in self.runs for each in run.latencies_s), 0.5)
+
+    @property
+    def right(self) -> dict[str, bool]:
+        """Of all rounds' problems, whether the answer is right."""
+        return {name: right for run in self.runs for name, right in run.right.items()}
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share of the problems with a reference that are right."""
+        return fmean(self.right.values()) if self.right else None
+
+    def more_right_than(self, other: CellResult) -> Difference | None:
+        """The paired difference of accuracies; None without problems that both have."""
+        mine, others = self.right, other.right
+        common = sorted(mine.keys() & others.keys())
+        return paired([mine[name] - others[name] for name in common])
+
+    def _sum(self, name: str) -> float:
+        return math.fsum(getattr(run, name) for run in self.runs)
+
+
+def read_results(cells: Sequence[Cell], rounds: int, folder: Path) -> dict[str, CellResult]:
+    """Every cell's result by its name, from `folder`/CELL-ROUND; raises RunError.
+
+    All cells are compared with the base in problems per second, each round on its own problems.
+    """
+    runs = {
+        cell.name: tuple(
+            RunResult.read(folder / Step(cell, number).folder) for number in range(1, rounds + 1)
+        )
+        for cell in cells
+    }
+    speeds = ratios({name: [run.problems_per_s for run in row] for name, row in runs.items()}, BASE)
+    return {cell.name: CellResult(cell, runs[cell.name], speeds[cell.name]) for cell in cells}

@@ -1,0 +1,192 @@
+"""Tuning a deployment: record a run if none is given, measure both engines, propose budgets."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from tts.build.builder import require_current
+from tts.build.deployment_edit import Field
+from tts.build.errors import Interrupted, RunError
+from tts.build.user_paths import is_there
+from tts.checks.requirements import require_gpu
+from tts.datasets.load import load_problems, problems_of_run
+from tts.prompting import Models
+from tts.runs.config import read_whole_config
+from tts.runs.folder import CONFIG, cannot_write, write_json
+from tts.runs.lock import locked
+from tts.runs.log import read_events
+from tts.session import AsyncSession, RunProgress
+from tts.session.endpoints import own_endpoints
+from tts.session.interrupts import interruptible
+from tts.session.plan import Plan, check_lengths, findable
+from tts.session.run import OpenRun, open_run, unused_folder
+from tts.session.strategy import choose
+
+from .analysis import FIELDS, EngineResult, Proposal, analyse
+from .measure import ROUNDS, Measured, measure
+from .observer import Observer
+from .requests import RecordedRequests, recorded_requests
+from .result import RESULT, to_json
+from .workload import loadable_generator, loadable_verifier
+
+PROBLEMS = 8
+"""Of the run that is recorded where none is given."""
+LEAST_REQUESTS = 16
+"""Requests to each engine that a run must hold."""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What `tune` found, and the file that keeps it."""
+
+    engines: tuple[EngineResult, ...]
+    file: Path
+    interrupted: Interrupted | None
+    """Whether the user stopped it before everything was measured."""
+
+    @property
+    def proposals(self) -> list[Proposal]:
+        """The budgets that follow, for the engines with enough measurements."""
+        return [engine.proposal for engine in self.engines if engine.proposal]
+
+    @property
+    def changes(self) -> Mapping[Field, int]:
+        """The proposed budgets that differ from those in the deployment file, by their fields."""
+        return {FIELDS[p.role]: p.value for p in self.proposals if p.value != p.present}
+
+
+def tune(
+    deployment: str,
+    *,
+    run: Path | None = None,
+    dataset: str = "demo",
+    seconds: float = 60.0,
+    out: Path | None = None,
+    observer: Observer,
+) -> Tuned:
+    """Measure both engines of a deployment, keep the result, and say what follows.
+
+    `run` is the run whose requests are sent; without one, a short run on `dataset` is recorded
+    first. `seconds` is the time to measure, both engines together. `out` is the result's folder; a
+    new one under runs/ if None. Ctrl-C ends the measurements early: what was measured until then is
+    kept and returned. Raises a TtsError.
+    """
+    session = AsyncSession(deployment, say=observer.say, on_loading=observer.loading)
+    spec = session.deployment
+    require_gpu(spec)
+    require_current(spec)
+    folder = (out or unused_folder(f"{spec.name}-tune")).resolve()
+    if is_there(folder / RESULT):
+        raise RunError(f"{folder} already holds a tune result.", hint="Name another with --out.")
+    recorded = read_requests(run, session.models) if run else None
+    plan = _recording(session, dataset) if recorded is None else None
+    source = run or folder / "run"
+    measured: list[Measured] = []
+    interrupted: Interrupted | None = None
+
+    async def record_and_measure(run: OpenRun | None) -> None:
+        nonlocal recorded
+        async with session:
+            if run:
+                await _record(session, run, observer)
+                recorded = read_requests(source, session.models)
+            assert recorded is not None
+            observer.say(
+                f"Replaying {len(recorded.generations):,} generator and "
+                f"{len(recorded.scorings):,} verifier requests of {source}"
+            )
+            await session.watched(measure_engines(session, recorded, seconds, measured, observer))
+
+    with locked(folder), open_run(plan, source) if plan else nullcontext() as recording:
+        try:
+            interruptible(record_and_measure(recording), observer.say)
+        except Interrupted as stopped:
+            if recorded is None or not any(engine.samples for engine in measured):
+                raise
+            interrupted = stopped
+        assert recorded is not None  # it is there once something was measured
+        engines = tuple(analyse(engine, spec) for engine in measured)
+        try:
+            write_json(folder / RESULT, to_json(spec, str(source), recorded, engines))
+        except OSError as error:
+            raise cannot_write(folder, error) from error
+    return Tuned(engines, folder / RESULT, interrupted)
+
+
+def read_requests(run: Path, models: Models) -> RecordedRequests:
+    """The requests of a run of this deployment; raises RunError."""
+    config = read_whole_config(run)
+    spec = models.deployment
+    if config["deployment"] != spec.name:
+        raise RunError(
+            f"The run in {run} is one of {config['deployment']!r}, not of {spec.name!r}.",
+            hint="Its token ids and lengths are those of other models: name a run of this "
+            "deployment, or leave --run out to record one.",
+        )
+    problems = {problem.id: problem for problem in problems_of_run(run, config)}
+    asked = config["problem_ids"]
+    if missing := set(asked) - set(problems):
+        raise RunError(f"{run / CONFIG}: {config['dataset']} no longer holds {min(missing)!r}.")
+    recorded = recorded_requests(
+        models, [problems[name] for name in asked], config, read_events(run)
+    )
+    for role, requests in (("generator", recorded.generations), ("verifier", recorded.scorings)):
+        if len(requests) < LEAST_REQUESTS:
+            raise RunError(
+                f"The run in {run} holds {len(requests)} requests to the {role}; "
+                f"at least {LEAST_REQUESTS} are needed.",
+                hint="Record one with: tts bench DEPLOYMENT --strategy beam-search",
+            )
+    return recorded
+
+
+def _recording(session: AsyncSession, dataset: str) -> Plan:
+    """What is recorded where no run is given: a short run of beam search."""
+    spec = session.deployment
+    plan = Plan(
+        spec,
+        tuple(load_problems(dataset, limit=PROBLEMS)),
+        choose("beam-search", spec, {}),
+        source=session.source,
+        dataset=findable(dataset),
+        limit=PROBLEMS,
+    )
+    check_lengths(session.models, plan.problems)
+    return plan
+
+
+async def _record(session: AsyncSession, run: OpenRun, observer: Observer) -> None:
+    """Carry the run out."""
+    problems = len(run.plan.problems)
+    observer.say(f"Recording a run of {problems} problems")
+    observer.recording(problems)
+    async for _ in session.carry_out(run, progress=RunProgress(problems)):
+        observer.solved()
+
+
+async def measure_engines(
+    session: AsyncSession,
+    recorded: RecordedRequests,
+    seconds: float,
+    into: list[Measured],
+    observer: Observer,
+) -> None:
+    """Measure one engine after the other with a run's requests, adding to `into`.
+
+    `seconds` are for both together. Raises EndpointError.
+    """
+    generator, verifier = own_endpoints(session.replicas.pairs[0])  # the policies are a server's
+    spec = session.deployment
+    # salts must differ from those of earlier measurements on the same server
+    first = random.randrange(1 << 20)
+    for engine in (
+        loadable_generator(generator, recorded, spec),
+        loadable_verifier(verifier, recorded, spec),
+    ):
+        into.append(Measured(engine.role, engine.full_batch))
+        observer.measuring(engine.role, len(engine.loads) * (ROUNDS + 1))
+        await measure(engine, seconds / 2, into[-1], first=first, on_load=observer.at)

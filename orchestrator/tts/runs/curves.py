@@ -1,0 +1,126 @@
+"""Accuracy over n = 1, 2, 4, ... from one run, where a part of its completions is a smaller run.
+
+The parts of a problem are consecutive blocks of k completions' worth of independent units (chains,
+or subtrees), in path order and without overlap; each block votes by itself, a problem counts with
+the average over its blocks, and what is left over behind the last whole block is not used. Nothing
+is drawn at random: the same log gives the same curve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tts.grading.votes import Group, right_by_rule
+from tts.search import Completion
+
+from .events import LoggedAnswer, ProblemSolved
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Averages over problems at one n; `blocks` is how many runs of that size each problem gave."""
+
+    n: int
+    accuracy: float
+    pass_at_n: float
+    blocks: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Solved:
+    """One problem's completions in path order, with their groups."""
+
+    completions: tuple[Completion, ...]
+    group_of: tuple[int, ...]
+    groups: tuple[Group, ...]
+
+
+def sizes(n: int, unit: int) -> list[int]:
+    """The n of a curve's points: unit, 2 unit, 4 unit, ... and n itself."""
+    found = []
+    size = unit
+    while size < n:
+        found.append(size)
+        size *= 2
+    return [*found, n]
+
+
+def curve(judged: Iterable[ProblemSolved], n: int, unit: int, rule: str) -> list[Point] | None:
+    """The points of a run of n completions a problem whose units give `unit` completions each.
+
+    `judged` are problems with a reference. None if there are none, or if they come from a version
+    that did not log the completions' groups.
+    """
+    return points([block_shares(event, n, unit, rule) for event in judged], n, unit)
+
+
+Shares = list[tuple[float, float]]
+"""Of one problem, at each n of the curve: shares of its blocks that are right by the rule, and that
+hold a right completion."""
+
+
+def block_shares(event: ProblemSolved, n: int, unit: int, rule: str) -> Shares | None:
+    """What one problem with a reference adds to a curve; None in logs without groups."""
+    if event.groups is None:
+        return None
+    problem = _read(event, event.groups)
+    return [_average(problem, size, n // size, rule) for size in sizes(n, unit)]
+
+
+def points(shares: Sequence[Shares | None], n: int, unit: int) -> list[Point] | None:
+    """Averages of all problems' shares; None without problems, or where one has no shares."""
+    known = [each for each in shares if each is not None]
+    if not known or len(known) < len(shares):
+        return None
+    found = []
+    for place, size in enumerate(sizes(n, unit)):
+        right, anything = zip(*(each[place] for each in known), strict=True)
+        found.append(
+            Point(
+                size,
+                round(sum(right) / len(known), 4),
+                round(sum(anything) / len(known), 4),
+                n // size,
+            )
+        )
+    return found
+
+
+def block_votes(event: ProblemSolved, size: int, blocks: int, rule: str) -> list[tuple[bool, bool]]:
+    """Of a problem's first blocks, each the completions below `size` children of the root in turn.
+
+    Whether each is right by the vote of `rule`, and whether it holds a right completion.
+    """
+    return _votes(_read(event, event.groups or ()), size, blocks, rule)
+
+
+def _average(problem: _Solved, size: int, blocks: int, rule: str) -> tuple[float, float]:
+    """Shares of a problem's blocks that are right by `rule`, and that hold a right completion."""
+    right, anything = zip(*_votes(problem, size, blocks, rule), strict=True)
+    return sum(right) / blocks, sum(anything) / blocks
+
+
+def _votes(problem: _Solved, size: int, blocks: int, rule: str) -> list[tuple[bool, bool]]:
+    members: list[list[int]] = [[] for _ in range(blocks)]
+    for index, done in enumerate(problem.completions):
+        block = done.node[0] // size
+        if block < blocks:
+            members[block].append(index)
+    found = []
+    for block_members in members:
+        group_of = [problem.group_of[i] for i in block_members]
+        completions = [problem.completions[i] for i in block_members]
+        right = right_by_rule(completions, group_of, problem.groups).get(rule, False)
+        anything = any(g >= 0 and problem.groups[g].correct for g in group_of)
+        found.append((right, anything))
+    return found
+
+
+def _read(event: ProblemSolved, groups: Iterable[LoggedAnswer]) -> _Solved:
+    done = sorted(event.completions, key=lambda logged: logged.node)
+    return _Solved(
+        tuple(Completion(logged.node, "", logged.score) for logged in done),
+        tuple(logged.group for logged in done),
+        tuple(Group(logged.answer, logged.correct) for logged in groups),
+    )

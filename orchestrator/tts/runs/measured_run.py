@@ -1,0 +1,57 @@
+"""A run's folder with its measures; or each of a group's runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tts.build.user_paths import is_there
+
+from .checks import check_run
+from .folder import EVENTS, Json, has_finished, read_config
+from .groups import is_group, read_group
+from .log import read_events
+from .measures import Measures
+
+
+@dataclass(frozen=True)
+class MeasuredRun:
+    """A run, finished or not."""
+
+    folder: Path
+    config: Json
+    """What was asked for: run.json."""
+    measures: Measures
+    """Of its log, as far as it goes."""
+
+    @classmethod
+    def load(cls, folder: Path) -> MeasuredRun:
+        """The run in `folder`; raises RunError if it holds none, or a damaged log."""
+        check_run(folder)
+        return cls(folder, read_config(folder), Measures.of(read_events(folder)))
+
+    @property
+    def rule(self) -> str:
+        """The vote that chooses its answers."""
+        return str(self.config["vote"])
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share of the solved problems with a reference that are right; None without any."""
+        judged = self.measures.judged()
+        return sum(p.right(self.rule) for p in judged) / len(judged) if judged else None
+
+
+def expand_groups(folders: Iterable[Path]) -> list[Path]:
+    """The folders of runs, with each group's begun runs in its place; raises RunError."""
+    runs: list[Path] = []
+    for folder in folders:
+        if is_group(folder):
+            members = (folder / member.folder for member in read_group(folder)[1])
+            runs += [
+                member for member in members if is_there(member / EVENTS) or has_finished(member)
+            ]
+        else:
+            runs.append(folder)
+    return runs

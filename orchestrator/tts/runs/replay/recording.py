@@ -1,0 +1,213 @@
+"""A recorded run as a script: each node's step and each dialogue's score, as they were."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tts.build.errors import RunError
+from tts.build.spec import Role
+from tts.build.tokenizer import Ids
+from tts.endpoints.base import GenerateCall
+from tts.problem import Problem
+from tts.prompting import Context, Models
+from tts.search import NodePath, Stop, Thought, node_seed
+
+from ..events import Generated, Scored, thoughts_of
+from ..log import read_events
+from ..resume import ResumedWork
+from .script import chain_ended
+
+Tokens = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Recording:
+    """See Script. A node is known by its seed, a dialogue by its ids.
+
+    What the run never asked, such as a speculative expansion that only another schedule tries, is
+    answered with another of its answers: its length is then one that occurs.
+    """
+
+    models: Models
+    answers: Mapping[int, Tokens]
+    """What was generated, by the node's seed."""
+    scores: Mapping[bytes, float]
+    """By the hash of the dialogue's ids."""
+    steps: Sequence[Tokens]
+    """Every step: what an unknown request for a step is answered with."""
+    chains: Sequence[Tokens]
+    """The same for whole chains."""
+    spare_scores: Sequence[float]
+    """The same for dialogues."""
+
+    def generate(self, call: GenerateCall) -> list[int]:
+        """See Script."""
+        ids = self.answers.get(call.seed)
+        if ids is None:
+            spare = self.steps if call.stop_at_step else self.chains
+            ids = random.Random(call.seed).choice(spare)
+        return list(ids[: call.max_new_tokens])
+
+    def ended(self, call: GenerateCall, ids: list[int]) -> bool:
+        """See Script."""
+        return chain_ended(self.models, call, ids)
+
+    def score(self, input_ids: Ids) -> float:
+        """See Script."""
+        key = _key(input_ids)
+        known = self.scores.get(key)
+        return random.Random(key).choice(self.spare_scores) if known is None else known
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request that an engine answered."""
+
+    engine: Role
+    node: NodePath
+    prompt_tokens: int
+
+
+@dataclass
+class _RecordedProblem:
+    """What a run's log says of one problem."""
+
+    work: ResumedWork = field(default_factory=ResumedWork)
+    asked: list[_Asked] = field(default_factory=list)
+
+
+def read_recording(
+    folder: Path, config: Mapping[str, Any], models: Models, problems: Sequence[Problem]
+) -> Recording:
+    """Read a finished run, checking that its token ids mean the same to `models`.
+
+    `config` is its run.json. Raises RunError naming what does not fit.
+    """
+    _check_config(folder, config, models, problems)
+    recorded = _read(folder)
+    answers: dict[int, Tokens] = {}
+    scores: dict[bytes, float] = {}
+    for problem in problems:
+        pieces = recorded.get(problem.id, _RecordedProblem())
+        context = _contexts(folder, problem, pieces, models)
+        for node, thoughts in pieces.work.thoughts.items():
+            answers[node_seed(config["seed"], problem.id, node)] = _joined(thoughts)
+        for node, score in pieces.work.scores.items():
+            scores[_key(context.verifier_ids(node))] = score
+    generated = [t for pieces in recorded.values() for t in pieces.work.thoughts.values()]
+    whole = [t for t in generated if t[-1].stop is not Stop.STEP] or generated
+    if not generated:
+        raise RunError(f"The run in {folder} has generated nothing that could be replayed.")
+    return Recording(
+        models,
+        answers,
+        scores,
+        [thought.token_ids for thoughts in generated for thought in thoughts],
+        [_joined(thoughts) for thoughts in whole],
+        list(scores.values()) or [0.5],
+    )
+
+
+def _read(folder: Path) -> dict[str, _RecordedProblem]:
+    recorded: dict[str, _RecordedProblem] = {}
+    for event in read_events(folder):
+        match event:
+            case Generated():
+                pieces = recorded.setdefault(event.problem, _RecordedProblem())
+                pieces.work.thoughts[event.node] = thoughts_of(event)
+                pieces.asked.append(_Asked("generator", event.node, event.prompt_tokens))
+            case Scored():
+                pieces = recorded.setdefault(event.problem, _RecordedProblem())
+                pieces.work.scores[event.node] = event.score
+                if not event.cached:
+                    pieces.asked.append(_Asked("verifier", event.node, event.prompt_tokens))
+    return recorded
+
+
+def _contexts(folder: Path, problem: Problem, pieces: _RecordedProblem, models: Models) -> Context:
+    """The problem's context with every recorded node in it; raises RunError if ids differ."""
+    for node, thoughts in pieces.work.thoughts.items():
+        for thought in thoughts:
+            if models.generator.decode(thought.token_ids) != thought.text:
+                raise _other_tokenizer(
+                    folder, "generator", models, f"node {_name(node)} of problem {problem.id}"
+                )
+    context = Context.of(models, problem)
+    present: set[NodePath] = {()}
+    for node in sorted(pieces.work.thoughts.keys() | pieces.work.scores.keys(), key=len):
+        if node in present:
+            continue
+        # scored but never asked of the generator: its prompt had filled the context
+        path, full = node, (Thought((), "", Stop.LENGTH),)
+        for thought in pieces.work.thoughts.get(node, full):
+            context.add(path, thought)
+            present.add(path)
+            path = (*path, 0)
+    verifier = models.deployment.verifier
+    for asked in pieces.asked:
+        node, generates = asked.node, asked.engine == "generator"
+        ids = context.generator_ids(node[:-1]) if generates else context.verifier_ids(node)
+        if len(ids) != asked.prompt_tokens:
+            raise _other_tokenizer(
+                folder,
+                asked.engine,
+                models,
+                f"the prompt for node {_name(node)} of problem {problem.id} has {len(ids)} tokens "
+                f"here and had {asked.prompt_tokens}",
+            )
+        if not generates and len(ids) >= verifier.max_seq_len:
+            raise RunError(
+                f"The run in {folder} scored a dialogue of {len(ids)} tokens; verifier.max_seq_len "
+                f"of deployment {models.deployment.name} is {verifier.max_seq_len}.",
+                hint="Raise it and build the engine again.",
+            )
+    return context
+
+
+def _check_config(
+    folder: Path, config: Mapping[str, Any], models: Models, problems: Sequence[Problem]
+) -> None:
+    ids = [problem.id for problem in problems]
+    if ids != config["problem_ids"]:
+        raise RunError(
+            f"The problems of the run in {folder} are not those of {config['dataset']} any more: "
+            f"they were {config['problem_ids']!r:.100} and are {ids!r:.100}.",
+            hint="Bring the dataset back as it was when the run was recorded.",
+        )
+    for role, fields in config["prompting"].items():
+        spec = getattr(models.deployment, role).model_dump(mode="json")
+        for name, value in fields.items():
+            if spec[name] != value:
+                raise RunError(
+                    f"The run in {folder} cannot be replayed on deployment "
+                    f"{models.deployment.name}: its {role}.{name} was {value!r:.100} and is "
+                    f"{spec[name]!r:.100} here.",
+                    hint="Both must prompt alike, or token ids would not mean the same.",
+                )
+
+
+def _other_tokenizer(folder: Path, role: str, models: Models, where: str) -> RunError:
+    checkpoint = getattr(models.deployment, role).checkpoint
+    return RunError(
+        f"The run in {folder} cannot be replayed on deployment {models.deployment.name}: the "
+        f"tokenizer of its {role} ({checkpoint}) is not the recorded one; it differs at {where}.",
+        hint="Give the checkpoint the recorded tokenizer: scripts/make_random_checkpoint takes it "
+        "from the checkpoint named with --tokenizer.",
+    )
+
+
+def _joined(thoughts: Sequence[Thought]) -> Tokens:
+    return tuple(token for thought in thoughts for token in thought.token_ids)
+
+
+def _key(ids: Ids) -> bytes:
+    return hashlib.blake2b(ids.tobytes(), digest_size=16).digest()
+
+
+def _name(node: NodePath) -> str:
+    return ".".join(map(str, node))

@@ -1,0 +1,101 @@
+"""What is replayed: a recorded run's folder, or a trace file."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from tts.build.errors import RunError
+from tts.build.input_files import is_file
+from tts.build.user_paths import is_folder, is_there
+from tts.problem import Problem
+from tts.prompting import Models
+
+from ..checks import read_summary
+from ..config import read_whole_config
+from ..folder import EVENTS, GROUP, Json
+from .chains import read_chains
+from .recording import read_recording
+from .script import Script
+from .trace_script import TraceScript
+
+
+@dataclass(frozen=True)
+class Source:
+    """A run folder with its run.json, or a trace file without one. The path is absolute."""
+
+    path: Path
+    recorded: Json | None
+
+    @property
+    def text(self) -> Literal["recorded", "made up"]:
+        """Whether the steps' text is an engine's, so that there are answers to grade."""
+        if self.recorded is None:
+            return "made up"
+        replay = self.recorded.get("replay")
+        return replay["text"] if replay else "recorded"
+
+    @cached_property
+    def description(self) -> dict[str, Any]:
+        """What run.json keeps of it; `tree_digest` is the recorded run's."""
+        file = self.path if self.recorded is None else self.path / EVENTS
+        try:
+            digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        except OSError as error:
+            raise RunError(f"{file} cannot be read: {error}") from error
+        described = {"source": str(self.path), "digest": digest, "text": self.text}
+        if self.recorded is not None:
+            described["tree_digest"] = read_summary(self.path)["tree_digest"]
+        return described
+
+    def problems(self, loaded: Sequence[Problem]) -> list[Problem]:
+        """The problems as they are solved: made-up text has no answers, so no references."""
+        made_up = self.text == "made up"
+        return [replace(problem, answer=None) if made_up else problem for problem in loaded]
+
+    def limited(self, models: Models) -> Models:
+        """`models` with the recorded run's context, which decides where chains are cut."""
+        spec = models.deployment.generator
+        context = (self.recorded or {}).get("context") or spec.max_seq_len
+        if context > spec.max_seq_len:
+            raise RunError(
+                f"The run in {self.path} had a context of {context} tokens; generator.max_seq_len "
+                f"of deployment {models.deployment.name} is {spec.max_seq_len}.",
+                hint="Raise it and build the engine again.",
+            )
+        return models.with_context(context)
+
+    def script(self, models: Models, problems: Sequence[Problem]) -> Script:
+        """What the engines are to answer; raises a TtsError naming what does not fit."""
+        if self.recorded is None:
+            return TraceScript(models, read_chains(self.path))
+        return read_recording(self.path, self.recorded, models, problems)
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A script, and what run.json keeps of where it came from."""
+
+    script: Script
+    description: dict[str, Any]
+
+
+def open_source(path: Path) -> Source:
+    """What there is to replay at `path`; raises RunError if it is nothing that can be."""
+    path = path.expanduser().resolve()
+    if is_file(path):
+        return Source(path, None)
+    if not is_folder(path):
+        raise RunError(
+            f"There is nothing to replay at {path}.",
+            hint="Name the folder of a finished run, or a file of traces (docs/replay.md).",
+        )
+    if is_there(path / GROUP):
+        raise RunError(f"{path} holds several runs.", hint="Name the folder of one of them.")
+    config = read_whole_config(path)
+    read_summary(path)  # refuses one that has not finished
+    return Source(path, config)

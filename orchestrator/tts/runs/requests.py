@@ -1,0 +1,111 @@
+"""From a run's events to its requests, one at a time: no list of them is kept."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+
+from .events import AnyEvent, Cancelled, Event, Generated, Prefetched, Scored, Session
+from .records import ENGINES, Engine, RequestKind, RequestRecord
+
+WINDOW = 8192
+"""Requests among which order of sending is restored; more than are ever in flight at a time."""
+
+
+def end_to_end(events: Iterable[AnyEvent]) -> Iterator[tuple[float, AnyEvent]]:
+    """Every event with the time at which its session began, in seconds: sessions have no gaps."""
+    began = wall_s = 0.0
+    for event in events:
+        if isinstance(event, Session):
+            began = wall_s
+        else:
+            wall_s = max(wall_s, began + event.t)
+        yield began, event
+
+
+def requests_of(events: Iterable[AnyEvent]) -> Iterator[RequestRecord]:
+    """A run's requests in the order in which they ended."""
+    for began, event in end_to_end(events):
+        if request := request_of(event, began):
+            yield request
+
+
+def request_of(event: Event, began: float) -> RequestRecord | None:
+    """The request that an event is the end of, if it is one; `began`: its session's begin."""
+    engine: Engine
+    kind: RequestKind
+    tokens: int | None
+    match event:
+        case Generated():
+            engine, kind, tokens = "generator", event.kind, event.tokens
+        case Prefetched():
+            engine, kind, tokens = event.engine, "prefetch", 0
+        case Scored(cached=False):
+            engine, kind, tokens = "verifier", event.kind or "main", 0
+        case Cancelled():
+            engine = "verifier" if event.work == "score" else "generator"
+            kind, tokens = "prefetch" if event.work == "prefetch" else event.kind, None
+        case _:
+            return None
+    return RequestRecord(
+        engine,
+        kind,
+        event.problem,
+        event.node,
+        began + event.sent,
+        began + event.done,
+        event.prompt_tokens,
+        tokens,
+        event.in_flight,
+        event.why or "ended" if isinstance(event, Cancelled) else None,
+        event.trigger if isinstance(event, Scored | Cancelled) else None,
+    )
+
+
+class InOrderOfSending:
+    """Requests that come in as they ended go out as they were sent, WINDOW of them later.
+
+    The order is exact unless a request was in flight while WINDOW others that were sent after it
+    ended. Of generator requests sent at the same time, cancelled ones go first.
+    """
+
+    def __init__(self, window: int = WINDOW) -> None:
+        self._window = window
+        self._count = 0
+        self._waiting: list[tuple[float, bool, int, RequestRecord]] = []
+
+    def add(self, request: RequestRecord) -> RequestRecord | None:
+        """Take in a request; the one that is next, once there are enough to tell."""
+        self._count += 1
+        later = request.engine == "generator" and request.cancelled is None
+        entry = (request.sent, later, self._count, request)
+        if len(self._waiting) < self._window:
+            heapq.heappush(self._waiting, entry)
+            return None
+        return heapq.heappushpop(self._waiting, entry)[-1]
+
+    def rest(self) -> Iterator[RequestRecord]:
+        """Those that are left, when no more come in."""
+        return (entry[-1] for entry in sorted(self._waiting))
+
+
+def occupancy(
+    requests: Iterable[RequestRecord], wall_s: float, slices: int
+) -> dict[Engine, list[float]]:
+    """Mean load in flight on each engine in each of so many equal parts of the wall time.
+
+    Empty lists without any wall time. The mean of a list is the requests' load times duration, over
+    the wall (Little's law).
+    """
+    filled = {engine: [0.0] * slices for engine in ENGINES}
+    if wall_s <= 0:
+        return {engine: [] for engine in ENGINES}
+    width = wall_s / slices
+    for request in requests:
+        parts = filled[request.engine]
+        sent, done = max(0.0, request.sent), min(wall_s, request.done)
+        last = min(int(done / width), slices - 1)
+        for place in range(min(int(sent / width), last), last + 1):
+            inside = min(done, (place + 1) * width) - max(sent, place * width)
+            parts[place] += max(0.0, inside) * request.load
+    return {engine: [load / width for load in parts] for engine, parts in filled.items()}

@@ -1,0 +1,122 @@
+"""A run's requests with their token ids, rebuilt from its log as the run itself built them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from tts.build.errors import RunError
+from tts.prompting import Context, Models
+from tts.search import NodePath, Stop, Thought
+
+from .events import (
+    AnyEvent,
+    Cancelled,
+    EngineName,
+    Generated,
+    Prefetched,
+    ProblemSolved,
+    ProblemStarted,
+    Scored,
+    problem_of,
+    thoughts_of,
+)
+from .paged_cache import Ids, TimedRequest
+from .requests import end_to_end
+
+_NONE = np.empty(0, np.int32)
+
+
+_KEPT = 64
+"""Solved problems whose ids are kept for their last requests, which end after them."""
+
+
+def requests_with_ids(
+    events: Iterable[AnyEvent], models: Models, questions: Mapping[str, str] | None = None
+) -> Iterator[tuple[EngineName, TimedRequest]]:
+    """The requests that the engines were sent, in the order in which they ended.
+
+    Cancelled ones are among them, without what they had generated; those to a verifier that takes
+    text are not. `questions` has what the log does not say, by problem. Times are those of
+    `end_to_end`. Raises RunError if the tokenizers are not those of the run.
+    """
+    contexts: dict[str, Context] = {}
+    solved: deque[str] = deque()
+    for began, event in end_to_end(events):
+        match event:
+            case ProblemStarted() if event.problem not in contexts:
+                problem = problem_of(event)
+                if not problem.question:
+                    problem = replace(problem, question=(questions or {}).get(event.problem, ""))
+                contexts[event.problem] = Context.of(models, problem)
+            case ProblemSolved():
+                solved.append(event.problem)
+                if len(solved) > _KEPT:
+                    del contexts[solved.popleft()]
+            case Generated() | Prefetched() | Cancelled() | Scored():
+                context = contexts.get(event.problem)
+                if context and (found := _request(event, context)):
+                    engine, prompt, generated = found
+                    if len(prompt) != event.prompt_tokens:
+                        raise _other_tokenizer(event, engine, prompt, models)
+                    sent, done = began + event.sent, began + event.done
+                    yield engine, TimedRequest(sent, done, prompt, generated)
+            case _:
+                pass
+
+
+def _request(
+    event: Generated | Prefetched | Cancelled | Scored, context: Context
+) -> tuple[EngineName, Ids, Ids] | None:
+    """Engine, prompt and generated ids; None if no request was sent, or its ids are not known."""
+    node = event.node
+    match event:
+        case Generated():
+            _fill(context, node[:-1])
+            prompt = context.generator_ids(node[:-1])
+            thoughts = thoughts_of(event)
+            for thought in thoughts:
+                context.add(node, thought)
+                node = (*node, 0)
+            ids = [token for thought in thoughts for token in thought.token_ids]
+            return "generator", prompt, np.asarray(ids, np.int32)
+        case Prefetched(engine="generator") | Cancelled(work="prefetch"):
+            return "generator", context.generator_ids(()), _NONE
+        case Cancelled(work="expand"):
+            if node[:-1] not in context:
+                return None
+            return "generator", context.generator_ids(node[:-1]), _NONE
+        case Scored(cached=False) | Cancelled(work="score"):
+            if context.models.dialogue is None:
+                return None
+            _fill(context, node)
+            if len(context.verifier_ids(node)) != event.prompt_tokens:
+                context.add_empty_turn(node)  # as search-and-learn's code asks, see docs
+            return "verifier", context.verifier_ids(node), _NONE
+        case _:
+            return None
+
+
+def _fill(context: Context, node: NodePath) -> None:
+    """Add a node that no request wrote: its prompt had filled the generator's context."""
+    if node not in context:
+        _fill(context, node[:-1])
+        context.add(node, Thought((), "", Stop.LENGTH))
+
+
+def _other_tokenizer(
+    event: Generated | Prefetched | Cancelled | Scored,
+    engine: EngineName,
+    prompt: Ids,
+    models: Models,
+) -> RunError:
+    checkpoint = getattr(models.deployment, engine).checkpoint
+    return RunError(
+        f"The run's requests cannot be rebuilt with the tokenizer of {checkpoint}: the {engine}'s "
+        f"prompt for a node of problem {event.problem} has {len(prompt)} tokens with it and had "
+        f"{event.prompt_tokens}.",
+        hint="Bring the checkpoint and the deployment back as they were when the run was made.",
+    )

@@ -1,0 +1,255 @@
+"""A first run from the machine to the report, on stand-ins of docker, nvidia-smi and the server."""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from tests.checks.first_run.planned_log import planned_log
+from typer.testing import CliRunner
+
+from tts.build import paths
+from tts.build.builder import BuildReport
+from tts.build.errors import BuildError
+from tts.build.spec import Deployment, load_deployment
+from tts.build.tensorrt.memory_plan import plan_memory
+from tts.checks.first_run import steps
+from tts.cli import app
+from tts.serving.repository import render as repository
+
+PLAY = Path(__file__).parents[1] / "serving" / "stand_ins" / "play.py"
+SMI = "#!/bin/sh\necho '0, NVIDIA GeForce RTX 4090, 24564, 300, {driver}, {capability}'\n"
+DOCKER = """#!/bin/sh
+case "$1" in
+    version) echo 28.1 ;;
+    image) {image} ;;
+    *) exec {play} "$@" ;;
+esac
+"""
+
+
+class Machine:
+    """What PATH holds, and what the server that docker starts says and does."""
+
+    def __init__(self, folder: Path) -> None:
+        self.bin, self.stand_ins = folder / "bin", folder / "stand-ins"
+        for made in (self.bin, self.stand_ins):
+            made.mkdir()
+        rules = files("tts.serving.contract") / "launch.json"
+        (self.stand_ins / "launch.json").write_text(rules.read_text())
+        self._program(self.stand_ins / "docker", f"#!{sys.executable}\n" + PLAY.read_text())
+        self.play("serve")
+
+    @staticmethod
+    def _program(file: Path, text: str) -> None:
+        file.write_text(text)
+        file.chmod(0o755)
+
+    def has_gpu(self, driver: str = "590.44.01", capability: str = "8.9") -> None:
+        text = SMI.format(driver=driver, capability=capability)
+        self._program(self.bin / "nvidia-smi", text)
+
+    def has_docker(self, image: str = "echo sha256:1") -> None:
+        text = DOCKER.format(play=self.stand_ins / "docker", image=image)
+        self._program(self.bin / "docker", text)
+
+    def play(self, scenario: str, log: list[str] | None = None) -> None:
+        (self.stand_ins / "scenario").write_text(scenario)
+        (self.stand_ins / "log").write_text("\n".join(log or []))
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """A machine without a GPU and without docker; engines are there as soon as they are built."""
+    made = Machine(tmp_path)
+    monkeypatch.setenv("PATH", os.pathsep.join([str(made.bin), "/usr/bin", "/bin"]))
+    monkeypatch.setenv("TTS_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("NVIDIA_TRITON_SERVER_VERSION", raising=False)
+    monkeypatch.setattr(repository, "require_current", lambda deployment: {})
+
+    def build(deployment: Deployment, say: Callable[[str], None]) -> list[BuildReport]:
+        reports = []
+        for role in deployment.engines():
+            folder = paths.engine_dir(deployment.name, role)
+            folder.mkdir(parents=True)
+            (folder / "config.json").write_text("{}")
+            reports.append(BuildReport(role, folder, "built", 1.0, 10**6, None, "read back"))
+            log = folder.with_name(f"{role}-build.log")
+            log.write_text("# tts: other than known of TensorRT-LLM 1.2.1: a new flag\nchatter\n")
+        return reports
+
+    monkeypatch.setattr(steps, "build_engines", build)
+    return made
+
+
+def doctor(*arguments: str) -> tuple[int, str, str]:
+    """Exit code, output, report."""
+    done = CliRunner().invoke(app, ["doctor", *arguments])
+    report = paths.runs_dir() / "first-run-demo-gpu.md"
+    return done.exit_code, done.output, report.read_text() if report.exists() else ""
+
+
+def demo() -> Deployment:
+    return load_deployment("demo-gpu")
+
+
+def test_without_a_gpu_it_does_what_needs_none_and_says_so(machine: Machine) -> None:
+    code, output, report = doctor("demo-gpu", "--first-run")
+    assert code == 3
+    assert "not here  GPU: no NVIDIA GPU" in output
+    assert "ok        lint: 0 errors" in output
+    assert "ok        memory plan: fits" in output
+    assert "not here  engines: not tried: see GPU, driver, container" in output
+    assert "the rest needs another" in output
+    assert "not tried: see GPU, driver, container, engines" in report
+    assert "pool, tokens" in report
+    assert "docker run" in report
+    assert not paths.built_dir("demo-gpu").exists()
+
+
+def test_a_first_run_as_expected(machine: Machine) -> None:
+    machine.has_gpu()
+    machine.has_docker()
+    machine.play("serve", planned_log(demo(), plan_memory(demo())))
+    code, output, report = doctor("demo-gpu", "--first-run")
+    assert code == 0, output
+    assert "Everything is as expected. Next: tts bench demo-gpu" in output
+    for what in ("GPU", "driver", "container", "engines", "server", "KV pool of the generator"):
+        assert f"ok        {what}: " in output
+        assert f"| ok | {what} |" in report
+    assert "| 0 | NVIDIA GeForce RTX 4090 | 24564 | 300 | 590.44.01 | 8.9 |" in report
+    assert "Allocated 0.27 GiB for max tokens in paged KV cache (65536)." in report
+    assert "# tts: other than known of TensorRT-LLM 1.2.1: a new flag" in report
+    assert "chatter" not in report
+    calls = (machine.stand_ins / "calls.jsonl").read_text()
+    assert '["docker", "rm", "--force"' in calls  # nothing is left running
+
+
+def test_a_pool_that_was_cut_short_fails_it(machine: Machine) -> None:
+    machine.has_gpu()
+    machine.has_docker()
+    lines = planned_log(demo(), plan_memory(demo()), cut={"verifier": 100}, transfer=2**29)
+    machine.play("serve", lines)
+    code, output, report = doctor("demo-gpu", "--first-run")
+    assert code == 1
+    assert "wrong     KV pool of the verifier: 62,336 tokens" in output
+    assert "expected: 65,536 tokens" in output
+    assert "wrong     KV transfer buffers: 1536 MiB" in output
+    assert "please report it with this file" in output
+    assert "| wrong | KV transfer buffers |" in report
+
+
+@pytest.mark.parametrize("scenario", ["out of memory", "other gpu", "unknown"])
+def test_a_server_that_does_not_start_is_a_step_that_went_wrong(
+    machine: Machine, scenario: str
+) -> None:
+    machine.has_gpu()
+    machine.has_docker()
+    machine.play(scenario)
+    code, output, report = doctor("demo-gpu", "--first-run")
+    assert code == 1
+    assert "wrong     server: " in output
+    assert "triton.log" in output
+    assert "## Of triton.log" in report
+
+
+def test_what_a_failed_start_logged_of_memory_is_compared_all_the_same(machine: Machine) -> None:
+    machine.has_gpu()
+    machine.has_docker()
+    lines = planned_log(demo(), plan_memory(demo()), transfer=2**29)
+    machine.play("dies", lines)
+    code, output, _ = doctor("demo-gpu", "--first-run")
+    assert code == 1
+    assert "wrong     server: " in output
+    assert "wrong     KV transfer buffers: 1536 MiB" in output
+    machine.play("no daemon")
+    (machine.stand_ins / "log").unlink()
+    shutil.rmtree(paths.built_dir("demo-gpu"))
+    _, output, report = doctor("demo-gpu", "--first-run")
+    assert "KV transfer buffers" not in output
+    assert "mPreAllocBufferSize" not in report
+
+
+def test_a_build_that_fails_keeps_the_server_from_being_started(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(deployment: Deployment, say: Callable[[str], None]) -> list[BuildReport]:
+        raise BuildError("generator: building the engine failed (check). HF_TOKEN=hf_abcdefgh12")
+
+    machine.has_gpu()
+    machine.has_docker()
+    monkeypatch.setattr(steps, "build_engines", fail)
+    code, output, report = doctor("demo-gpu", "--first-run")
+    assert code == 1
+    assert "not here  server: not tried: see engines" in output
+    assert "building the engine failed" in report
+    assert "hf_abcdefgh12" not in report
+
+
+@pytest.mark.parametrize(
+    ("machine_has", "what", "state"),
+    [
+        ({"capability": "9.0"}, "GPU", "wrong"),
+        ({"driver": "550.1"}, "driver", "note"),
+    ],
+)
+def test_another_gpu_or_driver_is_told(
+    machine: Machine, machine_has: dict[str, str], what: str, state: str
+) -> None:
+    machine.has_gpu(**machine_has)
+    _, output, _ = doctor("demo-gpu", "--first-run")
+    assert f"{state:8}  {what}: " in output
+    assert "wrong     container: docker is not installed" in output
+
+
+def test_an_image_that_is_not_here_yet_is_noted(machine: Machine) -> None:
+    machine.has_gpu()
+    machine.has_docker(image="exit 1")
+    _, output, _ = doctor("demo-gpu", "--first-run")
+    assert "note      container: docker 28.1 without it" in output
+    assert "docker pull nvcr.io/nvidia/tritonserver:26.07-trtllm-python-py3" in output
+
+
+def test_missing_checkpoints_come_with_their_download(machine: Machine) -> None:
+    machine.has_gpu()
+    done = CliRunner().invoke(app, ["doctor", "llama-1b-prm-8b-h100-bf16", "--first-run"])
+    assert done.exit_code == 1
+    assert "wrong     checkpoints: without Llama-3.2-1B-Instruct and Llama3.1-8B" in done.output
+    assert "hf download meta-llama/Llama-3.2-1B-Instruct" in done.output
+    report = (paths.runs_dir() / "first-run-llama-1b-prm-8b-h100-bf16.md").read_text()
+    assert "Solve the following math problem" not in report
+
+
+def test_an_interrupted_run_leaves_its_report(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(deployment: Deployment, say: Callable[[str], None]) -> list[BuildReport]:
+        raise KeyboardInterrupt
+
+    machine.has_gpu()
+    machine.has_docker()
+    monkeypatch.setattr(steps, "build_engines", interrupted)
+    code, _, report = doctor("demo-gpu", "--first-run")
+    assert code == 130
+    assert "| ok | memory plan |" in report
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["demo", "--first-run"], "target openvino; a first run is for target tensorrt"),
+        (["--first-run"], "--first-run needs a deployment"),
+        (["nowhere", "--first-run"], "no deployment 'nowhere'"),
+        (["demo-gpu"], "--first-run"),
+    ],
+)
+def test_a_wrong_command_line_is_a_sentence(
+    machine: Machine, arguments: list[str], words: str
+) -> None:
+    done = CliRunner().invoke(app, ["doctor", *arguments])
+    assert done.exit_code != 0
+    told = f"{done.output} {done.exception}"
+    assert words in told

@@ -1,0 +1,181 @@
+"""The router: every piece of work goes to a replica that may have it, whatever happens to them."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
+
+from tts.endpoints.routing import Breaker, LeastOutstanding, PrefixAffinity, Router
+
+KEYS = st.sampled_from(["", "a", "b", "c"])
+
+
+def router(*names, policy=None):
+    made = Router(policy, Breaker(failures=1, wait_s=1.0, longest_wait_s=4.0))
+    for name in names:
+        made.add(name)
+    return made
+
+
+class Routing(RuleBasedStateMachine):
+    """Replicas are added, drained, removed, fail and come back; work goes on all the while."""
+
+    leases = Bundle("leases")
+
+    def __init__(self):
+        super().__init__()
+        self.now = 0.0
+        self.router = Router(self.policy(), Breaker(failures=2, wait_s=1.0, longest_wait_s=4.0))
+        self.added = 0
+        self.held = []
+
+    @staticmethod
+    def policy():
+        return PrefixAffinity()
+
+    def usable(self, key, avoid):
+        for replica in self.router.replicas:
+            belongs = any(each.replica is replica and each.key == key for each in self.held)
+            if replica.name not in avoid and (not replica.draining or (key and belongs)):
+                state = replica.circuit.state(self.now)
+                if state == "closed" or (state == "half-open" and not replica.trying):
+                    yield replica
+
+    @rule(seconds=st.floats(0, 2))
+    def time_goes_by(self, seconds):
+        self.now += seconds
+
+    @rule(group=st.sampled_from(["", "tp8", "tp1"]))
+    def a_replica_is_added(self, group):
+        if len(self.router.replicas) < 4:
+            self.router.add(f"r{self.added}", group)
+            self.added += 1
+
+    @rule(data=st.data(), what=st.sampled_from(["drain", "fill", "remove", "trip", "ok", "failed"]))
+    def something_happens_to_a_replica(self, data, what):
+        if not self.router.replicas:
+            return
+        name = data.draw(st.sampled_from([each.name for each in self.router.replicas]))
+        match what:
+            case "drain" | "fill":
+                self.router.drain(name, what == "drain")
+            case "remove":
+                self.router.remove(name)
+            case "trip":
+                self.router.trip(name, self.now)
+            case "ok" | "failed":
+                self.router.report(name, self.now, ok=what == "ok")
+
+    @rule(target=leases, key=KEYS, work=st.integers(1, 9), avoid=st.sets(st.just("r0")))
+    def work_is_handed_out(self, key, work, avoid):
+        usable = list(self.usable(key, avoid))
+        closed = [each for each in usable if each.circuit.state(self.now) == "closed"]
+        least = min((each.outstanding for each in closed), default=0)
+        before = {each: each.outstanding for each in usable}
+        lease = self.router.lease(self.now, key, work=work, avoid=avoid)
+        if not usable:
+            assert lease is None
+            return None
+        assert lease is not None
+        assert lease.replica in (closed or usable)
+        if not key and closed:
+            assert before[lease.replica] == least
+        self.held.append(lease)
+        return lease
+
+    @rule(lease=leases, ok=st.sampled_from([True, False, None]))
+    def work_ends(self, lease, ok):
+        if lease is not None:
+            self.router.end(lease, self.now, ok=ok)
+            self.held = [each for each in self.held if each is not lease]
+
+    @rule()
+    def what_waits_for_a_trial_is_named_once(self):
+        for replica in self.router.to_try(self.now):
+            assert replica.circuit.state(self.now) == "half-open"
+        assert self.router.to_try(self.now) == []
+
+    @invariant()
+    def outstanding_work_is_that_of_the_leases(self):
+        for replica in self.router.replicas:
+            held = [each.work for each in self.held if each.replica is replica]
+            assert replica.outstanding == sum(held)
+
+
+class RoutingByLoad(Routing):
+    @staticmethod
+    def policy():
+        return LeastOutstanding()
+
+
+TestRouting = Routing.TestCase
+TestRoutingByLoad = RoutingByLoad.TestCase
+TestRouting.settings = settings(max_examples=40, stateful_step_count=25)
+TestRoutingByLoad.settings = settings(max_examples=20, stateful_step_count=25)
+
+
+def test_idle_replicas_take_turns():
+    routing = router("a", "b")
+    names = []
+    for _ in range(4):
+        lease = routing.lease(0.0)
+        names.append(lease.replica.name)
+        routing.end(lease, 0.0, ok=True)
+    assert names == ["a", "b", "a", "b"]
+
+
+def test_a_conversation_stays_and_leaves_a_draining_replica_with_its_next_turn():
+    routing = router("a", "b")
+    first = routing.lease(0.0, "talk")
+    routing.drain("a")
+    assert routing.lease(0.0, "talk").replica.name == "a"  # its first turn runs there
+    assert routing.lease(0.0, "other").replica.name == "b"
+    assert routing.lease(0.0).replica.name == "b"
+    routing = router("a", "b")
+    first = routing.lease(0.0, "talk")
+    routing.end(first, 0.0, ok=True)
+    routing.drain("a")
+    assert routing.lease(0.0, "talk").replica.name == "b"
+
+
+def test_what_failed_is_tried_again_once_and_used_when_it_answers():
+    routing = router("a")
+    routing.end(routing.lease(0.0), 0.0, ok=False)
+    assert routing.lease(0.5) is None
+    assert [each.name for each in routing.to_try(1.0)] == ["a"]
+    assert routing.lease(1.0) is None  # it is being tried
+    routing.report("a", 1.5, ok=True)
+    assert routing.lease(1.5).replica.name == "a"
+
+
+def test_a_trial_that_was_cancelled_says_nothing_and_makes_room_for_another():
+    routing = router("a")
+    routing.trip("a", 0.0)
+    trial = routing.lease(1.0)
+    assert routing.lease(1.0) is None
+    routing.end(trial, 1.0)
+    assert routing.lease(1.0) is not None
+
+
+def test_retries_go_elsewhere():
+    routing = router("a", "b")
+    first = routing.lease(0.0, "talk")
+    again = routing.lease(0.0, "talk", avoid={first.replica.name})
+    assert {first.replica.name, again.replica.name} == {"a", "b"}
+    assert routing.lease(0.0, avoid={"a", "b"}) is None
+
+
+def test_a_removed_replica_may_come_back_under_its_name():
+    routing = router("a")
+    old = routing.lease(0.0)
+    routing.remove("a")
+    assert routing.lease(0.0) is None
+    new = routing.add("a")
+    routing.end(old, 0.0, ok=False)
+    assert (new.outstanding, new.circuit.state(0.0)) == (0, "closed")
+
+
+def test_names_are_used_once():
+    routing = router("a")
+    with pytest.raises(ValueError, match="'a'"):
+        routing.add("a")

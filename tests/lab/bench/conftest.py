@@ -1,0 +1,44 @@
+"""Benchmarks over scripted engines: no server, no GPU."""
+
+from functools import partial
+
+import pytest
+
+from tts.build.tokenizer import Tokenizer
+from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
+from tts.lab.bench import group_run, request
+from tts.session import AsyncSession
+
+
+class NotStarted:
+    """A session that must not be opened."""
+
+    def __init__(self, deployment, *, endpoints, say, on_loading):
+        pass
+
+    async def __aenter__(self):
+        raise AssertionError("the engines were started")
+
+
+@pytest.fixture
+def engines(tiny_deployment, tokenizer_folder, monkeypatch):
+    """Scripted engines in the place of a server; calling it puts none there."""
+    encode_text = Tokenizer(tokenizer_folder).encode
+    words = [encode_text(word) for word in ("1", "22", r"\boxed{4}")], encode_text("\n\n")
+    scripted = partial(
+        AsyncSession, generator=ScriptedGenerator(*words), verifier=ScriptedVerifier()
+    )
+
+    def put(session):
+        for module in (request, group_run):
+            monkeypatch.setattr(module, "load_checked", lambda name: tiny_deployment)
+            monkeypatch.setattr(module, "AsyncSession", session)
+
+    monkeypatch.setattr(request, "require_current", lambda spec: None)
+    put(scripted)
+    return lambda: put(NotStarted), lambda: put(scripted)
+
+
+@pytest.fixture
+def none(engines):
+    return engines[0]

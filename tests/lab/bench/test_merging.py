@@ -1,0 +1,168 @@
+"""Shards of a run, each by itself, and the one run that they are merged into."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace as replace_field
+
+from tts.build.errors import DatasetError, RunDamaged, RunError
+from tts.datasets.load import load_dataset
+from tts.datasets.options import DatasetOptions
+from tts.datasets.shards import Shard, interleaved
+from tts.lab.bench.merging import merge_runs
+from tts.lab.bench.observer import Silent
+from tts.lab.bench.request import Wanted, resume_bench, run_bench
+from tts.runs.checks import read_summary, write_summary
+from tts.runs.config import read_whole_config
+from tts.runs.events import Finished, ProblemSolved, Resources, Session, encode
+from tts.runs.folder import SUMMARY, read_config
+from tts.runs.log import read_events
+from tts.runs.run import Run
+
+WANTED = Wanted("tiny", "demo", 7, 0, "beam-search", "decoupled", {"n": 4, "max_tokens": 16})
+
+
+def shard_of(text, **changes):
+    return replace(WANTED, dataset_options=DatasetOptions(shard=Shard.parse(text)), **changes)
+
+
+@pytest.fixture
+def shards(engines, tmp_path):
+    """Folders of the three shards of a run."""
+    return [
+        run_bench(shard_of(f"{number}/3"), tmp_path / f"s{number}", Silent())
+        for number in (1, 2, 3)
+    ]
+
+
+@given(st.lists(st.integers(), max_size=40), st.integers(1, 9))
+def test_shards_are_a_partition_in_order_and_their_sizes_differ_by_one_at_most(items, count):
+    parts = [Shard(number, count).of(items) for number in range(1, count + 1)]
+    assert sorted(item for part in parts for item in part) == sorted(items)
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+    assert interleaved(parts) == items
+
+
+@given(st.lists(st.lists(st.integers(), max_size=4), min_size=1, max_size=5))
+def test_parts_that_are_not_shards_of_one_list_do_not_fit(parts):
+    whole = interleaved(parts)
+    if whole is not None:
+        assert [Shard(n, len(parts)).of(whole) for n in range(1, len(parts) + 1)] == parts
+
+
+@pytest.mark.parametrize("text", ["0/3", "4/3", "1", "1/0", "a/b", "-1/3", "1/3/3"])
+def test_what_names_no_shard_is_refused(text):
+    with pytest.raises(DatasetError, match=r"shard|Shard"):
+        Shard.parse(text)
+
+
+def test_a_shard_of_too_few_problems_is_refused():
+    with pytest.raises(DatasetError, match="Shard 4/4 of 3 problems is empty"):
+        load_dataset("demo", limit=3, options=DatasetOptions(shard=Shard(4, 4)))
+
+
+def test_the_merged_run_is_the_whole_run(shards, tmp_path):
+    whole = run_bench(WANTED, tmp_path / "whole", Silent())
+    merged = merge_runs([shards[2], shards[0], shards[1]], tmp_path / "merged")
+    assert read_config(merged) == read_config(whole)
+    one, other = read_summary(whole), read_summary(merged)
+    for name in ("tree_digest", "problems", "accuracy", "accuracy_by_level", "pass_at_n", "n"):
+        assert one[name] == other[name]
+    assert one["generator_calls"] <= other["generator_calls"] + 100
+    assert set(other["servers"]) == {"shard 1/3", "shard 2/3", "shard 3/3"}
+    assert {p.id: p.answer for p in Run.load(whole).problems} == {
+        p.id: p.answer for p in Run.load(merged).problems
+    }
+
+
+def test_events_keep_their_wall_clock_times_on_one_clock(shards, tmp_path):
+    for shard, second in zip(shards, ("00", "30", "00"), strict=True):
+        summary, events = read_summary(shard), list(read_events(shard))
+        events[0] = replace_field(events[0], time=f"2026-01-01T10:00:{second}+00:00")
+        (shard / "events.jsonl").write_bytes(b"".join(encode(event) + b"\n" for event in events))
+        write_summary(shard, summary)
+    events = list(read_events(merge_runs(shards, tmp_path / "merged")))
+    assert [type(event) for event in events].count(Session) == 1
+    assert isinstance(events[0], Session)
+    assert isinstance(events[-1], Finished)
+    late = {event.problem for event in events if isinstance(event, ProblemSolved) and event.t >= 30}
+    assert late == set(read_config(shards[1])["problem_ids"])
+    first_late = next(place for place, event in enumerate(events) if event.t >= 30)
+    assert all(event.t >= 30 for event in events[first_late:])
+    assert 30 <= read_summary(tmp_path / "merged")["wall_s"] < 60
+
+
+def test_a_shard_that_lost_problems_is_refused_and_they_are_named(shards, tmp_path):
+    summary, events = read_summary(shards[0]), list(read_events(shards[0]))
+    lost = sorted(read_config(shards[0])["problem_ids"])[:2]
+    kept = [event for event in events if getattr(event, "problem", None) not in lost]
+    (shards[0] / "events.jsonl").write_bytes(b"".join(encode(event) + b"\n" for event in kept))
+    with pytest.raises(RunDamaged, match=r"does not fit the run's log"):
+        merge_runs(shards, tmp_path / "merged")
+    write_summary(shards[0], summary)  # as if it had been made from such a log
+    with pytest.raises(RunDamaged, match=r"lacks the solution of 2 of its problems: ") as caught:
+        merge_runs(shards, tmp_path / "merged")
+    assert all(name in caught.value.message for name in lost)
+    assert not (tmp_path / "merged").exists()
+
+
+def test_what_processes_have_used_adds_up(shards, tmp_path):
+    merged = merge_runs(shards, tmp_path / "merged")
+    last = [
+        [event for event in read_events(shard) if isinstance(event, Resources)][-1].cpu_s
+        for shard in shards
+    ]
+    used = [event.cpu_s for event in read_events(merged) if isinstance(event, Resources)]
+    assert used[-1] == pytest.approx(sum(last), abs=1e-5)
+    assert used == sorted(used)
+
+
+def test_a_merged_run_is_finished_and_a_resumed_shard_stays_one(shards, engines, tmp_path):
+    merged = merge_runs(shards, tmp_path / "merged")
+    before = (merged / SUMMARY).read_bytes()
+    engines[0]()  # no engine may be started
+    resume_bench(merged, None, Silent())
+    assert (merged / SUMMARY).read_bytes() == before
+    resume_bench(shards[0], None, Silent())
+    assert read_whole_config(shards[0])["shard"] == "1/3"
+
+
+def test_missing_and_doubled_shards_are_named(shards, tmp_path):
+    with pytest.raises(RunError, match="A shard is missing: 2/3"):
+        merge_runs([shards[0], shards[2]], tmp_path / "merged")
+    with pytest.raises(RunError, match="Shards are missing: 1/3, 3/3"):
+        merge_runs([shards[1]], tmp_path / "merged")
+    with pytest.raises(RunError, match=r"more than once: .*s1 \(1/3\), .*s1 \(1/3\)"):
+        merge_runs([*shards, shards[0]], tmp_path / "merged")
+    assert not (tmp_path / "merged" / "run.json").exists()
+
+
+def test_shards_of_other_runs_are_refused_by_what_differs(shards, engines, tmp_path):
+    def other(text, **changes):
+        return run_bench(shard_of(text, **changes), tmp_path / "other", Silent())
+
+    with pytest.raises(RunError, match="different runs: their dataset_seed is 0 and 1"):
+        merge_runs([*shards[:2], other("3/3", seed=1)], tmp_path / "merged")
+
+
+def test_other_splits_are_refused(shards, engines, tmp_path):
+    other = run_bench(shard_of("2/4"), tmp_path / "other", Silent())
+    with pytest.raises(RunError, match="different splits"):
+        merge_runs([shards[0], other], tmp_path / "merged")
+
+
+def test_a_whole_run_and_an_unfinished_shard_are_refused(shards, engines, tmp_path):
+    whole = run_bench(WANTED, tmp_path / "whole", Silent())
+    with pytest.raises(RunError, match="whole is no shard of a run"):
+        merge_runs([whole, *shards], tmp_path / "merged")
+    (shards[1] / SUMMARY).unlink()
+    with pytest.raises(RunError, match=r"s2 \(shard 2/3\) has not finished") as refused:
+        merge_runs(shards, tmp_path / "merged")
+    assert f"--resume {shards[1]}" in refused.value.hint
+
+
+def test_a_folder_that_holds_a_run_is_not_written_over(shards, tmp_path):
+    with pytest.raises(RunError, match="already holds a run"):
+        merge_runs(shards, shards[0])

@@ -1,0 +1,105 @@
+"""What `tts simulate` makes of its options."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tts.build.errors import ConfigError, TtsError
+from tts.build.spec import bundled_deployments, deployment_file, load_deployment
+from tts.lab.bench.simulating import CALL_MS, WantedSimulation, scenario_of
+from tts.lab.simulation.scenario import simulate
+
+WANTED = WantedSimulation(
+    "h100", 1, "time-sliced", "beam-search", {"n": 8}, 4, 2, seed=3, speculation="off"
+)
+
+
+def _is_for_cpu(name):
+    return load_deployment(name).target == "openvino"
+
+
+def test_a_scenario_is_what_was_asked_for():
+    name, scenario = scenario_of(WANTED, {"strategy"})
+    assert name == "beam-search"
+    assert scenario.deployment.tensorrt.gpu == "h100"
+    assert (scenario.gpus, scenario.sharing) == (1, "time-sliced")
+    assert (scenario.parameters.n, scenario.parameters.beam_width) == (8, 4)
+    assert (scenario.problems, scenario.in_flight, scenario.seed) == (4, 2, 3)
+    assert scenario.speculation == "off"
+    assert scenario.recorded is None
+
+
+@pytest.fixture
+def tune_result(tmp_path):
+    levels = [
+        {"load": n, "tokens_per_s": n / (4 + n), "requests_per_s": n / (4 + n), "latency_s": 4 + n}
+        for n in (1, 2, 4)
+    ]
+    engine = {"levels": levels, "max_batch_size": 8, "max_num_tokens": 99, "computed_tokens": 1.0}
+    file = tmp_path / "tune.json"
+    file.write_text(json.dumps({"engines": {"generator": engine, "verifier": engine}}))
+    return file
+
+
+def test_a_call_costs_the_orchestrator_half_a_millisecond_unless_it_was_measured(tune_result):
+    tuned = replace(WANTED, tuned=tune_result)
+    for wanted, call_ms in (
+        (WANTED, CALL_MS),
+        (replace(WANTED, call_ms=2.0), 2.0),
+        (tuned, 0.0),
+        (replace(tuned, call_ms=2.0), 2.0),
+    ):
+        _, scenario = scenario_of(wanted, ())
+        assert scenario.call_s == pytest.approx(call_ms / 1e3)
+        assert (scenario.fits is None) == (wanted.tuned is None)
+
+
+def test_what_cannot_be_simulated_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="bean-search"):
+        scenario_of(replace(WANTED, strategy="bean-search"), ())
+    with pytest.raises(TtsError, match="nothing to replay"):
+        scenario_of(replace(WANTED, replay=tmp_path / "nowhere"), ())
+
+
+def test_a_deployment_is_simulated_as_its_file_has_it():
+    wanted = replace(WANTED, deployment="llama-8b-prm-8b-2xh100-bf16", replicas=2)
+    _, scenario = scenario_of(wanted, ())
+    assert (scenario.gpus, scenario.whole_head) == (4, True)
+    assert scenario.deployment.generator.placement.tensor_parallel == 2
+    assert scenario.deployment.generator.kv_cache.tokens == 462_592
+    assert (
+        simulate(scenario, "decoupled").digest
+        == simulate(scenario_of(WANTED, ())[1], "decoupled").digest
+    )
+
+
+@pytest.mark.parametrize("name", [n for n in bundled_deployments() if not _is_for_cpu(n)])
+def test_every_ready_made_deployment_for_gpus_is_simulated(name):
+    wanted = replace(WANTED, deployment=name, problems=1, parameters={"n": 4})
+    outcome = simulate(scenario_of(wanted, ())[1], "decoupled")
+    assert outcome.wall_s > 0
+
+
+def test_options_of_the_usual_pair_do_not_go_with_a_deployment():
+    wanted = replace(WANTED, deployment="demo-gpu")
+    for option in ("gpu", "gpus"):
+        with pytest.raises(ConfigError, match=f"--{option} is for the pair"):
+            scenario_of(wanted, {option})
+
+
+def test_a_deployment_for_a_cpu_is_simulated_by_what_was_measured_or_not_at_all(tune_result):
+    wanted = replace(WANTED, deployment="demo", problems=2)
+    with pytest.raises(ConfigError, match="in no data sheet"):
+        scenario_of(wanted, ())
+    _, scenario = scenario_of(replace(wanted, tuned=tune_result), ())
+    assert scenario.gpus == 2, "each engine has cores of its own"
+    assert simulate(scenario, "decoupled").wall_s > 0
+
+
+def test_a_deployment_whose_pools_do_not_fit_is_refused(tmp_path):
+    text = deployment_file("llama-1b-prm-8b-h100-bf16").read_text()
+    file = tmp_path / "large.yaml"
+    file.write_text(text.replace("tokens: 370816", "tokens: 970816"))
+    with pytest.raises(ConfigError, match="more than GPU 0"):
+        scenario_of(replace(WANTED, deployment=str(file)), ())

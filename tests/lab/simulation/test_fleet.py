@@ -1,0 +1,168 @@
+"""Several simulated servers: placement, the router in front of them, plain generation."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tts.engines.simulated import Affine, Engine, Gpus, PagedCache, Request
+from tts.lab.simulation.fleet import ServerGroup, connected, fleet_of
+from tts.lab.simulation.generation import Prompts, simulate_generation
+from tts.lab.simulation.pairs import simulated_deployment
+from tts.lab.simulation.scenario import Scenario, simulate
+from tts.lab.simulation.workload import typical
+from tts.strategies.catalog import find_strategy
+
+
+def placed(generator=((0,),), verifier=((0,),), gpu="h100", models=None):
+    """A pair with its engines on these GPUs, a tuple for each replica of an engine."""
+    deployment = simulated_deployment(gpu, 1, **(models or {}))
+    update = {}
+    for role, replicas in (("generator", generator), ("verifier", verifier)):
+        engine = deployment.engines()[role]
+        placement = engine.placement.model_copy(
+            update={"gpus": replicas, "tensor_parallel": len(replicas[0])}
+        )
+        update[role] = engine.model_copy(update={"tensorrt": placement})
+    return deployment.model_copy(update=update)
+
+
+def scenario(*groups, deployment=None, **changes):
+    deployment = deployment or groups[0].deployment
+    parameters = find_strategy("beam-search").configure({"n": 4}, context=4096)
+    plain = Scenario(
+        deployment, "time-sliced", typical(), parameters, problems=8, in_flight=4, groups=groups
+    )
+    return replace(plain, **changes)
+
+
+def test_trees_are_the_same_however_many_servers_and_ranks_there_are():
+    pair = simulated_deployment("h100", 1)
+    one = simulate(scenario(deployment=pair), "decoupled")
+    others = [
+        scenario(ServerGroup(pair, 3)),
+        scenario(deployment=placed(generator=((0, 1),), verifier=((0, 1),))),
+        scenario(deployment=placed(generator=((0,),), verifier=((1,), (2,)))),
+        scenario(
+            ServerGroup(placed(generator=((0, 1),), verifier=((0, 1),)), name="few"),
+            ServerGroup(pair, 2, name="many"),
+            routing="by-concurrency",
+            threshold=3,
+        ),
+    ]
+    assert {simulate(each, "decoupled").digest for each in others} == {one.digest}
+
+
+def test_gpus_are_counted():
+    pair = placed(generator=((0, 1),), verifier=((2,),))
+    assert scenario(deployment=pair).gpus == 3
+    assert scenario(ServerGroup(pair, 2)).gpus == 6
+    assert scenario(ServerGroup(pair, 2), ServerGroup(simulated_deployment("h100", 1), 6)).gpus == 6
+
+
+def test_more_servers_are_faster():
+    pair = simulated_deployment("a100-80g", 1)
+    walls = [
+        simulate(scenario(ServerGroup(pair, count), problems=8, in_flight=8), "decoupled").wall_s
+        for count in (1, 4)
+    ]
+    assert walls[1] < 0.8 * walls[0]
+
+
+def test_a_problem_stays_where_its_prefixes_are():
+    """Were its steps spread over both servers, most of a prompt would be computed twice."""
+    pair = simulated_deployment("h100", 1)
+    one, two = (
+        simulate(scenario(ServerGroup(pair, count)), "lockstep").verifier for count in (1, 2)
+    )
+    assert two.computed_tokens < 1.1 * one.computed_tokens
+
+
+@given(st.lists(st.frozensets(st.integers(0, 7), min_size=1, max_size=3), min_size=1, max_size=8))
+def test_engines_are_simulated_together_only_if_they_share_gpus(devices):
+    parts = connected(devices)
+    assert sorted(number for part in parts for number in part) == list(range(len(devices)))
+    used = [frozenset().union(*(devices[number] for number in part)) for part in parts]
+    assert sum(map(len, used)) == len(frozenset().union(*used)), "no GPU in two parts"
+    for part in parts:
+        reached = {part[0]}
+        for _ in part:
+            near = frozenset().union(*(devices[number] for number in reached))
+            reached |= {number for number in part if devices[number] & near}
+        assert reached == set(part), "no part that could be two"
+
+
+@pytest.mark.parametrize(
+    ("devices", "expected"),
+    [
+        ([(0,), (1,)], (10.0, 10.0)),  # apart
+        ([(0,), (0,)], (20.0, 20.0)),  # each has half of the GPU
+        ([(0, 1), (1,)], (20.0, 20.0)),  # a rank that waits holds up the others
+        ([(0, 1), (1, 2), (2,)], (20.0, 20.0, 20.0)),
+        ([(0, 1), (2,), (3, 4)], (10.0, 10.0, 10.0)),
+    ],
+)
+def test_engines_slow_each_other_down_on_the_gpus_that_they_share(devices, expected):
+    engines = [Engine(Affine(1.0), PagedCache(9, 32), 4, 64) for _ in devices]
+    gpus = Gpus(engines, devices=devices)
+    ends = {}
+    for number, engine in enumerate(engines):
+        request = Request(_ids(1), _ids(10), 10)
+        ends[request] = number
+        engine.submit(request)
+    gpus.run(0.0)
+    done = {}
+    while (now := gpus.next_s()) is not None:
+        for request in gpus.run(now):
+            done[ends[request]] = now
+    assert tuple(done[number] for number in range(len(devices))) == pytest.approx(expected)
+
+
+def test_of_several_replicas_of_an_engine_the_least_loaded_is_asked():
+    pair = placed(generator=((0,), (1,)), verifier=((2,),))
+    prompts = Prompts(8, prompt_tokens=64, answer_tokens=64)
+    both = simulate_generation([ServerGroup(pair)], prompts, 8)
+    alone = simulate_generation([ServerGroup(placed(verifier=((1,),)))], prompts, 8)
+    assert both.tokens == alone.tokens
+    assert both.wall_s < alone.wall_s
+    fleet = fleet_of([ServerGroup(pair)], "time-sliced", 0.0, 0.0)
+    assert [len(fleet.pairs[0].generators), len(fleet.server.gpus)] == [2, 3]
+
+
+def test_plain_generation_answers_every_request():
+    pair = simulated_deployment("h100", 1)
+    prompts = Prompts(30, prompt_tokens=100, answer_tokens=20)
+    for concurrency in (1, 7, 64):
+        done = simulate_generation([ServerGroup(pair, 2)], prompts, concurrency)
+        assert len(done.latencies_s) == 30
+        assert 30 * 10 <= done.tokens <= 30 * 30
+        assert max(done.latencies_s) <= done.wall_s
+    one = simulate_generation([ServerGroup(pair)], prompts, 1)
+    assert sum(one.latencies_s) == pytest.approx(one.wall_s)
+
+
+def test_few_requests_are_faster_on_a_wide_server_and_many_on_narrow_ones():
+    """And the router takes the better of both on either side, at the right threshold."""
+    models = {"generator": "Llama-3.1-8B-Instruct", "verifier": "Qwen2.5-1.5B-Instruct"}
+    every = (tuple(range(8)),)
+    wide = ServerGroup(placed(every, every, "l40s", models), name="wide")
+    narrow = ServerGroup(placed(gpu="l40s", models=models), 8, name="narrow")
+
+    def speed(*groups, concurrency):
+        prompts = Prompts(2 * concurrency + 8, prompt_tokens=2048, answer_tokens=64)
+        return simulate_generation(
+            groups, prompts, concurrency, routing="by-concurrency", threshold=24
+        ).tokens_per_s
+
+    few = [speed(*groups, concurrency=8) for groups in ([wide], [narrow], [wide, narrow])]
+    many = [speed(*groups, concurrency=128) for groups in ([wide], [narrow], [wide, narrow])]
+    assert few[0] > 1.3 * few[1]
+    assert many[1] > 1.3 * many[0]
+    assert few[2] == few[0]
+    assert many[2] > 1.1 * many[0]
+
+
+def _ids(count):
+    return np.zeros(count, dtype=np.int32)

@@ -1,0 +1,52 @@
+"""Results of cells as if they had been run."""
+
+from pathlib import Path
+
+from tts.lab.study.blocks import ratios
+from tts.lab.study.cells import BASE, Cell, Engines
+from tts.lab.study.results import CellResult, RunResult
+
+CELLS = [
+    Cell(BASE, "as deployed", 16),
+    Cell("lockstep", "schedule lockstep", 16, schedule="lockstep"),
+    Cell("batched", "schedule batched", 16, schedule="batched"),
+    Cell("speculation-off", "speculation off", 16, speculation="off"),
+    Cell("in-flight-1", "1 at a time", 16, in_flight=1),
+    Cell("in-flight-4", "4 at a time", 16, in_flight=4),
+    Cell("n-4", "n = 4", 4),
+    Cell("n-32", "n = 32", 32),
+    Cell("split-5", "generator 5% of the KV memory", 16, Engines(share=0.05)),
+    Cell("split-50", "generator 50% of the KV memory", 16, Engines(share=0.5)),
+    Cell("no-prefix-reuse", "without prefix reuse", 16, Engines(reuse=False)),
+]
+
+
+def run_result(seconds, right=10, problems=20, first=0, tokens=1000):
+    return RunResult(
+        Path("nowhere"),
+        seconds,
+        problems,
+        tokens * problems,
+        5000,
+        tokens * problems // 2,
+        50.0,
+        (1.0, 2.0, 3.0),
+        {str(first + i): i < right for i in range(problems)},
+        100,
+        10,
+        "digest",
+    )
+
+
+def results_of(seconds, right=None, cells=CELLS):
+    """`seconds`: of each round, by cell; 10 for cells that it lacks. `right`: of 20 in each."""
+    right = right or {}
+    runs = {
+        cell.name: tuple(
+            run_result(each, right.get(cell.name, 10), first=100 * place, tokens=60 * cell.n)
+            for place, each in enumerate(seconds.get(cell.name, [10.0, 10.1]))
+        )
+        for cell in cells
+    }
+    speeds = ratios({name: [r.problems_per_s for r in row] for name, row in runs.items()}, BASE)
+    return {cell.name: CellResult(cell, runs[cell.name], speeds[cell.name]) for cell in cells}

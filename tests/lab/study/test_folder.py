@@ -1,0 +1,62 @@
+"""The folder of a study: what was asked for is written once, and checked when it is read."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tts.build.errors import RunError
+from tts.lab.study.campaign import in_words
+from tts.lab.study.cells import FULL, QUICK, Cell, Step
+from tts.lab.study.folder import Asked, create_study, read_study, run_folder
+
+ASKED = Asked("demo", "demo", "digest", "limits", "demo", 3, QUICK, restarts=True)
+
+
+@pytest.mark.parametrize("form", [QUICK, FULL])
+def test_what_is_asked_for_is_read_back_as_it_was(tmp_path, form):
+    asked = replace(ASKED, form=form)
+    create_study(tmp_path, asked)
+    assert read_study(tmp_path) == asked
+
+
+def test_a_folder_holds_one_study_and_no_run(tmp_path):
+    create_study(tmp_path / "study", ASKED)
+    with pytest.raises(RunError, match="already holds a study") as refused:
+        create_study(tmp_path / "study", ASKED)
+    assert "--resume" in refused.value.hint
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(RunError, match="already holds a run"):
+        create_study(tmp_path, ASKED)
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda data: data | {"form": data["form"] | {"rounds": "two"}}, "rounds"),
+        (lambda data: data | {"version": 99}, "version 99"),
+        (lambda data: {}, "missing required field"),
+    ],
+)
+def test_what_cannot_be_continued_is_refused_in_a_sentence(tmp_path, damage, said):
+    create_study(tmp_path, ASKED)
+    file = tmp_path / "study.json"
+    file.write_text(json.dumps(damage(json.loads(file.read_text()))))
+    with pytest.raises(RunError, match=said):
+        read_study(tmp_path)
+
+
+def test_a_folder_without_a_study_is_refused(tmp_path):
+    with pytest.raises(RunError, match="holds no study"):
+        read_study(tmp_path)
+
+
+def test_a_run_has_a_folder_for_its_cell_and_round(tmp_path):
+    assert run_folder(tmp_path, Step(Cell("n-4", "n = 4", 4), 2)) == tmp_path / "runs" / "n-4-2"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.2, "1 s"), (42, "42 s"), (400, "7 min"), (7800, "2 h 10 min")]
+)
+def test_time_left_in_words(seconds, words):
+    assert in_words(seconds) == words

@@ -1,0 +1,21 @@
+"""A run with scripted engines, and the requests that are taken from its log."""
+
+import pytest
+from tests.driver.scripted_run import PROBLEMS, Run
+
+from tts.build.tokenizer import Tokenizer
+from tts.lab.tuning.requests import recorded_requests
+from tts.search import BeamSearchConfig
+
+
+@pytest.fixture
+def run(tiny_deployment, tokenizer_folder):
+    encode = Tokenizer(tokenizer_folder).encode
+    words = [encode("37"), encode(" + "), encode("= 95")], encode("\n\n")
+    return Run(tiny_deployment, words, BeamSearchConfig(n=4, beam_width=2), "decoupled").go()
+
+
+@pytest.fixture
+def recorded(run):
+    config = {"seed": 1, "parameters": run.config.model_dump(mode="json")}
+    return recorded_requests(run.models, PROBLEMS, config, run.events)

@@ -1,0 +1,76 @@
+"""What follows from samples: levels, the saturation point with its interval, a budget."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.lab.tuning.samples import LOADS, samples_of
+
+from tts.build.spec import load_deployment
+from tts.lab.tuning.analysis import (
+    SHARE,
+    SaturationPoint,
+    analyse,
+    levels,
+    propose,
+    saturation_point,
+)
+from tts.lab.tuning.measure import Measured, Sample
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.floats(0.01, 10), st.lists(st.floats(0.9, 1.1), min_size=3, max_size=6))
+def test_the_interval_holds_the_saturation_point(step_s, noise):
+    found = saturation_point(samples_of(step_s, 1.0, LOADS, noise))
+    wanted = SHARE * LOADS[-1] / (step_s + LOADS[-1])
+    exact = wanted * step_s / (1 - wanted)
+    assert found == saturation_point(samples_of(step_s, 1.0, LOADS, noise)), "drawn differently"
+    if found.load is None:
+        assert exact > LOADS[-1] / 4
+    else:
+        assert found.load == pytest.approx(max(1, exact), rel=1e-6)
+        assert found.low - 1e-9 <= found.load
+        assert found.high is None or found.load <= found.high + 1e-9
+
+
+def test_samples_without_noise_have_no_interval():
+    found = saturation_point(samples_of(1.0, 1.0, LOADS, (1.0, 1.0)))
+    assert found.low == pytest.approx(found.load) == pytest.approx(found.high)
+
+
+def test_an_interval_that_reaches_beyond_what_was_measured_is_open():
+    noise = {1: (1.0, 1.0), 2: (1.9, 1.9), 4: (2.0, 3.0), 8: (2.0, 3.0)}
+    samples = [Sample(load, rate, 1.0, 1.0) for load, rates in noise.items() for rate in rates]
+    found = saturation_point(samples)
+    assert found.high is None
+
+
+def test_a_load_measured_once_counts_for_nothing():
+    samples = samples_of(1.0, 1.0, LOADS, (1.0, 1.0))
+    assert levels([*samples, Sample(1024, 50.0, 1.0, 1.0)]) == levels(samples)
+
+
+@pytest.mark.parametrize(
+    ("role", "found", "value", "why"),
+    [
+        ("generator", SaturationPoint(20, 10, 31.2), 32, "upper end"),
+        ("generator", SaturationPoint(20, 10, 200), 64, "max_batch_size"),
+        ("generator", SaturationPoint(20, 10, None), 64, "max_batch_size"),
+        ("generator", SaturationPoint(None, None, None), 64, "max_batch_size"),
+        ("verifier", SaturationPoint(900, 800, 1234), 1300, "upper end"),
+        ("verifier", SaturationPoint(100, 100, 120), 512, "max_seq_len"),
+        ("verifier", SaturationPoint(None, None, None), 5100, "max_batch_size requests"),
+    ],
+)
+def test_the_budget_is_the_upper_end_within_limits(role, found, value, why):
+    full_batch = 64 if role == "generator" else 5012.3
+    proposal = propose(role, found, full_batch, load_deployment("demo"))
+    assert (proposal.value, proposal.present) == (value, 64 if role == "generator" else 4096)
+    assert why in proposal.why
+
+
+def test_an_engine_with_fewer_than_two_levels_gets_no_proposal():
+    spec = load_deployment("demo")
+    for samples in ([], samples_of(1.0, 1.0, [4], (1.0, 1.0)), samples_of(1.0, 1.0, LOADS)):
+        assert analyse(Measured("generator", 64, samples), spec).proposal is None
+    result = analyse(Measured("generator", 64, samples_of(1.0, 1.0, LOADS, (1.0, 1.0))), spec)
+    assert result.proposal == propose("generator", result.saturation, 64, spec)

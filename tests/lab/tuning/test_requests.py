@@ -1,0 +1,84 @@
+"""What is sent: the requests of a run, as they were and with other dialogues of the same shape."""
+
+import asyncio
+from itertools import islice, pairwise
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tts.endpoints.scripted import Calls, ScriptedGenerator, ScriptedVerifier
+from tts.lab.tuning.workload import (
+    SALT_TOKENS,
+    doubling,
+    loadable_generator,
+    loadable_verifier,
+    salted,
+)
+from tts.runs.events import Generated
+
+
+def test_the_requests_of_a_run_are_those_that_the_engines_were_sent(run, recorded):
+    sent = [(call.input_ids.tobytes(), call.seed) for call in recorded.generations]
+    assert sorted(sent) == sorted(run.calls.generated)
+    assert sorted(s.ids.tobytes() for s in recorded.scorings) == sorted(run.calls.scored)
+    lengths = [event.tokens for event in run.events_of(Generated)]
+    assert sorted(call.max_new_tokens for call in recorded.generations) == sorted(lengths)
+    assert all(0 < scoring.cached < len(scoring.ids) for scoring in recorded.scorings)
+    dialogues = {scoring.ids.tobytes() for scoring in recorded.scorings}
+    parents = [s for s in recorded.scorings if s.ids[: s.cached].tobytes() in dialogues]
+    assert parents, "no dialogue extends another"
+
+
+def test_siblings_stay_together(recorded):
+    prompts = [call.input_ids.tobytes() for call in recorded.generations]
+    changes = sum(a != b for a, b in pairwise(prompts))
+    assert changes < len(set(prompts)) + 4  # a prompt may be two nodes': steps may be equal
+    assert len(set(prompts)) < len(prompts)
+
+
+def test_replaying_sends_the_same_generations_and_new_dialogues_of_the_same_shape(run, recorded):
+    calls = Calls()
+    spec = run.models.deployment
+    generator = loadable_generator(ScriptedGenerator(*run.words, calls=calls), recorded, spec)
+    verifier = loadable_verifier(ScriptedVerifier(calls=calls), recorded, spec)
+
+    async def send(requests):
+        return [await request.send() for request in requests]
+
+    count = len(recorded.generations)
+    done = asyncio.run(send(islice(generator.requests(0), count)))
+    assert done == [call.max_new_tokens for call in recorded.generations]
+    assert sorted(calls.generated) == sorted(run.calls.generated)
+    count = len(recorded.scorings)
+    asyncio.run(send(islice(verifier.requests(3), 2 * count)))
+    assert len(set(calls.scored)) == 2 * len({s.ids.tobytes() for s in recorded.scorings})
+    tails = [ids[4 * SALT_TOKENS :] for ids in calls.scored]
+    assert tails[:count] == tails[count:]
+    assert tails[:count] == [s.ids[SALT_TOKENS:].tobytes() for s in recorded.scorings]
+    whole = set(calls.scored)
+    calls.scored.clear()
+    asyncio.run(send(verifier.warm_up(3, count)))
+    assert calls.scored
+    for parent in calls.scored:
+        assert any(ids.startswith(parent) for ids in whole), "a parent that nothing extends"
+
+
+@given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(1, 12))
+def test_a_salt_is_its_own(first, second, length):
+    ids, alphabet = np.arange(100, 100 + length, dtype=np.int32), np.arange(50, dtype=np.int32)
+    one, other = (salted(ids, salt, alphabet) for salt in (first, second))
+    assert len(one) == length
+    assert list(one[SALT_TOKENS:]) == list(ids[SALT_TOKENS:])
+    if length >= SALT_TOKENS:
+        assert (list(one) == list(other)) == (first == second)
+    assert ids[0] == 100
+
+
+@given(st.integers(1, 100), st.floats(1, 1e6))
+def test_loads_double_until_beyond(first, at_least):
+    loads = doubling(first, at_least)
+    assert loads[0] == first
+    assert loads[-1] >= at_least or loads == (first,)
+    assert all(load < at_least for load in loads[:-1])
+    assert all(after == 2 * before for before, after in pairwise(loads))

@@ -1,0 +1,99 @@
+"""Scripted runs kept as real ones are, and engines that only do the work of a replay."""
+
+import asyncio
+import json
+import random
+from dataclasses import dataclass, field
+
+from hypothesis import HealthCheck, settings
+from tests.driver.scripted_run import PROBLEMS, Run
+from tests.driver.test_driver import CONFIGS
+
+from tts.endpoints.base import VerifierResult
+from tts.prompting import Models
+from tts.runs.events import encode
+from tts.runs.folder import CONFIG, EVENTS, SUMMARY
+from tts.runs.replay import ReplayGenerator, ReplayVerifier, read_recording
+
+PROMPTING = {
+    "generator": {"system_prompt", "step_delimiter"},
+    "verifier": {"format", "step_tag", "template"},
+}
+WORDS = ("1", "22", "a", " + ", "")
+FEW = settings(
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@dataclass
+class Endless:
+    """An engine that writes one token until the limit, and finds everything as good."""
+
+    asked: list[int] = field(default_factory=list)
+    scored: int = 0
+    jitter: random.Random = field(default_factory=random.Random)
+
+    async def generate(self, call):
+        assert not call.stop_at_step
+        for _ in range(self.jitter.randint(0, 20)):
+            await asyncio.sleep(0)
+        self.asked.append(call.max_new_tokens)
+        return [7] * call.max_new_tokens
+
+    async def score(self, call):
+        for _ in range(self.jitter.randint(0, 20)):
+            await asyncio.sleep(0)
+        self.scored += 1
+        return VerifierResult(0.5)
+
+
+def config_of(deployment, parameters):
+    return {
+        "deployment": deployment.name,
+        "deployment_source": "tiny",
+        "deployment_digest": "that of another version",
+        "prompting": deployment.model_dump(mode="json", include=PROMPTING),
+        "dataset": "tiny",
+        "limit": None,
+        "seed": 1,
+        "strategy": "beam-search",
+        "vote": "weighted",
+        "parameters": parameters.model_dump(mode="json"),
+        "context": deployment.generator.max_seq_len,
+        "schedule": "lockstep",
+        "problem_ids": [problem.id for problem in PROBLEMS],
+    }
+
+
+def record(folder, run, deployment):
+    """Keep a scripted run as a real one is kept."""
+    folder.mkdir(exist_ok=True)
+    (folder / CONFIG).write_text(json.dumps(config_of(deployment, run.config)))
+    (folder / SUMMARY).write_text(json.dumps({"tree_digest": "recorded"}))
+    (folder / EVENTS).write_bytes(b"".join(encode(event) + b"\n" for event in run.events))
+    return folder
+
+
+def words_of(deployment):
+    """What scripted engines write: the words of their steps, and the delimiter."""
+    encode_text = Models.load(deployment).generator.encode
+    return [encode_text(word) for word in WORDS], encode_text("\n\n")
+
+
+def recorded_run(deployment, folder):
+    """A recorded beam search and its folder."""
+    run = Run(deployment, words_of(deployment), CONFIGS[0], "lockstep").go()
+    return run, record(folder, run, deployment)
+
+
+def load(folder, deployment, **changes):
+    """The recording of the run in `folder`, whose run.json would say otherwise."""
+    config = json.loads((folder / CONFIG).read_text()) | changes
+    return read_recording(folder, config, Models.load(deployment), PROBLEMS)
+
+
+def replay(deployment, words, config, schedule, script, jitter=0, **policy):
+    run = Run(deployment, words, config, schedule, **policy)
+    engine = Endless(jitter=random.Random(jitter))
+    run.generator, run.verifier = ReplayGenerator(engine, script), ReplayVerifier(engine, script)
+    return run.go(), engine

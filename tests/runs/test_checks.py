@@ -1,0 +1,247 @@
+"""Parts of a run folder that contradict one another are refused, and the log decides."""
+
+import json
+import re
+import shutil
+
+import pytest
+from tests.runs.test_log import V1_RUN
+
+from tts.build.errors import RunDamaged, RunError
+from tts.runs.checks import (
+    check_complete,
+    check_run,
+    drop_stale_summary,
+    read_summary,
+    write_summary,
+)
+from tts.runs.events import Finished, ProblemSolved, ProblemStarted, Used
+from tts.runs.folder import CONFIG, EVENTS, PROBLEMS, SUMMARY, create_run, write_json
+from tts.runs.groups import read_group
+from tts.runs.log import RunLog, read_events
+
+
+def make_run(folder, *names, summary=True):
+    """A run in which these problems are solved, each in three events."""
+    create_run(folder, {"problem_ids": list(names)})
+    with RunLog(folder) as log:
+        for name in names:
+            log.write(ProblemStarted(t=1.0, problem=name))
+            log.write(Used(t=1.5, problem=name, node=(0,)))
+            log.write(solved(name))
+        log.write(Finished(t=3.0))
+    if summary:
+        write_summary(folder, {"problems": len(names)})
+    return folder
+
+
+def solved(name, correct=True):
+    return ProblemSolved(
+        t=2.0,
+        problem=name,
+        answers={},
+        correct={"best": correct},
+        any_correct=correct,
+        tree_digest=name,
+    )
+
+
+def edit_log(folder, change):
+    log = folder / EVENTS
+    lines = log.read_bytes().splitlines(keepends=True)
+    change(lines)
+    log.write_bytes(b"".join(lines))
+
+
+def replace_in(line, old, new):
+    def change(lines):
+        assert old in lines[line]
+        lines[line] = lines[line].replace(old, new)
+
+    return change
+
+
+def swap(lines):
+    lines[2], lines[5] = lines[5], lines[2]
+
+
+@pytest.mark.parametrize(
+    ("change", "number"),
+    [
+        (replace_in(6, b'"best":true', b'"best":false'), 7),
+        (replace_in(2, b"1.5", b"1.6"), 3),
+        (lambda lines: lines.pop(2), 3),
+        (lambda lines: lines.insert(2, lines[2]), 4),
+        (swap, 3),
+        (replace_in(4, b'"crc":', b'"csc":'), 5),
+        (replace_in(0, b'"crc":', b'"csc":'), 2),
+    ],
+)
+def test_a_valid_line_that_is_not_the_one_that_was_written_is_named(tmp_path, change, number):
+    folder = make_run(tmp_path / "run", "a", "b", summary=False)
+    edit_log(folder, change)
+    said = rf"events\.jsonl, line {number} .*does not match its checksum"
+    with pytest.raises(RunDamaged, match=said) as caught:
+        list(read_events(folder))
+    assert f"tts bench --resume {folder} --repair" in caught.value.hint
+
+
+def test_the_problem_of_a_changed_line_is_named(tmp_path):
+    folder = make_run(tmp_path / "run", "a", "demo-3")
+    edit_log(folder, replace_in(6, b"2.0", b"2.5"))
+    with pytest.raises(RunDamaged, match=r"line 7 \(problem 'demo-3'\) does not match"):
+        read_summary(folder)
+
+
+def test_checksums_go_on_when_a_run_is_continued_behind_a_torn_line(tmp_path):
+    folder = make_run(tmp_path / "run", "a", summary=False)
+    with (folder / EVENTS).open("ab") as log:
+        log.write(b'{"event":"used","t":3.5,"prob')
+    with RunLog(folder) as log:
+        log.write(solved("b"))
+    assert [e.problem for e in read_events(folder) if isinstance(e, ProblemSolved)] == ["a", "b"]
+    edit_log(folder, lambda lines: lines.pop(4))  # the last one of the first session
+    with pytest.raises(RunDamaged, match="line 5 does not match"):
+        list(read_events(folder))
+
+
+def test_a_log_without_checksums_has_them_from_where_it_is_continued(tmp_path):
+    folder = shutil.copytree(V1_RUN, tmp_path / "run")
+    (folder / SUMMARY).unlink()
+    old = len(list(read_events(folder)))
+    with RunLog(folder) as log:
+        log.write(Used(t=1.0, problem="a", node=(0,)))
+    assert len(list(read_events(folder))) == old + 2
+    edit_log(folder, lambda lines: lines.pop(9))
+    with pytest.raises(RunDamaged, match=f"line {old} does not match"):
+        list(read_events(folder))
+
+
+def test_a_whole_run_is_read_and_an_old_one_without_any_check(tmp_path):
+    folder = make_run(tmp_path / "run", "a")
+    check_run(folder)
+    assert read_summary(folder) == {"problems": 1}
+    assert read_summary(V1_RUN)["problems"] == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "said"),
+    [
+        (SUMMARY, lambda text: text.replace("1", "2", 1), "does not fit|do not fit its checksum"),
+        (SUMMARY, lambda text: '{"problems": 1}', "does not say which events.jsonl"),
+        (CONFIG, lambda text: text.replace('"a"', '"b"'), "do not fit its checksum"),
+        (CONFIG, lambda text: '{"problem_ids": ["b"]}', "not the file that was there"),
+        (EVENTS, lambda text: text[: text.rindex('{"event":"fin')], "does not fit the run's log"),
+        (EVENTS, lambda text: "", "does not fit the run's log"),
+        (PROBLEMS, lambda text: "{}", "not the file that was there"),
+    ],
+)
+def test_what_contradicts_is_refused_by_name(tmp_path, name, damage, said):
+    folder = make_run(tmp_path / "run", "a")
+    file = folder / name
+    file.write_text(damage(file.read_text() if file.exists() else ""))
+    with pytest.raises(RunDamaged, match=said) as caught:
+        check_run(folder)
+    assert str(folder) in caught.value.message
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("name", [CONFIG, EVENTS])
+def test_another_runs_file_is_refused(tmp_path, name):
+    folder = make_run(tmp_path / "run", "a")
+    shutil.copy(make_run(tmp_path / "other", "b") / name, folder / name)
+    with pytest.raises(RunDamaged):
+        check_run(folder)
+    (folder / SUMMARY).unlink()
+    with pytest.raises(RunDamaged, match="not the file that was there when its log began"):
+        check_run(folder)
+
+
+def test_a_log_that_is_gone_is_no_empty_log(tmp_path):
+    folder = make_run(tmp_path / "run", "a")
+    (folder / EVENTS).unlink()
+    with pytest.raises(RunDamaged, match=r"events\.jsonl is missing"):
+        read_summary(folder)
+    with pytest.raises(RunDamaged, match="Bring the log back"):
+        drop_stale_summary(folder, print)
+
+
+def test_a_run_that_is_continued_makes_its_summary_again_and_says_so(tmp_path):
+    folder = make_run(tmp_path / "run", "a")
+    said = []
+    drop_stale_summary(folder, said.append)
+    assert said == []
+    summary = json.loads((folder / SUMMARY).read_text())
+    (folder / SUMMARY).write_text(json.dumps(summary | {"problems": 9}))
+    drop_stale_summary(folder, said.append)
+    assert not (folder / SUMMARY).exists()
+    assert re.search("summary.json .*The log is the source", said[0])
+
+
+def test_problems_that_a_finished_run_has_not_solved_are_named(tmp_path):
+    folder = make_run(tmp_path / "run", "a", "b")
+    check_complete(folder, ["b", "a"])
+    with pytest.raises(RunDamaged, match="lacks the solution of 2 of its problems: c, d"):
+        check_complete(folder, ["a", "c", "d"])
+    (folder / EVENTS).unlink()
+    with RunLog(folder) as log:
+        log.write(solved("a"))
+    write_summary(folder, {"problems": 1})
+    with pytest.raises(RunDamaged, match="lacks the solution of 1 of its problems: b"):
+        read_summary(folder)
+
+
+def test_a_group_that_was_edited_is_refused(tmp_path):
+    write_json(tmp_path / "group.json", {"runs": []})
+    text = (tmp_path / "group.json").read_text()
+    (tmp_path / "group.json").write_text(text.replace("[]", "[1]"))
+    with pytest.raises(RunDamaged, match="do not fit its checksum"):
+        read_group(tmp_path)
+
+
+def open_log(folder):
+    create_run(folder, {})
+    log = RunLog(folder)
+    log.write(solved("a"))
+    log.sync()
+    return log
+
+
+def test_a_log_that_is_removed_under_a_run_is_written_again_and_ends_it(tmp_path):
+    with open_log(tmp_path) as log:
+        (tmp_path / EVENTS).unlink()
+        log.write(solved("b"))
+        with pytest.raises(RunDamaged, match="was removed while the run went on") as caught:
+            log.sync()
+    assert f"tts bench --resume {tmp_path}" in caught.value.hint
+    found = [event.problem for event in read_events(tmp_path) if isinstance(event, ProblemSolved)]
+    assert found == ["a", "b"]
+
+
+def test_a_log_that_is_replaced_under_a_run_is_saved_beside_it(tmp_path):
+    with open_log(tmp_path) as log:
+        (tmp_path / EVENTS).rename(tmp_path / "moved")
+        (tmp_path / EVENTS).write_text("another's\n")
+        log.write(solved("b"))
+        with pytest.raises(RunDamaged, match="was replaced by another file"):
+            log.sync()
+    assert (tmp_path / EVENTS).read_text() == "another's\n"
+    assert (tmp_path / f"{EVENTS}.saved").read_bytes() == (tmp_path / "moved").read_bytes()
+
+
+@pytest.mark.parametrize("size", [0, 40, 5000])
+def test_a_log_that_is_cut_or_written_to_under_a_run_ends_it(tmp_path, size):
+    with open_log(tmp_path) as log:
+        with (tmp_path / EVENTS).open("r+b") as other:
+            other.truncate(size)
+        log.write(solved("b"))
+        with pytest.raises(RunError, match="something else cut it off or wrote to it"):
+            log.sync()
+
+
+def test_a_folder_that_is_removed_under_a_run_ends_it(tmp_path):
+    folder = tmp_path / "run"
+    with open_log(folder) as log:
+        shutil.rmtree(folder)
+        with pytest.raises(RunDamaged, match="could not be saved"):
+            log.sync()

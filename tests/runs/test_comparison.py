@@ -1,0 +1,199 @@
+"""A comparison: which runs it needs, its rows, and its tables."""
+
+import dataclasses
+import io
+import json
+
+import pytest
+from rich.console import Console
+from tests.runs.logs import SESSION
+from tests.runs.logs import solved as plain_solved
+
+from tts.lab.bench.members import members_of
+from tts.reports.comparison import comparison_tables
+from tts.runs.checks import write_summary
+from tts.runs.comparison import (
+    correct_by_problem,
+    in_order,
+    joined_curves,
+    label,
+    make_row,
+    read_rows,
+    varying,
+)
+from tts.runs.events import LoggedAnswer, LoggedCompletion
+from tts.runs.folder import create_run
+from tts.runs.groups import create_group, group_config
+from tts.runs.log import RunLog
+from tts.runs.summary import summarise
+from tts.strategies.catalog import STRATEGIES
+from tts.strategies.parameters import configure
+
+N = 4
+
+
+def solved(problem, level, *, old=False, **fields):
+    """Four completions, the first and the third right; the second has the best score."""
+    scores = (0.4, 0.9, 0.4, 0.2)
+    group_of = (-1,) * 4 if old else (0, 1, 0, -1)
+    nodes = [(i,) for i in range(4)]
+    plain = {
+        "level": level,
+        "reference": "1",
+        "answers": {"best": "2", "weighted": "2", "majority": "1"},
+        "correct": {"best": False, "weighted": False, "majority": True},
+        "any_correct": True,
+        "completions": tuple(map(LoggedCompletion, nodes, scores, group_of)),
+        "groups": None if old else (LoggedAnswer("1", True), LoggedAnswer("2", False)),
+        "nodes": 4,
+    }
+    return plain_solved(problem, 1.0, **(plain | fields))
+
+
+def run_config(strategy, parameters):
+    return {
+        "deployment": "tiny",
+        "dataset": "/data/set.jsonl",
+        "schedule": "decoupled",
+        "seed": 0,
+        "strategy": strategy,
+        "vote": STRATEGIES[strategy].vote,
+        "parameters": parameters,
+        "context": 320,
+    }
+
+
+def row(strategy, deployment, *, old=False, **given):
+    parameters = configure(STRATEGIES[strategy], deployment, {"n": N, **given})
+    config = run_config(strategy, parameters.model_dump(mode="json"))
+    events = [solved("a", 1, old=old), solved("b", 2, old=old)]
+    summary = summarise(config, [SESSION, *events])
+    return make_row(summary, events, f"/runs/{strategy}-{given}", strategy, config["vote"])
+
+
+def printed(rows, width=100):
+    console = Console(width=width, file=io.StringIO())
+    console.print(comparison_tables(rows))
+    text = console.file.getvalue()
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    return text
+
+
+def test_a_row_has_its_own_vote_interval_and_levels(tiny_deployment):
+    best, majority = (row(name, tiny_deployment) for name in ("best-of-n", "self-consistency"))
+    assert (best.accuracy, majority.accuracy) == (0.0, 1.0)
+    assert best.interval_95[0] == 0.0
+    assert majority.right == {"a": True, "b": True}
+    assert best.accuracy_by_level["2"] == {"problems": 1, "accuracy": 0.0}
+    assert [(p.n, p.accuracy) for p in best.curve] == [(1, 0.5), (2, 0.5), (4, 0.0)]
+    assert best.no_curve is None
+    data = json.loads(json.dumps(best.to_json()))
+    assert data["curve"][0] == {"n": 1, "accuracy": 0.5, "pass_at_n": 0.5, "blocks": 4}
+    assert "right" not in data
+
+
+def test_a_strategy_of_subtrees_has_a_curve_that_starts_at_one(tiny_deployment, monkeypatch):
+    trees = dataclasses.replace(STRATEGIES["beam-search"], independent="subtrees")
+    monkeypatch.setitem(STRATEGIES, "beam-search", trees)
+    points = row("beam-search", tiny_deployment, beam_width=2).curve
+    assert [(p.n, p.accuracy, p.blocks) for p in points] == [(2, 0.5, 2), (4, 0.0, 1)]
+
+
+def test_what_has_no_curve_shows_its_own_n_and_says_why(tiny_deployment):
+    beam = row("beam-search", tiny_deployment)
+    old = row("best-of-n", tiny_deployment, old=True)
+    assert [point.n for point in beam.curve] == [point.n for point in old.curve] == [N]
+    assert (beam.no_curve, old.no_curve) == ("dependent", "old_log")
+    text = printed([beam, old])
+    assert "beam-search: at its own n only, since no part of its search is a smaller" in text
+    assert "best-of-n: at its own n only, since its log is from a version" in text
+
+
+def test_a_run_that_stops_early_has_no_curve(tiny_deployment):
+    config = run_config("best-of-n", {"n": N, "early_stop": True})
+    summary = summarise(config, [solved("a", 1)])
+    stopped = make_row(summary, [solved("a", 1)], "/run", "best-of-n", "best")
+    assert stopped.no_curve == "early_stop"
+    assert label(stopped, ()) == "best-of-n (early_stop)"
+
+
+def test_a_run_without_references_has_a_row_and_no_accuracy(tiny_deployment):
+    event = solved("a", 1, correct=None, any_correct=None)
+    config = run_config("best-of-n", {"n": N})
+    summary = summarise(config, [event])
+    unknown = make_row(summary, [event], "/run", "best-of-n", "best")
+    assert (unknown.accuracy, unknown.interval_95, unknown.curve) == (None, None, ())
+    assert "best-of-n" in printed([unknown])
+
+
+def test_a_label_names_what_is_special(tiny_deployment):
+    special = row("beam-search", tiny_deployment, beam_width=2, sort_completed=True)
+    assert label(special, ()) == "beam-search (beam_width=2, sort_completed)"
+    plain = row("beam-search", tiny_deployment)
+    assert label(plain, ()) == "beam-search"
+    assert label(row("auto", tiny_deployment), ()) == "auto"
+    policy = {"n": N, "samples": 1, "choices": [{"strategy": "rebase", "n": 1}]}
+    assert label(row("auto", tiny_deployment, policy=policy), ()) == "auto (policy=own)"
+    other = dataclasses.replace(plain, schedule="lockstep")
+    assert varying([plain, other]) == ("schedule",)
+    assert label(other, varying([plain, other])) == "beam-search (schedule=lockstep)"
+    assert label(plain, ("dataset",)) == "beam-search (dataset=set.jsonl)"
+
+
+def test_rows_of_several_groups_are_in_order_and_join_their_curves(tiny_deployment):
+    wide, narrow = (row("beam-search", tiny_deployment, n=n) for n in (8, 4))
+    chains = row("best-of-n", tiny_deployment)
+    rows = in_order([wide, narrow, chains, chains])
+    assert len(rows) == 3, "one search is one row, however many groups ran it"
+    assert [(r.strategy, r.n) for r in rows] == [
+        ("best-of-n", 4),
+        ("beam-search", 4),
+        ("beam-search", 8),
+    ]
+    joined = joined_curves([label(r, ()) for r in rows], rows)
+    assert list(joined["beam-search"]) == [4, 8]
+    text = printed(rows)
+    assert "beam-search, n=8" in text
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_tables_fit_with_many_sizes_levels_and_long_names(tiny_deployment, width):
+    rows = [
+        dataclasses.replace(
+            row(name, tiny_deployment, temperature=0.5, top_p=0.9, agg_strategy="prod"),
+            samples=12_345_678,
+            generated_tokens=123_456_789,
+            verifier_calls=12_345_678,
+            wall_s=123_456.7,
+            accuracy_by_level={str(i): {"problems": 10, "accuracy": 1.0} for i in range(1, 21)},
+        )
+        for name in STRATEGIES
+        if "n" not in STRATEGIES[name].fixed
+    ]
+    text = printed(rows, width)
+    assert "123,456,789" in text
+    assert "123,456.7" in text
+
+
+def test_a_group_is_read_from_its_folders_and_says_what_is_unfinished(tmp_path, tiny_deployment):
+    configs = {
+        name: configure(STRATEGIES[name], tiny_deployment, {"n": N})
+        for name in ("best-of-n", "weighted-best-of-n", "beam-search")
+    }
+    members = members_of(configs)
+    first = run_config("best-of-n", members[0].parameters)
+    create_group(tmp_path, group_config(first, members))
+    assert read_rows(tmp_path) == ([], ["best-of-n", "weighted-best-of-n", "beam-search"])
+    create_run(tmp_path / "best-of-n", first)
+    with RunLog(tmp_path / "best-of-n") as log:
+        log.write(solved("a", 1))
+    assert read_rows(tmp_path)[0] == []
+    write_summary(tmp_path / "best-of-n", summarise(first, [solved("a", 1)]))
+    rows, unfinished = read_rows(tmp_path)
+    assert [found.strategy for found in rows] == ["best-of-n", "weighted-best-of-n"]
+    assert unfinished == ["beam-search"]
+    assert "best-of-n and weighted-best-of-n are one run under 2 votes." in printed(rows)
+    assert correct_by_problem(tmp_path / "best-of-n", "majority") == {"a": True}
+    (single,), nothing = read_rows(tmp_path / "best-of-n")
+    assert (single.strategy, nothing) == ("best-of-n", [])

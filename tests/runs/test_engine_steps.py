@@ -1,0 +1,161 @@
+"""Engine steps from every source, and those of a run of several sessions."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.runs.logs import started
+
+from tts.engines.generate_request import Limits
+from tts.engines.statistics import Statistics
+from tts.engines.triton_metrics import gauges
+from tts.runs.engine_steps import (
+    of_iteration,
+    of_iteration_stats,
+    of_metrics,
+    read_engine_steps,
+    steps_of_run,
+)
+from tts.runs.events import Session, encode
+from tts.runs.folder import EVENTS
+from tts.runs.step_log import EngineStep, StepLog, StepSession
+
+METRICS = """
+# HELP nv_trt_llm_request_metrics TRT LLM request metrics
+# TYPE nv_trt_llm_request_metrics gauge
+nv_trt_llm_request_metrics{model="generator",request_type="waiting",version="1"} 2
+nv_trt_llm_request_metrics{model="generator",request_type="context",version="1"} 1
+nv_trt_llm_request_metrics{model="generator",request_type="scheduled",version="1"} 5
+nv_trt_llm_request_metrics{model="generator",request_type="max",version="1"} 512
+nv_trt_llm_request_metrics{model="generator",request_type="active",version="1"} 7
+nv_trt_llm_runtime_memory_metrics{memory_type="gpu",model="generator",version="1"} 56922112
+nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="fraction",model="generator",version="1"} 0.25
+nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="reused",model="generator",version="1"} 31
+nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="tokens_per",model="generator",version="1"} 64
+nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="used",model="generator",version="1"} 10
+nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="free",model="generator",version="1"} 30
+nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="max",model="generator",version="1"} 40
+nv_trt_llm_inflight_batcher_metrics{inflight_batcher_specific_metric="paused_requests",model="generator",version="1"} 0
+nv_trt_llm_inflight_batcher_metrics{inflight_batcher_specific_metric="micro_batch_id",model="generator",version="1"} 0
+nv_trt_llm_inflight_batcher_metrics{inflight_batcher_specific_metric="generation_requests",model="generator",version="1"} 4
+nv_trt_llm_inflight_batcher_metrics{inflight_batcher_specific_metric="total_context_tokens",model="generator",version="1"} 90
+nv_trt_llm_general_metrics{general_type="iteration_counter",model="generator",version="1"} 6253
+nv_trt_llm_general_metrics{general_type="timestamp",model="generator",version="1"} 1.7e+15
+nv_inference_count{model="generator",version="1"} 12
+nv_trt_llm_request_metrics{model="prm_engine",request_type="active",version="1"} 3
+nv_gpu_power_usage{gpu_uuid="GPU-1"} 71.2
+"""  # noqa: E501 - as Triton writes them; names, labels and units: the contract's list of metrics
+
+STATS = """
+{"cpuMemUsage": 0, "gpuMemUsage": 76665782272, "iter": 154, "iterLatencyMS": 7.25,
+ "numActiveRequests": 9, "numQueuedRequests": 2, "maxNumActiveRequests": 2048,
+ "inflightBatchingStats": {"avgNumDecodedTokensPerIter": 1.0, "microBatchId": 0,
+  "numContextRequests": 1, "numCtxTokens": 40, "numGenRequests": 6, "numPausedRequests": 0,
+  "numScheduledRequests": 7},
+ "kvCacheStats": {"allocNewBlocks": 20, "allocTotalBlocks": 30, "cacheHitRate": 0.33,
+  "freeNumBlocks": 100, "maxNumBlocks": 130, "missedBlocks": 20, "reusedBlocks": 10,
+  "tokensPerBlock": 32, "usedNumBlocks": 30}}
+"""
+
+
+def test_a_step_of_the_cpu_engine_host_is_on_the_sessions_clock():
+    statistics = Statistics(
+        4, 1.8e9, monotonic=105.25, seconds=0.5, active=3, scheduled=2, blocks_used=7
+    )
+    step = of_iteration(statistics, began=100.0, blocks=64)
+    assert (step.t, step.seconds, step.iteration) == (5.25, 0.5, 4)
+    assert (step.active, step.scheduled, step.blocks, step.blocks_used) == (3, 2, 64, 7)
+    assert step.blocks_reused is step.paused_requests is None, "it does not tell"
+
+
+def test_the_metrics_of_tensorrt_llm_give_each_engines_last_step():
+    steps = of_metrics(METRICS, t=2.5)
+    assert steps == {
+        "generator": EngineStep(
+            t=2.5,
+            iteration=6253,
+            active=7,
+            queued=2,
+            scheduled=5,
+            context_requests=1,
+            generation_requests=4,
+            paused_requests=0,
+            context_tokens=90,
+            generated_tokens=4,
+            blocks=40,
+            blocks_used=10,
+            blocks_reused=31,
+        ),
+        "verifier": EngineStep(t=2.5, active=3),
+    }
+    assert steps["generator"].tokens == 94
+    assert steps["verifier"].tokens is None
+
+
+def test_the_cpu_engine_hosts_metrics_say_the_same_as_its_log():
+    limits = Limits(
+        vocab_size=1, max_seq_len=1, max_num_tokens=1, block_size=32, blocks=64, max_active=8
+    )
+    statistics = Statistics(
+        iteration=9,
+        active=5,
+        scheduled=4,
+        context_requests=1,
+        generation_requests=3,
+        context_tokens=12,
+        generated_tokens=3,
+        blocks_used=7,
+    )
+    text = "\n".join(
+        f"{metric.name}{{"
+        + ",".join(f'{k}="{v}"' for k, v in {"model": "generator", **metric.labels}.items())
+        + f"}} {value}"
+        for metric, value in gauges(statistics, limits).items()
+    )
+    sampled = of_metrics(text, t=0.0)["generator"]
+    logged = of_iteration(statistics, began=0.0, blocks=64)
+    told = [
+        name
+        for name in EngineStep.__struct_fields__
+        if None not in (getattr(sampled, name), getattr(logged, name))
+    ]
+    assert len(told) >= 9
+    for name in set(told) - {"queued"}:  # TensorRT-LLM's counts what is not scheduled
+        assert getattr(sampled, name) == getattr(logged, name), name
+
+
+def test_metrics_of_another_kind_say_nothing_of_the_engines():
+    assert of_metrics('nv_inference_count{model="generator",version="1"} 12\n', t=0.0) == {}
+
+
+def test_iteration_statistics_of_tensorrt_llms_executor_are_steps():
+    step = of_iteration_stats(json.loads(STATS), t=1.0)
+    assert (step.iteration, step.seconds, step.active, step.queued) == (154, 0.00725, 9, 2)
+    assert (step.scheduled, step.context_requests, step.generation_requests) == (7, 1, 6)
+    assert (step.blocks, step.blocks_used, step.blocks_reused) == (130, 30, 10)
+    assert (step.blocks_missed, step.tokens) == (20, 46)
+    bare = of_iteration_stats({"iter": 1}, t=1.0)
+    assert bare == EngineStep(t=1.0, iteration=1), "what a version leaves out is not told"
+
+
+@pytest.fixture
+def resumed(tmp_path: Path) -> Path:
+    """A run of two sessions, of which the first went on for 10 s."""
+    first, second = "2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00"
+    events = [Session(t=0.0, time=first), started("a", 10.0)]
+    events += [Session(t=0.0, time=second), started("b", 1.0)]
+    (tmp_path / EVENTS).write_bytes(b"".join(encode(event) + b"\n" for event in events))
+    for session, times in ((first, (1.0, 2.0)), (second, (0.5,))):
+        log = StepLog(tmp_path, "generator", StepSession(session=session, sampled=False))
+        log.write([EngineStep(t=t) for t in times])
+        log.close()
+    return tmp_path
+
+
+def test_steps_of_a_resumed_run_are_on_one_clock(resumed):
+    assert [step.t for step in steps_of_run(resumed, "generator")] == [1.0, 2.0, 10.5]
+    assert [part.began for part in read_engine_steps(resumed, "generator")] == [0.0, 10.0]
+
+
+def test_a_run_whose_engines_told_nothing_has_no_steps(resumed):
+    assert read_engine_steps(resumed, "verifier") == ()

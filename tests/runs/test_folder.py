@@ -1,0 +1,145 @@
+"""The files of a run folder."""
+
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tts.build.errors import RunError
+from tts.datasets.load import load_problems
+from tts.problem import Problem
+from tts.runs.checks import read_summary, write_summary
+from tts.runs.folder import (
+    CONFIG,
+    PROBLEMS,
+    create_run,
+    has_begun,
+    has_finished,
+    read_config,
+    read_problems,
+    write_problems,
+)
+from tts.runs.groups import COMPARISON, create_group, write_comparison
+
+PROBLEM = st.builds(
+    Problem,
+    st.text(),
+    st.text(),
+    st.none() | st.text(),
+    st.none() | st.integers() | st.text(),
+)
+
+
+def test_a_folder_that_holds_a_run_is_not_overwritten(tmp_path):
+    create_run(tmp_path, {})
+    with pytest.raises(RunError, match="already holds a run") as caught:
+        create_run(tmp_path, {})
+    assert f"--resume {tmp_path}" in str(caught.value)
+
+
+def test_a_run_is_private_unless_its_folder_was_there(tmp_path):
+    create_run(tmp_path / "run", {})
+    assert (tmp_path / "run").stat().st_mode & 0o777 == 0o700
+    (tmp_path / "shared").mkdir(mode=0o755)
+    create_run(tmp_path / "shared", {})
+    assert (tmp_path / "shared").stat().st_mode & 0o777 == 0o755
+
+
+def test_neither_a_run_nor_a_group_is_overwritten(tmp_path):
+    create_group(tmp_path / "group", {"runs": []})
+    create_run(tmp_path / "run", {})
+    for folder in ("group", "run"):
+        for create in (create_group, create_run):
+            with pytest.raises(RunError, match="already holds a run"):
+                create(tmp_path / folder, {})
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="cannot be written: Not a directory"):
+        create_run(tmp_path / "file" / "run", {})
+    with pytest.raises(RunError, match="cannot be written: Not a directory"):
+        write_problems(tmp_path / "file", [])
+
+
+def test_a_file_in_the_place_of_a_run_is_called_one(tmp_path):
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(RunError, match=r"holds no run: .*file is a file, and a run is a folder\."):
+        read_config(file)
+    with pytest.raises(RunError) as refused:
+        create_run(file, {})
+    assert refused.value.hint == "It is a file, or lies below one: name another folder."
+
+
+def test_reading_what_is_no_run_or_not_finished(tmp_path):
+    with pytest.raises(RunError, match="holds no run"):
+        read_summary(tmp_path)
+    create_run(tmp_path, {"a": 1})
+    assert read_config(tmp_path) == {"a": 1}
+    with pytest.raises(RunError, match="has not finished; continue it with --resume"):
+        read_summary(tmp_path)
+    assert (has_begun(tmp_path), has_finished(tmp_path)) == (True, False)
+    write_summary(tmp_path, {"b": 2})
+    assert read_summary(tmp_path) == {"b": 2}
+    assert has_finished(tmp_path)
+
+
+@given(st.lists(PROBLEM, max_size=5))
+def test_problems_come_back_as_they_were_given(tmp_path_factory, problems):
+    folder = tmp_path_factory.mktemp("run")
+    write_problems(folder, problems)
+    assert read_problems(folder) == problems
+
+
+def test_problems_with_references_are_a_dataset_file(tmp_path):
+    problems = [Problem("a", "2 + 2?", "4", 1), Problem("b", "50 - 8?", "42")]
+    write_problems(tmp_path, problems)
+    assert load_problems(str(tmp_path / PROBLEMS)) == problems
+
+
+def test_a_run_that_keeps_no_problems_has_none(tmp_path):
+    assert read_problems(tmp_path) == []
+
+
+def test_problems_that_cannot_be_read_are_named(tmp_path):
+    for text in (
+        "not json\n",
+        '{"id": "a"}\n',
+        "[1]\n",
+        '{"id": 1, "problem": "x", "answer": "y", "level": null}\n',
+        "[" * 99999,
+    ):
+        (tmp_path / PROBLEMS).write_text(text)
+        with pytest.raises(RunError, match=r"problems\.jsonl cannot be read .*\n.*id, problem"):
+            read_problems(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("{", "is not JSON"),
+        ("[" * 100_000, "nested more than 64 levels"),
+        ("[]", "must hold a JSON object, not list"),
+        ('{"seed": NaN}', "NaN"),
+        ('{"seed": 1, "seed": 2}', "'seed' is given twice"),
+        (r'{"dataset": "\ud800"}', "half of a surrogate pair"),
+    ],
+)
+def test_a_damaged_run_json_is_named_with_what_is_wrong(tmp_path, text, complaint):
+    (tmp_path / CONFIG).write_text(text)
+    with pytest.raises(RunError, match=rf"run\.json .*{complaint}"):
+        read_config(tmp_path)
+
+
+def test_a_pipe_is_no_run_json(tmp_path):
+    os.mkfifo(tmp_path / CONFIG)
+    with pytest.raises(RunError, match=r"run\.json cannot be read: it is not a regular file"):
+        read_config(tmp_path)
+
+
+def test_tables_of_a_group_that_cannot_be_written_name_its_folder(tmp_path):
+    (tmp_path / COMPARISON).mkdir()
+    with pytest.raises(RunError, match=f"The run folder {tmp_path} cannot be written: Is a dir"):
+        write_comparison(tmp_path, {})

@@ -1,0 +1,101 @@
+"""One process at a time has a run folder, and a process that dies lets go of it."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from tts.build.errors import RunError
+from tts.runs.lock import LOCK, locked
+
+HOLD = (
+    "import sys, time; from pathlib import Path; from tts.runs.lock import locked\n"
+    "with locked(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
+)
+
+
+@pytest.fixture
+def holder(tmp_path):
+    """Another process that has the folder `run`."""
+    folder = tmp_path / "run"
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, folder],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout.readline() == "held\n"
+        yield process, folder
+        process.kill()
+
+
+def test_the_second_process_is_refused_by_the_first_ones_name(holder):
+    process, folder = holder
+    with pytest.raises(RunError, match=f"in use by process {process.pid} on") as caught:
+        locked(folder).__enter__()
+    assert socket.gethostname() in str(caught.value)
+    assert "continued afterwards" in str(caught.value)
+
+
+def test_a_process_that_is_killed_lets_go_of_its_folder(holder):
+    process, folder = holder
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert (folder / LOCK).exists()
+    with locked(folder):
+        assert (folder / LOCK).read_text() == f"process {os.getpid()} on {socket.gethostname()}"
+
+
+def test_a_process_cannot_have_a_folder_twice_and_lets_go_of_it_at_the_end(tmp_path):
+    for _ in range(2):
+        with locked(tmp_path / "run"):
+            (tmp_path / "run" / "file").write_text("")
+            with pytest.raises(RunError, match=f"in use by process {os.getpid()}"):
+                locked(tmp_path / "run").__enter__()
+        assert [file.name for file in (tmp_path / "run").iterdir()] == ["file"]
+
+
+def test_a_folder_that_was_made_for_the_lock_is_removed_if_it_stays_empty(tmp_path):
+    (tmp_path / "before").mkdir()
+    for name in ("before", "made"):
+        with locked(tmp_path / name):
+            assert (tmp_path / name).is_dir()
+    assert [folder.name for folder in tmp_path.iterdir()] == ["before"]
+
+
+def test_a_lock_whose_file_was_removed_under_it_is_taken_again(tmp_path, monkeypatch):
+    from tts.runs import lock
+
+    flock, calls = lock.fcntl.flock, []
+
+    def remove_once(file, operation):
+        if not calls:  # between opening and locking, the last holder leaves
+            (tmp_path / LOCK).unlink()
+        calls.append(operation)
+        flock(file, operation)
+
+    monkeypatch.setattr(lock.fcntl, "flock", remove_once)
+    with locked(tmp_path):
+        assert len(calls) == 2
+        with pytest.raises(RunError, match="in use"):
+            locked(tmp_path).__enter__()
+
+
+def test_a_file_system_without_locks_is_used_without_one(tmp_path, monkeypatch):
+    from tts.runs import lock
+
+    def unsupported(file, operation):
+        raise OSError(lock.errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(lock.fcntl, "flock", unsupported)
+    with locked(tmp_path):
+        pass
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="cannot be written: Not a directory"):
+        locked(tmp_path / "file" / "run").__enter__()

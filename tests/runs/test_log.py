@@ -1,0 +1,159 @@
+"""The log survives kills; its one reader refuses by name what it cannot read."""
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tts.build.errors import RunError
+from tts.runs.events import VERSION, ProblemStarted, Session, Used, encode
+from tts.runs.folder import EVENTS, create_run
+from tts.runs.log import RunLog, read_events
+
+V1_RUN = Path(__file__).parent / "v1_run"
+"""A run of two sessions as version 1 left it: log, run.json and summary.json."""
+
+
+def test_events_come_back_as_written(tmp_path):
+    create_run(tmp_path / "run", {})
+    written = [
+        ProblemStarted(t=7.0, problem="héllo \ud800", question="2 + 2?"),
+        Used(t=0.25, problem="a", node=(0, 1)),
+    ]
+    with RunLog(tmp_path / "run") as log:
+        for event in written:
+            log.write(event)
+    session, *events = read_events(tmp_path / "run")
+    assert isinstance(session, Session)
+    assert session.version == VERSION
+    assert events == written
+
+
+def test_the_clock_begins_with_the_session_and_never_goes_back(tmp_path):
+    create_run(tmp_path, {})
+    with RunLog(tmp_path) as log:
+        times = [log.clock() for _ in range(100)]
+    (session,) = read_events(tmp_path)
+    assert 0 <= session.t <= times[0]
+    assert times == sorted(times)
+    assert times == [round(time, 6) for time in times]
+
+
+def test_times_are_seconds_since_the_session_began(tmp_path, monkeypatch):
+    now = 7000.0
+    monkeypatch.setattr("tts.runs.log.time.monotonic", lambda: now)
+    create_run(tmp_path, {})
+    with RunLog(tmp_path) as log:
+        assert log.clock() == 0
+        now = 7002.5000014
+        assert log.clock() == 2.500001, "whole microseconds"
+
+
+def test_a_process_that_is_killed_loses_no_more_than_the_last_fifth_of_a_second(
+    tmp_path, monkeypatch
+):
+    now = [7000.0]
+    monkeypatch.setattr("tts.runs.log.time.monotonic", lambda: now[0])
+    create_run(tmp_path, {})
+
+    def on_disk():
+        return [event.problem for event in read_events(tmp_path) if event.t]
+
+    with RunLog(tmp_path) as log:
+        log.flush()
+        for now[0], problem in ((7000.1, "a"), (7000.3, "b"), (7000.4, "c"), (7000.6, "d")):
+            log.write(ProblemStarted(t=log.clock(), problem=problem))
+            if problem == "c":
+                assert on_disk() == ["a", "b"]
+        assert on_disk() == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("cut", range(1, 30, 4))
+def test_a_line_cut_short_by_a_kill_is_dropped_and_the_log_goes_on(tmp_path, cut):
+    create_run(tmp_path, {})
+    kept = ProblemStarted(t=1.0, problem="kept", question="x" * 5000)
+    with RunLog(tmp_path) as log:
+        log.write(kept)
+        log.write(ProblemStarted(t=2.0, problem="lost", question="y" * 40))
+    file = tmp_path / EVENTS
+    os.truncate(file, file.stat().st_size - cut)
+    session, *rest = read_events(tmp_path)
+    assert isinstance(session, Session)
+    assert rest == [kept]
+    after = Used(t=3.0, problem="after", node=())
+    with RunLog(tmp_path) as log:
+        log.write(after)
+    kinds = [type(event) for event in read_events(tmp_path)]
+    assert kinds == [Session, ProblemStarted, Session, Used]
+    assert list(read_events(tmp_path))[-1] == after
+
+
+def write_lines(folder, *lines):
+    (folder / EVENTS).write_bytes(b"".join(line + b"\n" for line in lines))
+
+
+GOOD = encode(Used(t=1.0, problem="a", node=(0,)))
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"not json", r"events\.jsonl, line 2 is not JSON.*\n.*--resume .* --repair"),
+        (b'{"event":"used', r"events\.jsonl, line 2 is not JSON"),
+        (b'{"event":"used","problem":"\xff"}', r"events\.jsonl, line 2 is not JSON"),
+        (
+            b'{"event":"melted","t":1}',
+            r"line 2 is not an event .*melted.*\n.*another version of tts",
+        ),
+        (b'{"event":"used","t":1}', r"line 2 is not an event .*problem"),
+    ],
+)
+def test_a_line_that_is_no_event_is_named(tmp_path, line, said):
+    write_lines(tmp_path, GOOD, line, GOOD)
+    events = read_events(tmp_path)
+    next(events)
+    with pytest.raises(RunError, match=said):
+        next(events)
+
+
+def test_a_log_of_a_newer_version_is_refused_by_its_number(tmp_path):
+    newer = Session(t=0.0, time="2030-01-01T00:00:00+00:00", version=VERSION + 1)
+    write_lines(tmp_path, encode(newer), b'{"event":"melted","t":1}')
+    with pytest.raises(RunError, match=rf"schema version {VERSION + 1}; .* up to {VERSION}"):
+        list(read_events(tmp_path))
+
+
+def test_a_run_without_a_log_has_no_events(tmp_path):
+    assert list(read_events(tmp_path)) == []
+
+
+def test_a_log_of_version_1_is_read_whole():
+    events = list(read_events(V1_RUN))
+    with (V1_RUN / EVENTS).open() as lines:
+        assert len(events) == sum(1 for _ in lines)
+    assert Counter(type(event).__name__ for event in events) == {
+        "Generated": 60,
+        "Scored": 56,
+        "Used": 29,
+        "Cancelled": 22,
+        "Idle": 21,
+        "ProblemStarted": 5,
+        "Prefetched": 3,
+        "ProblemSolved": 3,
+        "Session": 2,
+        "Finished": 1,
+    }
+    assert {event.version for event in events if isinstance(event, Session)} == {1}
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")  # noqa: PTH110
+def test_a_full_disk_is_a_sentence_and_names_the_way_on(tmp_path):
+    create_run(tmp_path, {})
+    (tmp_path / EVENTS).symlink_to("/dev/full")
+    log = RunLog(tmp_path)
+    with pytest.raises(RunError, match="No space left on device") as caught:
+        log.flush()
+    assert f"tts bench --resume {tmp_path}" in str(caught.value)
+    with pytest.raises(RunError, match="No space left"):
+        log.close()

@@ -1,0 +1,170 @@
+"""What a damaged log is after its repair: read again, with nothing in it that is in doubt."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.runs.test_log import V1_RUN
+
+from tts.build.errors import RunError
+from tts.runs.events import (
+    Finished,
+    ProblemSolved,
+    ProblemStarted,
+    Session,
+    Used,
+    decode,
+    encode,
+)
+from tts.runs.folder import EVENTS, SUMMARY, read_config
+from tts.runs.log import read_events
+from tts.runs.repair import repair_log
+from tts.runs.resume import read_resume_point
+
+LINES = (V1_RUN / EVENTS).read_bytes().splitlines(keepends=True)
+PROBLEMS = read_config(V1_RUN)["problem_ids"]
+SOLVED = [event.problem for event in map(decode, LINES) if isinstance(event, ProblemSolved)]
+DAMAGES = (
+    lambda line: b"\x00" * (len(line) - 1) + b"\n",
+    lambda line: line[: len(line) // 2],  # joined with the next one
+    lambda line: line[: len(line) // 2] + b"\n",
+    lambda line: line.replace(b'"event":', b'"what":'),
+    lambda line: line.replace(b'"problem":', b'"name":'),
+    lambda line: b"[" * 100_000 + b"\n",
+)
+
+
+def write(folder, lines):
+    folder.mkdir(exist_ok=True)
+    (folder / EVENTS).write_bytes(b"".join(lines))
+    return folder
+
+
+def solved(name, t=1.0):
+    return ProblemSolved(
+        t=t, problem=name, answers={}, correct=None, any_correct=None, tree_digest=name
+    )
+
+
+@given(st.dictionaries(st.integers(0, len(LINES) - 2), st.sampled_from(DAMAGES), max_size=4))
+def test_a_repaired_log_is_read_and_holds_no_solution_with_damage_within(tmp_path_factory, damages):
+    damaged = [damages.get(i, bytes)(line) for i, line in enumerate(LINES)]
+    folder = write(tmp_path_factory.mktemp("run"), damaged)
+    before = (folder / EVENTS).read_bytes()
+    harmed = [i for i, line in enumerate(LINES) if damaged[i] != line]
+    repaired = repair_log(folder, PROBLEMS)
+    events = list(read_events(folder))
+    if not harmed:
+        assert repaired is None
+        assert before == (folder / EVENTS).read_bytes()
+        return
+    assert repaired.copy.read_bytes() == before
+    assert isinstance(events[0], Session)
+    assert not any(isinstance(event, Finished) for event in events)
+    originals = [decode(line) for line in LINES]
+    kept = read_resume_point(folder, "weighted").solved
+    for name in SOLVED:
+        mine = [i for i, event in enumerate(originals) if getattr(event, "problem", "") == name]
+        end = next(i for i in mine if isinstance(originals[i], ProblemSolved))
+        # a line that lost its end takes the next one with it
+        if any(mine[0] <= i <= end for i in harmed):
+            assert name not in kept
+        elif mine[0] - 1 not in harmed:
+            assert name in kept
+    assert all(isinstance(event, Session) for event in events if event not in originals)
+    assert repair_log(folder, PROBLEMS) is None
+
+
+def test_what_is_left_of_a_problem_is_kept_and_it_counts_as_unsolved(tmp_path):
+    used = Used(t=0.5, problem="a", node=(0,))
+    folder = write(
+        tmp_path / "run",
+        [
+            encode(event) + b"\n"
+            for event in (
+                Session(t=0.0, time="now", version=2),
+                ProblemStarted(t=0.1, problem="before"),
+                solved("before"),
+                ProblemStarted(t=1.1, problem="a"),
+                used,
+            )
+        ]
+        + [b"damage\n"]
+        + [
+            encode(event) + b"\n"
+            for event in (
+                solved("a", 2.0),
+                ProblemStarted(t=2.1, problem="after"),
+                solved("after", 3.0),
+                Finished(t=3.0),
+            )
+        ],
+    )
+    (folder / SUMMARY).write_text("{}")
+    with pytest.raises(RunError, match="line 6 is not JSON"):
+        read_resume_point(folder, "best")
+    repaired = repair_log(folder, ["before", "a", "after"])
+    assert repaired.unsolved == ("a",)
+    assert "to be solved again: a; the log as it was: " in str(repaired)
+    assert used in read_events(folder)
+    assert set(read_resume_point(folder, "best").solved) == {"before", "after"}
+    assert not (folder / SUMMARY).exists()
+
+
+def test_of_a_problem_that_was_solved_twice_the_first_solution_stays(tmp_path):
+    session = Session(t=0.0, time="now", version=2)
+    folder = write(
+        tmp_path / "run",
+        [
+            encode(event) + b"\n"
+            for event in (session, solved("a", 1.0), session, solved("a", 5.0), solved("b"))
+        ],
+    )
+    with pytest.raises(RunError, match="'a' was solved twice") as caught:
+        read_resume_point(folder, "best")
+    assert f"--resume {folder} --repair" in caught.value.hint
+    repaired = repair_log(folder, ["a"])
+    assert (repaired.lines, repaired.unsolved) == (2, ("b",))
+    assert list(read_events(folder)) == [session, solved("a", 1.0), session]
+
+
+def test_a_session_whose_first_line_is_lost_is_a_session_still(tmp_path):
+    first = [Session(t=0.0, time="one", version=2), Used(t=9.0, problem="a", node=())]
+    second = [Used(t=1.0, problem="a", node=(1,))]
+    lines = [encode(event) + b"\n" for event in first]
+    lines += [b"damage\n"] + [encode(event) + b"\n" for event in second]
+    folder = write(tmp_path / "run", lines)
+    repair_log(folder, ["a"])
+    assert [type(event) for event in read_events(folder)] == [Session, Used, Session, Used]
+
+
+def test_every_repair_keeps_a_copy_of_its_own(tmp_path):
+    folder = shutil.copytree(V1_RUN, tmp_path / "run")
+    copies = set()
+    for _ in range(3):
+        with (folder / EVENTS).open("ab") as log:
+            log.write(b"damage\n")
+        copies.add(repair_log(folder, PROBLEMS).copy.name)
+    assert copies == {f"{EVENTS}.damaged{end}" for end in ("", "-2", "-3")}
+
+
+def test_a_power_cut_after_a_repair_loses_neither_the_log_nor_its_copy(tmp_path, monkeypatch):
+    folder = shutil.copytree(V1_RUN, tmp_path / "run")
+    with (folder / EVENTS).open("ab") as log:
+        log.write(b"damage\n")
+    synced, fsync = {}, os.fsync
+
+    def sync(descriptor):
+        fsync(descriptor)
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        content = {entry.name for entry in path.iterdir()} if path.is_dir() else path.read_bytes()
+        synced[path.stat().st_ino] = content
+
+    monkeypatch.setattr(os, "fsync", sync)
+    copy = repair_log(folder, PROBLEMS).copy
+    for file in (copy, folder / EVENTS):
+        assert synced.get(file.stat().st_ino) == file.read_bytes(), file
+    assert synced[folder.stat().st_ino] == {entry.name for entry in folder.iterdir()}

@@ -1,0 +1,101 @@
+"""From events to requests, in the order of end or of sending, and what was in flight."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.runs.logs import LOGS, SESSION, cut, expansion, scoring
+
+from tts.runs.events import Cancelled, Generated, Prefetched, Scored, Session
+from tts.runs.records import ENGINES, RequestRecord
+from tts.runs.requests import InOrderOfSending, end_to_end, occupancy, requests_of
+
+
+def in_order(requests, window):
+    order = InOrderOfSending(window)
+    return [*filter(None, map(order.add, requests)), *order.rest()]
+
+
+@given(LOGS)
+def test_every_request_is_there_once_in_the_order_of_the_log(events):
+    sent = [e for e in events if isinstance(e, Generated | Scored | Prefetched | Cancelled)]
+    found = list(requests_of([SESSION, *events]))
+    assert [(r.problem, r.node, r.prompt_tokens) for r in found] == [
+        (e.problem, e.node, e.prompt_tokens) for e in sent
+    ]
+    assert [r.tokens for r in found] == [
+        None if isinstance(e, Cancelled) else getattr(e, "tokens", 0) for e in sent
+    ]
+    assert [r.cancelled for r in found] == [getattr(e, "why", None) for e in sent]
+
+
+def test_a_score_from_the_cache_is_no_request():
+    cached = Scored(t=1.0, problem="a", node=(0,), score=0.5, cached=True)
+    assert list(requests_of([SESSION, cached])) == []
+
+
+def test_a_cancelled_prompt_was_sent_to_the_generator():
+    (request,) = requests_of([SESSION, cut((), 0.0, 1.0, "eager", work="prefetch")])
+    assert (request.engine, request.kind, request.load) == ("generator", "prefetch", 1)
+
+
+@given(LOGS)
+def test_sessions_have_no_gaps_and_do_not_overlap(events):
+    ends, began = 0.0, 0.0
+    for at, event in end_to_end(events):
+        if isinstance(event, Session):
+            began = ends
+        assert at == began
+        ends = max(ends, at + (0.0 if isinstance(event, Session) else event.t))
+
+
+def test_sessions_lie_end_to_end():
+    events = [SESSION, expansion([0], 1.0, 4.0), SESSION, expansion([1], 0.5, 2.0)]
+    assert [request.sent for request in requests_of(events)] == [1.0, 4.5]
+
+
+def sortable(request: RequestRecord):
+    return request.sent, request.engine == "generator" and request.cancelled is None
+
+
+@given(LOGS, st.integers(1, 50))
+def test_a_window_as_long_as_the_log_gives_the_order_of_sending(events, window):
+    requests = list(requests_of(events))
+    whole = in_order(requests, 1 + len(requests))
+    assert whole == sorted(requests, key=sortable)
+    some = in_order(requests, window)
+    assert sorted(map(id, some)) == sorted(map(id, requests)), "none is lost, none is doubled"
+
+
+@given(st.lists(st.integers(0, 5), max_size=60), st.integers(1, 8))
+def test_a_window_restores_the_order_of_what_was_outlasted_by_fewer(delays, window):
+    """Request number i is sent at i and ends after `delay` others that are sent later."""
+    ended = sorted(range(len(delays)), key=lambda i: (i + min(delays[i], window - 1), i))
+    requests = list(requests_of(expansion([0], float(i), 1e3) for i in ended))
+    assert [request.sent for request in in_order(requests, window)] == list(range(len(delays)))
+
+
+@given(LOGS, st.integers(1, 50))
+def test_the_mean_occupancy_is_the_requests_durations_over_the_wall(events, slices):
+    events = [SESSION, *events]
+    wall = max(
+        (at + event.t for at, event in end_to_end(events) if not isinstance(event, Session)),
+        default=0.0,
+    )
+    loads = occupancy(requests_of(events), wall, slices)
+    for engine in ENGINES:
+        members = [request for request in requests_of(events) if request.engine == engine]
+        total = sum(request.seconds * request.load for request in members)
+        if wall == 0:
+            assert loads[engine] == []
+            assert total == 0
+        else:
+            assert sum(loads[engine]) / slices * wall == pytest.approx(total, abs=1e-6)
+            assert min(loads[engine]) >= 0
+
+
+def test_occupancy_counts_requests_on_the_generator_and_prompt_tokens_on_the_verifier():
+    events = [SESSION, expansion([0], 0.0, 2.0), scoring([0], 2.0, 3.0, load=40)]
+    assert occupancy(requests_of(events), 4.0, 4) == {
+        "generator": [1.0, 1.0, 0.0, 0.0],
+        "verifier": [0.0, 0.0, 40.0, 0.0],
+    }

@@ -1,0 +1,213 @@
+"""A run's folder read for programs: records of problems and requests, and data frames."""
+
+import json
+import re
+import sys
+import types
+from pathlib import Path
+
+import pytest
+from tests.runs.logs import expansion, solved, started
+from tests.runs.test_log import V1_RUN
+
+from tts.build.errors import RunError, TtsError
+from tts.problem import Problem
+from tts.runs.checks import write_summary
+from tts.runs.events import Generated, LoggedAnswer, LoggedCompletion, LoggedThought, Scored
+from tts.runs.folder import create_run, write_problems
+from tts.runs.groups import Member, create_group, group_config
+from tts.runs.log import RunLog, read_events
+from tts.runs.records import CompletionRecord
+from tts.runs.run import Run
+from tts.search import Stop
+
+
+def generated(node, *texts, tokens=1, t=1.0):
+    thoughts = tuple(LoggedThought((1,), text, Stop.STEP) for text in texts)
+    return Generated(
+        t=t,
+        problem="a",
+        node=node,
+        kind="main",
+        sent=0.5,
+        done=t,
+        prompt_tokens=5,
+        in_flight=(1, 0),
+        tokens=tokens,
+        thoughts=thoughts,
+    )
+
+
+def scored(node, score):
+    return Scored(t=1.0, problem="a", node=node, score=score, cached=True)
+
+
+def make_run(folder, *events, config=None):
+    create_run(folder, config or {"vote": "weighted"})
+    with RunLog(folder) as log:
+        for event in events:
+            log.write(event)
+    return folder
+
+
+TREE = [
+    started("a", 0.25, question="2 + 2?"),
+    generated((0,), "One.\n\n", tokens=3),
+    scored((0,), 0.5),
+    generated((0, 1), "Two.\n\n", r"\boxed{4}", tokens=7),
+    scored((0, 1), 0.75),
+    generated((1,), "Never used.", tokens=2),
+    solved(
+        "a",
+        2.0,
+        reference="4",
+        level=3,
+        answers={"best": "5", "weighted": "4", "majority": None},
+        correct={"best": False, "weighted": True},
+        completions=(
+            LoggedCompletion((0, 1, 0), 0.75, 0),
+            LoggedCompletion((1, 0), None, -1),
+        ),
+        groups=(LoggedAnswer("4", True),),
+    ),
+]
+
+
+def test_a_solved_problem_has_its_completions_step_by_step(tmp_path):
+    (problem,) = Run.load(make_run(tmp_path, *TREE)).problems
+    assert problem.completions == (
+        CompletionRecord(
+            text="One.\n\nTwo.\n\n" + r"\boxed{4}",
+            steps=("One.", "Two.", r"\boxed{4}"),
+            step_scores=(0.5, 0.75, None),
+            score=0.75,
+            answer="4",
+            node=(0, 1, 0),
+        ),
+        # its second thought was not written: the first had filled the context
+        CompletionRecord("Never used.", ("Never used.", ""), (None, None), None, None, (1, 0)),
+    )
+    assert (problem.id, problem.question, problem.level) == ("a", "2 + 2?", 3)
+    assert (problem.reference, problem.answer, problem.correct) == ("4", "4", True)
+    assert problem.answers == {"best": "5", "weighted": "4", "majority": None}
+    assert (problem.tokens, problem.seconds, problem.tree_digest) == (12, 1.75, "d")
+
+
+def test_questions_come_from_the_log_or_from_the_runs_problems_or_are_unknown(tmp_path):
+    events = [started("a", 0.0, "of the log"), started("b", 0.0), started("c", 0.0)]
+    write_problems(tmp_path, [Problem("a", "of the folder"), Problem("b", "of the folder")])
+    folder = make_run(tmp_path, *events, *(solved(name, 1.0) for name in "abc"))
+    questions = [problem.question for problem in Run.load(folder).problems]
+    assert questions == ["of the log", "of the folder", None]
+
+
+def test_without_a_reference_nothing_is_right_or_wrong(tmp_path):
+    (problem,) = Run.load(make_run(tmp_path, solved("a", 1.0))).problems
+    assert (problem.correct, problem.reference, problem.seconds) == (None, None, None)
+
+
+def test_a_run_has_its_measures_by_name(tmp_path):
+    config = {"vote": "weighted", "strategy": "beam-search", "parameters": {"n": 2}}
+    measures = Run.load(make_run(tmp_path / "run", *TREE, config=config)).measures
+    assert (measures["problems"], measures["accuracy"]) == (1, 1.0)
+    assert measures["useful_token_throughput"] <= measures["token_throughput"]
+    assert measures["gpu_energy"] is None
+
+
+def test_an_unfinished_run_has_no_summary_and_the_problems_that_are_solved(tmp_path):
+    open_problem = started("open", 1.0), expansion((0,), 1.0, 2.0, problem="open")
+    run = Run.load(str(make_run(tmp_path, *TREE, *open_problem)))
+    assert run.summary is None
+    assert [problem.id for problem in run.problems] == ["a"]
+    assert [request.problem for request in run.requests] == ["a", "a", "a", "open"]
+    write_summary(tmp_path, {"problems": 1})
+    assert Run.load(tmp_path).summary == {"problems": 1}
+
+
+def test_a_run_of_version_1_is_read_whole():
+    run = Run.load(V1_RUN)
+    assert len(run.problems) == run.summary["problems"] == 3
+    right = [problem.correct for problem in run.problems]
+    assert sum(right) / 3 == pytest.approx(run.summary["accuracy"], abs=1e-4)
+    assert sum(problem.tokens for problem in run.problems) == run.summary["generated_tokens"]
+    answered = [request for request in run.requests if request.cancelled is None]
+    kinds = [(request.engine, request.kind == "prefetch") for request in answered]
+    assert kinds.count(("generator", False)) == run.summary["generator_calls"]
+    assert kinds.count(("verifier", False)) == run.summary["verifier_calls"]
+    texts = {
+        thought.text
+        for event in read_events(V1_RUN)
+        if isinstance(event, Generated)
+        for thought in event.thoughts
+    }
+    for problem in run.problems:
+        assert len(problem.completions) == run.config["parameters"]["n"]
+        for done in problem.completions:
+            assert len(done.steps) == len(done.step_scores) == len(done.node)
+            assert set(done.steps) <= {text.strip() for text in texts}
+            assert done.score == done.step_scores[-1]  # the run's aggregation is `last`
+
+
+def test_what_is_no_single_run_is_refused_by_name(tmp_path):
+    with pytest.raises(RunError, match="holds no run"):
+        Run.load(tmp_path)
+    members = [Member("beam-search", {"beam-search": "weighted"}, {})]
+    create_group(tmp_path, group_config({}, members))
+    with pytest.raises(RunError, match=r"holds several runs.\n.*one of them: beam-search"):
+        Run.load(tmp_path)
+
+
+def stand_in(monkeypatch, name):
+    """A library whose data frame is what it was made from."""
+    monkeypatch.setitem(sys.modules, name, types.SimpleNamespace(DataFrame=lambda data: data))
+
+
+def test_data_frames_have_a_row_for_each_record(tmp_path, monkeypatch):
+    stand_in(monkeypatch, "polars")
+    problems, requests = Run.load(make_run(tmp_path, *TREE)).to_frames("polars")
+    assert {name: column[0] for name, column in problems.items()} == {
+        "id": "a",
+        "question": "2 + 2?",
+        "level": "3",
+        "reference": "4",
+        "answer": "4",
+        "answer_best": "5",
+        "answer_weighted": "4",
+        "answer_majority": None,
+        "correct": True,
+        "completions": 2,
+        "limit": None,
+        "tokens": 12,
+        "seconds": 1.75,
+        "tree_digest": "d",
+    }
+    assert {len(column) for column in requests.values()} == {3}
+    assert requests["node"] == ["0", "0.1", "1"]
+    assert requests["tokens"] == [3, 7, 2]
+    assert requests["generator_in_flight"] == [1, 1, 1]
+    json.dumps([problems, requests])  # plain data throughout
+
+
+def test_data_frames_are_of_whichever_library_is_installed(tmp_path, monkeypatch):
+    run = Run.load(make_run(tmp_path, *TREE))
+    for name in ("pandas", "polars"):
+        monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
+    with pytest.raises(TtsError, match=r"no pandas or polars here.*\n.*pip install pandas"):
+        run.to_frames()
+    with pytest.raises(TtsError, match=r"no polars here.*\n.*pip install polars"):
+        run.to_frames("polars")
+    stand_in(monkeypatch, "polars")
+    assert run.to_frames()[0]["id"] == ["a"]
+    with pytest.raises(TtsError, match="no pandas here"):
+        run.to_frames("pandas")
+
+
+def test_the_examples_of_the_page_run(monkeypatch):
+    stand_in(monkeypatch, "pandas")
+    page = (Path(__file__).parents[2] / "docs" / "run-log.md").read_text()
+    examples = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    names = {}
+    for example in examples:
+        exec(example.replace("runs/mine", str(V1_RUN)), names)
+    assert names["tokens"] == names["run"].summary["generated_tokens"]
+    assert names["problems"]["id"]

@@ -1,0 +1,93 @@
+"""A summary is derived from the log alone, and stays what it was."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.runs.logs import SESSION, expansion, scoring
+from tests.runs.logs import solved as plain_solved
+from tests.runs.test_log import V1_RUN
+
+from tts.runs.checks import read_summary
+from tts.runs.events import Scored
+from tts.runs.folder import read_config
+from tts.runs.log import read_events
+from tts.runs.summary import summarise
+
+CONFIG = {
+    "deployment": "d",
+    "dataset": "x",
+    "strategy": "beam-search",
+    "schedule": "decoupled",
+    "seed": 3,
+    "vote": "weighted",
+    "parameters": {"n": 4},
+}
+
+
+def solved(problem, now, level, correct, digest="d", answer="1"):
+    return plain_solved(
+        problem,
+        now,
+        level=level,
+        correct=correct,
+        any_correct=any(correct.values()),
+        answers={"best": answer, "weighted": "1", "majority": "1"},
+        tree_digest=digest,
+    )
+
+
+HALF_RIGHT = {"best": False, "weighted": True, "majority": False}
+WRONG = {"best": False, "weighted": False, "majority": False}
+TWO_SESSIONS = [
+    SESSION,
+    expansion([0], 0.0, 2.0, tokens=10),
+    expansion([0], 1.0, 2.0, tokens=6),
+    SESSION,
+    scoring([0], 0.5, 1.5),
+    Scored(t=1.6, problem="a", node=(1,), score=0.5, cached=True),
+]
+B, A = solved("b", 1.8, 1, HALF_RIGHT), solved("a", 2.0, 2, WRONG)
+
+
+def test_a_run_recorded_by_version_1_has_the_summary_that_version_1_wrote():
+    summary = summarise(read_config(V1_RUN), read_events(V1_RUN))
+    before = read_summary(V1_RUN)
+    assert json.loads(json.dumps(summary)) == before
+    assert list(summary) == list(before)
+
+
+def test_a_summary_adds_up_sessions_and_splits_accuracy():
+    summary = summarise(CONFIG, [*TWO_SESSIONS, B, A])
+    assert summary["problems"] == 2
+    assert summary["wall_s"] == 4.0
+    assert summary["generated_tokens"] == 16
+    assert summary["tokens_per_s"] == 4.0
+    assert summary["mean_in_flight"] == {"generator": 0.75, "verifier": 0.25}
+    assert (summary["verifier_calls"], summary["verifier_cached"]) == (1, 1)
+    assert summary["accuracy"] == 0.5
+    assert summary["accuracy_by_rule"] == {"best": 0.0, "majority": 0.0, "weighted": 0.5}
+    assert summary["accuracy_by_level"]["1"] == {"problems": 1, "accuracy": 1.0}
+    assert summary["sessions"] == 2
+    json.dumps(summary)
+
+
+def test_the_digest_does_not_depend_on_the_order_of_problems_but_on_trees_and_answers():
+    def digest(*problems):
+        return summarise(CONFIG, [*TWO_SESSIONS, *problems])["tree_digest"]
+
+    assert digest(A, B) == digest(B, A)
+    assert digest(solved("b", 1.8, 1, HALF_RIGHT, digest="e"), A) != digest(B, A)
+    assert digest(solved("b", 1.8, 1, HALF_RIGHT, answer="2"), A) != digest(B, A)
+
+
+@given(st.integers(1, 5))
+def test_events_are_gone_through_once(sessions):
+    events = [*TWO_SESSIONS, B, A] * sessions
+    assert summarise(CONFIG, iter(events)) == summarise(CONFIG, events)
+
+
+def test_a_run_without_references_has_no_accuracy():
+    summary = summarise(CONFIG, [SESSION, plain_solved("a", 1.0)])
+    assert summary["accuracy"] is None
+    assert summary["accuracy_by_level"] == {}

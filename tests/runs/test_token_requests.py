@@ -1,0 +1,64 @@
+"""The token ids of a run's requests, rebuilt from its log, are those that the engines were sent."""
+
+from collections import Counter
+
+import pytest
+from tests.driver.scripted_run import PROBLEMS, Run
+from tests.driver.test_driver import CONFIGS
+
+from tts.build.errors import RunError
+from tts.build.tokenizer import Tokenizer
+from tts.runs.events import Cancelled, ProblemStarted, Session
+from tts.runs.token_requests import requests_with_ids
+from tts.search import BeamSearchConfig
+
+SEMANTICS = BeamSearchConfig(n=4, beam_width=2, num_iterations=4, semantics="search-and-learn")
+
+
+@pytest.fixture(scope="module")
+def words(tokenizer_folder):
+    tokenizer = Tokenizer(tokenizer_folder)
+    pieces = [tokenizer.encode(word) for word in ("1", "22", "a", " + ", "")]
+    return pieces, tokenizer.encode("\n\n")
+
+
+def rebuilt(run, **options):
+    session = Session(t=0.0, time="2026-01-01T00:00:00+00:00")
+    return list(requests_with_ids([session, *run.events], run.models, **options))
+
+
+@pytest.mark.parametrize("config", [*CONFIGS, SEMANTICS])
+@pytest.mark.parametrize("schedule", ["lockstep", "decoupled"])
+def test_every_request_that_was_sent_is_rebuilt(tiny_deployment, words, config, schedule):
+    run = Run(tiny_deployment, words, config, schedule, jitter=3).go()
+    found = rebuilt(run)
+    for engine, sent in (
+        ("generator", [ids for ids, _ in run.calls.generated]),
+        ("verifier", run.calls.scored),
+    ):
+        prompts = Counter(request.prompt.tobytes() for name, request in found if name == engine)
+        # a request that is cancelled before its task has begun is not sent, but logged
+        early = prompts - Counter(sent)
+        assert Counter(sent) <= prompts
+        assert early.total() <= len(run.events_of(Cancelled))
+    assert all(request.sent <= request.done for _, request in found)
+    generated = sum(len(request.generated) for _, request in found)
+    assert generated == sum(
+        len(thought.ids) for event in run.events for thought in getattr(event, "thoughts", ())
+    )
+
+
+def test_questions_that_an_old_log_does_not_hold_are_given(tiny_deployment, words):
+    run = Run(tiny_deployment, words, CONFIGS[0], "lockstep").go()
+    known = [request.prompt.tolist() for _, request in rebuilt(run)]
+    run.events = [
+        ProblemStarted(t=event.t, problem=event.problem)
+        if isinstance(event, ProblemStarted)
+        else event
+        for event in run.events
+    ]
+    questions = {problem.id: problem.question for problem in PROBLEMS}
+    again = [request.prompt.tolist() for _, request in rebuilt(run, questions=questions)]
+    assert again == known
+    with pytest.raises(RunError, match="cannot be rebuilt"):
+        rebuilt(run)
