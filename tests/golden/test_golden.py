@@ -57,7 +57,7 @@ def test_whatever_changed_in_what_is_derived_is_seen(name):
         (("run", "report", "trace"), b'"prompt_tokens":13', b'"prompt_tokens":14'),
         (("run", "report", "trace"), b'"score":0.9', b'"score":0.8'),
         (("run",), b'"answers":{"best":"', b'"answers":{"best":"1'),
-        (("run", "report"), b'"stop":"end"', b'"stop":"length"'),
+        (("report",), b'"stop":"end"', b'"stop":"length"'),
         (("run", "report", "trace"), b'"why":"dependency"', b'"why":"budget"'),
     ],
 )
