@@ -7,7 +7,7 @@ import json
 
 import pytest
 from tests.golden.cases import cases
-from tests.golden.folders import EXPECTED, differences, plain
+from tests.golden.folders import EXPECTED, differences, plain, unpacked
 
 CASES = cases()
 
@@ -22,3 +22,55 @@ def test_what_is_derived_from_a_folder_is_what_it_was(name, tmp_path):
     now = plain(CASES[name](tmp_path), tmp_path)
     before = json.loads((EXPECTED / f"{name}.json").read_text())
     assert "\n".join(differences(now, before)) == ""
+
+
+def leaves(data, place=()):
+    if isinstance(data, dict | list):
+        for name, each in data.items() if isinstance(data, dict) else enumerate(data):
+            yield from leaves(each, (*place, name))
+    else:
+        yield place
+
+
+def changed(data, place):
+    copy = json.loads(json.dumps(data))
+    within = copy
+    for name in place[:-1]:
+        within = within[name]
+    value = within[place[-1]]
+    within[place[-1]] = value + 1 if type(value) in (int, float) else f"{value} "
+    return copy
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_whatever_changed_in_what_is_derived_is_seen(name):
+    expected = json.loads((EXPECTED / f"{name}.json").read_text())
+    places = list(leaves(expected))
+    for place in places[:: max(1, len(places) // 5)]:
+        assert len(list(differences(changed(expected, place), expected))) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "before", "after"),
+    [
+        (("run", "report", "trace"), b'"tokens":8', b'"tokens":9'),
+        (("run", "report", "trace"), b'"prompt_tokens":13', b'"prompt_tokens":14'),
+        (("run", "report", "trace"), b'"score":0.9', b'"score":0.8'),
+        (("run",), b'"answers":{"best":"', b'"answers":{"best":"1'),
+        (("report",), b'"stop":"end"', b'"stop":"length"'),
+        (("run", "report", "trace"), b'"why":"dependency"', b'"why":"budget"'),
+    ],
+)
+def test_a_number_that_changed_in_a_log_is_seen(kind, before, after, tmp_path, monkeypatch):
+    def other(name, where):
+        folder = unpacked(name, where)
+        log = folder / "events.jsonl"
+        assert before in log.read_bytes()
+        log.write_bytes(log.read_bytes().replace(before, after))
+        return folder
+
+    monkeypatch.setattr("tests.golden.cases.unpacked", other)
+    for each in kind:
+        where = tmp_path / each
+        now = plain(CASES[f"{each}/decoupled"](where), where)
+        assert list(differences(now, json.loads((EXPECTED / f"{each}/decoupled.json").read_text())))
