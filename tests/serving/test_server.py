@@ -405,6 +405,24 @@ def test_shared_memory_is_private_from_its_first_moment(
         assert {region.stat().st_mode & 0o777 for region in regions} == {0o600}
 
 
+def test_the_end_of_a_server_leaves_the_shared_memory_of_others_alone(echo: Echo):
+    def regions() -> set[str]:
+        return {path.name for path in Path("/dev/shm").glob(f"{running.state.shm_prefix}*")}
+
+    with start_server(echo()) as running:
+        before = regions()
+        assert before
+        with start_server(echo("other")):
+            pass  # stopped in order
+        with start_server(echo("other")) as killed:
+            os.kill(killed.state.guard.pid, signal.SIGKILL)
+            wait_until(lambda: killed.state.server.process() is None)
+            assert find_server(echo("other")) is None  # cleans up after it
+        assert ours(killed.state.shm_prefix) == []
+        assert regions() == before
+        probe.probe(running.addresses.grpc, timeout_s=PATIENCE_S)
+
+
 def hpack(name: str, value: str) -> bytes:
     """A literal header field without indexing, RFC 7541 section 6.2.2; no text over 126 bytes."""
     return b"\0" + b"".join(bytes([len(text)]) + text.encode() for text in (name, value))
