@@ -21,7 +21,7 @@ from .runs import Run, left_memory, leftovers, orphans, tts
 from .surroundings import Surroundings
 
 SCHEDULES = ("lockstep", "batched", "alternating", "decoupled")
-LONGEST_S = 300.0
+LONGEST_S = 900.0
 """How long a run, or a resume of it, may take."""
 MOST_RESUMES = 5
 

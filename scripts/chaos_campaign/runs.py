@@ -18,7 +18,7 @@ import psutil
 CODE = "import sys; sys.argv[0] = 'tts'; from tts.cli import main; main()"
 SHARED_MEMORY = Path("/dev/shm")
 ORDERLY = ("Interrupted.", "Stopped by SIGTERM.")
-GRACE_S = 10.0
+GRACE_S = 60.0
 """How long what a run has started may take to be gone after it."""
 
 

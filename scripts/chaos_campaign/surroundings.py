@@ -17,8 +17,8 @@ from .clock import build_clock
 from .runs import Run, leftovers, processes, send, tts
 
 DEPLOYMENT = "demo"
-START_S = 120.0
-STOP_S = 60.0
+START_S = 600.0
+STOP_S = 120.0
 
 
 class Surroundings:

@@ -15,8 +15,6 @@ from pathlib import Path
 
 import psutil
 
-from tts.build.errors import ServerError
-from tts.build.spec import Deployment
 from tts.driver import Driver, policy_of
 from tts.endpoints.base import GenerateCall, Generator, ScoreCall, Verifier
 from tts.endpoints.closed_loop import send_all
@@ -48,22 +46,11 @@ class Useful:
     dialogues: list[ScoreCall]
 
 
-def _fresh_server(deployment: Deployment) -> RunningServer:
-    """A server of its own. One that dies as it starts, on a busy machine, must not end it all."""
-    for attempts_left in reversed(range(3)):
-        try:
-            return start_server(deployment)
-        except ServerError:
-            if not attempts_left:
-                raise
-    raise AssertionError("the last attempt returns or raises")
-
-
 def run_search(
     plan: Plan, trial: Trial, profile: cProfile.Profile | None = None
 ) -> tuple[Measured, Useful]:
     """Solve the trial's problems; grading, which is done in other processes, is left out."""
-    with _fresh_server(plan.deployment) as server, tempfile.TemporaryDirectory() as folder:
+    with start_server(plan.deployment) as server, tempfile.TemporaryDirectory() as folder:
         create_run(Path(folder), plan.to_config())
         address = server.addresses.grpc
         with _machine(server) as machine:
@@ -152,7 +139,7 @@ def _endpoints(
 
 def run_saturated(plan: Plan, trial: Trial, useful: Useful) -> Measured:
     """The trial's engines' useful work without dependencies, as much in flight as allowed."""
-    with _fresh_server(plan.deployment) as server, _machine(server) as machine:
+    with start_server(plan.deployment) as server, _machine(server) as machine:
         wall = asyncio.run(_saturated(plan, trial, useful, server.addresses.grpc))
     return {"wall_s": wall} | machine
 

@@ -8,7 +8,10 @@ import pytest
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "chaos"
 
-pytestmark = pytest.mark.server
+LONGEST_S = 3600
+"""A minute or two on an idle machine."""
+
+pytestmark = [pytest.mark.server, pytest.mark.timeout(LONGEST_S)]
 
 
 def test_runs_survive_faults_at_random_moments():
@@ -18,7 +21,7 @@ def test_runs_survive_faults_at_random_moments():
         [sys.executable, SCRIPT, *options],
         capture_output=True,
         text=True,
-        timeout=900,
+        timeout=LONGEST_S - 60,  # said before pytest ends it
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,10 +10,11 @@ import pytest
 
 from tts.build.errors import ServerError
 from tts.build.spec import Deployment
-from tts.engines.loading import COMPILING, READING, Stage
+from tts.engines.loading import COMPILING, OPEN, READING, Stage
 from tts.serving.server import loading
 from tts.serving.server.loading import (
     LOADING,
+    OPEN_STALL_S,
     WAITING,
     WARMING_UP,
     Loading,
@@ -54,6 +56,11 @@ def test_each_engine_is_where_the_last_line_about_it_says(tmp_path: Path):
     with log.open("a") as more:
         more.write("\n" + loaded("generator"))
     assert stages() == {"generator": (WARMING_UP, None), "verifier": (COMPILING, None)}
+    assert not read_loading(log, 3.0).is_open
+    with log.open("a") as more:
+        print(Stage("prm_engine", OPEN).line(), file=more)
+    assert stages() == {"generator": (WARMING_UP, None), "verifier": (OPEN, None)}
+    assert read_loading(log, 3.0).is_open
 
 
 @pytest.fixture
@@ -67,7 +74,7 @@ def test_a_start_is_given_up_only_when_neither_log_nor_processes_get_on(
     tmp_path: Path, clock: list[float], monkeypatch: pytest.MonkeyPatch
 ):
     log, computed = tmp_path / "triton.log", [0.0]
-    log.touch()
+    log.write_text(Stage("generator", COMPILING).line() + "\n")
     monkeypatch.setattr(
         loading.psutil.Process,
         "cpu_times",
@@ -89,25 +96,51 @@ def test_a_start_is_given_up_only_when_neither_log_nor_processes_get_on(
     watchdog.check()
     clock[0] += 11.0
     computed[0] += 1.0  # less than a tenth of a core
-    with pytest.raises(ServerError, match="has done nothing for 60 s") as error:
+    said = r"has done nothing for 60 s \(generator: compiling, verifier: waiting\)"
+    with pytest.raises(ServerError, match=said) as error:
         watchdog.check()
     assert str(log) in error.value.hint
 
 
+def test_a_start_that_stands_still_with_open_engines_is_given_up_soon(
+    tmp_path: Path, clock: list[float]
+):
+    log = tmp_path / "triton.log"
+    log.write_text(
+        "".join(Stage(model, OPEN).line() + "\n" for model in ("generator", "prm_engine"))
+    )
+    gone = replace(identify(os.getpid()), started_ticks=0)
+    watchdog = Watchdog(SimpleNamespace(log=log, server=gone))
+    clock[0] += OPEN_STALL_S
+    watchdog.check()
+    clock[0] += 2.0
+    with pytest.raises(ServerError, match=r"nothing for 30 s \(generator: open, verifier: open\)"):
+        watchdog.check()
+
+
 @pytest.mark.server
-def test_a_real_start_tells_what_its_engines_do(echo: Callable[..., Deployment], templates: Path):
+def test_a_real_start_tells_what_its_engines_do(
+    echo: Callable[..., Deployment], templates: Path, tmp_path: Path
+):
+    seen = tmp_path / "seen"
     model = templates / "openvino" / "generator" / "1" / "model.py"
     text = model.read_text()
     head, initialize, rest = text.partition("    def initialize(self, args):\n")
     telling = (
-        "        import time\n"
+        "        import pathlib, time\n"
         "        from tts.engines.loading import Stage, tell\n"
         "        tell(Stage(args['model_name'], 'reading weights', 0.5))\n"
-        "        time.sleep(1)\n"  # as an engine takes its time
+        f"        while not pathlib.Path({str(seen)!r}).exists(): time.sleep(0.01)\n"
     )
     model.write_text(head + initialize + telling + rest)
     told: list[Loading] = []
-    with start_server(echo(), on_loading=told.append):
+
+    def on_loading(loading: Loading) -> None:
+        told.append(loading)
+        if loading.engines["generator"] == Stage("generator", READING, 0.5):
+            seen.touch()
+
+    with start_server(echo(), on_loading=on_loading):
         pass
-    assert Stage("generator", READING, 0.5) in [each.engines["generator"] for each in told]
+    assert seen.exists()
     assert [each.seconds for each in told] == sorted(each.seconds for each in told)

@@ -49,7 +49,7 @@ MISHAPS = [
 def let(
     templates: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[str, int], Path]:
-    """Lets something happen to the generator's model in so many starts, which the file counts."""
+    """Lets something happen to the generator's model in its first starts, which a file lists."""
     monkeypatch.setattr(loading, "OPEN_STALL_S", 2.0)
 
     def happen(mishap: str, unlucky: int) -> Path:

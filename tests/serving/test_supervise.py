@@ -102,7 +102,7 @@ def test_a_killed_server_is_back_at_its_addresses_until_it_is_stopped(echo: Echo
             assert second.server != first.server
             assert stop_server(deployment)
             assert list(said) == ["Stopping ...\n"]
-            assert process.wait(30) == 0
+            assert process.wait(120) == 0
         finally:
             process.kill()
     assert find_server(deployment) is None
@@ -119,7 +119,7 @@ def test_a_server_is_stopped_for_good_in_the_pause_before_its_restart(echo: Echo
             assert any("started again in 600 s" in line for line in said)
             assert comes_back(deployment.name)
             assert stop_server(deployment)
-            assert process.wait(30) == 0
+            assert process.wait(120) == 0
             assert list(said) == ["Stopping ...\n"]
         finally:
             process.kill()
@@ -139,7 +139,7 @@ def test_a_server_is_stopped_while_its_engines_load(echo: Echo, templates: Path)
             said = iter(process.stdout.readline, "")
             assert any(line.startswith("Starting") for line in said)
             assert stop_server(deployment)
-            assert process.wait(30) != 0, "it has served nothing"
+            assert process.wait(120) != 0, "it has served nothing"
         finally:
             process.kill()
     assert not comes_back(deployment.name)

@@ -118,11 +118,11 @@ def test_a_container_whose_docker_command_was_killed_is_removed(stand_ins: Stand
     stand_ins.install("docker")
     with start_server(built()) as running:
         os.kill(running.state.server.pid, signal.SIGKILL)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 120
         while len(stand_ins.calls()) < 2:
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        with pytest.raises(ServerError, match=r"SIGKILL|died"):
+        with pytest.raises(ServerError, match="The Triton server was killed by SIGKILL"):
             running.check()
         assert stand_ins.calls()[1] == ["docker", "rm", "--force", running.state.container]
 
@@ -232,9 +232,11 @@ def test_there_is_no_iteration_log(stand_ins: StandIns, tensorrt: Make):
 
 
 def test_the_guard_ends_ranks_of_their_own_groups_and_then_runs_the_last_command(tmp_path: Path):
-    last, spawn = tmp_path / "last", f"setsid sleep 60 & echo $! > {tmp_path}/rank"
+    last, spawn = tmp_path / "last", f"setsid sleep 600 & echo $! > {tmp_path}/rank"
     guarded = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), "tts-none-", ""]
-    done = subprocess.run([*guarded, "sh", "-c", spawn, guard.THEN, "touch", str(last)], timeout=20)
+    done = subprocess.run(
+        [*guarded, "sh", "-c", spawn, guard.THEN, "touch", str(last)], timeout=120
+    )
     assert done.returncode == 0
     assert last.exists()
     assert not Path(f"/proc/{(tmp_path / 'rank').read_text().strip()}").exists()
