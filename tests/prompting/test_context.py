@@ -46,8 +46,8 @@ def test_an_empty_step_is_a_turn_of_its_own_only_where_that_is_asked_for(tiny_de
     context.add((0, 0), empty)
     above = context.verifier_ids((0,)).tolist()
     assert context.verifier_ids((0, 0)).tolist() == above
-    context.add_empty_turn((0, 0))
-    context.add_empty_turn((0, -1))
+    context.give_own_turn((0, 0))
+    context.give_own_turn((0, -1))
     for node in ((0, 0), (0, -1)):
         ids = context.verifier_ids(node).tolist()
         assert ids[: len(above)] == above

@@ -143,7 +143,7 @@ def run(config, world, order=None):
             continue
         texts = [node.thought.text for node in search.tree.chain(work.node)]
         pieces = [text.removesuffix(DELIMITER) for text in texts]
-        if not pieces[-1] and len(pieces) > 1 and not work.empty_turn:
+        if not pieces[-1] and len(pieces) > 1 and not work.own_turn:
             pieces.pop()  # a step without text adds nothing
         search.tell(Scored(work.node, engines.score(tuple(pieces))))
     return search

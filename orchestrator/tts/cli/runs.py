@@ -117,8 +117,8 @@ def bench(
         str,
         typer.Option(
             "--dataset",
-            help="demo, math-500, gsm8k, aime-2024, or a JSONL, CSV or Parquet file "
-            "(docs/datasets.md).",
+            help="demo, math-500, gsm8k, aime-2024, a dataset of the Hugging Face hub "
+            "(OWNER/NAME[:CONFIG][:SPLIT]), or a JSONL, CSV or Parquet file (docs/datasets.md).",
         ),
     ] = "demo",
     columns: Annotated[

@@ -13,7 +13,7 @@ from tts.build import paths
 from tts.build.errors import DatasetError
 from tts.build.input_files import is_file
 
-from .known import KnownDataset
+from .known import KNOWN, KnownDataset
 
 TIMEOUT_S = 30.0
 """Without a byte from the server."""
@@ -21,8 +21,6 @@ TIMEOUT_S = 30.0
 
 def cached_file(name: str) -> Path:
     """Where a known dataset is kept, whether it is there or not."""
-    from .known import KNOWN
-
     return paths.datasets_dir() / f"{name}{KNOWN[name].suffix}"
 
 

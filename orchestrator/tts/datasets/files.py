@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from tts.build.errors import DatasetError
@@ -29,22 +30,34 @@ def read_file(
 
     Raises DatasetError naming the file and the line or row.
     """
+    return read_files([file], file.stem, columns, answers)
+
+
+def read_files(
+    files: Sequence[Path], name: str, columns: Columns, answers: AnswerKind | None
+) -> tuple[list[Problem], str]:
+    """Like `read_file`, but for a dataset of this name in several files, one after the other."""
     places: dict[str, str] = {}
     problems: list[Problem] = []
     used: dict[str, None] = {}  # by all rows together, in order
-    for row in read_rows(file):
-        where = f"{file}, {row.place}"
-        reader = _RowReader(row, columns, where, used)
-        question, answer = reader.question_and_answer(answers)
-        name = reader.id() or f"{file.stem}:{row.number}"
-        if name in places:
-            raise DatasetError(
-                f"{where}: id {name!r:.200} was used in {places[name]} already; ids must be unique."
-            )
-        places[name] = row.place
-        problems.append(Problem(name, question, answer, reader.level(), reader.history()))
+    before = 0
+    for file in files:
+        number = 0
+        for row in read_rows(file):
+            where, number = f"{file}, {row.place}", row.number
+            reader = _RowReader(row, columns, where, used)
+            question, answer = reader.question_and_answer(answers)
+            known_as = reader.id() or f"{name}:{before + number}"
+            if known_as in places:
+                raise DatasetError(
+                    f"{where}: id {known_as!r:.200} was used in {places[known_as]} already; ids "
+                    "must be unique."
+                )
+            places[known_as] = row.place if file == files[0] else where
+            problems.append(Problem(known_as, question, answer, reader.level(), reader.history()))
+        before += number
     if not problems:
-        raise DatasetError(f"{file} holds no problems.")
+        raise DatasetError(f"{files[0]} holds no problems.")
     return problems, ", ".join(used)
 
 

@@ -1,7 +1,8 @@
 """Problems by dataset name or from a file.
 
-A name is `demo`, that of a known dataset (`known`), or that of a plug-in: an entry point of the
-group `tts.datasets` refers to a function `(limit: int | None, seed: int) -> Iterable[Problem]`.
+A name is `demo`, that of a known dataset (`known`), that of a plug-in, or OWNER/NAME on the Hugging
+Face hub (`hub`). The entry point of a plug-in, in the group `tts.datasets`, refers to a function
+`(limit: int | None, seed: int) -> Iterable[Problem]`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from .answers import AnswerKind
 from .columns import Columns
 from .demo import demo_problems
 from .download import known_file
-from .files import read_file
+from .files import read_file, read_files
+from .hub import BRANCH, HubName, hub_files
 from .known import KNOWN
 from .levels import drawn_by_level
 from .options import DatasetOptions
@@ -69,11 +71,11 @@ def load_dataset(
 ) -> Dataset:
     """The problems of a dataset: generated, downloaded, a plug-in's or a file's.
 
-    `demo` generates held-out problems from a seed: that of `options`, else `seed`. A known dataset
-    is downloaded once, and `say` gets a line on it. Anything else is a file (`rows`) with columns
-    `problem` or `question`, `answer`, optional `unique_id` or `id`, and optional `level`, unless
-    `options` names others. The whole file is checked, whatever the limit. Raises DatasetError
-    naming the file and line.
+    `demo` generates held-out problems from a seed: that of `options`, else `seed`. A known dataset,
+    or one of the hub, is downloaded once, and `say` gets a line on it. One of the hub, or a file
+    (`rows`), has columns `problem` or `question`, `answer`, optional `unique_id` or `id`, and
+    optional `level`, unless `options` names others. The whole file is checked, whatever the limit.
+    Raises DatasetError naming the file and line.
     """
     whole = _load(dataset, limit, seed, options or DatasetOptions(), say)
     if options is None or options.shard is None:
@@ -118,6 +120,11 @@ def _load(
     elif known := KNOWN.get(dataset):
         _refuse_layout(options, dataset)
         problems, reading = read_file(known_file(dataset, known, say), known.columns, known.answers)
+    elif (name := HubName.parse(dataset)) and not file.exists():
+        found = hub_files(name, say)
+        stem = name.repo.partition("/")[2]
+        problems, reading = read_files(found.files, stem, options.columns, options.answers)
+        reading += f"; commit {found.commit} of {BRANCH}"
     else:
         raise _no_dataset(dataset, file)
     taken = _taken(problems, limit, of_each, chosen)
@@ -174,8 +181,9 @@ def _no_dataset(dataset: str, file: Path) -> DatasetError:
         )
     return DatasetError(
         f"There is no dataset {dataset!r}: neither a file nor a known name.",
-        hint=f"Known names: {', '.join(['demo', *KNOWN, *PLUGINS.names()])}. A file is JSONL, CSV "
-        "or Parquet with a problem and an answer in each row; --columns says where they are.",
+        hint=f"Known names: {', '.join(['demo', *KNOWN, *PLUGINS.names()])}. OWNER/NAME is a "
+        "dataset of the Hugging Face hub. A file is JSONL, CSV or Parquet with a problem and an "
+        "answer in each row; --columns says where they are.",
     )
 
 

@@ -179,8 +179,8 @@ class ProblemRun:
     def _ask_score(self, work: Score, kind: Kind) -> None:
         node, cache = work.node, self._scores
         self._runtime.scheduler.asked(self.number, work)
-        if work.empty_turn:
-            self.context.add_empty_turn(node)
+        if work.own_turn:
+            self.context.give_own_turn(node)
         key = self.context.score_key(node)
         score = cache.get(key)
         if score is None:

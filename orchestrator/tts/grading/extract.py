@@ -1,8 +1,7 @@
 r"""The final answer written in a text. Pure, and linear in the length of any text.
 
 A completion states its answer in `\boxed{...}`; a text without a box has no answer. Nothing is
-guessed from free text: "the last number" rewards rambling, and makes accuracies incomparable. Only
-`extract_answer_or_number` does, for comparisons with search-and-learn.
+guessed from free text: "the last number" rewards rambling, and makes accuracies incomparable.
 """
 
 from __future__ import annotations
@@ -15,9 +14,6 @@ _SPACE = re.compile(r"\s*")
 
 # Without braces only a number or one letter is taken: "put it in \boxed format" is prose.
 _UNBRACED = re.compile(r"\s*(?P<answer>-?\d[\d.,/]*|[A-Za-z](?![A-Za-z]))")
-
-_PHRASES = ("he answer is", "final answer is")
-_NUMBER = re.compile(r"-?\d*\.?\d+")
 
 
 def extract_answer(text: str) -> str | None:
@@ -48,25 +44,6 @@ def extract_answer(text: str) -> str | None:
                 if content:
                     answer_start, answer = start, content
     return answer
-
-
-def extract_answer_or_number(text: str) -> str | None:
-    r"""The answer by search-and-learn's rules: most texts without a box have one, too.
-
-    In this order: what stands in `final answer is $...$. I hope`, a box, what follows `he answer
-    is`, what follows `final answer is`, the last number. Source: `extract_answer` in its
-    qwen_math_parser.py. None where its answer would be an empty text.
-    """
-    _, quoted, after = text.partition("final answer is $")
-    if quoted and "$. I hope" in after:
-        found: str | None = after.partition("$. I hope")[0]
-    elif "boxed" in text:
-        found = extract_answer(text)
-    elif phrase := next((each for each in _PHRASES if each in text), None):
-        found = text.rpartition(phrase)[2]
-    else:
-        found = next(iter(_NUMBER.findall(text.replace(",", ""))[-1:]), None)
-    return (found or "").strip().rstrip(".").strip() or None
 
 
 def extract_gsm8k_answer(text: str) -> str | None:

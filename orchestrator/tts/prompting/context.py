@@ -63,8 +63,11 @@ class Context:
         )
         self._texts[node] = thought.text
 
-    def add_empty_turn(self, node: NodePath) -> None:
-        """Have an empty step scored as a turn of its own; a node that is new becomes one."""
+    def give_own_turn(self, node: NodePath) -> None:
+        """Make a step without text a turn of the verifier's dialogue, where it would add nothing.
+
+        A node that was never generated becomes such a step.
+        """
         self.add(node, Thought((), "", Stop.STEP))
         if self.models.dialogue:
             above = self.verifier_ids(node[:-1])

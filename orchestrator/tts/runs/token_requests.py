@@ -94,7 +94,7 @@ def _request(
                 return None
             _fill(context, node)
             if len(context.verifier_ids(node)) != event.prompt_tokens:
-                context.add_empty_turn(node)  # as search-and-learn's code asks, see docs
+                context.give_own_turn(node)  # the log does not say which searches ask for that
             return "verifier", context.verifier_ids(node), _NONE
         case _:
             return None

@@ -16,13 +16,14 @@
 | policy, auto | which search goes on from a few samples; the search that does |
 | posterior | what AB-MCTS believes of a mean, and how it is drawn from |
 | ab_mcts, beam_search, dvts, mcts, particle_filtering, rebase, sampling | the strategies |
+| search_and_learn | three of them by the letter of Hugging Face's code, chosen by `semantics` |
 """
 
 from .ab_mcts import AbMctsConfig, AbMctsSearch
-from .beam_search import BeamSearch, BeamSearchConfig
+from .beam_search import BeamSearch
 from .budget import BudgetedSearch
 from .config import SearchConfig, StepConfig
-from .dvts import DvtsConfig, DvtsSearch
+from .dvts import DvtsSearch
 from .early_stop import AnswerForm, AnswerOf
 from .mcts import MctsConfig, MctsSearch
 from .particle_filtering import ParticleConfig, ParticleSearch
@@ -38,7 +39,8 @@ from .protocol import (
     Work,
 )
 from .rebase import RebaseConfig, RebaseSearch
-from .sampling import SampleSearch, SampleSearchConfig
+from .sampling import SampleSearch
+from .search_and_learn import BeamSearchConfig, DvtsConfig, SampleSearchConfig
 from .seeds import SeedOf, node_seed
 from .step_search import StepSearch
 from .thought import (

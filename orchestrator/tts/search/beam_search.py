@@ -24,17 +24,16 @@ from pydantic import Field, model_validator
 from tts.compat import Self
 
 from .candidates import UNREACHABLE, Candidate, Pool, State
-from .config import check_width
+from .config import VotingConfig, check_width
 from .early_stop import AnswerOf
 from .protocol import Search
-from .search_and_learn import LiteralConfig, LiteralSearch, Semantics, require_literal
 from .seeds import SeedOf
 from .thought import Fate, NodePath
 from .tree import Node, Rank
 from .voting_search import VotingSearch
 
 
-class BeamSearchConfig(LiteralConfig):
+class BeamSearchConfig(VotingConfig):
     """Parameters of beam search. `n` is also the number of candidates per iteration."""
 
     beam_width: int = Field(default=4, ge=1)
@@ -43,29 +42,24 @@ class BeamSearchConfig(LiteralConfig):
     """Keep only one of the active beams that have the same text."""
     sort_completed: bool = False
     """Search on until nothing is active and return the n best; else the first n complete."""
-    semantics: Semantics = "native"
-    """Whose rules decide; see the module search_and_learn."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.semantics == "native":
-            check_width(self.n, self.beam_width)
-        else:
-            require_literal(self, early_stop=self.early_stop, agree=self.agree)
-            if self.beam_width > self.n:
-                raise ValueError(f"beam_width ({self.beam_width}) is above n ({self.n})")
+        self._require_consistent()
+        return self
+
+    def _require_consistent(self) -> None:
+        """Raise ValueError for parameters that do not go together."""
+        check_width(self.n, self.beam_width)
         stop = "early_stop" if self.early_stop else "agree"
         if self.sort_completed and (self.early_stop or self.agree):
             raise ValueError(
                 f"sort_completed and {stop} cannot both be on: the first goes on searching "
                 "for better completions, the second stops before all are there"
             )
-        return self
 
     def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
         """See SearchConfig."""
-        if self.semantics != "native":
-            return LiteralBeamSearch(self, seed)
         return BeamSearch(self, seed, answer_of)
 
 
@@ -178,42 +172,3 @@ class BeamSearch(VotingSearch[BeamSearchConfig]):
 def _bound(candidate: Candidate) -> tuple[float, NodePath]:
     """Sort key by which the candidates of a pool could rank at best."""
     return -candidate.upper_bound, candidate.end.path
-
-
-class LiteralBeamSearch(LiteralSearch[BeamSearchConfig]):
-    """`_beam_search`: one list of n beams."""
-
-    def __init__(self, config: BeamSearchConfig, seed: SeedOf) -> None:
-        """`seed` maps a node to the seed of its sample."""
-        super().__init__(config, seed, config.semantics)
-        self._completed: list[Node] = []
-        self._open((child,) for child in range(config.n))
-
-    def _decide(self, pool: Pool) -> None:
-        config = self.config
-        active = [candidate.end for candidate in pool.candidates if candidate.active]
-        self._completed += [each.end for each in pool.candidates if not each.active]
-        for node in active:
-            node.fate = Fate.PRUNED
-        if active and (config.sort_completed or len(self._completed) < config.n):
-            kept = self._kept(active)
-            for node in kept:
-                node.fate = Fate.EXPANDED
-            children = range(config.n)
-            starts = [(*kept[i % len(kept)].path, i // len(kept)) for i in children]
-            self._open(starts, after=pool)
-            return
-        if config.sort_completed:
-            self._completed.sort(key=self._path_score, reverse=True)
-        for node in self._completed[config.n :]:
-            node.fate = Fate.SURPLUS
-        self._finish_as_listed(self._completed[: config.n])
-
-    def _kept(self, active: list[Node]) -> list[Node]:
-        """The beams with the best scores, in the order of the list; of equal ones the later."""
-        if self.config.filter_duplicates:
-            first = {self.tree.text(node.path): node for node in reversed(active)}
-            active = [node for node in active if first[self.tree.text(node.path)] is node]
-        places = sorted(range(len(active)), key=lambda i: self._path_score(active[i]))
-        top = set(places[-(self.config.n // self.config.beam_width) :])
-        return [node for place, node in enumerate(active) if place in top]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -12,14 +12,13 @@ from .protocol import Search
 from .seeds import SeedOf
 from .thought import Aggregation, Sampling
 
-_LATER = {"agree", "semantics", "answer_regex", "answer_schema"}
-"""Parameters that earlier versions did not have, and that are off by default."""
-
 
 class SearchConfig(BaseModel, ABC):
     """Base of the strategies' parameters; names and defaults are search-and-learn's."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    LATER: ClassVar[frozenset[str]] = frozenset({"agree", "answer_regex", "answer_schema"})
+    """Parameters that earlier versions did not have, and that are off by default."""
 
     n: int = Field(default=16, ge=1, le=100_000)
     """Completions that come out."""
@@ -41,7 +40,7 @@ class SearchConfig(BaseModel, ABC):
         So a run that an earlier version has begun can be continued.
         """
         values = self.model_dump(mode="json")
-        for name in _LATER & values.keys():
+        for name in self.LATER & values.keys():
             if values[name] == type(self).model_fields[name].default:
                 del values[name]
         return values

@@ -22,36 +22,35 @@ from pydantic import Field, model_validator
 from tts.compat import Self
 
 from .candidates import Candidate, Pool, State
-from .config import check_width
+from .config import VotingConfig, check_width
 from .early_stop import AnswerOf
 from .protocol import Search
-from .search_and_learn import ANSWERED, LiteralConfig, LiteralSearch, Semantics, require_literal
 from .seeds import SeedOf
 from .thought import Fate
 from .tree import Node, Rank
 from .voting_search import VotingSearch
 
+ANSWERED = "boxed{"
+"""A chain that holds this has its answer, and ends its subtree."""
 
-class DvtsConfig(LiteralConfig):
+
+class DvtsConfig(VotingConfig):
     """Parameters of diverse verifier tree search."""
 
     beam_width: int = Field(default=4, ge=1)
     """Candidates per iteration of a subtree; there are n/beam_width subtrees."""
 
-    semantics: Semantics = "native"
-    """Whose rules decide; see the module search_and_learn."""
-
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        check_width(self.n, self.beam_width)
-        if self.semantics != "native":
-            require_literal(self, early_stop=self.early_stop, agree=self.agree)
+        self._require_consistent()
         return self
+
+    def _require_consistent(self) -> None:
+        """Raise ValueError for parameters that do not go together."""
+        check_width(self.n, self.beam_width)
 
     def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
         """See SearchConfig."""
-        if self.semantics != "native":
-            return LiteralDvts(self, seed)
         return DvtsSearch(self, seed, answer_of)
 
 
@@ -119,36 +118,3 @@ class DvtsSearch(VotingSearch[DvtsConfig]):
             self._count(self._finished[self._counted])
             self._counted += 1
         return self._vote_is_decided
-
-
-class LiteralDvts(LiteralSearch[DvtsConfig]):
-    """`_dvts`: a list of subtrees, each with beam_width candidates."""
-
-    def __init__(self, config: DvtsConfig, seed: SeedOf) -> None:
-        """`seed` maps a node to the seed of its sample."""
-        super().__init__(config, seed, config.semantics)
-        self._finished: dict[int, list[Node]] = {}
-        width = config.beam_width
-        for subtree in range(config.n // width):
-            first = subtree * width
-            self._open(((child,) for child in range(first, first + width)), key=subtree)
-
-    def _is_active(self, pool: Pool, node: Node) -> bool:
-        return super()._is_active(pool, node) and ANSWERED not in self.tree.text(node.path)
-
-    def _decide(self, pool: Pool) -> None:
-        best = max(pool.candidates, key=lambda candidate: self._path_score(candidate.end))
-        if best.active:
-            for node in pool.ends:
-                node.fate = Fate.PRUNED
-            best.end.fate = Fate.EXPANDED
-            children = range(self.config.beam_width)
-            self._open(((*best.end.path, child) for child in children), after=pool)
-            return
-        self._finished[pool.key] = pool.ends
-        for node in pool.ends:
-            node.fate = Fate.COMPLETED
-        if len(self._finished) == self.config.n // self.config.beam_width:
-            self._finish_as_listed(
-                [n for key in sorted(self._finished) for n in self._finished[key]]
-            )

@@ -9,13 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from tts.compat import Self
 
 from .ab_mcts import AbMctsConfig
-from .beam_search import BeamSearchConfig
 from .config import SearchConfig
-from .dvts import DvtsConfig
 from .mcts import MctsConfig
 from .particle_filtering import ParticleConfig
 from .rebase import RebaseConfig
-from .sampling import SampleSearchConfig
+from .search_and_learn import BeamSearchConfig, DvtsConfig, SampleSearchConfig
 
 SEARCHES: dict[str, type[SearchConfig]] = {
     "weighted-best-of-n": SampleSearchConfig,

@@ -41,14 +41,15 @@ class Score:
     """Score the path that ends in `node` (the score of its last step).
 
     `group` names the siblings among which it will be compared; `completes` says that no score of
-    the group will be asked for after this one. `empty_turn` says that the step is empty, and put to
-    the verifier as a turn of its own all the same; else such a step adds nothing.
+    the group will be asked for after this one. The verifier reads the steps of the path that have
+    text, each as a turn; with `own_turn` the last step is a turn even without text. Such a node may
+    be one that was never generated.
     """
 
     node: NodePath
     group: NodePath = ()
     completes: bool = True
-    empty_turn: bool = False
+    own_turn: bool = False
 
 
 Work = Expand | Score

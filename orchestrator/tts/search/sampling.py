@@ -14,7 +14,6 @@ from pydantic import Field
 from .config import SearchConfig
 from .early_stop import AnswerOf, EarlyStop
 from .protocol import Expand, Generated, Score, Scored, Search
-from .search_and_learn import Semantics
 from .seeds import SeedOf
 from .thought import Completion, Fate, NodePath
 from .tree_search import TreeSearch
@@ -29,8 +28,6 @@ class SampleSearchConfig(SearchConfig):
     """End once the missing chains cannot change the vote (weighted if scored, else majority)."""
     agree: int | None = Field(default=None, ge=1)
     """End once so many chains have one answer; None: never for that."""
-    semantics: Semantics = "native"
-    """Whose rules decide; see the module search_and_learn. They have no aggregation here."""
 
     def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
         """See SearchConfig."""
@@ -87,15 +84,18 @@ class SampleSearch(TreeSearch[SampleSearchConfig]):
             node = self.tree.get(path) or self.tree.add(path)
             node.thought, node.fate = thought, Fate.EXPANDED
         self.tree[paths[-1]].fate = Fate.COMPLETED
-        wanted: list[NodePath] = []
+        asks: list[Score] = []
         if self.config.scored:
             wanted = paths[-1:] if self._scores_last_only else paths
-        self._asks += [
-            Score(path, result.node, path is paths[-1], self._is_empty_turn(path))
-            for path in wanted
-        ]
+            asks = [Score(path, result.node, path is paths[-1]) for path in wanted]
+            asks[-1] = self._last_score(asks[-1])
+        self._asks += asks
         self._generated[result.node[0]] = paths[-1]
-        self._unscored[result.node[0]] = set(wanted)
+        self._unscored[result.node[0]] = {ask.node for ask in asks}
+
+    def _last_score(self, ask: Score) -> Score:
+        """How the last step of a chain is asked to be scored."""
+        return ask
 
     def _complete(self, chain: int) -> None:
         """The chain waits for nothing more; the last one that is wanted ends the search."""
@@ -109,9 +109,13 @@ class SampleSearch(TreeSearch[SampleSearchConfig]):
 
     def _ranked(self) -> tuple[Completion, ...]:
         leaves = sorted(self._leaves.values())
-        if self.config.scored and self.config.semantics == "native":
-            leaves.sort(key=lambda path: self.tree.rank(path, self.config.agg_strategy))
+        if self.config.scored:
+            self._rank(leaves)
         return tuple(Completion(path, self.tree.text(path), self._score(path)) for path in leaves)
+
+    def _rank(self, leaves: list[NodePath]) -> None:
+        """Sort the ends of scored chains, best first."""
+        leaves.sort(key=lambda path: self.tree.rank(path, self.config.agg_strategy))
 
     def _decided_by(self, stop: EarlyStop) -> bool:
         """Count the chains in their order, so that timing cannot move the stop."""
@@ -131,10 +135,4 @@ class SampleSearch(TreeSearch[SampleSearchConfig]):
 
     @property
     def _scores_last_only(self) -> bool:
-        return self.config.agg_strategy == "last" or self.config.semantics != "native"
-
-    def _is_empty_turn(self, path: NodePath) -> bool:
-        """Whether a chain's last piece is empty, and scored as a turn of its own."""
-        thought = self.tree[path].thought
-        scored = self.config.semantics == "search-and-learn" and len(path) > 1
-        return scored and thought is not None and not thought.text
+        return self.config.agg_strategy == "last"

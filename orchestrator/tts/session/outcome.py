@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 
-from tts.grading import Equality, canonical, extract_answer
-from tts.grading.extract import extract_answer_or_number
+from tts.grading import Equality, canonical
 from tts.grading.votes import Judged, judge
 from tts.problem import Problem
 from tts.runs.events import LoggedAnswer, LoggedCompletion, ProblemSolved
 from tts.runs.records import CompletionRecord
 from tts.search import NodePath, SearchResult
-from tts.strategies.strategy import Vote
+from tts.strategies.strategy import Ballot, Vote
 
 from .plan import Grading
 from .result import Result, Usage
@@ -102,20 +101,20 @@ async def judged_outcome(
     grading: Grading,
     *,
     scores_optional: bool = False,
-    literal: bool = False,
+    ballot: Ballot,
 ) -> Outcome:
     """Extract, compare and vote.
 
     With `scores_optional`, and where a deadline came before any score, the vote among completions
-    without scores is a majority. `literal`: by search-and-learn's rules.
+    without scores is a majority.
     """
     judged = await judge(
         found,
         problem.answer,
         equality,
-        answer_of=grading.answer_of or (extract_answer_or_number if literal else extract_answer),
+        answer_of=grading.answer_of or ballot.answer_of,
         form=str if grading.equal else canonical,
-        as_listed=literal,
+        as_listed=ballot.as_listed,
     )
     unscored = all(done.score is None for done in found.completions)
     if unscored and (scores_optional or found.limit):

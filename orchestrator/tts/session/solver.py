@@ -130,7 +130,7 @@ class Solver:
                 task.equality,
                 grading,
                 scores_optional=optional,
-                literal=strategy.literal,
+                ballot=strategy.ballot,
             )
             now = self._journal.clock()
             usage = self._journal.meter.take(name, now, outcome.completion_tokens)

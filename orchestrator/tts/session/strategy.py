@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tts.build.errors import ConfigError
@@ -14,7 +14,7 @@ from tts.search import AnswerOf, NodePath, Search, SearchConfig, SeedOf, node_se
 from tts.strategies.answers import constraint_of
 from tts.strategies.catalog import find_strategy, new_search, strategy_of
 from tts.strategies.parameters import configure
-from tts.strategies.strategy import Vote, require_context
+from tts.strategies.strategy import Ballot, Vote, require_context
 
 from .functions import name_of
 
@@ -32,16 +32,12 @@ class ChosenStrategy:
     """How the answer is chosen from the completions."""
     config: SearchConfig | None
     factory: SearchFactory | None = None
+    ballot: Ballot = field(default_factory=Ballot)
 
     @property
     def parameters(self) -> dict[str, Any]:
         """As run.json keeps them; how many completions a function's searches give is not known."""
         return self.config.to_json() if self.config else {"n": None}
-
-    @property
-    def literal(self) -> bool:
-        """Whether answers are taken and voted on by search-and-learn's rules."""
-        return getattr(self.config, "semantics", "native") != "native"
 
     @property
     def function(self) -> str | None:
@@ -68,7 +64,8 @@ def choose(strategy: StrategyLike, deployment: Deployment, given: dict[str, Any]
     """
     if isinstance(strategy, str):
         found = find_strategy(strategy)
-        return ChosenStrategy(found.name, found.vote, configure(found, deployment, given))
+        config = configure(found, deployment, given)
+        return ChosenStrategy(found.name, found.vote, config, ballot=found.ballot(config))
     if given:
         raise ConfigError(
             f"Parameters ({', '.join(given)}) go with the name of a strategy.",
@@ -81,7 +78,7 @@ def choose(strategy: StrategyLike, deployment: Deployment, given: dict[str, Any]
             known = strategy_of(config)
         except ConfigError:  # parameters of the program's own
             return ChosenStrategy(name_of(type(config)), "weighted", config)
-        return ChosenStrategy(known.name, known.vote, config)
+        return ChosenStrategy(known.name, known.vote, config, ballot=known.ballot(config))
     if callable(strategy):
         return ChosenStrategy(name_of(strategy), "weighted", None, strategy)
     raise ConfigError(

@@ -27,6 +27,7 @@ from tts.search import (
 from .auto import AutoConfig
 from .names import OTHER_NAMES
 from .plugins import PLUGINS, load_plugin
+from .search_and_learn import ballot_by_semantics
 from .strategy import Strategy
 
 _ALL = (
@@ -51,6 +52,7 @@ _ALL = (
         "majority",
         fixed={"scored": False},
         independent="chains",
+        ballot=ballot_by_semantics,
     ),
     Strategy(
         "best-of-n",
@@ -59,6 +61,7 @@ _ALL = (
         "best",
         fixed={"scored": True, "early_stop": False},
         independent="chains",
+        ballot=ballot_by_semantics,
     ),
     Strategy(
         "weighted-best-of-n",
@@ -67,12 +70,14 @@ _ALL = (
         "weighted",
         fixed={"scored": True},
         independent="chains",
+        ballot=ballot_by_semantics,
     ),
     Strategy(
         "beam-search",
         "n beams step by step, the best n/beam_width kept, weighted vote",
         BeamSearchConfig,
         "weighted",
+        ballot=ballot_by_semantics,
     ),
     Strategy(
         "dvts",
@@ -80,6 +85,7 @@ _ALL = (
         DvtsConfig,
         "weighted",
         independent="subtrees",
+        ballot=ballot_by_semantics,
     ),
     Strategy(
         "rebase",

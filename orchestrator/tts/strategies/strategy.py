@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -9,10 +10,21 @@ from pydantic import ValidationError
 
 from tts.build.errors import ConfigError
 from tts.build.spec import explain
+from tts.grading import extract_answer
 from tts.search import SearchConfig
 
 Vote = Literal["best", "weighted", "majority"]
 """How one answer is chosen from n completions."""
+
+
+@dataclass(frozen=True)
+class Ballot:
+    """How the answer of a completion is read, and which of equally good answers wins a vote."""
+
+    answer_of: Callable[[str], str | None] = extract_answer
+    as_listed: bool = False
+    """Whether ties go to the answer that the search lists first; else to the first by path."""
+
 
 Independent = Literal["chains", "subtrees"]
 """Parts of a search that know nothing of one another, each a search of its own with a smaller n:
@@ -36,6 +48,8 @@ class Strategy:
     """Parameters that cannot be changed."""
     independent: Independent | None = None
     """Of which parts a run consists, if parts of it are runs with a smaller n."""
+    ballot: Callable[[SearchConfig], Ballot] = lambda config: Ballot()
+    """How the completions of a search with these parameters vote."""
 
     def allows(self, config: SearchConfig) -> bool:
         """Whether these may be its parameters."""

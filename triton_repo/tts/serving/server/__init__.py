@@ -13,7 +13,7 @@
 | replicas | several servers of one deployment on this machine |
 | supervisor | which process does that, if any |
 | health | notices when a server or one of its processes dies |
-| deaths | how one of them ended, in one wording; the failures of a start that another may be spared |
+| deaths | how one of them ended, in one wording; which failed starts may be tried again |
 | triton_log | the reason of a failure, from Triton's log |
 | start_log | what TensorRT-LLM's log of a start says of memory |
 | start_failures | known reasons, with what to do |

@@ -1,0 +1,186 @@
+"""Datasets of the Hugging Face hub by name, downloaded once through huggingface_hub.
+
+The hub keeps every public dataset as Parquet, too, whatever its own files are: in the branch
+`refs/convert/parquet`, as CONFIG/SPLIT/0000.parquet, 0001.parquet and so on
+(https://huggingface.co/docs/dataset-viewer/parquet). That branch alone is read. The library knows
+the address (HF_ENDPOINT), the token (HF_TOKEN) and whether there is a network (HF_HUB_OFFLINE).
+
+What was downloaded is what is read from then on, so that a run that is resumed solves the same
+problems: the folder of the files has the name of their commit.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tts.build import paths
+from tts.build.errors import DatasetError
+
+PREFIX = "hf:"
+BRANCH = "refs/convert/parquet"
+_NAME = re.compile(
+    r"(?P<repo>[\w-][\w.-]*/[\w-][\w.-]*)(:(?P<first>[^:/\\]+))?(:(?P<second>[^:/\\]+))?", re.ASCII
+)
+_FILE = re.compile(r"(?P<config>[^/]+)/(?P<split>[^/]+)/[^/]+\.parquet")
+_OF_A_FILE = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt")
+
+
+@dataclass(frozen=True)
+class HubName:
+    """A dataset of the hub, and which part of it; None: see `_chosen`."""
+
+    repo: str
+    """OWNER/NAME."""
+    config: str | None
+    split: str | None
+
+    @classmethod
+    def parse(cls, text: str) -> HubName | None:
+        """Read OWNER/NAME[:CONFIG][:SPLIT], perhaps after `hf:`; None if it is no such name.
+
+        One part after the name is the split. Without `hf:` a name that ends like a file is none.
+        """
+        found = _NAME.fullmatch(text.removeprefix(PREFIX))
+        looks_like_a_file = not text.startswith(PREFIX) and text.endswith(_OF_A_FILE)
+        if found is None or looks_like_a_file:
+            return None
+        if found["second"]:
+            return cls(found["repo"], found["first"], found["second"])
+        return cls(found["repo"], None, found["first"])
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are kept, in a folder named by their commit."""
+        part = "--".join([*self.repo.split("/"), *filter(None, (self.config, self.split))])
+        return paths.datasets_dir() / "hub" / part
+
+
+@dataclass(frozen=True)
+class HubFiles:
+    """The Parquet files of one split, in order."""
+
+    files: list[Path]
+    commit: str
+
+
+def hub_files(name: HubName, say: Callable[[str], None] = lambda line: None) -> HubFiles:
+    """The files of a dataset of the hub, downloaded if they are not here; raises DatasetError.
+
+    `say` gets a line before a download.
+    """
+    if (kept := _kept(name)) is None:
+        _download(name, say)
+        kept = _kept(name)
+        assert kept is not None
+    return kept
+
+
+def _kept(name: HubName) -> HubFiles | None:
+    for folder in sorted(name.folder.glob("[!.]*")):
+        if files := sorted(folder.glob("*.parquet")):
+            return HubFiles(files, folder.name)
+    return None
+
+
+def _download(name: HubName, say: Callable[[str], None]) -> None:
+    from huggingface_hub import HfApi
+
+    # the library reads this variable when it is imported, which may have been before it was set
+    api = HfApi(endpoint=os.environ.get("HF_ENDPOINT") or None, library_name="tts-toolkit")
+    try:
+        listed = api.dataset_info(name.repo, revision=BRANCH, files_metadata=True)
+    except Exception as error:  # of whichever HTTP library this version of huggingface_hub has
+        raise _refused(name, error) from error
+    sizes = {sibling.rfilename: sibling.size or 0 for sibling in listed.siblings or ()}
+    config, split = _chosen(name, list(sizes))
+    wanted = sorted(file for file in sizes if file.startswith(f"{config}/{split}/"))
+    size = sum(sizes[file] for file in wanted)
+    say(f"Downloading {name.repo}, {config}, {split} ({size / 1e6:.1f} MB) from {api.endpoint}")
+    commit = listed.sha or BRANCH.replace("/", "-")
+    try:
+        name.folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".", dir=name.folder) as temporary:
+            for file in wanted:
+                try:
+                    api.hf_hub_download(
+                        name.repo, file, repo_type="dataset", revision=commit, local_dir=temporary
+                    )
+                except Exception as error:
+                    raise _refused(name, error) from error
+            Path(temporary, config, split).rename(name.folder / commit)
+    except OSError as error:
+        if _kept(name):  # another process was first
+            return
+        raise DatasetError(
+            f"{name.folder} cannot be written: {error.strerror or error}.",
+            hint="Free some space or fix the permissions, or set TTS_HOME to another folder.",
+        ) from error
+
+
+def _chosen(name: HubName, files: list[str]) -> tuple[str, str]:
+    """The config and the split: those named, else `default` and `test`, else the only one."""
+    splits: defaultdict[str, list[str]] = defaultdict(list)
+    for file in files:
+        if (found := _FILE.fullmatch(file)) and found["split"] not in splits[found["config"]]:
+            splits[found["config"]].append(found["split"])
+    config = _one_of(name, "config", name.config, "default", list(splits))
+    return config, _one_of(name, "split", name.split, "test", splits[config])
+
+
+def _one_of(name: HubName, what: str, named: str | None, usual: str, there: list[str]) -> str:
+    listed = ", ".join(there) or "none"
+    if named is not None and named not in there:
+        raise DatasetError(
+            f"The hub's {name.repo} has no {what} {named!r:.100}; there are: {listed}."
+        )
+    if named is not None:
+        return named
+    if usual in there:
+        return usual
+    if len(there) == 1:
+        return there[0]
+    raise DatasetError(
+        f"The hub's {name.repo} has several {what}s: {listed}."
+        if there
+        else f"The hub's {name.repo} has no {what}s in its branch {BRANCH}.",
+        hint=f"Name it: {PREFIX}{name.repo}:CONFIG:SPLIT, or {PREFIX}{name.repo}:SPLIT.",
+    )
+
+
+def _refused(name: HubName, error: Exception) -> DatasetError:
+    """What a failure of huggingface_hub means, in a sentence."""
+    from huggingface_hub import errors
+
+    by_hand = "Save the dataset as a JSONL, CSV or Parquet file, and name that file."
+    if isinstance(error, errors.GatedRepoError):
+        return DatasetError(
+            f"The hub's dataset {name.repo} is gated.",
+            hint="Accept its terms on its page, and set HF_TOKEN to a token of that account.",
+        )
+    if isinstance(error, errors.RevisionNotFoundError):
+        return DatasetError(
+            f"The hub has not converted the dataset {name.repo} to Parquet ({BRANCH}).",
+            hint=by_hand,
+        )
+    if isinstance(error, errors.RepositoryNotFoundError):
+        return DatasetError(
+            f"There is no file {name.repo}, and no dataset {name.repo} on the hub that may be read "
+            "without a token, or with this one.",
+            hint="Check the name. A private dataset needs HF_TOKEN.",
+        )
+    if isinstance(error, errors.OfflineModeIsEnabled):
+        return DatasetError(
+            f"The dataset {name.repo} has not been downloaded, and HF_HUB_OFFLINE is set.",
+            hint=f"Unset it. {by_hand}",
+        )
+    why = " ".join(str(error.__cause__ or error).split()) or type(error).__name__
+    return DatasetError(
+        f"The hub's dataset {name.repo} cannot be downloaded: {why:.300}",
+        hint=f"Check the network and HF_ENDPOINT. {by_hand}",
+    )

@@ -1,0 +1,237 @@
+"""Datasets of the hub, read by huggingface_hub from a server of our own that answers as the hub."""
+
+import http.server
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from tts.build.errors import DatasetError
+from tts.datasets.hub import HubName, hub_files
+from tts.datasets.load import load_dataset
+from tts.datasets.options import DatasetOptions
+
+pytest.importorskip("pyarrow")
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+def parquet(rows):
+    from pyarrow import Table
+    from pyarrow import parquet as files
+
+    buffer = io.BytesIO()
+    files.write_table(Table.from_pylist(rows), buffer)
+    return buffer.getvalue()
+
+
+def sums(*numbers):
+    return parquet([{"question": f"{n} + {n}?", "answer": f"so #### {2 * n}"} for n in numbers])
+
+
+class Hub:
+    """What the hub keeps, by repository, and what it was asked for."""
+
+    def __init__(self):
+        self.repositories = {}
+        self.asked = []
+
+    def answer(self, path):
+        """Status, headers and body, after the hub's documented API."""
+        if found := re.fullmatch(r"/api/datasets/([^/]+/[^/]+)/revision/(.+)", path):
+            repository, branch = found[1], unquote(found[2])
+            if repository == "some/gated":
+                return 403, {"X-Error-Code": "GatedRepo"}, b"{}"
+            if repository not in self.repositories:
+                return 401, {"X-Error-Code": "RepoNotFound"}, b"{}"
+            files = self.repositories[repository]
+            if branch != "refs/convert/parquet" or files is None:
+                return 404, {"X-Error-Code": "RevisionNotFound"}, b"{}"
+            listed = [{"rfilename": name, "size": len(data)} for name, data in files.items()]
+            info = {"_id": "1", "id": repository, "sha": COMMIT, "siblings": listed, "tags": []}
+            info |= {"private": False, "disabled": False, "gated": False, "downloads": 0}
+            return 200, {"Content-Type": "application/json"}, json.dumps(info).encode()
+        if found := re.fullmatch(rf"/datasets/([^/]+/[^/]+)/resolve/{COMMIT}/(.+)", path):
+            data = self.repositories[found[1]][unquote(found[2])]
+            return 200, {"X-Repo-Commit": COMMIT, "ETag": f'"{hash(data):x}"'}, data
+        return 404, {"X-Error-Code": "EntryNotFound"}, b""
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    kept = Hub()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            status, headers, body = kept.answer(urlsplit(self.path).path)
+            kept.asked.append(self.path)
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(body)
+
+        do_HEAD = do_GET
+
+        def log_message(self, form, *arguments):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        kept.url = f"http://127.0.0.1:{server.server_port}"
+        monkeypatch.setenv("HF_ENDPOINT", kept.url)
+        monkeypatch.setenv("TTS_HOME", str(tmp_path / "home"))
+        monkeypatch.setenv("HF_TOKEN", "hf_of_nobody")
+        yield kept
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("openai/gsm8k", HubName("openai/gsm8k", None, None)),
+        ("openai/gsm8k:train", HubName("openai/gsm8k", None, "train")),
+        ("hf:openai/gsm8k:main:test", HubName("openai/gsm8k", "main", "test")),
+        ("hf:some/set.csv", HubName("some/set.csv", None, None)),
+        ("some/set.csv", None),
+        ("math-500", None),
+        ("hf:one", None),
+        ("../up", None),
+        ("/etc/passwd", None),
+        ("a/b/c", None),
+        ("a/b:c:d:e", None),
+        ("a/b:../c", None),
+    ],
+)
+def test_names_of_the_hub(text, name):
+    assert HubName.parse(text) == name
+
+
+def test_a_dataset_of_the_hub_is_downloaded_once_and_read_in_the_order_of_its_files(hub):
+    hub.repositories["some/sums"] = {
+        "README.md": b"",
+        "default/test/0001.parquet": sums(3),
+        "default/test/0000.parquet": sums(1, 2),
+        "default/train/0000.parquet": sums(9),
+    }
+    said = []
+    first = load_dataset("some/sums", say=said.append)
+    assert [problem.answer for problem in first.problems] == ["2", "4", "6"]
+    assert [problem.id for problem in first.problems] == ["sums:1", "sums:2", "sums:3"]
+    assert first.source.endswith(
+        f"3 of 3 problems; problem from 'question', answer; commit {COMMIT} of refs/convert/parquet"
+    )
+    assert len(said) == 1
+    assert said[0].startswith("Downloading some/sums, default, test (0.0 MB) from http")
+    asked = len(hub.asked)
+    hub.repositories.clear()
+    assert load_dataset("hf:some/sums", say=said.append).problems == first.problems
+    assert (len(said), len(hub.asked)) == (1, asked)
+
+
+def test_config_and_split_are_those_named_and_else_the_usual_or_only_ones(hub):
+    hub.repositories["some/sums"] = {
+        "main/test/0000.parquet": sums(1),
+        "main/train/0000.parquet": sums(2),
+    }
+    for name, answer in (("", "2"), (":train", "4"), (":main:train", "4"), (":main:test", "2")):
+        (problem,) = load_dataset(f"some/sums{name}").problems
+        assert problem.answer == answer
+    hub.repositories["some/many"] = {
+        "easy/train/0000.parquet": sums(1),
+        "hard/dev/0000.parquet": sums(2),
+        "hard/validation/0000.parquet": sums(3),
+    }
+    assert load_dataset("some/many:easy:train").problems[0].answer == "2"
+    for name, words in (
+        ("", "several configs: easy, hard"),
+        (":train", "several configs: easy, hard"),
+        (":soft:test", "no config 'soft'; there are: easy, hard"),
+        (":hard:test", "no split 'test'; there are: dev, validation"),
+    ):
+        with pytest.raises(DatasetError, match=words):
+            load_dataset(f"some/many{name}")
+
+
+def test_columns_and_answers_are_named_as_for_a_file(hub):
+    rows = [{"prompt": "1 + 1?", "final": "02"}]
+    hub.repositories["some/other"] = {"default/train/0000.parquet": parquet(rows)}
+    with pytest.raises(DatasetError, match="problem"):
+        load_dataset("some/other")
+    options = DatasetOptions(columns={"problem": "prompt", "answer": "final"}, answers="integer")
+    (problem,) = load_dataset("some/other", options=options).problems
+    assert (problem.question, problem.answer) == ("1 + 1?", "2")
+
+
+def test_what_the_hub_refuses_is_a_sentence_and_nothing_is_kept(hub, tmp_path):
+    hub.repositories["some/unconverted"] = None
+    hub.repositories["some/empty"] = {"README.md": b""}
+    for name, words in (
+        ("some/nothing", "no file some/nothing, and no dataset some/nothing on the hub"),
+        ("some/gated", "some/gated is gated"),
+        ("some/unconverted", "has not converted the dataset some/unconverted to Parquet"),
+        ("some/empty", "has no configs in its branch"),
+    ):
+        with pytest.raises(DatasetError, match=words) as caught:
+            load_dataset(name)
+        assert caught.value.hint
+    assert not (tmp_path / "home" / "datasets").exists()
+
+
+def test_a_download_that_breaks_off_leaves_nothing(hub):
+    hub.repositories["some/sums"] = files = {
+        "default/test/0000.parquet": sums(1),
+        "default/test/0001.parquet": None,
+    }
+    answer = hub.answer
+
+    def broken(path):
+        if path.endswith("0001.parquet"):
+            return 403, {}, b"not this one"
+        files["default/test/0001.parquet"] = b""  # it is listed all the same
+        return answer(path)
+
+    hub.answer = broken
+    name = HubName.parse("some/sums")
+    with pytest.raises(DatasetError, match=r"some/sums cannot be downloaded: .*403"):
+        hub_files(name)
+    assert list(name.folder.iterdir()) == []
+    files["default/test/0001.parquet"] = sums(2)
+    hub.answer = answer
+    assert len(load_dataset("some/sums").problems) == 2
+
+
+def test_the_librarys_environment_says_where_the_hub_is_and_whether_there_is_a_network(
+    hub, tmp_path
+):
+    """In a process of its own: from the variables to the problems, or to a sentence."""
+    hub.repositories["some/sums"] = {"default/test/0000.parquet": sums(4)}
+    program = (
+        "from tts.build.errors import DatasetError\n"
+        "from tts.datasets.load import load_problems\n"
+        "try:\n    print(load_problems('some/sums')[0].answer)\n"
+        "except DatasetError as error:\n    print(error.message)\n"
+    )
+
+    def run(**variables):
+        environment = {**os.environ, "HF_HOME": str(tmp_path / "hf"), **variables}
+        command = [sys.executable, "-c", program]
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    offline = run(HF_ENDPOINT=hub.url, HF_HUB_OFFLINE="1")
+    assert offline == "The dataset some/sums has not been downloaded, and HF_HUB_OFFLINE is set."
+    unreachable = run(HF_ENDPOINT="http://127.0.0.1:9")
+    assert unreachable.startswith("The hub's dataset some/sums cannot be downloaded: ")
+    assert run(HF_ENDPOINT=hub.url) == "8"
+    assert run(HF_ENDPOINT=hub.url, HF_HUB_OFFLINE="1") == "8"
