@@ -12,6 +12,7 @@
 | times | times of day, which math-verify takes for ratios |
 | sketch | invariants of a parsed answer: what certainly tells two apart |
 | invariants | sympy objects to sketches; imported in the worker process only |
+| series | values of sums, products and integrals; imported in the worker process only |
 | equivalence | math-verify; imported in the worker process only |
 | worker | the child process: JSON lines in, JSON lines out, within limits it sets on itself |
 | process | the parent's handle of one worker: start, ask, replace |
