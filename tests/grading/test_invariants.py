@@ -1,6 +1,7 @@
 """Sketches: they separate much, and never what math-verify would call equal."""
 
 import json
+from itertools import combinations
 
 import pytest
 import sympy
@@ -36,6 +37,8 @@ numbers_twice = st.one_of(
     spelled("1", r"\sin(x)^2+\cos(x)^2", r"e^{0}", r"\ln(e)", "x/x", "x^0"),
     spelled("0.333333", "0.3333333", "1/3", "33.3333\\%", r"\frac13"),
     spelled(r"\infty", r"-\infty", "10^{20}", r"\frac10"),
+    spelled(r"\sum_{k=1}^{4} k", "10", r"\int_0^{2} 5 x dx", r"\prod_{k=1}^{2} 5 k", "50"),
+    spelled(r"\int_0^1 x^2 dx", "1/3", r"\int_0^{1/3} 1 dx", r"\sum_{k=1}^{2} \frac{k}{9}"),
     spelled("AB", "BA", r"\text{ab}", "A B", r"\text{A}", "A"),
 )
 
@@ -168,3 +171,33 @@ def test_a_sketch_travels_as_json_unchanged(pair):
         sketch = read(answer).sketch
         if sketch is not None:
             assert Sketch.from_json(json.loads(json.dumps(sketch.to_json()))) == sketch
+
+
+def series_of(number):
+    """An answer that math-verify takes long to compare with another of its kind."""
+    if number % 2:
+        return rf"\sum_{{k=1}}^{{{number + 5}}} \frac{{1}}{{k^2+{number}}}"
+    return rf"\int_0^1 \frac{{\sin x}}{{x+{number + 1}}} dx"
+
+
+def test_sixty_four_sums_and_integrals_are_told_apart_without_comparing_two():
+    parsed = [read(series_of(number)) for number in range(64)]
+    assert all(are_separated(a, b) for a, b in combinations(parsed, 2))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        r"\int_0^1 \frac{1}{x-0.3} dx",  # a pole
+        r"\int_0^1 \frac{1}{x} dx",
+        r"\sum_{k=1}^{9} \frac{1}{k-3}",
+        r"\sum_{k=1}^{5000} \frac{1}{k}",  # more terms than are added up
+        r"\sum_{k=1}^{n} k",
+        r"\int x dx",
+        r"\int_0^1 x^{x^x} dx",
+        r"\prod_{k=1}^{900} k",
+        r"\int_0^{100000} \sin x dx",
+    ],
+)
+def test_a_sum_or_an_integral_without_a_certain_value_has_no_sketch(answer):
+    assert read(answer).sketch is None

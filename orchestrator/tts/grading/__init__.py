@@ -12,6 +12,7 @@
 | times | times of day, which math-verify takes for ratios |
 | sketch | invariants of a parsed answer: what certainly tells two apart |
 | invariants | sympy objects to sketches; imported in the worker process only |
+| series | values of sums, products and integrals; imported in the worker process only |
 | equivalence | math-verify; imported in the worker process only |
 | worker | the child process: what it answers, within the limits of tts.build.worker |
 | process | the parent's handle of one worker: requests, and what the answers mean |

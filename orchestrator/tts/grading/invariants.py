@@ -18,6 +18,7 @@ from sympy.core.numbers import (  # type: ignore[import-untyped]
     NumberSymbol,
 )
 
+from .series import value_of
 from .sketch import Kind, Sketch
 
 _POINTS = 2
@@ -73,6 +74,12 @@ def _assignment(equation: Any) -> Sketch | None:
 def _scalar(expression: Any) -> Sketch | None:
     if expression in _INFINITY:
         return Sketch(Kind.SCALAR, str(expression), (_INFINITY[expression],) * _POINTS)
+    series = expression.atoms(sympy.Sum, sympy.Product, sympy.Integral)
+    if series:
+        values_of = {term: value_of(term) for term in series if not term.free_symbols}
+        expression = expression.xreplace(
+            {term: v for term, v in values_of.items() if v is not None}
+        )
     symbols = expression.free_symbols
     if not _is_ordinary(expression, bool(symbols)):
         return None

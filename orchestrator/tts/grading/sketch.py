@@ -2,7 +2,8 @@
 
 A sketch holds invariants of an answer: values that equal answers must share. It may only separate:
 answers whose sketches differ are certainly different, the others remain to be compared. What has no
-certain invariants (inequalities, integrals, percentages) has no sketch and is never separated.
+certain invariants (inequalities, indefinite integrals, percentages) has no sketch and is never
+separated.
 """
 
 from __future__ import annotations
