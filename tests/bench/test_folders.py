@@ -1,9 +1,12 @@
 """What is refused, repaired or complete already before any engine is started."""
 
+import shutil
 from functools import partial
 
 import pytest
 
+from tts.analysis.comparison import read_rows
+from tts.analysis.measured_run import expand_groups
 from tts.analysis.run import Run
 from tts.bench import request
 from tts.bench.group_run import resume_group, run_all
@@ -141,6 +144,20 @@ def test_a_run_whose_log_lost_problems_solves_them_again(tmp_path, engines):
         Run.load(folder)
     resume_bench(folder, None, Silent())
     assert digests(folder) == whole
+
+
+def test_runs_of_a_group_in_each_others_place_are_refused_and_so_is_one_that_is_gone(
+    engines, tmp_path
+):
+    group = run_all(ALL, tmp_path / "group", Silent())
+    assert read_rows(group)[1] == []
+    (group / "cot").rename(group / "aside")
+    with pytest.raises(RunDamaged, match="was complete, and now lacks the runs of cot"):
+        read_rows(group)
+    shutil.copytree(group / "dvts", group / "cot")
+    for read in (read_rows, lambda folder: expand_groups([folder])):
+        with pytest.raises(RunDamaged, match="its strategy is 'dvts' instead of 'cot'"):
+            read(group)
 
 
 def test_a_damaged_log_is_refused_by_its_line_and_repaired_to_the_same_trees(engines, tmp_path):

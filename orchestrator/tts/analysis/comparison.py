@@ -11,9 +11,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from tts.build.errors import RunDamaged
 from tts.runlog.events import ProblemSolved
-from tts.runlog.folder import Json, has_finished, read_config
-from tts.runlog.groups import Member, is_group, read_group
+from tts.runlog.folder import SUMMARY, Json, has_finished, read_config
+from tts.runlog.groups import COMPARISON, Member, is_group, read_members
 from tts.runlog.log import read_events
 from tts.strategies.catalog import known_strategy
 from tts.strategies.names import STRATEGY_NAMES
@@ -83,11 +84,17 @@ def read_rows(folder: Path) -> tuple[list[Row], list[str]]:
         return _rows_of_run(folder, member), []
     rows: list[Row] = []
     unfinished: list[str] = []
-    for member in read_group(folder)[1]:
+    for member in read_members(folder):
         if has_finished(folder / member.folder):
             rows += _rows_of_run(folder / member.folder, member)
         else:
             unfinished += member.votes
+    if unfinished and (folder / COMPARISON).exists():
+        raise RunDamaged(
+            f"The comparison in {folder} was complete, and now lacks the runs of "
+            f"{', '.join(unfinished)} or their {SUMMARY}.",
+            hint=f"Bring them back, or make them again: tts bench --resume {folder}",
+        )
     return rows, unfinished
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tts.runlog.checks import check_run
 from tts.runlog.folder import EVENTS, Json, has_finished, read_config
-from tts.runlog.groups import is_group, read_group
+from tts.runlog.groups import is_group, read_members
 from tts.runlog.log import read_events
 
 from .measures import Measures
@@ -47,7 +47,7 @@ def expand_groups(folders: Iterable[Path]) -> list[Path]:
     runs: list[Path] = []
     for folder in folders:
         if is_group(folder):
-            members = (folder / member.folder for member in read_group(folder)[1])
+            members = (folder / member.folder for member in read_members(folder))
             runs += [
                 member for member in members if (member / EVENTS).exists() or has_finished(member)
             ]
