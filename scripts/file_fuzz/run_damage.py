@@ -147,6 +147,21 @@ def take_away(folder: Path, other: Path, numbers: random.Random) -> None:
             file.unlink()
 
 
+def swap_runs(folder: Path, other: Path, numbers: random.Random) -> None:
+    """Put two runs of a group in each other's place, or another run in that of one."""
+    runs = sorted(file.parent for file in folder.glob("*/run.json"))
+    if not runs:
+        return
+    one, another = numbers.sample(runs, 2)
+    if numbers.random() < 0.5:
+        shutil.rmtree(one)
+        shutil.copytree(other, one)
+    else:
+        aside = one.rename(one.with_name("aside"))
+        another.rename(one)
+        aside.rename(another)
+
+
 DAMAGES: tuple[Damage, ...] = (
     flip_a_bit,
     change_a_digit,
@@ -160,4 +175,5 @@ DAMAGES: tuple[Damage, ...] = (
     edit_a_field,
     take_anothers,
     take_away,
+    swap_runs,
 )

@@ -1,7 +1,6 @@
 """Many problems: results as they come, in a folder with log, report and resume."""
 
 import asyncio
-import json
 from itertools import count
 
 import pytest
@@ -107,12 +106,8 @@ def test_a_run_that_is_left_goes_on_to_the_same_results_with_nothing_asked_twice
             before = None
     if before is not None:
         return
-    config = json.loads((left / "run.json").read_text())
-    config["functions"]["generator"] = "tts.endpoints.scripted.ScriptedGenerator"
-    (left / "run.json").write_text(json.dumps(config))
-    with Session.open(
-        tiny_deployment, generator=ScriptedGenerator(*words), verifier=verifier
-    ) as session:
+    lost.left = 10**9  # it is there again
+    with Session.open(tiny_deployment, generator=lost, verifier=verifier) as session:
         after = {r.problem.id: r for r in session.solve_many(PROBLEMS, n=4, out=left, resume=True)}
     for name, result in expected.items():
         assert after[name].tree_digest == result.tree_digest

@@ -11,14 +11,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from tts.build.errors import RunDamaged
 from tts.strategies.catalog import known_strategy
 from tts.strategies.names import STRATEGY_NAMES
 from tts.strategies.parameters import default_parameters
 
 from .curves import Point, Shares, block_shares, points
 from .events import ProblemSolved
-from .folder import Json, has_finished, read_config
-from .groups import Member, is_group, read_group
+from .folder import SUMMARY, Json, has_finished, read_config
+from .groups import COMPARISON, Member, is_group, read_members
 from .independence import WhyDependent, unit_size, why_dependent
 from .intervals import wilson
 from .log import read_events
@@ -83,11 +84,17 @@ def read_rows(folder: Path) -> tuple[list[Row], list[str]]:
         return _rows_of_run(folder, member), []
     rows: list[Row] = []
     unfinished: list[str] = []
-    for member in read_group(folder)[1]:
+    for member in read_members(folder):
         if has_finished(folder / member.folder):
             rows += _rows_of_run(folder / member.folder, member)
         else:
             unfinished += member.votes
+    if unfinished and (folder / COMPARISON).exists():
+        raise RunDamaged(
+            f"The comparison in {folder} was complete, and now lacks the runs of "
+            f"{', '.join(unfinished)} or their {SUMMARY}.",
+            hint=f"Bring them back, or make them again: tts bench --resume {folder}",
+        )
     return rows, unfinished
 
 

@@ -11,9 +11,20 @@ from typing import Any
 
 import msgspec
 
+from tts.build.errors import RunDamaged
 from tts.build.user_paths import is_there
 
-from .folder import GROUP, Json, cannot_write, create_folder, damaged, read_json, write_json
+from .folder import (
+    GROUP,
+    Json,
+    cannot_write,
+    create_folder,
+    damaged,
+    has_begun,
+    read_config,
+    read_json,
+    write_json,
+)
 
 COMPARISON = "comparison.json"
 
@@ -63,6 +74,28 @@ def read_group(folder: Path) -> tuple[Json, list[Member]]:
         return config, msgspec.convert(config.get("runs"), list[Member])
     except msgspec.ValidationError as error:
         raise damaged(folder / GROUP, f"its runs: {error}") from error
+
+
+def read_members(folder: Path) -> list[Member]:
+    """The runs of a group, checked to be those that group.json names; raises RunError.
+
+    Raises RunDamaged for a run of another group, or of another of its searches, in a folder.
+    """
+    config, members = read_group(folder)
+    shared = {name: value for name, value in config.items() if name != "runs"}
+    for member in members:
+        if not has_begun(folder / member.folder):
+            continue
+        asked = {**shared, "strategy": member.strategy, "parameters": member.parameters}
+        found = read_config(folder / member.folder)
+        for name, value in asked.items():
+            if found.get(name) != value:
+                raise RunDamaged(
+                    f"{folder / member.folder} is not the run that {folder / GROUP} names: its "
+                    f"{name} is {found.get(name)!r:.200} instead of {value!r:.200}.",
+                    hint="Bring the right folder back.",
+                )
+    return members
 
 
 def write_comparison(folder: Path, data: Json) -> None:

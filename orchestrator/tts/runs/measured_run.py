@@ -10,7 +10,7 @@ from tts.build.user_paths import is_there
 
 from .checks import check_run
 from .folder import EVENTS, Json, has_finished, read_config
-from .groups import is_group, read_group
+from .groups import is_group, read_members
 from .log import read_events
 from .measures import Measures
 
@@ -48,7 +48,7 @@ def expand_groups(folders: Iterable[Path]) -> list[Path]:
     runs: list[Path] = []
     for folder in folders:
         if is_group(folder):
-            members = (folder / member.folder for member in read_group(folder)[1])
+            members = (folder / member.folder for member in read_members(folder))
             runs += [
                 member for member in members if is_there(member / EVENTS) or has_finished(member)
             ]

@@ -1,5 +1,6 @@
 """What is refused, repaired or complete already before any engine is started."""
 
+import shutil
 from functools import partial
 
 import pytest
@@ -12,11 +13,13 @@ from tts.lab.bench.observer import Silent
 from tts.lab.bench.request import Wanted, resume_bench, run_bench, run_solve
 from tts.runs.checks import read_summary
 from tts.runs.checksums import Chain
+from tts.runs.comparison import read_rows
 from tts.runs.events import ProblemSolved, encode
 from tts.runs.folder import CONFIG, EVENTS, SUMMARY, read_json, write_json
 from tts.runs.groups import read_group
 from tts.runs.lock import locked
 from tts.runs.log import read_events
+from tts.runs.measured_run import expand_groups
 from tts.runs.run import Run
 from tts.session import AsyncSession
 
@@ -141,6 +144,20 @@ def test_a_run_whose_log_lost_problems_solves_them_again(tmp_path, engines):
         Run.load(folder)
     resume_bench(folder, None, Silent())
     assert digests(folder) == whole
+
+
+def test_runs_of_a_group_in_each_others_place_are_refused_and_so_is_one_that_is_gone(
+    engines, tmp_path
+):
+    group = run_all(ALL, tmp_path / "group", Silent())
+    assert read_rows(group)[1] == []
+    (group / "cot").rename(group / "aside")
+    with pytest.raises(RunDamaged, match="was complete, and now lacks the runs of cot"):
+        read_rows(group)
+    shutil.copytree(group / "dvts", group / "cot")
+    for read in (read_rows, lambda folder: expand_groups([folder])):
+        with pytest.raises(RunDamaged, match="its strategy is 'dvts' instead of 'cot'"):
+            read(group)
 
 
 def test_a_damaged_log_is_refused_by_its_line_and_repaired_to_the_same_trees(engines, tmp_path):

@@ -1,6 +1,5 @@
 """The folder of a study: what was asked for is written once, and checked when it is read."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -9,6 +8,7 @@ from tts.build.errors import RunError
 from tts.lab.study.campaign import in_words
 from tts.lab.study.cells import FULL, QUICK, Cell, Step
 from tts.lab.study.folder import Asked, create_study, read_study, run_folder
+from tts.runs.folder import read_json, write_json
 
 ASKED = Asked("demo", "demo", "digest", "limits", "demo", 3, QUICK, restarts=True)
 
@@ -41,7 +41,7 @@ def test_a_folder_holds_one_study_and_no_run(tmp_path):
 def test_what_cannot_be_continued_is_refused_in_a_sentence(tmp_path, damage, said):
     create_study(tmp_path, ASKED)
     file = tmp_path / "study.json"
-    file.write_text(json.dumps(damage(json.loads(file.read_text()))))
+    write_json(file, damage(read_json(file, "")))
     with pytest.raises(RunError, match=said):
         read_study(tmp_path)
 
