@@ -14,7 +14,6 @@ from tests.end_to_end.commands import (
     events,
     part_of_server,
     servers,
-    stopped,
     summary,
     wait_for_events,
     whole_events,
@@ -178,7 +177,12 @@ def test_resuming_with_something_else_changed_is_refused(tts, plain, tmp_path):
 
 def test_a_run_stopped_under_speculation_is_continued_to_the_same_trees(tts, plain, tmp_path):
     folder = tmp_path / "run"
-    stopped(tts, folder, "--limit", 6, "--speculation", "always", "--in-flight", 2)
+    options = ("--limit", 6, "--speculation", "always", "--in-flight", 2, "--out", folder)
+    process = tts.start("bench", "demo", *options)
+    wait_for_events(process, folder, "generated", 50)
+    process.kill()
+    process.communicate()
+    assert tts.leftovers() == []
     before = events(folder)
     assert any(event.get("kind") == "speculative" for event in before)
     code, _, err = tts.run("bench", "--resume", folder)
