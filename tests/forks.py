@@ -4,6 +4,7 @@ import os
 import select
 import signal
 import traceback
+import warnings
 
 import pytest
 
@@ -15,7 +16,9 @@ LIMIT_S = 120  # for a broken test only
 def said_in_a_fork(function):
     """The text that a function returns in a fork of this process, or its error's traceback."""
     readable, writable = os.pipe()
-    child = os.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # later Pythons warn of what is tested
+        child = os.fork()
     if child == 0:
         try:
             os.close(readable)
