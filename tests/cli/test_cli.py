@@ -295,6 +295,7 @@ def test_report_prints_runs_side_by_side(tmp_path):
     }.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "run.json").write_text("{}")
+        (tmp_path / name / "events.jsonl").touch()
         (tmp_path / name / "summary.json").write_text(json.dumps({**common, **changes}))
     runs = [tmp_path / name for name in ("slow", "fast", "other")]
     code, out, _ = tts("report", *runs, home=tmp_path)

@@ -25,7 +25,12 @@ def test_a_run_of_an_old_version_has_a_timeline(run, tmp_path):
 
 
 def test_a_comparisons_folder_stands_for_its_runs(run, tmp_path):
-    member = {"folder": "one", "votes": {"beam-search": "weighted"}, "parameters": {}}
+    parameters = json.loads((run / "run.json").read_text())["parameters"]
+    member = {
+        "folder": "one",
+        "votes": {"beam-search": "weighted"},
+        "parameters": parameters,
+    }
     group = tmp_path / "group"
     shutil.copytree(run, group / "one")
     (group / "group.json").write_text(json.dumps({"runs": [member, member | {"folder": "none"}]}))

@@ -164,6 +164,10 @@ def test_a_log_that_is_gone_is_no_empty_log(tmp_path):
         read_summary(folder)
     with pytest.raises(RunDamaged, match="Bring the log back"):
         drop_stale_summary(folder, print)
+    old = shutil.copytree(V1_RUN, tmp_path / "old")
+    (old / EVENTS).unlink()
+    with pytest.raises(RunDamaged, match="Bring the log back"):
+        read_summary(old)
 
 
 def test_a_run_that_is_continued_makes_its_summary_again_and_says_so(tmp_path):

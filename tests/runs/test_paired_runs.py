@@ -110,7 +110,7 @@ def test_a_group_stands_for_its_begun_runs(tmp_path):
     members = [Member(name, {name: "best"}, {}) for name in ("beam", "mcts", "later")]
     create_group(tmp_path / "group", group_config(CONFIG, members))
     for name in ("beam", "mcts"):
-        write_run(tmp_path / "group" / name, [SESSION])
+        write_run(tmp_path / "group" / name, [SESSION], strategy=name, parameters={})
     single = write_run(tmp_path / "single", [SESSION])
     names = [folder.name for folder in expand_groups([tmp_path / "group", single])]
     assert names == ["beam", "mcts", "single"]

@@ -66,6 +66,8 @@ def read_summary(folder: Path) -> Json:
     files = summary.pop(_FILES, None)
     check_inputs(folder)
     if files is None:
+        if summary.get("problems") and not (folder / EVENTS).exists():
+            raise _gone(folder)
         _refuse_if_checked(folder)
         files = {}
     if not isinstance(files, dict):
@@ -105,10 +107,7 @@ def drop_stale_summary(folder: Path, say: Callable[[str], None]) -> None:
     if not (folder / SUMMARY).exists():
         return
     if not (folder / EVENTS).exists():
-        raise RunDamaged(
-            f"The log of the run in {folder} is gone: {EVENTS} is missing, {SUMMARY} is there.",
-            hint=f"Bring the log back. To solve all problems anew, remove {SUMMARY} first.",
-        )
+        raise _gone(folder)
     check_inputs(folder)
     try:
         read_summary(folder)
@@ -183,6 +182,13 @@ def _refuse_incomplete(folder: Path, summary: Json, config: Json) -> None:
 
 def _engine_steps(folder: Path) -> list[Path]:
     return list((folder / ENGINE_STEPS).glob("*.jsonl"))
+
+
+def _gone(folder: Path) -> RunDamaged:
+    return RunDamaged(
+        f"The log of the run in {folder} is gone: {EVENTS} is missing, {SUMMARY} is there.",
+        hint=f"Bring the log back. To solve all problems anew, remove {SUMMARY} first.",
+    )
 
 
 def _stale(file: Path, why: str) -> RunDamaged:
