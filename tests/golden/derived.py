@@ -38,6 +38,7 @@ from tts.lab.bench.observer import Silent
 from tts.lab.study.campaign import finished_study
 from tts.lab.study.folder import MEASUREMENTS
 from tts.lab.study.measure import measure
+from tts.lab.study.plan import limits_digest
 from tts.lab.tuning.fit import read_fits
 from tts.lab.tuning.requests import recorded_requests
 from tts.problem import Problem
@@ -151,7 +152,7 @@ def of_repair(folder):
         "said": repaired and str(repaired),
         "lines": repaired and repaired.lines,
         "unsolved": repaired and repaired.unsolved,
-        "log": _hash((folder / "events.jsonl").read_bytes()),
+        "log": _hash(_unsealed(folder / "events.jsonl")),
         "files": sorted(file.name for file in folder.iterdir()),
         "again": repair_log(folder, ids),
     }
@@ -161,16 +162,20 @@ def of_merge(shards, out):
     """What merging shards prints, and the run that it makes."""
     return {
         "printed": command("merge", *shards, "--out", out),
-        "log": _hash((out / "events.jsonl").read_bytes()),
-        "config": json.loads((out / "run.json").read_text()),
-        "summary": json.loads((out / "summary.json").read_text()),
+        "log": _hash(_unsealed(out / "events.jsonl")),
+        "config": _unsealed_json(out / "run.json"),
+        "summary": _unsealed_json(out / "summary.json"),
     }
 
 
 def of_study(folder):
     """The numbers of a study's figures, its advice, and what its report shows."""
+    file = folder / "study.json"
+    study = json.loads(file.read_text())
+    spec = load_deployment(study["deployment"])  # whose checkpoints lie elsewhere in each checkout
+    file.write_text(json.dumps({**study, "limits_digest": limits_digest(spec)}))
     measure(finished_study(folder))
-    found = json.loads((folder / MEASUREMENTS).read_text())
+    found = _unsealed_json(folder / MEASUREMENTS)
     return {"measurements": found, "report": of_report(folder)}
 
 
@@ -608,6 +613,18 @@ def _scripted():
 
 def _name(node):
     return ".".join(map(str, node))
+
+
+def _unsealed(log):
+    """What a log says, without its version and its checksums, which older versions do not write."""
+    lines = re.sub(rb',"crc":"[0-9a-f]{8}"', b"", log.read_bytes())
+    return re.sub(rb',"files":\{[^}]*\}', b"", lines.replace(b'"version":4', b'"version":3'))
+
+
+def _unsealed_json(file):
+    """A file's fields without those that say what it belongs to."""
+    fields = json.loads(file.read_text())
+    return {name: value for name, value in fields.items() if name not in ("crc32", "files")}
 
 
 def _hash(data):
