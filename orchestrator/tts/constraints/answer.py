@@ -21,7 +21,7 @@ class AnswerConstraint:
     node: Node
     automaton: Automaton
     _guides: dict[str, str] = field(default_factory=dict)
-    """By the rule in which a text goes on: there are few, and each is sent many times."""
+    """Grammars by the rule in which a text goes on: they are few, and sent many times."""
 
     def allows(self, answer: str) -> bool:
         """Whether an answer, as it is read from its box, has the form."""

@@ -13,10 +13,10 @@ from typing import TypeVar
 from tts.build.errors import ConfigError
 
 MAX_STATES = 20_000
-"""Of an automaton: more would take seconds to check, and as long to compile in the engine."""
+"""Most states of an automaton: more take seconds to check, and to compile in the engine."""
 
 Ranges = tuple[tuple[int, int], ...]
-"""Code points from the first to the last of each pair, both included; sorted and apart."""
+"""Pairs of the first and the last code point of a range; sorted, with gaps between them."""
 Tracked = TypeVar("Tracked")
 
 
@@ -225,7 +225,7 @@ class Automaton:
         return found
 
     def _shortest_ends(self) -> list[str]:
-        """For each state a text that leads to the end; every state has one."""
+        """By state: a text that leads to the end; every state has one."""
         ends: list[str | None] = [None] * len(self.moves)
         before: list[list[tuple[int, str]]] = [[] for _ in self.moves]
         for here, (moves, skips) in enumerate(zip(self.moves, self.skips, strict=True)):

@@ -16,7 +16,7 @@ from tts.build.input_files import is_file
 from .known import KNOWN, KnownDataset
 
 TIMEOUT_S = 30.0
-"""Without a byte from the server."""
+"""How long a server may send nothing before the download fails."""
 
 
 def cached_file(name: str) -> Path:

@@ -24,7 +24,7 @@ class KnownDataset:
     url: str
     sha256: str
     size: int
-    """In bytes."""
+    """Size of the file in bytes."""
     problems: int
     columns: Columns
     answers: AnswerKind

@@ -16,7 +16,7 @@ from .chat import generator_prompt
 from .steps import StopWord, delimiter_stop_words, first_step, split_steps
 
 KEPT = 64
-"""Prompts whose ids are kept: a problem's are asked for when it is checked, and when it starts."""
+"""How many prompts' ids are kept: they are needed when a problem is checked and when it starts."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,9 @@ _FORGET = 4096  # samples in all after which a bucket that saw none of them no l
 def find_saturation_point(
     points: Sequence[tuple[float, float]], share: float = SHARE
 ) -> float | None:
-    """That of (load, throughput) points by rising load, all positive; None if they do not show it.
+    """The saturation point of (load, throughput) points, all positive, in the order of their load.
+
+    None if they do not show one.
 
     Throughputs need to be right only up to a common factor. A curve whose smallest load reaches
     the share saturates there.

@@ -73,7 +73,7 @@ class BeamSearch(VotingSearch[BeamSearchConfig]):
         super().__init__(config, seed, answer_of)
         self._completed: list[Node] = []
         self._width = config.n // config.beam_width
-        """Beams that are kept."""
+        """Number of beams that are kept."""
         self._open((child,) for child in range(config.n))
 
     def _decide(self, pool: Pool) -> None:
@@ -151,7 +151,7 @@ class BeamSearch(VotingSearch[BeamSearchConfig]):
         return list(islice(self._eligible(ranked), self._width))
 
     def _eligible(self, ranked: Iterable[Node]) -> Iterator[Node]:
-        """Those of the ranked beams that may be kept: all, or the first of each text."""
+        """The ranked beams that may be kept: all of them, or the first of each text."""
         texts = set()
         for node in ranked:
             if self.config.filter_duplicates:
@@ -161,7 +161,7 @@ class BeamSearch(VotingSearch[BeamSearchConfig]):
             yield node
 
     def _children(self, kept: list[Node]) -> list[NodePath]:
-        """As many new nodes as n, shared out over the kept ones in turn, best first."""
+        """Paths of n new nodes, dealt out to the kept beams in turn, best first."""
         return [
             (*parent.path, child)
             for rank, parent in enumerate(kept)

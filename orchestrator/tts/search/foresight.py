@@ -78,7 +78,7 @@ def foresee(
     while ahead:
         ahead.sort(key=lambda p: (-p.chance, -p.score, p.node))
         answered_above: list[tuple[NodePath, Prospect]] = []
-        for prospect, children in _rationed(ahead, shares):
+        for prospect, children in _ration(ahead, shares):
             for child in range(children):
                 path = (*prospect.node, child)
                 following = _first_unanswered(path, prospect, answered, growth)
@@ -89,7 +89,7 @@ def foresee(
         ahead, level = _below(answered_above, growth.config.n, shares), level + 1
 
 
-def _rationed(prospects: Sequence[Prospect], shares: Shares) -> list[tuple[Prospect, int]]:
+def _ration(prospects: Sequence[Prospect], shares: Shares) -> list[tuple[Prospect, int]]:
     """The prospects, which are in order, each with the children that it would get."""
     pools: defaultdict[int, list[float]] = defaultdict(list)
     for prospect in prospects:

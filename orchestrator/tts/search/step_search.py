@@ -65,7 +65,7 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
         """Every candidate of the pool is ready: complete, prune, open the next pool, or finish."""
 
     def _shares(self, scores: Sequence[float]) -> list[int]:
-        """Children that candidates with these scores, best first, would get of one pool."""
+        """How many children the candidates of one pool with these scores, best first, would get."""
         return [0] * len(scores)
 
     def _foreseeable(self) -> list[Pool]:
@@ -174,8 +174,9 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
         return self.tree.rank(node.path, self.config.agg_strategy)
 
     def _upper_bound_and_prior(self, parent: NodePath) -> tuple[float, float]:
-        """Of candidates below `parent`: the path scores with one more step of the best score, and
-        without one.
+        """The most that a candidate below `parent` can score, and what it is expected to score.
+
+        The first is the path's score with one more step of the best score, the second without one.
         """
         above, how = self.tree.scores(parent), self.config.agg_strategy
         prior = aggregate(above, how) if above else foresight.UNKNOWN_SCORE

@@ -15,12 +15,12 @@ Config = TypeVar("Config", bound=VotingConfig)
 
 
 class VotingSearch(StepSearch[Config]):
-    """Base of those strategies: they count what completes, and finish once the vote is decided."""
+    """Base of the strategies that count completions and finish once the vote is decided."""
 
     def __init__(self, config: Config, seed: SeedOf, answer_of: AnswerOf | None = None) -> None:
         """`answer_of` reads the answer of a completion; only an early stop needs it."""
         super().__init__(config, seed)
-        self._stop = EarlyStop.wanted(config.early_stop, config.agree, config.n, answer_of)
+        self._stop = EarlyStop.of(config.early_stop, config.agree, config.n, answer_of)
 
     def _count(self, completed: Iterable[Node]) -> None:
         """Count completions for an early stop, if one is wanted."""

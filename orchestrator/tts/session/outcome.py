@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 
 from tts.analysis.records import CompletionRecord
 from tts.grading import Equality, canonical
-from tts.grading.votes import Judged, judge
+from tts.grading.votes import Judgement, judge
 from tts.problem import Problem
 from tts.runlog.events import LoggedAnswer, LoggedCompletion, ProblemSolved
 from tts.search import NodePath, SearchResult
@@ -22,7 +22,7 @@ class Outcome:
 
     problem: Problem
     found: SearchResult
-    judged: Judged
+    judged: Judgement
     vote: Vote
     digest: str
 
