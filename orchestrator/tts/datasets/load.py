@@ -24,10 +24,9 @@ from tts.runlog.folder import PROBLEMS, read_problems
 from .answers import AnswerKind
 from .columns import Columns
 from .demo import demo_problems
-from .download import known_file
 from .files import read_file, read_files
 from .hub import BRANCH, HubName, hub_files
-from .known import KNOWN
+from .known import KNOWN, known_file
 from .levels import draw_by_level
 from .options import DatasetOptions
 

@@ -26,9 +26,9 @@ from .config import VotingConfig, check_width
 from .early_stop import AnswerOf
 from .protocol import Search
 from .seeds import SeedOf
+from .step_search import VotingSearch
 from .thought import Fate
 from .tree import Node, Rank
-from .voting_search import VotingSearch
 
 ANSWERED = "boxed{"
 """A chain that holds this has its answer, and ends its subtree."""

@@ -28,9 +28,9 @@ from .config import VotingConfig
 from .early_stop import AnswerOf
 from .protocol import Search
 from .seeds import SeedOf
+from .step_search import VotingSearch
 from .thought import Fate, NodePath, significant
 from .tree import Node, Rank
-from .voting_search import VotingSearch
 
 
 class MctsConfig(VotingConfig):
