@@ -6,7 +6,7 @@ A language is made of character sets, sequences, choices and repetitions. An aut
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -124,15 +124,6 @@ class Automaton:
         automaton.accept = automaton._add(node, start)
         return automaton
 
-    def accepts(self, text: str) -> bool:
-        """Whether the language holds exactly this text."""
-        states = self._closure({0})
-        for char in text:
-            states = self._closure(
-                {there for here in states for some, there in self.moves[here] if char in some}
-            )
-        return self.accept in states
-
     def find(
         self,
         start: Tracked,
@@ -213,16 +204,6 @@ class Automaton:
             start = self._add(node.node, begin)
             self.skips[start].append(end)
         return end
-
-    def _closure(self, states: Iterable[int]) -> set[int]:
-        found = set(states)
-        rows = list(found)
-        for here in rows:
-            for there in self.skips[here]:
-                if there not in found:
-                    found.add(there)
-                    rows.append(there)
-        return found
 
     def _shortest_ends(self) -> list[str]:
         """By state: a text that leads to the end; every state has one."""

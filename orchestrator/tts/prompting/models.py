@@ -55,7 +55,7 @@ class Models:
         )
 
     def with_context(self, tokens: int) -> Models:
-        """The same models, with a generator's context of so many tokens."""
+        """The same models, with a generator whose context holds `tokens` tokens."""
         generator = self.deployment.generator.model_copy(update={"max_seq_len": tokens})
         deployment = self.deployment.model_copy(update={"generator": generator})
         return replace(self, deployment=deployment)

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 SHARE = 0.9
 ROOM = 2.0
-"""The largest load measured must be at least so many times the saturation point."""
+"""How many times the saturation point the largest measured load must be, at least."""
 
 SPREAD = 1.5
-"""The largest load must be at least so many times the smallest to tell what load costs."""
+"""How many times the smallest load the largest must be, at least, to tell what load costs."""
 
 _BUCKETS = 32  # one per power of two
 _MEMORY = 64  # samples that a bucket's averages go back

@@ -33,7 +33,7 @@ class Policy:
     speculation: SpeculationName = "auto"
     """Whether empty slots are filled with work that may not be needed; `auto`: while it pays."""
     group_tokens: int | None = None
-    """Verifier work is held until there are so many tokens of it; None: never."""
+    """Tokens of verifier work that are gathered before it is sent; None: none is held back."""
     group_wait_s: float = 0.01
     """The longest that verifier work is held, in seconds."""
     prefetch: bool = False

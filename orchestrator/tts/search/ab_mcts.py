@@ -41,7 +41,7 @@ class AbMctsConfig(SearchConfig):
     early_stop: bool = False
     """End once the missing chains cannot change the weighted vote."""
     agree: int | None = Field(None, ge=1)
-    """End once so many chains have one answer; None: never for that."""
+    """End once this many chains have the same answer; None: do not."""
 
     def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
         """See SearchConfig."""

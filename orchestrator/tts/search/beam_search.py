@@ -143,7 +143,7 @@ class BeamSearch(VotingSearch[BeamSearchConfig]):
         return len(ranked) > last and ranked[last].expected_score >= pool.min_upper_bound
 
     def _enough(self, ended: int = 0) -> bool:
-        """Whether no beam is kept, when so many more chains have ended."""
+        """Whether no beam is kept once `ended` more chains have ended."""
         complete = len(self._completed) + ended >= self.config.n
         return (complete and not self.config.sort_completed) or self._vote_is_decided
 

@@ -82,7 +82,7 @@ class VotingConfig(StepConfig):
     early_stop: bool = False
     """End once the missing completions cannot change the weighted vote."""
     agree: int | None = Field(None, ge=1)
-    """End once so many completions have one answer; None: never for that."""
+    """End once this many completions have the same answer; None: do not."""
 
 
 def check_width(n: int, beam_width: int) -> None:

@@ -51,7 +51,7 @@ class EarlyStop:
     def __init__(
         self, n: int, answer_of: AnswerOf, *, by_vote: bool = True, agree: int | None = None
     ) -> None:
-        """`by_vote` stops when the vote is decided, `agree` when so many have one answer.
+        """`by_vote` stops when the vote is decided, `agree` when that many have the same answer.
 
         `answer_of` must be pure: the stop may depend on texts only, never on timing.
         """

@@ -19,7 +19,7 @@ from .thought import NodePath, Thought
 from .tree import Rank
 
 UNKNOWN_SCORE = 0.5
-"""Stands for the score of a path of which no step has been scored yet."""
+"""The score that a path is taken to have before any of its steps has been scored."""
 
 Shares = Callable[[Sequence[float]], list[int]]
 """The children that candidates with these scores, best first, would get of one pool."""
@@ -140,5 +140,5 @@ def _below(answered: Sequence[tuple[NodePath, Prospect]], n: int, shares: Shares
 
 
 def _parents(shares: Shares, candidates: int) -> int:
-    """How many of so many candidates would get children if their scores were equal."""
+    """How many of this number of candidates would get children if their scores were equal."""
     return sum(share > 0 for share in shares([UNKNOWN_SCORE] * candidates))
