@@ -179,8 +179,9 @@ def _refusal(name: HubName, error: Exception) -> DatasetError:
             f"The dataset {name.repo} has not been downloaded, and HF_HUB_OFFLINE is set.",
             hint=f"Unset it. {by_hand}",
         )
-    why = " ".join(str(error.__cause__ or error).split()) or type(error).__name__
+    why = " ".join(str(error.__cause__ or error).split()).rstrip(".") or type(error).__name__
     return DatasetError(
-        f"The hub's dataset {name.repo} cannot be downloaded: {why:.300}",
+        f"There is no file {name.repo}, and the hub's dataset of that name cannot be downloaded: "
+        f"{why:.300}.",
         hint=f"Check the network and HF_ENDPOINT. {by_hand}",
     )
