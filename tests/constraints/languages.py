@@ -67,15 +67,20 @@ def drawn(node: Node, choice: random.Random) -> str:
 
 def accepts(automaton: Automaton, text: str) -> bool:
     """Whether the language holds exactly this text."""
+    return automaton.accept in states_after(automaton, text)
 
-    def closure(states: set[int]) -> set[int]:
-        rows = list(states)
-        for here in rows:
-            rows += [there for there in automaton.skips[here] if there not in rows]
-        return set(rows)
 
-    states = closure({0})
+def states_after(automaton: Automaton, text: str) -> set[int]:
+    """The states to which a text leads; none if no text of the language begins with it."""
+    states = {0}
     for char in text:
-        moves = [move for here in states for move in automaton.moves[here]]
-        states = closure({there for some, there in moves if char in some})
-    return automaton.accept in states
+        moves = [move for here in _with_skips(automaton, states) for move in automaton.moves[here]]
+        states = {there for some, there in moves if char in some}
+    return _with_skips(automaton, states)
+
+
+def _with_skips(automaton: Automaton, states: set[int]) -> set[int]:
+    rows = list(states)
+    for here in rows:
+        rows += [there for there in automaton.skips[here] if there not in rows]
+    return set(rows)
