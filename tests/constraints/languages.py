@@ -4,7 +4,17 @@ import random
 
 from hypothesis import strategies as st
 
-from tts.constraints.regular import TEXT, Chars, Choice, Node, Repeat, Seq, chars_of, literal
+from tts.constraints.regular import (
+    TEXT,
+    Automaton,
+    Chars,
+    Choice,
+    Node,
+    Repeat,
+    Seq,
+    chars_of,
+    literal,
+)
 
 LETTERS = "ab1 "
 
@@ -53,3 +63,24 @@ def drawn(node: Node, choice: random.Random) -> str:
         return drawn(choice.choice(node.options), choice)
     most = node.least + 3 if node.most is None else node.most
     return "".join(drawn(node.node, choice) for _ in range(choice.randint(node.least, most)))
+
+
+def accepts(automaton: Automaton, text: str) -> bool:
+    """Whether the language holds exactly this text."""
+    return automaton.accept in states_after(automaton, text)
+
+
+def states_after(automaton: Automaton, text: str) -> set[int]:
+    """The states to which a text leads; none if no text of the language begins with it."""
+    states = {0}
+    for char in text:
+        moves = [move for here in _with_skips(automaton, states) for move in automaton.moves[here]]
+        states = {there for some, there in moves if char in some}
+    return _with_skips(automaton, states)
+
+
+def _with_skips(automaton: Automaton, states: set[int]) -> set[int]:
+    rows = list(states)
+    for here in rows:
+        rows += [there for there in automaton.skips[here] if there not in rows]
+    return set(rows)

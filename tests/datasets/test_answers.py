@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tts.build.errors import DatasetError
 from tts.build.input_files import Unreadable
-from tts.datasets.answers import LETTERS, lettered, read_answer, read_choice
+from tts.datasets.answers import LETTERS, read_answer, read_choice, with_letters
 from tts.datasets.load import load_problems
 from tts.grading import Grader
 
@@ -83,7 +83,7 @@ def test_the_letter_of_a_choice_is_found_by_letter_place_and_text(choices, data)
     assert read_choice(place, choices, None) == letter
     assert read_choice(str(place), choices, "index") == letter
     assert read_choice(choices[place], choices, "text") == letter
-    assert f"({letter}) {choices[place]}\n" in lettered("Which?", choices)
+    assert f"({letter}) {choices[place]}\n" in with_letters("Which?", choices)
 
 
 def test_a_choice_that_could_be_meant_in_two_ways_is_refused_until_the_kind_is_said():

@@ -202,7 +202,7 @@ def test_a_download_that_breaks_off_leaves_nothing(hub):
 
     hub.answer = broken
     name = HubName.parse("some/sums")
-    with pytest.raises(DatasetError, match=r"some/sums cannot be downloaded: .*403"):
+    with pytest.raises(DatasetError, match=r"no file some/sums, .* cannot be downloaded: .*403"):
         hub_files(name)
     assert list(name.folder.iterdir()) == []
     files["default/test/0001.parquet"] = sums(2)
@@ -232,6 +232,8 @@ def test_the_librarys_environment_says_where_the_hub_is_and_whether_there_is_a_n
     offline = run(HF_ENDPOINT=hub.url, HF_HUB_OFFLINE="1")
     assert offline == "The dataset some/sums has not been downloaded, and HF_HUB_OFFLINE is set."
     unreachable = run(HF_ENDPOINT="http://127.0.0.1:9")
-    assert unreachable.startswith("The hub's dataset some/sums cannot be downloaded: ")
+    assert unreachable.startswith(
+        "There is no file some/sums, and the hub's dataset of that name cannot be downloaded: "
+    )
     assert run(HF_ENDPOINT=hub.url) == "8"
     assert run(HF_ENDPOINT=hub.url, HF_HUB_OFFLINE="1") == "8"

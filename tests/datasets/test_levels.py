@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts.build.errors import DatasetError
-from tts.datasets.levels import drawn_by_level
+from tts.datasets.levels import draw_by_level
 from tts.datasets.load import load_problems
 from tts.problem import Problem
 
@@ -26,20 +26,20 @@ def problems_of(levels):
 def test_a_draw_has_as_many_of_each_level_whatever_the_order(levels, seed, random):
     problems = problems_of(levels)
     least = min(Counter(map(str, levels)).values())
-    drawn = drawn_by_level(problems, least, seed)
+    drawn = draw_by_level(problems, least, seed)
     assert set(Counter(str(p.level) for p in drawn).values()) == {least}
     assert len(set(drawn)) == len(drawn)
     random.shuffle(problems)
-    assert drawn_by_level(problems, least, seed) == drawn
+    assert draw_by_level(problems, least, seed) == drawn
 
 
 @given(LEVELS, SEEDS)
 def test_levels_take_turns_and_a_smaller_draw_is_the_beginning_of_a_larger(levels, seed):
     problems = problems_of(levels)
     least = min(Counter(map(str, levels)).values())
-    largest = drawn_by_level(problems, least, seed)
+    largest = draw_by_level(problems, least, seed)
     for count in range(1, least):
-        smaller = drawn_by_level(problems, count, seed)
+        smaller = draw_by_level(problems, count, seed)
         assert smaller == largest[: len(smaller)]
     for end in range(len(largest)):
         seen = Counter(str(p.level) for p in largest[:end])
@@ -48,22 +48,22 @@ def test_levels_take_turns_and_a_smaller_draw_is_the_beginning_of_a_larger(level
 
 def test_levels_ascend_as_numbers_and_another_seed_draws_others():
     problems = problems_of([10, 2, "hard", 1] * 30)
-    assert [p.level for p in drawn_by_level(problems, 1, 0)] == [1, 2, 10, "hard"]
-    draws = [drawn_by_level(problems, 5, seed) for seed in range(4)]
+    assert [p.level for p in draw_by_level(problems, 1, 0)] == [1, 2, 10, "hard"]
+    draws = [draw_by_level(problems, 5, seed) for seed in range(4)]
     assert all(one != other for one, other in pairwise(draws))
 
 
 def test_every_problem_is_drawn_about_as_often():
     problems = problems_of([1] * 20)
-    drawn = Counter(p.id for seed in range(400) for p in drawn_by_level(problems, 5, seed))
+    drawn = Counter(p.id for seed in range(400) for p in draw_by_level(problems, 5, seed))
     assert all(60 <= drawn[p.id] <= 145 for p in problems)  # 100 expected, 8.7 its deviation
 
 
 def test_a_level_with_too_few_and_a_problem_without_one_are_named():
     with pytest.raises(DatasetError, match="Level 2 has 1 problems, fewer than 2"):
-        drawn_by_level(problems_of([1, 1, 2]), 2, 0)
+        draw_by_level(problems_of([1, 1, 2]), 2, 0)
     with pytest.raises(DatasetError, match="'p1' has no level") as caught:
-        drawn_by_level(problems_of([1, None]), 1, 0)
+        draw_by_level(problems_of([1, None]), 1, 0)
     assert "--columns level=" in caught.value.hint
     with pytest.raises(DatasetError, match="0 problems per level"):
         load_problems("demo", per_level=0)

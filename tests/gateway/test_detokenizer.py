@@ -66,6 +66,14 @@ def test_texts_in_any_cut_are_the_text_of_all(sentence_piece, words, text):
     assert "".join(one_by_one) == sentence_piece.decode(ids)
 
 
+@given(st.lists(st.integers(0, len(PIECES) - 1), max_size=10))
+def test_no_bytes_are_an_error_and_the_words_after_them_are_given(sentence_piece, ids):
+    """Where DecodeStream of tokenizers raises: bytes that are no UTF-8, and then a word."""
+    word = PIECES.index("c\u00e9")
+    found = pieces(TextDetokenizer(sentence_piece.decode), [[token] for token in [*ids, word]])
+    assert "".join(found).endswith("c\u00e9")
+
+
 def test_an_output_that_ends_within_a_character_says_so(byte_level):
     ids = byte_level.encode("\N{GRINNING FACE}")[:-1]
     detokenizer = detokenizers(byte_level)()

@@ -17,7 +17,7 @@ from tts.runs.intervals import wilson
 from tts.runs.log import read_events
 from tts.runs.summary import summarise
 
-V1_RUN = Path(__file__).parents[1] / "runlog" / "v1_run"
+V1_RUN = Path(__file__).parents[1] / "runs" / "v1_run"
 CONFIG_OF_TEN = {"problem_ids": list(range(10)), "vote": "best"}
 
 

@@ -19,13 +19,8 @@ class AnswerConstraint:
     """The form that every answer of a run has."""
 
     node: Node
-    automaton: Automaton
     _guides: dict[str, str] = field(default_factory=dict)
-    """By the rule in which a text goes on: there are few, and each is sent many times."""
-
-    def allows(self, answer: str) -> bool:
-        """Whether an answer, as it is read from its box, has the form."""
-        return self.automaton.accepts(answer)
+    """Grammars by the rule in which a text goes on: they are few, and sent many times."""
 
     def guide(self, before: str = "") -> str:
         """The grammar of what is generated after `before`, the text of the steps so far.
@@ -52,6 +47,5 @@ def answer_constraint(
     if regex is not None and schema is not None:
         raise ConfigError("answer_regex and answer_schema are both given; only one can hold.")
     node = parse_regex(regex) if regex is not None else parse_schema(schema or "")
-    automaton = Automaton.of(node)
-    require_boxable(automaton, delimiter)
-    return AnswerConstraint(node, automaton)
+    require_boxable(Automaton.of(node), delimiter)
+    return AnswerConstraint(node)

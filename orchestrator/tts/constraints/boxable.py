@@ -12,7 +12,7 @@ from tts.build.errors import ConfigError
 from .regular import TEXT, Automaton
 
 MAX_BRACES = 16
-"""Braces inside each other in an answer."""
+"""Most braces inside each other in an answer."""
 BOXES = ("\\boxed", "\\fbox")
 """What opens a box, before its brace."""
 

@@ -19,10 +19,11 @@ from tts.build.errors import ConfigError
 from .regular import EMPTY, TEXT, Chars, Choice, Node, Repeat, Seq, chars, chars_of, without
 
 MAX_LENGTH = 4096
-"""Characters of an expression."""
+"""Most characters of an expression."""
 MAX_DEPTH = 50
-"""Groups inside each other."""
+"""Most groups inside each other."""
 MAX_REPEATS = 1000
+"""Most repetitions that can be asked for."""
 
 _ANY = chars((0, 0x10FFFF))
 
@@ -78,7 +79,7 @@ class _Reader:
         self._classes |= {k.upper(): without(alphabet, some) for k, some in self._classes.items()}
 
     def whole(self) -> Node:
-        self._taken("^")
+        self._accept("^")
         return self._rest()
 
     def _rest(self) -> Node:
@@ -89,7 +90,7 @@ class _Reader:
 
     def _choice(self) -> Node:
         options = [self._sequence()]
-        while self._taken("|"):
+        while self._accept("|"):
             self._is_choice = self._is_choice or not self._depth
             options.append(self._sequence())
         return options[0] if len(options) == 1 else Choice(tuple(options))
@@ -135,13 +136,13 @@ class _Reader:
     def _group(self) -> Node:
         start = self._at
         self._at += 1
-        if self._taken("?") and not self._taken(":"):
+        if self._accept("?") and not self._accept(":"):
             self._refuse("of groups with ? only (?:...) is allowed", start)
         self._depth += 1
         if self._depth > MAX_DEPTH:
             self._refuse(f"groups are nested more than {MAX_DEPTH} levels deep", start)
         node = self._choice()
-        if not self._taken(")"):
+        if not self._accept(")"):
             self._refuse("this ( is never closed", start)
         self._depth -= 1
         return node
@@ -167,7 +168,7 @@ class _Reader:
 
     def _class(self) -> Node:
         start = self._at - 1
-        negated = self._taken("^")
+        negated = self._accept("^")
         ranges: list[tuple[int, int]] = []
         first = True
         while first or self._next() != "]":
@@ -209,7 +210,7 @@ class _Reader:
         return self._escaped() if char == "\\" else self._literal(char, self._at - 1)
 
     def _escaped(self) -> Chars:
-        """What follows a backslash, which has been read."""
+        """Read what follows a backslash."""
         start = self._at - 1
         char = self._next()
         if not char:
@@ -242,7 +243,7 @@ class _Reader:
     def _next(self) -> str:
         return self._text[self._at : self._at + 1]
 
-    def _taken(self, char: str) -> bool:
+    def _accept(self, char: str) -> bool:
         found = self._next() == char
         self._at += found
         return found
@@ -255,11 +256,11 @@ class _Reader:
 
 
 class _SearchReader(_Reader):
-    """The same for what is searched for: other marks of the beginning and the end."""
+    """A reader of expressions that are searched for; beginning and end are marked otherwise."""
 
     def search(self) -> Search:
-        ignores_case = self._passed("(?i)")
-        begins_word = self._passed(r"\b")
+        ignores_case = self._skip("(?i)")
+        begins_word = self._skip(r"\b")
         self._ends_word = False
         node = self._rest()
         if self._is_choice and (begins_word or self._ends_word):
@@ -276,7 +277,7 @@ class _SearchReader(_Reader):
     def _refuse_anchor(self, char: str) -> NoReturn:
         self._refuse(f"{char} is not supported here; write \\{char} for the character")
 
-    def _passed(self, mark: str) -> bool:
+    def _skip(self, mark: str) -> bool:
         found = self._text.startswith(mark, self._at)
         self._at += len(mark) if found else 0
         return found

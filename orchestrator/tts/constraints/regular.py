@@ -6,17 +6,17 @@ A language is made of character sets, sequences, choices and repetitions. An aut
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from tts.build.errors import ConfigError
 
 MAX_STATES = 20_000
-"""Of an automaton: more would take seconds to check, and as long to compile in the engine."""
+"""Most states of an automaton: more take seconds to check, and to compile in the engine."""
 
 Ranges = tuple[tuple[int, int], ...]
-"""Code points from the first to the last of each pair, both included; sorted and apart."""
+"""Pairs of the first and the last code point of a range; sorted, with gaps between them."""
 Tracked = TypeVar("Tracked")
 
 
@@ -124,15 +124,6 @@ class Automaton:
         automaton.accept = automaton._add(node, start)
         return automaton
 
-    def accepts(self, text: str) -> bool:
-        """Whether the language holds exactly this text."""
-        states = self._closure({0})
-        for char in text:
-            states = self._closure(
-                {there for here in states for some, there in self.moves[here] if char in some}
-            )
-        return self.accept in states
-
     def find(
         self,
         start: Tracked,
@@ -214,18 +205,8 @@ class Automaton:
             self.skips[start].append(end)
         return end
 
-    def _closure(self, states: Iterable[int]) -> set[int]:
-        found = set(states)
-        rows = list(found)
-        for here in rows:
-            for there in self.skips[here]:
-                if there not in found:
-                    found.add(there)
-                    rows.append(there)
-        return found
-
     def _shortest_ends(self) -> list[str]:
-        """For each state a text that leads to the end; every state has one."""
+        """By state: a text that leads to the end; every state has one."""
         ends: list[str | None] = [None] * len(self.moves)
         before: list[list[tuple[int, str]]] = [[] for _ in self.moves]
         for here, (moves, skips) in enumerate(zip(self.moves, self.skips, strict=True)):

@@ -1,6 +1,6 @@
 """JSON schemas without recursion, read into trees. Pure.
 
-Of JSON Schema these keywords are read: type, enum, const, anyOf, properties, required,
+These keywords of JSON Schema are read: type, enum, const, anyOf, properties, required,
 additionalProperties (false alone), items, minItems, maxItems, minLength, maxLength and pattern.
 Properties come in the order in which the schema names them, and no others: what is generated is
 read by programs, so nothing is gained by leaving the order open. Texts hold neither quotes,
@@ -32,10 +32,10 @@ from .regular import (
 )
 
 MAX_ITEMS = 1000
-"""Of an array, and characters of a text, where a schema bounds them."""
+"""Most items of an array, or characters of a text, that a schema may ask for."""
 DIGITS = 15
-"""Of a number, before the point and after it: what a double holds exactly. Without a bound a model
-may write digits until its request ends."""
+"""Most digits of a number before the point, and after it: what a double holds exactly. Without a
+bound a model may write digits until its request ends."""
 _IGNORED = {"$schema", "$id", "$comment", "title", "description", "default", "examples"}
 _DIGIT = chars((ord("0"), ord("9")))
 _FIRST_DIGIT = chars((ord("1"), ord("9")))
@@ -84,7 +84,7 @@ def _value(schema: Any, at: str) -> Node:
     for keyword in ("const", "enum", "anyOf"):
         if keyword in schema:
             _allow_only(schema, at, {keyword, "type"} if keyword != "anyOf" else {keyword})
-            return _listed(schema, keyword, at)
+            return _enumeration(schema, keyword, at)
     kinds = schema.get("type")
     if isinstance(kinds, list):
         if not kinds:
@@ -98,7 +98,7 @@ def _value(schema: Any, at: str) -> Node:
     return node
 
 
-def _listed(schema: Mapping[str, Any], keyword: str, at: str) -> Node:
+def _enumeration(schema: Mapping[str, Any], keyword: str, at: str) -> Node:
     if keyword == "const":
         return literal(_text(schema["const"]))
     options = schema[keyword]

@@ -50,7 +50,7 @@ def _after_hashes(text: str) -> str:
 
 
 def _integer(text: str) -> str:
-    """As a whole number: AIME writes 33 as 033."""
+    """The cell as a whole number: AIME writes 33 as 033."""
     number = _number(text)
     whole, _, decimals = number.partition(".")
     if decimals.strip("0"):
@@ -151,17 +151,17 @@ def read_choices(cell: Any) -> list[str]:
         cell = cell["text"]
     if not isinstance(cell, list):
         raise Unreadable(f"is {cell!r:.100}; it must be a list of choices")
-    return checked_choices(cell)
+    return check_choices(cell)
 
 
-def checked_choices(cells: Sequence[Any]) -> list[str]:
+def check_choices(cells: Sequence[Any]) -> list[str]:
     """Choices as texts; raises Unreadable where there are too few, too many or blank ones."""
     if not 2 <= len(cells) <= len(LETTERS):
         raise Unreadable(f"holds {len(cells)} choices; there must be 2 to {len(LETTERS)}")
     return [as_cell_text(cell).strip() for cell in cells]
 
 
-def lettered(question: str, choices: Sequence[str]) -> str:
+def with_letters(question: str, choices: Sequence[str]) -> str:
     """The question as it is asked: with its choices below it, and that a letter answers it."""
     options = "\n".join(
         f"({letter}) {choice}" for letter, choice in zip(LETTERS, choices, strict=False)

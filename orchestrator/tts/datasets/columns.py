@@ -41,12 +41,12 @@ def parse_columns(given: Iterable[str]) -> dict[Role, str]:
             )
         if role in columns:
             raise DatasetError(f"The column of {role} is given twice.")
-        columns.update(checked_columns({role: column}))
+        columns.update(check_columns({role: column}))
     return columns
 
 
-def checked_columns(given: Mapping[Any, str]) -> dict[Role, str]:
-    """The same mapping, with nothing but roles in it; raises DatasetError."""
+def check_columns(given: Mapping[Any, str]) -> dict[Role, str]:
+    """A mapping that is checked to name nothing but roles; raises DatasetError."""
     for role, column in given.items():
         if role not in ROLES:
             raise DatasetError(

@@ -104,11 +104,11 @@ class DemoProblem:
     """One problem with its reference answer and its worked solution."""
 
     id: str
-    """Stable: a hash of the chain, the same whatever seed drew it."""
+    """A hash of the chain, which is the same whatever seed drew it."""
     question: str
     answer: str
     level: int
-    """1 (2 operations) to 5 (9 or 10)."""
+    """The level, from 1 (2 operations) to 5 (9 or 10 operations)."""
     steps: tuple[str, ...]
     """The worked solution, one line per operation and the closing sentence, in plain form."""
 

@@ -13,11 +13,11 @@ from tts.runs.folder import history_of
 from .answers import (
     AnswerKind,
     as_cell_text,
-    checked_choices,
-    lettered,
+    check_choices,
     read_answer,
     read_choice,
     read_choices,
+    with_letters,
 )
 from .columns import USUAL, Columns, choice_columns, column_of
 from .rows import Row, read_rows
@@ -81,10 +81,10 @@ class _RowReader:
         try:
             if choices:
                 answer = read_choice(self._cells[column], choices, answers)
-                return lettered(question, choices), answer
+                return with_letters(question, choices), answer
             return question, read_answer(self._cells[column], answers)
         except Unreadable as error:
-            raise self._refused(column, error) from error
+            raise self._refusal(column, error) from error
 
     def level(self) -> int | str | None:
         """The level, None where there is none."""
@@ -129,18 +129,18 @@ class _RowReader:
             return []
         self._note("choices", "+".join(columns))
         try:
-            return read_choices(cells[0]) if len(cells) == 1 else checked_choices(cells)
+            return read_choices(cells[0]) if len(cells) == 1 else check_choices(cells)
         except Unreadable as error:
-            raise self._refused("+".join(columns), error) from error
+            raise self._refusal("+".join(columns), error) from error
 
     def _text(self, column: str) -> str:
         try:
             return as_cell_text(self._cells[column])
         except Unreadable as error:
-            raise self._refused(column, error) from error
+            raise self._refusal(column, error) from error
 
     def _note(self, role: str, column: str) -> None:
         self._used[role if role == column else f"{role} from {column!r}"] = None
 
-    def _refused(self, column: str, error: Unreadable) -> DatasetError:
+    def _refusal(self, column: str, error: Unreadable) -> DatasetError:
         return DatasetError(f"{self._where}: {column} {error}.")

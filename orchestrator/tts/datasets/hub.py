@@ -33,10 +33,10 @@ _OF_A_FILE = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt")
 
 @dataclass(frozen=True)
 class HubName:
-    """A dataset of the hub, and which part of it; None: see `_chosen`."""
+    """A dataset of the hub, and which part of it; None: see `_choose`."""
 
     repo: str
-    """OWNER/NAME."""
+    """The repository: OWNER/NAME."""
     config: str | None
     split: str | None
 
@@ -74,14 +74,14 @@ def hub_files(name: HubName, say: Callable[[str], None] = lambda line: None) -> 
 
     `say` gets a line before a download.
     """
-    if (kept := _kept(name)) is None:
+    if (kept := _local_files(name)) is None:
         _download(name, say)
-        kept = _kept(name)
+        kept = _local_files(name)
         assert kept is not None
     return kept
 
 
-def _kept(name: HubName) -> HubFiles | None:
+def _local_files(name: HubName) -> HubFiles | None:
     for folder in sorted(name.folder.glob("[!.]*")):
         if files := sorted(folder.glob("*.parquet")):
             return HubFiles(files, folder.name)
@@ -96,9 +96,9 @@ def _download(name: HubName, say: Callable[[str], None]) -> None:
     try:
         listed = api.dataset_info(name.repo, revision=BRANCH, files_metadata=True)
     except Exception as error:  # of whichever HTTP library this version of huggingface_hub has
-        raise _refused(name, error) from error
+        raise _refusal(name, error) from error
     sizes = {sibling.rfilename: sibling.size or 0 for sibling in listed.siblings or ()}
-    config, split = _chosen(name, list(sizes))
+    config, split = _choose(name, list(sizes))
     wanted = sorted(file for file in sizes if file.startswith(f"{config}/{split}/"))
     size = sum(sizes[file] for file in wanted)
     say(f"Downloading {name.repo}, {config}, {split} ({size / 1e6:.1f} MB) from {api.endpoint}")
@@ -112,10 +112,10 @@ def _download(name: HubName, say: Callable[[str], None]) -> None:
                         name.repo, file, repo_type="dataset", revision=commit, local_dir=temporary
                     )
                 except Exception as error:
-                    raise _refused(name, error) from error
+                    raise _refusal(name, error) from error
             Path(temporary, config, split).rename(name.folder / commit)
     except OSError as error:
-        if _kept(name):  # another process was first
+        if _local_files(name):  # another process was first
             return
         raise DatasetError(
             f"{name.folder} cannot be written: {error.strerror or error}.",
@@ -123,7 +123,7 @@ def _download(name: HubName, say: Callable[[str], None]) -> None:
         ) from error
 
 
-def _chosen(name: HubName, files: list[str]) -> tuple[str, str]:
+def _choose(name: HubName, files: list[str]) -> tuple[str, str]:
     """The config and the split: those named, else `default` and `test`, else the only one."""
     splits: defaultdict[str, list[str]] = defaultdict(list)
     for file in files:
@@ -153,7 +153,7 @@ def _one_of(name: HubName, what: str, named: str | None, usual: str, there: list
     )
 
 
-def _refused(name: HubName, error: Exception) -> DatasetError:
+def _refusal(name: HubName, error: Exception) -> DatasetError:
     """What a failure of huggingface_hub means, in a sentence."""
     from huggingface_hub import errors
 
@@ -179,8 +179,9 @@ def _refused(name: HubName, error: Exception) -> DatasetError:
             f"The dataset {name.repo} has not been downloaded, and HF_HUB_OFFLINE is set.",
             hint=f"Unset it. {by_hand}",
         )
-    why = " ".join(str(error.__cause__ or error).split()) or type(error).__name__
+    why = " ".join(str(error.__cause__ or error).split()).rstrip(".") or type(error).__name__
     return DatasetError(
-        f"The hub's dataset {name.repo} cannot be downloaded: {why:.300}",
+        f"There is no file {name.repo}, and the hub's dataset of that name cannot be downloaded: "
+        f"{why:.300}.",
         hint=f"Check the network and HF_ENDPOINT. {by_hand}",
     )

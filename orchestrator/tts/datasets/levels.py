@@ -1,4 +1,4 @@
-"""So many problems of each level, drawn by a seed."""
+"""A draw of equally many problems of each level, by a seed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tts.build.errors import DatasetError
 from tts.problem import Problem
 
 
-def drawn_by_level(problems: Sequence[Problem], per_level: int, seed: int) -> list[Problem]:
+def draw_by_level(problems: Sequence[Problem], per_level: int, seed: int) -> list[Problem]:
     """`per_level` problems of each level, the levels taking turns in ascending order.
 
     The draw is uniform, and depends on ids and seed alone: neither on the order of `problems` nor
@@ -38,7 +38,7 @@ def drawn_by_level(problems: Sequence[Problem], per_level: int, seed: int) -> li
 
 
 def _ascending(level: str) -> tuple[bool, float, str]:
-    """Numbers by value, before texts."""
+    """A sort key: numbers by value, before texts."""
     try:
         return False, float(level), level
     except ValueError:

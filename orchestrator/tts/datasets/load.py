@@ -25,17 +25,16 @@ from tts.runs.folder import PROBLEMS, read_problems
 from .answers import AnswerKind
 from .columns import Columns
 from .demo import demo_problems
-from .download import known_file
 from .files import read_file, read_files
 from .hub import BRANCH, HubName, hub_files
-from .known import KNOWN
-from .levels import drawn_by_level
+from .known import KNOWN, known_file
+from .levels import draw_by_level
 from .options import DatasetOptions
 
 PLUGINS = PluginGroup("tts.datasets", "dataset")
 DEFAULT_DEMO_COUNT = 100
 MAX_DEMO_COUNT = 100_000
-"""Generated in seconds; each is kept in memory, and as many must differ."""
+"""Most demo problems: they are made in seconds, kept in memory, and must all differ."""
 
 
 @dataclass(frozen=True)
@@ -98,14 +97,14 @@ def _load(
     options: DatasetOptions,
     say: Callable[[str], None],
 ) -> Dataset:
-    """All of a dataset that is asked for."""
+    """The problems of a dataset, before a shard is taken of them."""
     if limit is not None and limit < 1:
         raise DatasetError(f"The limit is {limit}; it must be at least 1.")
     chosen = options.seed_of(seed)
     of_each = options.per_level
     if dataset == "demo":
         _refuse_layout(options, "demo")
-        return Dataset(_taken(_demo(limit, of_each, chosen), limit, of_each, chosen))
+        return Dataset(_take(_demo(limit, of_each, chosen), limit, of_each, chosen))
     try:
         require_path(dataset)
     except Unreadable as error:
@@ -116,7 +115,7 @@ def _load(
     elif plugin := PLUGINS.find(dataset):
         _refuse_layout(options, dataset)
         given = _from_plugin(plugin, None if of_each else limit, chosen)
-        return Dataset(_taken(given, limit, of_each, chosen))
+        return Dataset(_take(given, limit, of_each, chosen))
     elif known := KNOWN.get(dataset):
         _refuse_layout(options, dataset)
         problems, reading = read_file(known_file(dataset, known, say), known.columns, known.answers)
@@ -127,7 +126,7 @@ def _load(
         reading += f"; commit {found.commit} of {BRANCH}"
     else:
         raise _no_dataset(dataset, file)
-    taken = _taken(problems, limit, of_each, chosen)
+    taken = _take(problems, limit, of_each, chosen)
     return Dataset(taken, f"{dataset}: {len(taken):,} of {len(problems):,} problems; {reading}")
 
 
@@ -148,14 +147,14 @@ def problems_of_run(folder: Path, config: Mapping[str, Any]) -> list[Problem]:
     return problems
 
 
-def _taken(
+def _take(
     problems: list[Problem], limit: int | None, per_level: int | None, seed: int
 ) -> list[Problem]:
-    return (drawn_by_level(problems, per_level, seed) if per_level else problems)[:limit]
+    return (draw_by_level(problems, per_level, seed) if per_level else problems)[:limit]
 
 
 def _demo(limit: int | None, per_level: int | None, seed: int) -> list[Problem]:
-    """As many as there are to be, which cycle through the levels."""
+    """The demo problems that are asked for; they cycle through the levels."""
     count = 5 * per_level if per_level else limit or DEFAULT_DEMO_COUNT
     if count > MAX_DEMO_COUNT:
         raise DatasetError(

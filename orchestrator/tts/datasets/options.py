@@ -9,7 +9,7 @@ from typing import Any, get_args
 from tts.build.errors import DatasetError
 
 from .answers import AnswerKind
-from .columns import Role, checked_columns
+from .columns import Role, check_columns
 from .shards import Shard
 
 SEED = "dataset_seed"
@@ -23,18 +23,18 @@ class DatasetOptions:
     """What a user may say of a dataset besides its name and a limit. Raises DatasetError."""
 
     seed: int | None = None
-    """Of generated problems and of draws; None: the run's."""
+    """Seed of generated problems and of draws; None: the run's."""
     columns: Mapping[Role, str] = field(default_factory=dict)
-    """Those of a file that the user named."""
+    """The columns that the user named, by what they hold."""
     answers: AnswerKind | None = None
     """How a file's answers are written; None: as they are, or after GSM8K's `####`."""
     per_level: int | None = None
-    """Problems to draw of each level; None: all, in their order."""
+    """How many problems to draw of each level; None: all problems, in their order."""
     shard: Shard | None = None
     """The part of the chosen problems; None: all of them."""
 
     def __post_init__(self) -> None:
-        checked_columns(self.columns)
+        check_columns(self.columns)
         if self.answers is not None and self.answers not in get_args(AnswerKind):
             raise DatasetError(
                 f"Answers are read as {', '.join(get_args(AnswerKind))}, not as "
@@ -55,7 +55,7 @@ class DatasetOptions:
         )
 
     def to_config(self, seed: int) -> dict[str, Any]:
-        """As run.json keeps them: the seed, and what else is set; `seed` is the run's."""
+        """The options as run.json keeps them: the seed and all that is set; `seed` is the run's."""
         kept: dict[str, Any] = {SEED: self.seed_of(seed)}
         if self.columns:
             kept["columns"] = dict(self.columns)

@@ -15,7 +15,7 @@ from tts.build.errors import DatasetError
 from tts.build.input_files import Unreadable, as_text, parse_json, require_text
 
 MAX_LINE_BYTES = 1_000_000
-"""Of a JSONL or CSV file: a line of one problem."""
+"""Longest line of a JSONL or CSV file: the line of one problem."""
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,11 @@ class Row:
     """One row, and where it is."""
 
     number: int
-    """From 1: of its first line, header included; of a Parquet file, of the row."""
+    """Number of its first line, header included, or of the row of a Parquet file, from 1 on."""
     place: str
-    """`line 7` or `row 7`."""
+    """Where it is in the file: `line 7` or `row 7`."""
     cells: dict[str, Any]
-    """By column."""
+    """The cells, by column."""
 
 
 def read_rows(file: Path) -> Iterator[Row]:
@@ -123,7 +123,7 @@ def _text_lines(file: Path) -> Iterator[str]:
 
 
 def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
-    """All lines with their numbers from 1; raises DatasetError."""
+    """All lines with their numbers, starting at 1; raises DatasetError."""
     try:
         with file.open("rb") as stream:
             number = 0

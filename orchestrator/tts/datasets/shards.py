@@ -27,7 +27,7 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """From `i/N`; raises DatasetError."""
+        """Read a shard that is written `i/N`; raises DatasetError."""
         found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
         if not found:
             raise DatasetError(
@@ -36,7 +36,7 @@ class Shard:
         return cls(int(found[1]), int(found[2]))
 
     def of(self, items: Sequence[T]) -> list[T]:
-        """Its part of all, in their order; sizes differ by one at most."""
+        """The shard's part of all items, in their order; sizes of parts differ by one at most."""
         return list(items[self.number - 1 :: self.count])
 
     def __str__(self) -> str:

@@ -23,11 +23,11 @@ WORK_NAMES: dict[type, events.WorkName] = {
     Prefetch: "prefetch",
 }
 KIND_NAMES: tuple[events.KindName, ...] = ("main", "eager", "speculative")
-"""By scheduling.Kind."""
+"""The log's name of each scheduling.Kind."""
 
 
 class Dispatcher:
-    """Requests in flight. What a request brought, or why it failed, goes to `on_end`."""
+    """Sends requests. What a request brought, or why it failed, goes to `on_end`."""
 
     def __init__(
         self,
@@ -47,11 +47,11 @@ class Dispatcher:
         self._on_end = on_end
         self._loads = (Load(), Load())
         self._in_flight: defaultdict[int, dict[Job, asyncio.Task[None]]] = defaultdict(dict)
-        """By the number of their problem."""
+        """The jobs in flight, with their tasks, by the number of their problem."""
         self._cancelled: dict[Job, str] = {}
-        """Why jobs were cancelled whose tasks are not over yet."""
+        """Cancellation reasons of jobs whose tasks are still ending."""
         self._leaving: set[asyncio.Task[None]] = set()
-        """Their tasks."""
+        """The tasks of these jobs."""
 
     def send(self, run: ProblemRun, job: Job) -> None:
         """Begin a request."""
@@ -73,12 +73,12 @@ class Dispatcher:
             self.cancel(job, "ended")
 
     def observe_load(self, now: float) -> None:
-        """What is in flight on both engines from `now` on."""
+        """Tell the observers what is in flight on both engines from `now` on."""
         for load, in_flight in zip(self._loads, self._scheduler.in_flight, strict=True):
             load.update(now, in_flight)
 
     async def aclose(self) -> None:
-        """Wait until every request is over; to be cancelled before."""
+        """Wait until every request is over; cancel them first."""
         while tasks := self._leaving.union(*(jobs.values() for jobs in self._in_flight.values())):
             await asyncio.wait(tasks)
 
@@ -130,7 +130,7 @@ class Dispatcher:
             self._scheduler.learn_score(load, took)
 
     async def _call(self, run: ProblemRun, work: Expand | Score | Prefetch) -> Any:
-        """What the endpoint replies: token ids, a VerifierResult, or of a prefetch anything."""
+        """The endpoint's reply: token ids, a VerifierResult, or anything to a prefetch."""
         context = run.context
         if isinstance(work, Score):
             return await self._verifier.score(context.score_call(work.node))
@@ -159,7 +159,7 @@ class Dispatcher:
         trigger: str | None,
         common: dict[str, Any],
     ) -> Answer:
-        """What a search is told of a reply."""
+        """Record a reply; what the search is told of it."""
         if isinstance(work, Expand):
             thoughts = run.context.models.thoughts(
                 reply, truncated=len(reply) >= _limit(run, work), whole=work.whole
@@ -228,5 +228,5 @@ def _guide(run: ProblemRun, work: Expand) -> str | None:
 
 
 def _limit(run: ProblemRun, work: Expand) -> int:
-    """New tokens at most: what the search allows and the engine's context has left."""
+    """Most new tokens: what the search allows, and what the engine's context has left."""
     return min(work.sampling.max_tokens, run.context.room(work.node[:-1]))

@@ -70,7 +70,7 @@ class Driver:
         )
         self._idle = IdleWatch(record)
         self._queued: list[tuple[int, int, Submission]] = []
-        """Heap: the highest priority first, then the oldest."""
+        """A heap: the highest priority first, then the oldest."""
         self._running: dict[int, tuple[Submission, ProblemRun]] = {}
         self._submitted = 0
         self._unfinished: set[asyncio.Future[Solved]] = set()
@@ -98,7 +98,7 @@ class Driver:
 
     @property
     def in_flight(self) -> tuple[int, int]:
-        """Requests in flight now: generator, verifier."""
+        """Number of requests in flight now: of the generator, of the verifier."""
         return self._scheduler.in_flight
 
     @property
@@ -142,7 +142,7 @@ class Driver:
     def stop(self, submission: Submission) -> None:
         """End a search that runs with what it has by now; what does not run is left alone."""
         if submission.search is not None and not submission.done:
-            if result := self._stopped(submission, submission.search):
+            if result := self._stop_search(submission, submission.search):
                 self._solved(submission, submission.search, result)
             self._pump()
 
@@ -185,7 +185,7 @@ class Driver:
         return heapq.merge(*guesses, key=lambda job: (job.level, -job.chance))
 
     def _pump_soon(self) -> None:
-        """What is submitted or answered together is seen by one pump."""
+        """Pump once for all that is submitted or answered together."""
         if self._due is None:
             self._due = asyncio.get_running_loop().call_soon(self._pump)
 
@@ -237,8 +237,8 @@ class Driver:
             self._close(run.number)
             self._solved(submission, run.search, result)
 
-    def _stopped(self, submission: Submission, search: Search) -> SearchResult | None:
-        """What a search has that is ended now; None if it fails at that, which is its outcome."""
+    def _stop_search(self, submission: Submission, search: Search) -> SearchResult | None:
+        """End a search now: what it has, or None if it fails at that, which is its outcome then."""
         self._close(submission.number)
         try:
             return replace(search.stop(), limit="deadline")
@@ -262,7 +262,7 @@ class Driver:
 
     def _expire(self, submission: Submission, deadline_s: float) -> None:
         search = submission.search
-        if search and (result := self._stopped(submission, search)) and result.completions:
+        if search and (result := self._stop_search(submission, search)) and result.completions:
             self._solved(submission, search, result)
         self._pump()
         self._fail(

@@ -18,7 +18,7 @@ class IdleWatch:
         self._idle: dict[events.EngineName, tuple[float, str]] = {}
 
     def update(self, now: float, in_flight: tuple[int, int], pending: tuple[int, int]) -> None:
-        """What is in flight and pending on both engines from `now` on, generator first."""
+        """Take in what is in flight and pending on both engines from `now` on, generator first."""
         for place, engine in enumerate(ENGINES):
             why = None
             if not in_flight[place]:
@@ -51,7 +51,7 @@ class Load:
         self._sum = 0.0
 
     def update(self, now: float, in_flight: int) -> float:
-        """So many from `now` on; the integral so far, in request-seconds."""
+        """Take in how many are in flight from `now` on; the integral so far, in request-seconds."""
         self._sum += self._in_flight * (now - self._now)
         self._now, self._in_flight = now, in_flight
         return self._sum

@@ -13,7 +13,7 @@ def policy_of(
     speculation: SpeculationName = "auto",
     problems: int | None = None,
 ) -> Policy:
-    """What may be in flight under a schedule, with so many problems at a time at most."""
+    """What may be in flight under a schedule; `problems` is the most that run at a time."""
     generator, verifier = deployment.generator, deployment.verifier
     return Policy(
         schedule,

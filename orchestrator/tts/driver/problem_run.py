@@ -38,10 +38,10 @@ from .score_cache import ScoreCache
 from .speculation import Speculator, Trust
 
 FULL = (Thought((), "", Stop.LENGTH),)
-"""What comes of a prompt that fills the engine."""
+"""The answer to a prompt that fills the engine's context."""
 
 Answer = tuple[Thought, ...] | float | None
-"""What a request brought: thoughts, a score, or of a prefetch nothing."""
+"""What a request brought: thoughts, a score, or nothing if it was a prefetch."""
 
 Record = Callable[[events.Event], None]
 """Takes one event of the run log."""
@@ -59,7 +59,7 @@ class Runtime:
     prefetch: bool
     """Whether prompts are sent ahead of the siblings that begin with them."""
     trust: defaultdict[type[Search], Trust] = field(default_factory=lambda: defaultdict(Trust))
-    """In what each kind of search says of its guesses."""
+    """How far the guesses of each kind of search have come true."""
 
 
 class ProblemRun:
@@ -85,7 +85,7 @@ class ProblemRun:
         self._runtime = runtime
         self._scores = ScoreCache(leader_first=runtime.prefetch)
         self._first_asks: list[Work] = []
-        """What waits for the problem's prompt to be prefetched."""
+        """The first work, while it waits for the problem's prompt to be prefetched."""
 
     @property
     def problem_id(self) -> str:

@@ -53,7 +53,7 @@ class ScoreCache:
         return self._admit(job)
 
     def answer(self, key: bytes, score: float) -> list[NodePath]:
-        """Lock the score that a job brought: the nodes that waited for it."""
+        """Lock the score that a job brought; returns the nodes that waited for it."""
         self._scores[key] = score
         return self._pending.pop(key).nodes
 

@@ -15,7 +15,7 @@ from tts.search import Guess, NodePath, Search, Thought
 
 
 class Trust:
-    """What the chances that searches say of their guesses have proved to be worth."""
+    """How far guesses have come true, compared with the chances that searches gave them."""
 
     def __init__(self) -> None:
         self._expected = 1.0
@@ -23,7 +23,7 @@ class Trust:
 
     @property
     def factor(self) -> float:
-        """Of the guesses that are decided, those asked for over the sum of their chances.
+        """Of the decided guesses, how many were asked for over the sum of their chances.
 
         Both count one more, so that the first few decide little; at most 1.
         """
@@ -46,15 +46,15 @@ class Speculator:
         self.known = dict(resumed)
         """Thoughts that the search may ask for and that need no request."""
         self._answered: dict[NodePath, None] = {}
-        """Those of them that were sent ahead, in the order of their answers."""
+        """The known nodes that were sent ahead, in the order of their answers."""
         self._in_flight: dict[NodePath, Job] = {}
         self._chances: dict[NodePath, float] = {}
-        """What the search has said of those that are in flight or answered."""
+        """By node that is in flight or answered: the chance that the search gave it."""
         self._trust = trust
 
     @property
     def trust(self) -> float:
-        """By what a chance that the search says is to be multiplied."""
+        """The factor by which a chance that the search gives is multiplied."""
         return self._trust.factor
 
     def guesses(self, search: Search) -> Iterator[Guess]:
@@ -94,7 +94,7 @@ class Speculator:
         return job
 
     def drop_lost(self, expandable: Container[NodePath]) -> list[Job]:
-        """Forget what is below no node that may yet be expanded: the jobs to cancel."""
+        """Forget what is below no node that may yet be expanded; returns the jobs to cancel."""
         jobs: list[Job] = []
         for node in (*self._in_flight, *self._answered):
             if not any(node[:depth] in expandable for depth in range(1, len(node))):

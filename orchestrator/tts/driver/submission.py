@@ -38,7 +38,7 @@ class Submission:
     on_result: Callable[[Generated | Scored], None] | None
     outcome: asyncio.Future[Solved]
     search: Search | None = field(default=None, init=False)
-    """None until the problem is started."""
+    """The search; None until the problem is started."""
 
     def __await__(self) -> Generator[Any, None, Solved]:
         return self.outcome.__await__()

@@ -1,7 +1,10 @@
 """Text from token ids that come one after another. Pure.
 
 What has been given never changes: bytes of a character that is not whole yet are held back. All
-pieces together are what decoding all ids at once gives.
+pieces together are what decoding all ids at once gives. The `DecodeStream` of tokenizers is not
+used: it keeps what it holds back when an output ends within a character, and of byte-fallback
+vocabularies it raises "Invalid prefix encountered" after bytes that are no UTF-8, as models do
+write them (0.23).
 """
 
 from __future__ import annotations

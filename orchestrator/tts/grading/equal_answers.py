@@ -1,4 +1,4 @@
-"""Answers into groups of equals, for votes and weighted votes."""
+"""Groups of equal answers, for votes and weighted votes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From sympy objects to sketches. Imported in the worker process only.
+"""Sketches of sympy objects. Imported in the worker process only.
 
 Only what is certain is sketched: elementary functions of real symbols and of numbers of ordinary
 size, evaluated exactly as sympy understands them, at points where every symbol is positive and near
@@ -60,7 +60,7 @@ def _sketches(formulas: Any) -> tuple[Sketch | None, ...]:
 
 
 def _assignment(equation: Any) -> Sketch | None:
-    """Of "x=5" and "y=2z"; any other equation may have several solutions, or none."""
+    """The value that "x=5" or "y=2z" assigns; other equations may have several, or none."""
     symbol, value = equation.lhs, equation.rhs
     if not isinstance(symbol, sympy.Symbol) or not isinstance(value, sympy.Expr):
         return None

@@ -51,7 +51,7 @@ class Sketch:
     parts: tuple[Sketch | None, ...] = ()
 
     def to_json(self) -> list[Any]:
-        """As the worker sends it; `from_json` reads it."""
+        """The sketch as the worker sends it; `from_json` reads it."""
         values = [[value.real, value.imag] for value in self.values]
         parts = [part and part.to_json() for part in self.parts]
         return [self.kind, self.mark, values, self.is_symbol, parts]

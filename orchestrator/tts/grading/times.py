@@ -29,7 +29,7 @@ def _parsed(answer: str) -> re.Match[str] | None:
 
 
 def _minutes(time: re.Match[str]) -> set[int]:
-    """Minutes since midnight that it may mean."""
+    """The minutes since midnight that a time may mean."""
     hour, minute = int(time["hour"]), int(time["minute"])
     if time["half"]:
         afternoon = time["half"].lower() == "p"

@@ -1,4 +1,4 @@
-"""From completions to one answer: naive best, weighted vote, majority vote, all three reported."""
+"""One answer from many completions: naive best, weighted vote and majority vote, all reported."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Judgement:
     """Answers and whether each is right; `correct` is None where there is no reference.
 
     `any_correct` says whether any completion is right (pass@n); `undecided` counts comparisons
@@ -53,7 +53,7 @@ async def judge(
     answer_of: Callable[[str], str | None] = extract_answer,
     form: Callable[[str], str] = canonical,
     as_listed: bool = False,
-) -> Judged:
+) -> Judgement:
     """Extract, group and vote; compare with the reference if there is one.
 
     Equal answers are grouped before any vote, by mathematical equivalence unless `grader` is a
@@ -82,7 +82,7 @@ async def judge(
             groups.append(Group(answer, correct))
     answers = vote(completions, extracted, group_of)
     by_node = dict(zip((done.node for done in completions), group_of, strict=True))
-    return Judged(
+    return Judgement(
         answers,
         right_by_rule(completions, group_of, groups) if reference is not None else None,
         any(group.correct for group in groups) if reference is not None else None,

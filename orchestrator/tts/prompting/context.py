@@ -28,7 +28,7 @@ class Context:
     _texts: dict[NodePath, str] = field(default_factory=dict)
     _verifier: dict[NodePath, Ids] = field(default_factory=dict)
     _dialogues: dict[tuple[NodePath, str], Ids] = field(default_factory=dict)
-    """By parent and step: equal siblings are tokenised once, and share their ids."""
+    """Verifier ids by parent and step: equal siblings are tokenised once and share theirs."""
     _steps: dict[NodePath, tuple[str, ...]] = field(default_factory=lambda: {(): ()})
     """The stripped texts of the chain that ends in a node."""
 

@@ -16,7 +16,7 @@ from .chat import generator_prompt
 from .steps import StopWord, delimiter_stop_words, first_step, split_steps
 
 KEPT = 64
-"""Prompts whose ids are kept: a problem's are asked for when it is checked, and when it starts."""
+"""How many prompts' ids are kept: they are needed when a problem is checked and when it starts."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Models:
         )
 
     def with_context(self, tokens: int) -> Models:
-        """The same models, with a generator's context of so many tokens."""
+        """The same models, with a generator whose context holds `tokens` tokens."""
         generator = self.deployment.generator.model_copy(update={"max_seq_len": tokens})
         deployment = self.deployment.model_copy(update={"generator": generator})
         return replace(self, deployment=deployment)

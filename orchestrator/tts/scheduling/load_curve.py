@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 SHARE = 0.9
 ROOM = 2.0
-"""The largest load measured must be at least so many times the saturation point."""
+"""How many times the saturation point the largest measured load must be, at least."""
 
 SPREAD = 1.5
-"""The largest load must be at least so many times the smallest to tell what load costs."""
+"""How many times the smallest load the largest must be, at least, to tell what load costs."""
 
 _BUCKETS = 32  # one per power of two
 _MEMORY = 64  # samples that a bucket's averages go back
@@ -27,7 +27,9 @@ _FORGET = 4096  # samples in all after which a bucket that saw none of them no l
 def find_saturation_point(
     points: Sequence[tuple[float, float]], share: float = SHARE
 ) -> float | None:
-    """That of (load, throughput) points by rising load, all positive; None if they do not show it.
+    """The saturation point of (load, throughput) points, all positive, in the order of their load.
+
+    None if they do not show one.
 
     Throughputs need to be right only up to a common factor. A curve whose smallest load reaches
     the share saturates there.

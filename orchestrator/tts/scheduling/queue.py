@@ -15,11 +15,11 @@ class Kind(IntEnum):
     """How certain it is that work is needed; smaller goes first."""
 
     MAIN = 0
-    """Certain to be needed for a running problem."""
+    """Work that a running problem certainly needs."""
     EAGER = 1
-    """First work of a queued problem."""
+    """The first work of a queued problem."""
     SPECULATIVE = 2
-    """Expansion of a thought that may yet be pruned."""
+    """The expansion of a thought that may yet be pruned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +44,15 @@ class Job:
     tokens: int
     kind: Kind
     priority: int = 0
-    """Of its problem; higher goes first."""
+    """Priority of its problem; higher goes first."""
     level: int = 0
-    """Of speculative work: how many decisions of its search it is ahead."""
+    """How many decisions of its search speculative work is ahead; else 0."""
     chance: float = 1.0
-    """Of speculative work: a rough probability that its search will ask for it."""
+    """A rough probability that its search will ask for speculative work; else 1."""
     generates: bool = field(init=False)
     """Whether it goes to the generator."""
     cost: int = field(init=False)
-    """What it takes of its model's budget: requests, or its tokens."""
+    """What it takes of its model's budget: requests of the generator, or tokens of the verifier."""
 
     def __post_init__(self) -> None:
         self.generates = not isinstance(self.work, Score)

@@ -29,13 +29,13 @@ class Policy:
     generator_requests: int
     verifier_tokens: int
     problems: int | None = None
-    """Problems that run at the same time at most; None: as many as the schedule wants."""
+    """Most problems that run at the same time; None: as many as the schedule wants."""
     speculation: SpeculationName = "auto"
     """Whether empty slots are filled with work that may not be needed; `auto`: while it pays."""
     group_tokens: int | None = None
-    """Verifier work is held until there are so many tokens of it; None: never."""
+    """Tokens of verifier work that are gathered before it is sent; None: none is held back."""
     group_wait_s: float = 0.01
-    """No longer than this."""
+    """The longest that verifier work is held, in seconds."""
     prefetch: bool = False
     """Send a problem's prompts ahead of the siblings that begin with them."""
     shared: bool = False
@@ -49,7 +49,7 @@ class Supply(Protocol):
         """Priority of the queued problem that would start next; None if none is queued."""
 
     def start_problem(self) -> None:
-        """Start that problem: its first work is added to the scheduler before this returns."""
+        """Start the next problem: its first work is in the scheduler before this returns."""
 
     def guesses(self) -> Iterator[Job]:
         """Speculative jobs that could be sent now, best first; not yet in flight."""
@@ -90,7 +90,7 @@ class Scheduler:
 
     @property
     def in_flight(self) -> tuple[int, int]:
-        """Requests in flight: generator, verifier."""
+        """Number of requests in flight: of the generator, of the verifier."""
         return self._generator.jobs, self._verifier.jobs
 
     @property
@@ -123,7 +123,7 @@ class Scheduler:
             send += jobs
         cancel = self._overdrawn()
         if not cancel:
-            send += self._guessed(supply, taken=any(job.generates for job in send))
+            send += self._guess_jobs(supply, taken=any(job.generates for job in send))
         return Actions(cancel, send, self._batching.due() if self._batching else None)
 
     def add(self, job: Job, now: float) -> None:
@@ -232,7 +232,7 @@ class Scheduler:
             key=lambda job: (job.level, -job.chance, job.problem, job.work.node),
         )
 
-    def _guessed(self, supply: Supply, *, taken: bool) -> list[Job]:
+    def _guess_jobs(self, supply: Supply, *, taken: bool) -> list[Job]:
         """Guesses for the slots that are left: of all problems shallow first, then by chance."""
         slots = self._slots(taken=taken)
         jobs: list[Job] = []

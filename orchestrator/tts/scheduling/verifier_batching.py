@@ -16,7 +16,7 @@ CLOCK_ERROR_S = 1e-6  # a timer may be early by its rounding
 
 
 class Trigger(StrEnum):
-    """What let a held job go."""
+    """The reason for which a held job was let go."""
 
     TOKENS = "tokens"
     GROUP = "group"

@@ -11,7 +11,7 @@
 | early_stop | when no missing completion can change the vote |
 | candidates, growth | what a tree strategy decides on, and the requests it is made of |
 | tree_search | base of the strategies: what is asked for, and the end |
-| step_search, voting_search | bases of the tree strategies: pools grow, are scored and decided |
+| step_search | bases of the tree strategies: pools grow, are scored and decided |
 | foresight | which expansions may be asked for next |
 | policy, auto | which search goes on from a few samples; the search that does |
 | posterior | what AB-MCTS believes of a mean, and how it is drawn from |

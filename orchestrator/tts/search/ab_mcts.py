@@ -41,7 +41,7 @@ class AbMctsConfig(SearchConfig):
     early_stop: bool = False
     """End once the missing chains cannot change the weighted vote."""
     agree: int | None = Field(default=None, ge=1)
-    """End once so many chains have one answer; None: never for that."""
+    """End once this many chains have the same answer; None: do not."""
 
     def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
         """See SearchConfig."""
@@ -54,11 +54,11 @@ class Branching:
 
     path: NodePath
     value: Posterior = field(default_factory=Posterior)
-    """Of the chains that go through it, as one of its siblings."""
+    """What the chains that go through this node are worth; its siblings are compared by it."""
     wider: Posterior = field(default_factory=Posterior)
-    """Of the chains that branched off here."""
+    """What the chains that branched off at this node are worth."""
     deeper: Posterior = field(default_factory=Posterior)
-    """Of those that branched off further down."""
+    """What the chains that branched off further down are worth."""
     children: list[Branching] = field(default_factory=list)
     """The steps after it that are followed by others, in the order of their paths."""
 
@@ -103,13 +103,13 @@ class Trial:
     """One chain that branches off."""
 
     way: list[Branching]
-    """From the root to where it does."""
+    """The nodes from the root to the one at which it branches off."""
     start: NodePath
     """Its first step."""
     steps: list[NodePath] = field(default_factory=list)
     """Its steps, once they are generated."""
     unscored: set[NodePath] = field(default_factory=set)
-    """Those whose scores it waits for."""
+    """The steps whose scores it waits for."""
 
     @property
     def ready(self) -> bool:
@@ -134,7 +134,7 @@ class AbMctsSearch(TreeSearch[AbMctsConfig]):
         self._seed = seed
         self._root = Branching(())
         self._trials: list[Trial] = []
-        """All that have begun."""
+        """All trials that have begun."""
         self._told = 0
         """Trials from the first on whose values are known to the choices."""
         self._children: Counter[NodePath] = Counter()
@@ -143,7 +143,7 @@ class AbMctsSearch(TreeSearch[AbMctsConfig]):
         """Trials whose chains are being generated, by their first steps."""
         self._scoring: dict[NodePath, Trial] = {}
         """Trials that wait for scores, by the steps."""
-        self._stop = EarlyStop.wanted(config.early_stop, config.agree, config.n, answer_of)
+        self._stop = EarlyStop.of(config.early_stop, config.agree, config.n, answer_of)
         for _ in range(min(config.parallel, config.n)):
             self._begin()
 

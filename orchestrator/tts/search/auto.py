@@ -32,7 +32,7 @@ Choose = Callable[[float], SearchConfig]
 
 
 class AutoSearch(Search):
-    """Samples, then goes on as what was chosen."""
+    """Draws samples, chooses a search by their scores, and goes on as that search."""
 
     tree: Tree
 
@@ -44,7 +44,7 @@ class AutoSearch(Search):
         self._seed = seed
         self._answer_of = answer_of
         self._config: SearchConfig = samples
-        """Of the search that goes on now."""
+        """Parameters of the search that goes on now."""
         self._search: Search = SampleSearch(samples, seed)
         assert self._search.tree is not None
         self.tree = self._samples = self._search.tree
@@ -77,7 +77,7 @@ class AutoSearch(Search):
             self._end(found)
 
     def result(self) -> SearchResult | None:
-        """That of the search that was chosen."""
+        """The result of the search that was chosen."""
         return self._result
 
     def stop(self) -> SearchResult:
@@ -103,7 +103,7 @@ class AutoSearch(Search):
         return self._search.expandable() if not self._result else ()
 
     def _go_on(self, samples: SearchResult) -> None:
-        """Choose by the samples' scores."""
+        """Choose the search by the scores of the samples."""
         scores = [done.score for done in samples.completions if done.score is not None]
         self._config = self._choose(significant(math.fsum(scores) / len(scores)))
         self._search = self._config.new_search(self._seed, self._answer_of)
@@ -112,7 +112,7 @@ class AutoSearch(Search):
         self._steps = {node.path: (node.thought,) for node in self._samples if node.thought}
 
     def _take_asks(self) -> None:
-        """What the search wants now; what the samples have is told at once."""
+        """Collect what the search wants now, and tell it at once what the samples hold of that."""
         while asks := self._search.ask():
             for work in asks:
                 if known := self._known(work):
@@ -139,7 +139,7 @@ class AutoSearch(Search):
         return Generated(work.node, tuple(thoughts))
 
     def _add_unused_samples(self) -> None:
-        """What the chosen search has not taken over is part of the tree: it was paid for."""
+        """Add the samples that the chosen search did not take over: they were paid for."""
         for sample in self._samples:
             if sample.path not in self.tree:
                 node = self.tree.add(sample.path)

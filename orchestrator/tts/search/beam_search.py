@@ -28,9 +28,9 @@ from .config import VotingConfig, check_width
 from .early_stop import AnswerOf
 from .protocol import Search
 from .seeds import SeedOf
+from .step_search import VotingSearch
 from .thought import Fate, NodePath
 from .tree import Node, Rank
-from .voting_search import VotingSearch
 
 
 class BeamSearchConfig(VotingConfig):
@@ -73,7 +73,7 @@ class BeamSearch(VotingSearch[BeamSearchConfig]):
         super().__init__(config, seed, answer_of)
         self._completed: list[Node] = []
         self._width = config.n // config.beam_width
-        """Beams that are kept."""
+        """Number of beams that are kept."""
         self._open((child,) for child in range(config.n))
 
     def _decide(self, pool: Pool) -> None:
@@ -143,7 +143,7 @@ class BeamSearch(VotingSearch[BeamSearchConfig]):
         return len(ranked) > last and ranked[last].expected_score >= pool.min_upper_bound
 
     def _enough(self, ended: int = 0) -> bool:
-        """Whether no beam is kept, when so many more chains have ended."""
+        """Whether no beam is kept once `ended` more chains have ended."""
         complete = len(self._completed) + ended >= self.config.n
         return (complete and not self.config.sort_completed) or self._vote_is_decided
 
@@ -151,7 +151,7 @@ class BeamSearch(VotingSearch[BeamSearchConfig]):
         return list(islice(self._eligible(ranked), self._width))
 
     def _eligible(self, ranked: Iterable[Node]) -> Iterator[Node]:
-        """Those of the ranked beams that may be kept: all, or the first of each text."""
+        """The ranked beams that may be kept: all of them, or the first of each text."""
         texts = set()
         for node in ranked:
             if self.config.filter_duplicates:
@@ -161,7 +161,7 @@ class BeamSearch(VotingSearch[BeamSearchConfig]):
             yield node
 
     def _children(self, kept: list[Node]) -> list[NodePath]:
-        """As many new nodes as n, shared out over the kept ones in turn, best first."""
+        """Paths of n new nodes, dealt out to the kept beams in turn, best first."""
         return [
             (*parent.path, child)
             for rank, parent in enumerate(kept)

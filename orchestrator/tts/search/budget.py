@@ -102,7 +102,7 @@ class BudgetedSearch(Search):
         return fits
 
     def _take_asks(self) -> None:
-        """What the search wants after what it was told last, in its order."""
+        """Collect what the search wants after what it was told last, in its order."""
         self._result = self._inner.result()
         self.tree = self._inner.tree
         for node in self._inner.unwanted():
@@ -117,7 +117,7 @@ class BudgetedSearch(Search):
             self._asks.clear()
 
     def _withdraw(self, key: _Key) -> None:
-        """What was asked for will not be told."""
+        """Forget what was asked for: no answer to it will be told."""
         self._asked.pop(key, None)
         self._arrived.pop(key, None)
         self._asks = [work for work in self._asks if (isinstance(work, Score), work.node) != key]

@@ -9,20 +9,20 @@ from .thought import MAX_SCORE, NodePath
 from .tree import Node, Rank
 
 UNREACHABLE: Rank = (float("-inf"), float("-inf"), ())
-"""Better than the rank of any candidate."""
+"""A rank that is better than that of any candidate."""
 
 
 class State(Enum):
     """What a candidate waits for; `step_search` draws how it gets from one to the next."""
 
     GROWING = auto()
-    """A step of its own."""
+    """It waits for a step of its own."""
     LOOKING_AHEAD = auto()
-    """A look-ahead step; its own are complete."""
+    """Its own steps are complete; it waits for a look-ahead step."""
     SCORING = auto()
-    """Scores only."""
+    """It waits for scores only."""
     READY = auto()
-    """The rest of its pool."""
+    """It waits for the rest of its pool."""
 
 
 @dataclass(slots=True, eq=False)
@@ -31,27 +31,27 @@ class Pool:
 
     key: int
     iteration: int
-    """Counted from 1."""
+    """Number of the iteration, starting at 1."""
     last: bool
     """Whether this is the last iteration."""
     whole: bool
     """Whether its candidates are generated to the end of the sequence."""
     candidates: list[Candidate] = field(default_factory=list)
-    """In the order in which they were opened, without those that were pruned early."""
+    """The candidates in the order in which they were opened, less those that were pruned early."""
     unready: int = 0
     ranked: list[Candidate] = field(default_factory=list)
-    """The ready ones, in rank order."""
+    """The ready candidates, in rank order."""
     ranked_active: list[Candidate] = field(default_factory=list)
-    """Those of them that are active."""
+    """The ready candidates that are active, in rank order."""
     ended: int = 0
-    """Candidates that are known to be inactive."""
+    """Number of candidates that are known to be inactive."""
     min_upper_bound: float = 0.0
     """The smallest of the candidates' upper bounds."""
     within_reach: list[Candidate] | None = None
     """Candidates by the best rank that each could reach when it was opened, without those from the
     end on that a cutoff has passed; None until there is a cutoff."""
     unasked: dict[NodePath, int] = field(default_factory=dict)
-    """Candidates of each group whose score has not been asked for."""
+    """By group: how many of its candidates have not asked for their score."""
 
     @property
     def ends(self) -> list[Node]:
@@ -69,7 +69,7 @@ class Candidate:
     end: Node
     """Its last step so far."""
     tip: Node
-    """The same, or the last look-ahead step after it."""
+    """Its last step or, where it looks ahead, the last look-ahead step."""
     upper_bound: float
     """The most that its path can score."""
     prior: float
@@ -78,7 +78,7 @@ class Candidate:
     active: bool = True
     """Whether its chain can be expanded; known once its own steps are complete."""
     unscored: int = 0
-    """Scores that have been asked for and not been told."""
+    """Number of scores that have been asked for and not been told."""
     rank: Rank | None = None
     """Its rank, once it is ready."""
 

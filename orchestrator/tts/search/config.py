@@ -21,23 +21,25 @@ class SearchConfig(BaseModel, ABC):
     """Parameters that earlier versions did not have, and that are off by default."""
 
     n: int = Field(default=16, ge=1, le=100_000)
-    """Completions that come out."""
+    """Number of completions that come out."""
     temperature: float = Field(default=0.8, ge=0, le=10)
-    """0 is greedy."""
+    """Temperature of sampling; 0 is greedy."""
     top_p: float = Field(default=1.0, gt=0, le=1)
+    """Share of the probability from which tokens are drawn; 1 is all."""
     max_tokens: int = Field(default=2048, ge=1)
-    """Tokens of one request at most: a step, or a whole chain."""
+    """Most tokens of one request: of a step, or of a whole chain."""
     agg_strategy: Aggregation = "last"
     """How the scores of a path's steps become its own."""
     answer_regex: str | None = None
-    """What stands in the box of an answer matches it; None: anything may."""
+    """Regular expression that the boxed answer must match; None: any answer will do."""
     answer_schema: str | None = None
-    """What stands in the box of an answer is JSON that this schema allows, given as JSON text."""
+    """JSON schema (as text) that the boxed answer must satisfy; None: any answer will do."""
 
     def to_json(self) -> dict[str, Any]:
-        """As run.json keeps them; what earlier versions lacked only where it is set.
+        """The parameters as run.json keeps them.
 
-        So a run that an earlier version has begun can be continued.
+        Those that earlier versions lacked are left out unless they are set, so that a run that an
+        earlier version has begun can be continued.
         """
         values = self.model_dump(mode="json")
         for name in self.LATER & values.keys():
@@ -65,13 +67,13 @@ class StepConfig(SearchConfig):
     """Parameters that the tree strategies share."""
 
     num_iterations: int = Field(default=40, ge=1)
-    """Iterations at most; a chain that has not ended by then ends there."""
+    """Most iterations; a chain that has not ended by then ends there."""
     finish: Literal["depth", "eos"] = "depth"
     """Whether the last iteration is like any other, or generates to the end of the sequence."""
     granularity: int = Field(default=1, ge=1)
-    """Steps of a candidate; only the last is scored. Changes results."""
+    """Number of steps of a candidate, of which the last is scored. Changes results."""
     lookahead: int = Field(default=0, ge=0)
-    """Greedy steps generated after a candidate; the last of them is scored in its place."""
+    """Number of greedy steps generated after a candidate; the last is scored in its place."""
 
 
 class VotingConfig(StepConfig):
@@ -80,7 +82,7 @@ class VotingConfig(StepConfig):
     early_stop: bool = False
     """End once the missing completions cannot change the weighted vote."""
     agree: int | None = Field(default=None, ge=1)
-    """End once so many completions have one answer; None: never for that."""
+    """End once this many completions have the same answer; None: do not."""
 
 
 def check_width(n: int, beam_width: int) -> None:

@@ -26,9 +26,9 @@ from .config import VotingConfig, check_width
 from .early_stop import AnswerOf
 from .protocol import Search
 from .seeds import SeedOf
+from .step_search import VotingSearch
 from .thought import Fate
 from .tree import Node, Rank
-from .voting_search import VotingSearch
 
 ANSWERED = "boxed{"
 """A chain that holds this has its answer, and ends its subtree."""
@@ -61,9 +61,9 @@ class DvtsSearch(VotingSearch[DvtsConfig]):
         """See VotingSearch."""
         super().__init__(config, seed, answer_of)
         self._finished: dict[int, list[Node]] = {}
-        """Completions by subtree."""
+        """The completions of each finished subtree."""
         self._counted = 0
-        """Subtrees from the first on that early stop has counted."""
+        """How many subtrees, from the first on, early stop has counted."""
         width = config.beam_width
         for subtree in range(config.n // width):
             first = subtree * width
@@ -98,7 +98,7 @@ class DvtsSearch(VotingSearch[DvtsConfig]):
         return pool.ranked[0].rank if pool.ranked else None
 
     def _outranked(self, pool: Pool, latest: Candidate) -> list[Candidate]:
-        """All that are not ready, once none can take the place of a best one that goes on.
+        """All candidates that are not ready, once none can outrank a best one that goes on.
 
         While another may win, and end the subtree, each is a completion and needs its score.
         """

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 MAX_WEIGHT = 1.0
-"""Weight of a completion at most: a score, or one vote."""
+"""The most that a completion can weigh: a score, or one vote."""
 ROUNDING = 1e-9
 
 
@@ -35,10 +35,13 @@ class EarlyStop:
     """Weight of the answers completed so far, of `n` completions in all."""
 
     @classmethod
-    def wanted(
+    def of(
         cls, early_stop: bool, agree: int | None, n: int, answer_of: AnswerOf | None
     ) -> EarlyStop | None:
-        """One for a search that has one of these on, else None; ValueError without `answer_of`."""
+        """The early stop of a search that has one of these on, else None.
+
+        Raises ValueError without `answer_of`.
+        """
         if not early_stop and agree is None:
             return None
         if answer_of is None:
@@ -48,7 +51,7 @@ class EarlyStop:
     def __init__(
         self, n: int, answer_of: AnswerOf, *, by_vote: bool = True, agree: int | None = None
     ) -> None:
-        """`by_vote` stops when the vote is decided, `agree` when so many have one answer.
+        """`by_vote` stops when the vote is decided, `agree` when that many have the same answer.
 
         `answer_of` must be pure: the stop may depend on texts only, never on timing.
         """

@@ -19,7 +19,7 @@ from .thought import NodePath, Thought
 from .tree import Rank
 
 UNKNOWN_SCORE = 0.5
-"""Stands for the score of a path of which no step has been scored yet."""
+"""The score that a path is taken to have before any of its steps has been scored."""
 
 Shares = Callable[[Sequence[float]], list[int]]
 """The children that candidates with these scores, best first, would get of one pool."""
@@ -78,7 +78,7 @@ def foresee(
     while ahead:
         ahead.sort(key=lambda p: (-p.chance, -p.score, p.node))
         answered_above: list[tuple[NodePath, Prospect]] = []
-        for prospect, children in _rationed(ahead, shares):
+        for prospect, children in _ration(ahead, shares):
             for child in range(children):
                 path = (*prospect.node, child)
                 following = _first_unanswered(path, prospect, answered, growth)
@@ -89,7 +89,7 @@ def foresee(
         ahead, level = _below(answered_above, growth.config.n, shares), level + 1
 
 
-def _rationed(prospects: Sequence[Prospect], shares: Shares) -> list[tuple[Prospect, int]]:
+def _ration(prospects: Sequence[Prospect], shares: Shares) -> list[tuple[Prospect, int]]:
     """The prospects, which are in order, each with the children that it would get."""
     pools: defaultdict[int, list[float]] = defaultdict(list)
     for prospect in prospects:
@@ -140,5 +140,5 @@ def _below(answered: Sequence[tuple[NodePath, Prospect]], n: int, shares: Shares
 
 
 def _parents(shares: Shares, candidates: int) -> int:
-    """How many of so many candidates would get children if their scores were equal."""
+    """How many of this number of candidates would get children if their scores were equal."""
     return sum(share > 0 for share in shares([UNKNOWN_SCORE] * candidates))

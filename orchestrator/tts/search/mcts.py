@@ -28,9 +28,9 @@ from .config import VotingConfig
 from .early_stop import AnswerOf
 from .protocol import Search
 from .seeds import SeedOf
+from .step_search import VotingSearch
 from .thought import Fate, NodePath, significant
 from .tree import Node, Rank
-from .voting_search import VotingSearch
 
 
 class MctsConfig(VotingConfig):
@@ -40,11 +40,11 @@ class MctsConfig(VotingConfig):
     """
 
     width: int = Field(default=4, ge=1, le=1000)
-    """Children that an expansion gives a node."""
+    """Number of children that an expansion gives a node."""
     exploration: float = Field(default=1.0, ge=0, le=1e3)
     """Weight of PUCT's exploration term; 0 goes where the mean value is best."""
     parallel: int = Field(default=4, ge=1, le=100_000)
-    """Simulations under way at a time. Changes results: they see each other's virtual losses."""
+    """Simulations at a time. Changes results: they see each other's virtual losses."""
 
     def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
         """See SearchConfig."""
@@ -61,9 +61,9 @@ class Place:
     ended: bool = False
     """Whether its chain ends there."""
     visits: int = 1
-    """Simulations that went through it and ended; its own score counts as one."""
+    """Number of simulations that went through it and ended; its own score counts as one."""
     total: float = 0.0
-    """Sum of their values."""
+    """Sum of the values of these simulations."""
     under_way: int = 0
     """Simulations that go through it and have not ended; each counts as a visit of value 0."""
     children: list[Place] = field(default_factory=list)
@@ -83,9 +83,9 @@ class MctsSearch(VotingSearch[MctsConfig]):
         super().__init__(config, seed, answer_of)
         self._root = Place(Node(()))
         self._begun = 0
-        """Simulations that have begun."""
+        """Number of simulations that have begun."""
         self._under_way: list[Simulation] = []
-        """Those that have not ended, in the order of their numbers."""
+        """Simulations that have not ended, in the order of their numbers."""
         self._expansions = 0
         """How many there were; each has its number as the key of its pool."""
         self._expanding: dict[int, Place] = {}

@@ -28,7 +28,7 @@ SEARCHES: dict[str, type[SearchConfig]] = {
 
 
 def common_parameters(like: SearchConfig, n: int) -> dict[str, Any]:
-    """What all searches have in common as in `like`, but with this n."""
+    """The parameters that all searches have in common, as in `like`, but with this n."""
     return {**{name: getattr(like, name) for name in SearchConfig.model_fields}, "n": n}
 
 
@@ -40,12 +40,12 @@ class Choice(_Data):
     """The search for problems whose samples score below a threshold on average."""
 
     below: float | None = Field(default=None, gt=0, le=1)
-    """None: whatever they score."""
+    """Upper end (excluded) of the mean scores for which this is chosen; None: no upper end."""
     strategy: str
     n: int = Field(ge=1)
 
     def config(self, like: SearchConfig) -> SearchConfig:
-        """Its parameters: sampling and aggregation are those of `like`."""
+        """Parameters of the chosen search, with sampling and aggregation like those of `like`."""
         return SEARCHES[self.strategy].model_validate(common_parameters(like, self.n))
 
     @model_validator(mode="after")
@@ -63,9 +63,9 @@ class Budget(_Data):
     n: int = Field(ge=1)
     """The mean cost of a problem, in whole chains."""
     samples: int = Field(ge=1)
-    """Chains from which the difficulty is estimated."""
+    """Number of chains from which the difficulty is estimated."""
     choices: tuple[Choice, ...] = Field(min_length=1)
-    """From the hardest problems to the easiest."""
+    """The choices, from the hardest problems to the easiest."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

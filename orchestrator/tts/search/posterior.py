@@ -26,7 +26,7 @@ class Posterior:
 
     count: int = 0
     mean: float = 0.0
-    """Of the values seen."""
+    """Mean of the observed values."""
     squares: float = 0.0
     """The sum of their squared distances from that mean."""
 
@@ -49,7 +49,7 @@ class Posterior:
 
     @property
     def scale(self) -> float:
-        """Its scale."""
+        """Scale of the t distribution."""
         weight = PRIOR_WEIGHT + self.count
         surprise = PRIOR_WEIGHT * self.count / weight * (self.mean - PRIOR_MEAN) ** 2
         variance = (PRIOR_FREEDOM * PRIOR_VARIANCE + self.squares + surprise) / self.freedom

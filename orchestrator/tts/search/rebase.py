@@ -20,9 +20,9 @@ from .config import VotingConfig
 from .early_stop import AnswerOf
 from .protocol import Search
 from .seeds import SeedOf
+from .step_search import VotingSearch
 from .thought import Fate
 from .tree import Node
-from .voting_search import VotingSearch
 
 
 class RebaseConfig(VotingConfig):

@@ -27,7 +27,7 @@ class SampleSearchConfig(SearchConfig):
     early_stop: bool = False
     """End once the missing chains cannot change the vote (weighted if scored, else majority)."""
     agree: int | None = Field(default=None, ge=1)
-    """End once so many chains have one answer; None: never for that."""
+    """End once this many chains have the same answer; None: do not."""
 
     def new_search(self, seed: SeedOf, answer_of: AnswerOf) -> Search:
         """See SearchConfig."""
@@ -46,14 +46,14 @@ class SampleSearch(TreeSearch[SampleSearchConfig]):
         """`seed` maps a node to the seed of its sample; `answer_of` is for early stops only."""
         super().__init__(config)
         self._generated: dict[int, NodePath] = {}
-        """Last step of every generated chain."""
+        """By chain: the last step of every generated one."""
         self._unscored: dict[int, set[NodePath]] = {}
-        """Steps of a generated chain whose scores it still waits for."""
+        """By generated chain: the steps whose scores it still waits for."""
         self._leaves: dict[int, NodePath] = {}
-        """Last step of the chains that wait for nothing more."""
-        self._stop = EarlyStop.wanted(config.early_stop, config.agree, config.n, answer_of)
+        """By chain that waits for nothing more: its last step."""
+        self._stop = EarlyStop.of(config.early_stop, config.agree, config.n, answer_of)
         self._counted = 0
-        """Chains from the first on that early stop has counted."""
+        """How many chains, from the first on, early stop has counted."""
         self._wanted = config.n
         for chain in range(config.n):
             path = self.tree.add((chain,)).path

@@ -54,7 +54,7 @@ class SemanticsConfig(SearchConfig):
 
 
 class _StepSemantics(SemanticsConfig):
-    """The same for a tree strategy."""
+    """Parameters of a tree search that knows both."""
 
     @model_validator(mode="before")
     @classmethod
@@ -218,7 +218,7 @@ class LiteralBeamSearch(LiteralSearch[BeamSearchConfig]):
         for node in active:
             node.fate = Fate.PRUNED
         if active and (config.sort_completed or len(self._completed) < config.n):
-            kept = self._kept(active)
+            kept = self._best(active)
             for node in kept:
                 node.fate = Fate.EXPANDED
             children = range(config.n)
@@ -231,7 +231,7 @@ class LiteralBeamSearch(LiteralSearch[BeamSearchConfig]):
             node.fate = Fate.SURPLUS
         self._finish_as_listed(self._completed[: config.n])
 
-    def _kept(self, active: list[Node]) -> list[Node]:
+    def _best(self, active: list[Node]) -> list[Node]:
         """The beams with the best scores, in the order of the list; of equal ones the later."""
         if self.config.filter_duplicates:
             first = {self.tree.text(node.path): node for node in reversed(active)}

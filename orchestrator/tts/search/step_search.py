@@ -29,7 +29,8 @@ from typing import Generic, TypeVar
 
 from . import foresight
 from .candidates import Candidate, Pool, State
-from .config import StepConfig
+from .config import StepConfig, VotingConfig
+from .early_stop import AnswerOf, EarlyStop
 from .growth import Growth, goes_on, is_lookahead
 from .protocol import Expand, Generated, Guess, Score, Scored
 from .seeds import SeedOf
@@ -41,6 +42,7 @@ BY_RANK = attrgetter("rank")
 """Sort key of candidates that are ready."""
 
 Config = TypeVar("Config", bound=StepConfig)
+Voting = TypeVar("Voting", bound=VotingConfig)
 
 
 class StepSearch(TreeSearch[Config], Generic[Config]):
@@ -65,7 +67,7 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
         """Every candidate of the pool is ready: complete, prune, open the next pool, or finish."""
 
     def _shares(self, scores: Sequence[float]) -> list[int]:
-        """Children that candidates with these scores, best first, would get of one pool."""
+        """How many children the candidates of one pool with these scores, best first, would get."""
         return [0] * len(scores)
 
     def _foreseeable(self) -> list[Pool]:
@@ -174,8 +176,9 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
         return self.tree.rank(node.path, self.config.agg_strategy)
 
     def _upper_bound_and_prior(self, parent: NodePath) -> tuple[float, float]:
-        """Of candidates below `parent`: the path scores with one more step of the best score, and
-        without one.
+        """The most that a candidate below `parent` can score, and what it is expected to score.
+
+        The first is the path's score with one more step of the best score, the second without one.
         """
         above, how = self.tree.scores(parent), self.config.agg_strategy
         prior = aggregate(above, how) if above else foresight.UNKNOWN_SCORE
@@ -268,3 +271,23 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
         if len(asks) == len(self._asks):
             self._unwanted.append(node)  # it has been handed out
         self._asks = asks
+
+
+class VotingSearch(StepSearch[Voting]):
+    """Base of the strategies that count completions and finish once the vote is decided."""
+
+    def __init__(self, config: Voting, seed: SeedOf, answer_of: AnswerOf | None = None) -> None:
+        """`answer_of` reads the answer of a completion; only an early stop needs it."""
+        super().__init__(config, seed)
+        self._stop = EarlyStop.of(config.early_stop, config.agree, config.n, answer_of)
+
+    def _count(self, completed: Iterable[Node]) -> None:
+        """Count completions for an early stop, if one is wanted."""
+        if self._stop:
+            for node in completed:
+                self._stop.add(self.tree.text(node.path), self._path_score(node))
+
+    @property
+    def _vote_is_decided(self) -> bool:
+        """Whether the completions counted so far decide the vote, if an early stop is wanted."""
+        return self._stop is not None and self._stop.decided

@@ -22,18 +22,18 @@ MAX_SCORE = 1.0
 """The best score of a step, and of a path."""
 
 AGGREGATE_DIGITS = 12
-"""Significant digits of a product, mean or sum of scores: the same noise, at any magnitude."""
+"""Significant digits of a product, mean or sum of scores, against float noise of any magnitude."""
 
 
 class Stop(StrEnum):
     """Why a thought ended."""
 
     STEP = "step"
-    """At the step delimiter: the chain can go on."""
+    """It ended at the step delimiter: the chain can go on."""
     END = "end"
-    """At the end-of-sequence token."""
+    """It ended at the end-of-sequence token."""
     LENGTH = "length"
-    """At a token limit of the request or the engine."""
+    """It ended at a token limit of the request or the engine."""
 
 
 class Fate(StrEnum):
@@ -42,15 +42,15 @@ class Fate(StrEnum):
     OPEN = "open"
     """Its thought or score is still awaited, or its pool has not been decided."""
     EXPANDED = "expanded"
-    """Kept; it has children."""
+    """It was kept and has children."""
     PRUNED = "pruned"
-    """Outranked by its pool, or no longer needed."""
+    """It was outranked in its pool, or is no longer needed."""
     COMPLETED = "completed"
-    """The end of one of the n completions."""
+    """It is the end of one of the n completions."""
     SURPLUS = "surplus"
-    """A complete chain beyond the n that come out."""
+    """It ends a complete chain beyond the n that come out."""
     LOOKAHEAD = "lookahead"
-    """A greedy step that only helps to score the one before; not part of any completion."""
+    """It only helps to score the step before, and is not part of any completion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +83,9 @@ class Sampling:
     top_p: float
     max_tokens: int
     answer_regex: str | None = None
-    """What an answer must match; the text around it is free."""
+    """Regular expression that an answer must match; the text around it is free."""
     answer_schema: str | None = None
-    """Or the JSON schema of an answer, as JSON text."""
+    """JSON schema (as text) that an answer must satisfy instead."""
 
 
 @dataclass(frozen=True, slots=True)

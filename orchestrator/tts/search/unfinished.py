@@ -42,5 +42,5 @@ def completions_so_far(
 
 
 def _path_score(tree: Tree, node: Node, how: Aggregation) -> float | None:
-    """The score of a path by what of it has been scored; None if nothing has."""
+    """The score of a path by its scored steps; None if it has none."""
     return tree.path_score(node.path, how) if tree.scores(node.path) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 
 from tts.grading import Equality, canonical
-from tts.grading.votes import Judged, judge
+from tts.grading.votes import Judgement, judge
 from tts.problem import Problem
 from tts.runs.events import LoggedAnswer, LoggedCompletion, ProblemSolved
 from tts.runs.records import CompletionRecord
@@ -22,7 +22,7 @@ class Outcome:
 
     problem: Problem
     found: SearchResult
-    judged: Judged
+    judged: Judgement
     vote: Vote
     digest: str
 

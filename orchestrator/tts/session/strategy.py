@@ -11,7 +11,7 @@ from tts.build.spec import Deployment
 from tts.grading.votes import answer_form
 from tts.problem import Problem
 from tts.search import AnswerOf, NodePath, Search, SearchConfig, SeedOf, node_seed
-from tts.strategies.answers import constraint_of
+from tts.strategies.answers import require_answer_form
 from tts.strategies.catalog import find_strategy, new_search, strategy_of
 from tts.strategies.parameters import configure
 from tts.strategies.strategy import Ballot, Vote, require_context
@@ -73,7 +73,7 @@ def choose(strategy: StrategyLike, deployment: Deployment, given: dict[str, Any]
         )
     if isinstance(strategy, SearchConfig):
         config = _fitted(strategy, deployment.generator.max_seq_len)
-        constraint_of(config, deployment)
+        require_answer_form(config, deployment)
         try:
             known = strategy_of(config)
         except ConfigError:  # parameters of the program's own

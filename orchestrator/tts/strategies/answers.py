@@ -10,7 +10,7 @@ from typing import Any
 from tts.build.errors import ConfigError
 from tts.build.input_files import Unreadable, read_text, require_path
 from tts.build.spec import Deployment
-from tts.constraints import AnswerConstraint, answer_constraint
+from tts.constraints import answer_constraint
 from tts.search import SearchConfig
 
 MAX_SCHEMA_BYTES = 1_000_000
@@ -29,11 +29,8 @@ def with_schema_text(values: Mapping[str, Any], folder: Path | None = None) -> d
     return {**values, "answer_schema": schema} if "answer_schema" in values else {**values}
 
 
-def constraint_of(config: SearchConfig, deployment: Deployment) -> AnswerConstraint | None:
-    """The form of the answers on a deployment; None if they may be anything.
-
-    Raises ConfigError for a form that is wrong, or that this deployment's generator cannot keep to.
-    """
+def require_answer_form(config: SearchConfig, deployment: Deployment) -> None:
+    """Raise ConfigError for a form of answers that is wrong, or that the generator cannot keep."""
     delimiter = deployment.generator.step_delimiter
     constraint = answer_constraint(config.answer_regex, config.answer_schema, delimiter)
     if constraint and not deployment.generator.guided_decoding:
@@ -45,7 +42,6 @@ def constraint_of(config: SearchConfig, deployment: Deployment) -> AnswerConstra
             if llmapi
             else "Set generator.guided_decoding: true in the deployment.",
         )
-    return constraint
 
 
 def _read(file: Path) -> str:

@@ -18,7 +18,7 @@ from tts.search.auto import AutoSearch
 from tts.search.policy import Budget, Policy, common_parameters
 
 DEFAULT_POLICY = Path(__file__).parent / "demo_policy.json"
-"""For the demo pair, made from 300 problems of another seed than those that are reported."""
+"""The demo pair's policy, made from 300 problems of another seed than those reported."""
 
 
 class AutoConfig(SearchConfig):
@@ -29,7 +29,7 @@ class AutoConfig(SearchConfig):
     """
 
     policy: Budget
-    """Given as a policy's file, of which the budget for `n` is taken; else that of the demo."""
+    """The budget for `n` of a policy, which is given by its file; by default the demo's."""
 
     @model_validator(mode="before")
     @classmethod

@@ -1,15 +1,18 @@
 """The strategies by name: the built-in ones, and those of plug-ins.
 
-A built-in strategy is a module of `tts.search`, an entry here, and its name in `names`.
+A built-in strategy is a module of `tts.search`, an entry here, and its name in `names`. One of
+another package is an entry point of the group `tts.strategies` with the strategy's name, which
+refers to a `Strategy` or to a function that returns one.
 """
 
 from __future__ import annotations
 
+from importlib.metadata import EntryPoint
 from itertools import chain
 
 from tts.build.errors import ConfigError
 from tts.grading import votes
-from tts.plugins import package_of
+from tts.plugins import PluginGroup, package_of
 from tts.search import (
     AbMctsConfig,
     AnswerOf,
@@ -26,9 +29,10 @@ from tts.search import (
 
 from .auto import AutoConfig
 from .names import OTHER_NAMES
-from .plugins import PLUGINS, load_plugin
 from .search_and_learn import ballot_by_semantics
 from .strategy import Strategy
+
+PLUGINS = PluginGroup("tts.strategies", "strategy")
 
 _ALL = (
     Strategy(
@@ -144,7 +148,7 @@ def find_strategy(name: str) -> Strategy:
             f"{PLUGINS.describe(plugin)} has the name of a built-in strategy.",
             hint=f"Give it another name, or uninstall {package_of(plugin)}.",
         )
-    return load_plugin(plugin)
+    return _load_plugin(plugin)
 
 
 def all_strategies() -> dict[str, Strategy]:
@@ -183,3 +187,19 @@ def new_search(
     `seed` gives the sample of a node its seed; `answer_form` reads the answer of a completion.
     """
     return config.new_search(seed, answer_form)
+
+
+def _load_plugin(plugin: EntryPoint) -> Strategy:
+    """Import a plug-in; raises ConfigError if that fails or gives no strategy of its name."""
+    loaded = PLUGINS.load(plugin)
+    try:
+        strategy = loaded() if callable(loaded) else loaded
+    except Exception as error:
+        raise PLUGINS.broken(plugin, error) from error
+    if isinstance(strategy, Strategy) and strategy.name == plugin.name:
+        return strategy
+    found = f"one named {strategy.name!r}" if isinstance(strategy, Strategy) else repr(strategy)
+    raise ConfigError(
+        f"{PLUGINS.describe(plugin)} must give a Strategy named {plugin.name!r}, not {found:.60}.",
+        hint=f"Fix or uninstall {package_of(plugin)}.",
+    )

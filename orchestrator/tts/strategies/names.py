@@ -13,7 +13,7 @@ STRATEGY_NAMES = (
     "ab-mcts",
     "auto",
 )
-"""In the order of the catalog, which a test compares with this."""
+"""The names in the order of the catalog; a test compares the two."""
 TEXTS = ("answer_regex", "answer_schema")
 """Parameters that are taken as they are typed: as YAML `[0-9]+` would be no text."""
 OTHER_NAMES = {"greedy": "cot"}

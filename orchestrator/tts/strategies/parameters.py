@@ -11,7 +11,7 @@ from tts.build.errors import ConfigError
 from tts.build.spec import Deployment, explain
 from tts.search import SearchConfig
 
-from .answers import constraint_of, with_schema_text
+from .answers import require_answer_form, with_schema_text
 from .catalog import all_strategies, find_strategy, strategy_names
 from .names import TEXTS
 from .strategy import Strategy
@@ -28,7 +28,7 @@ def configure(strategy: Strategy, deployment: Deployment, given: dict[str, Any])
         if one in given and other not in given:
             block.pop(other, None)
     config = strategy.configure({**block, **given}, context=deployment.generator.max_seq_len)
-    constraint_of(config, deployment)
+    require_answer_form(config, deployment)
     return config
 
 

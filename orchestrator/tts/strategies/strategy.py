@@ -38,7 +38,7 @@ class Strategy:
 
     name: str
     summary: str
-    """One line for lists."""
+    """One line that describes it in lists."""
     config: type[SearchConfig]
     """The parameters, which make the search (`SearchConfig.new_search`)."""
     vote: Vote
@@ -47,7 +47,7 @@ class Strategy:
     fixed: dict[str, Any] = field(default_factory=dict)
     """Parameters that cannot be changed."""
     independent: Independent | None = None
-    """Of which parts a run consists, if parts of it are runs with a smaller n."""
+    """The parts of a run that are runs with a smaller n themselves; None: it has none."""
     ballot: Callable[[SearchConfig], Ballot] = lambda config: Ballot()
     """How the completions of a search with these parameters vote."""
 

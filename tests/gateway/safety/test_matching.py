@@ -4,6 +4,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.constraints.languages import states_after
 
 from tts.build.errors import ConfigError, ContentBlocked
 from tts.constraints.regex import parse_search
@@ -122,13 +123,7 @@ def test_what_is_sent_before_a_block_does_not_depend_on_the_cuts_either(patterns
 
 def may_begin_a_match(pattern, text):
     """Whether a text is the beginning of some text of the pattern's language."""
-    automaton = Automaton.of(parse_search(pattern).node)
-    states = automaton._closure({0})
-    for char in text:
-        states = automaton._closure(
-            {there for here in states for some, there in automaton.moves[here] if char in some}
-        )
-    return bool(states)
+    return bool(states_after(Automaton.of(parse_search(pattern).node), text))
 
 
 @given(st.lists(st.sampled_from([p for p in PATTERNS if "(?i)" not in p]), max_size=4), cut())

@@ -11,8 +11,7 @@ import pytest
 
 from tts.build.errors import DatasetError
 from tts.datasets import load
-from tts.datasets.download import cached_file
-from tts.datasets.known import KNOWN
+from tts.datasets.known import KNOWN, cached_file
 from tts.datasets.load import load_dataset, load_problems
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
