@@ -35,7 +35,7 @@ def llama_1b() -> ModelConfig:
 
 
 def wide(layers: int, hidden: int, inner: int, heads: tuple[int, int], dim: int) -> ModelConfig:
-    """The shape of scripts/make_random_checkpoint's models, and of the demo pair."""
+    """The shape of the models of `tts random-checkpoint`, and of the demo pair."""
     return replace(
         llama_1b(),
         vocab_size=768,

@@ -5,8 +5,8 @@ import shutil
 import urllib.request
 
 import pytest
-from scripts.gateway_checks.replicas import deployment_at, free_port, served
-from scripts.gateway_checks.running import gateway
+from scripts.robustness.gateway.replicas import deployment_at, free_port, served
+from scripts.robustness.gateway.running import gateway
 
 from tts.build import paths
 from tts.build.spec import load_deployment

@@ -1,8 +1,8 @@
-"""The short form of scripts/check_gateway: wrong, cut and silent clients, and kill -9."""
+"""The short form of scripts/run robustness.gateway: wrong, cut and silent clients, and kill -9."""
 
 import pytest
-from scripts.gateway_checks import from_document, hostile, idle, killed
-from scripts.gateway_checks.running import gateway
+from scripts.robustness.gateway import from_document, hostile, idle, killed
+from scripts.robustness.gateway.running import gateway
 
 from tts.build import paths
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tokenizers
 from safetensors.numpy import save_file
+from scripts.bench.engine_host import EngineHost
 from tests.engines.llmapi_standin import Misbehave, stand_in
 from tests.engines.triton_client import Client
 
@@ -20,7 +21,6 @@ from tts.build.checkpoint import expected_tensors
 from tts.build.manifest import EngineConfig, read_engine_config
 from tts.build.model_config import read_model_config
 from tts.build.spec import Deployment
-from tts.engines.engine_host import EngineHost
 from tts.engines.generate_request import GenerateRequest, Limits
 from tts.engines.responses import Response
 from tts.serving.server.start import RunningServer, start_server

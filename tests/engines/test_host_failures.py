@@ -3,13 +3,13 @@
 import threading
 
 import pytest
+from scripts.bench.engine_host import EngineHost
 from tests.engines.host_requests import sampled
 
 from tts.build import paths
 from tts.build.errors import EngineError
 from tts.build.manifest import read_engine_config
 from tts.build.openvino import runtime as openvino_runtime
-from tts.engines.engine_host import EngineHost
 from tts.engines.generate_request import Limits
 from tts.engines.responses import unavailable
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from scripts.bench.engine_host import EngineHost
 from tests.engines.conftest import Runner
 
 from tts.build import paths
@@ -13,7 +14,6 @@ from tts.build.spec import Deployment, load_deployment
 from tts.build.tokenizer import Ids, Tokenizer
 from tts.build.verifier_format import verifier_format
 from tts.build.verifier_likelihood import Continuation
-from tts.engines.engine_host import EngineHost
 from tts.engines.generate_request import GenerateRequest, Limits
 
 QUESTION = "Compute (37 + 58 - 20) / 3 * 2 - 41 + 12 * 3."

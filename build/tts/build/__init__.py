@@ -17,6 +17,7 @@
 | tokenizer_check, tokenizer_worker, tokenizer_bounds | trying a tokenizer.json, in another |
 | tokenizer_probes | whether a tokenizer keeps texts apart, and gives them back |
 | machine_memory | how much memory this machine or this container has |
+| random_checkpoint | checkpoints of any size with random weights, for measurements |
 | private | folders that only their owner may enter |
 | user_paths | what is at a path that a user names |
 | paths, errors | where files are; every error that a user may see |

@@ -16,7 +16,6 @@
 | engine_messages | what the two processes tell each other, as bytes |
 | engine_process | the process of an engine |
 | engine | in-flight batching, in one loop |
-| engine_host | an engine on a thread of this process, for measurements and tests |
 | admission | which requests start, by KV blocks and slots; pure |
 | prefix_guard | which requests must wait for each other's prefixes; pure |
 | pipeline | OpenVINO GenAI's continuous-batching pipeline |

@@ -7,6 +7,7 @@ import sys
 import typer
 
 from . import (
+    calibrate,
     compare,
     doctor,
     engines,
@@ -15,6 +16,7 @@ from . import (
     lint,
     merge,
     plan,
+    random_checkpoint,
     report,
     requests,
     runs,
@@ -46,6 +48,9 @@ app.command("gateway", rich_help_panel="Build and serve")(gateway.gateway)
 app.add_typer(keys.app, name="keys", rich_help_panel="Build and serve")
 app.command("requests", rich_help_panel="Build and serve")(requests.requests)
 app.command("tune", rich_help_panel="Build and serve")(tune.tune)
+app.command("random-checkpoint", rich_help_panel="Build and serve")(
+    random_checkpoint.random_checkpoint
+)
 app.command("solve", rich_help_panel="Search")(runs.solve)
 app.command("bench", rich_help_panel="Search")(runs.bench)
 app.command("top", rich_help_panel="Look at runs")(top.top)
@@ -55,6 +60,7 @@ app.command("compare", rich_help_panel="Look at runs")(compare.compare)
 app.command("merge", rich_help_panel="Look at runs")(merge.merge)
 app.command("trace", rich_help_panel="Look at runs")(trace.trace)
 app.command("study", rich_help_panel="Study a deployment")(study.study)
+app.command("calibrate", rich_help_panel="Study a deployment")(calibrate.calibrate)
 app.command("simulate", rich_help_panel="Study a deployment")(simulate.simulate)
 app.command("doctor", rich_help_panel="Help")(doctor.doctor)
 

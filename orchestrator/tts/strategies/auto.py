@@ -1,6 +1,6 @@
 """Parameters of `auto`, and where its policy comes from.
 
-A policy is a JSON file (`tts.search.policy.Policy`); `scripts/calibrate_auto` makes one from
+A policy is a JSON file (`tts.search.policy.Policy`); `tts calibrate` makes one from
 finished runs. The default one is the demo pair's.
 """
 

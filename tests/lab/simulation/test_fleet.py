@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scripts.bench.generation import Prompts, simulate_generation
 
 from tts.engines.simulated import Affine, Engine, Gpus, PagedCache, Request
 from tts.lab.simulation.fleet import ServerGroup, connected, fleet_of
-from tts.lab.simulation.generation import Prompts, simulate_generation
 from tts.lab.simulation.pairs import simulated_deployment
 from tts.lab.simulation.scenario import Scenario, simulate
 from tts.lab.simulation.workload import typical

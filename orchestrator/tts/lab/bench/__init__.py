@@ -10,5 +10,4 @@
 | merging | shards of a run made one |
 | on_ray | shards handed out to actors on a Ray cluster |
 | calibration | a policy of `auto` from finished runs |
-| upper_bound | a run's useful work sent again without its dependencies |
 """

@@ -4,7 +4,6 @@
 |---|---|
 | scenario | one run: what is simulated, and what came of it |
 | fleet | servers, the GPUs that they are on, and the router in front of them |
-| generation | plain generation on such servers, without searches |
 | pairs | pairs of published models; the shapes of a deployment's |
 | server | both endpoints on simulated engines |
 | workload, text | what simulated engines answer |

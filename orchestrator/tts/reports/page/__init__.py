@@ -17,7 +17,7 @@
 In the browser (`static/`): `store.js` reads the data, `charts.js` draws figures, `problems.js`
 lists problems, `tree.js` draws a tree, `pane.js` shows one with its times and
 answers, `viewer.js` ties them together. `static/vendor/` holds third
-parties' builds, which `scripts/vendor` fetches and verifies.
+parties' builds, which `scripts/run vendor` fetches and verifies.
 """
 
 from .page import FILE, write_page

@@ -196,7 +196,7 @@ def _other_tokenizer(folder: Path, role: str, models: Models, where: str) -> Run
     return RunError(
         f"The run in {folder} cannot be replayed on deployment {models.deployment.name}: the "
         f"tokenizer of its {role} ({checkpoint}) is not the recorded one; it differs at {where}.",
-        hint="Give the checkpoint the recorded tokenizer: scripts/make_random_checkpoint takes it "
+        hint="Give the checkpoint the recorded tokenizer: tts random-checkpoint takes it "
         "from the checkpoint named with --tokenizer.",
     )
 

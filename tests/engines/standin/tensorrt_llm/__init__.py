@@ -31,9 +31,11 @@ import tts.engines
 ROOT = Path(__file__).resolve().parents[4]
 for package, folder in ((tts.build, "build/tts/build"), (tts.engines, "engines/tts/engines")):
     package.__path__.append(str(ROOT / folder))
+sys.path.append(str(ROOT))
+
+from scripts.bench.engine_host import EngineHost  # noqa: E402
 
 from tts.build.manifest import read_engine_config  # noqa: E402
-from tts.engines.engine_host import EngineHost  # noqa: E402
 from tts.engines.generate_request import GenerateRequest, Limits  # noqa: E402
 
 __version__ = os.environ.get("TTS_STANDIN_VERSION", "1.3.0rc24")

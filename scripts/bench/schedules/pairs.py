@@ -1,0 +1,104 @@
+"""The two pairs of engines that are measured."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import yaml
+
+from tts.build import paths
+from tts.build.builder import build_engines
+from tts.build.random_checkpoint import make_random_checkpoint, size_of
+from tts.build.spec import Deployment, load_deployment
+from tts.datasets.load import load_problems
+from tts.lab.bench.observer import Silent
+from tts.lab.bench.run import run_plan
+from tts.prompting import Models
+from tts.runs.replay import Replay, open_source
+from tts.session import AsyncSession, RunProgress
+from tts.session.plan import Plan
+from tts.session.run import open_run
+from tts.session.strategy import choose
+
+Say = Callable[[str], None]
+
+HEAVY = "bench-heavy"
+SIZES = {"generator": "25M", "verifier": "100M"}
+
+
+def demo_plan(problems: int, n: int, width: int, seed: int, say: Say) -> Plan:
+    """Beam search on the demo pair, its engines built."""
+    deployment = load_deployment("demo")
+    build_engines(deployment, verify=False, say=say)
+    return _plan("demo", deployment, problems, n, width, seed)
+
+
+def heavy_plan(recorded: Path, demo: Plan, say: Say) -> Plan:
+    """The recorded run of the demo pair replayed on a pair of 25M and 100M random weights."""
+    file = _heavy_deployment(demo.deployment, say)
+    deployment = load_deployment(file)
+    build_engines(deployment, verify=False, say=say)
+    source = open_source(recorded)
+    models = source.limited(Models.load(deployment))
+    return replace(
+        demo,
+        source=str(file),
+        deployment=deployment,
+        context=models.deployment.generator.max_seq_len,
+        replay=Replay(source.script(models, demo.problems), source.description),
+    )
+
+
+def record(plan: Plan, folder: Path) -> None:
+    """An ordinary run, kept in `folder`, for the replay."""
+    session = AsyncSession(plan.deployment)
+    progress = RunProgress(len(plan.problems))
+    with open_run(plan, folder) as run:
+        asyncio.run(run_plan(session, run, Silent(), progress))
+
+
+def _plan(
+    source: str, deployment: Deployment, problems: int, n: int, width: int, seed: int
+) -> Plan:
+    return Plan(
+        deployment,
+        tuple(load_problems("demo", limit=problems, seed=seed)),
+        choose("beam-search", deployment, {"n": n, "beam_width": width}),
+        seed,
+        source=source,
+        dataset="demo",
+        limit=problems,
+    )
+
+
+def _heavy_deployment(demo: Deployment, say: Say) -> Path:
+    """The deployment file of the heavy pair: the demo pair's, but for name and checkpoints.
+
+    Lengths, policies and pools are those of the demo pair, so that the same requests fit. Both
+    engines are fp32: it runs on any CPU, and on the recorded work the two need about equal time.
+    """
+    folder = paths.built_dir(HEAVY)
+    folder.mkdir(parents=True, exist_ok=True)
+    fields = demo.model_dump(mode="json", exclude_none=True)
+    fields["name"] = HEAVY
+    for seed, (role, size) in enumerate(SIZES.items()):
+        checkpoint = folder / "checkpoints" / f"{role}-{size}"
+        if not checkpoint.is_dir():
+            say(f"making {checkpoint}")
+            checkpoint.parent.mkdir(exist_ok=True)
+            # made under another name first: one that is cut short is not taken for a whole one
+            part = checkpoint.with_name(f"{checkpoint.name}.part")
+            tokenizer = fields[role]["checkpoint"]
+            shutil.rmtree(part, ignore_errors=True)
+            make_random_checkpoint(
+                part, tokenizer=Path(tokenizer), parameters=size_of(SIZES[role]), seed=seed
+            )
+            part.rename(checkpoint)
+        fields[role] |= {"checkpoint": str(checkpoint), "precision": "fp32", "threads": 1}
+    file = folder / f"{HEAVY}.yaml"
+    file.write_text(yaml.safe_dump(fields, sort_keys=False), encoding="utf-8")
+    return file

@@ -1,1 +1,0 @@
-"""What scripts/mutants is made of."""

@@ -1,0 +1,56 @@
+"""The programs below scripts/, by name: `scripts/run bench.schedules --help`.
+
+A program is a module that does something when it is run, or a package with a `__main__`; its name
+is its path, with dots. Its docstring says what it is for, and its first line is shown in the list.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import runpy
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+"""The repository, from which programs import each other as `scripts.bench`, for example."""
+STARTER = Path(__file__).with_name("run")
+
+
+def programs() -> dict[str, str]:
+    """The first line of each program's docstring, by its name."""
+    scripts = ROOT / "scripts"
+    found = {}
+    for file in [*scripts.glob("*.py"), *scripts.glob("*/*.py"), *scripts.glob("*/*/__main__.py")]:
+        source = file.read_text(encoding="utf-8")
+        if '\nif __name__ == "__main__":' in source and file != Path(__file__).resolve():
+            parts = file.relative_to(scripts).with_suffix("").parts
+            name = ".".join(parts[:-1] if parts[-1] == "__main__" else parts)
+            found[name] = (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
+    return dict(sorted(found.items(), key=lambda program: ("." in program[0], program)))
+
+
+def command(name: str, *arguments: object) -> list[str]:
+    """The command that runs a program in a process of its own, in this process's environment."""
+    return [sys.executable, str(ROOT / "scripts" / "programs.py"), name, *map(str, arguments)]
+
+
+def main() -> None:
+    """Run the program that the command line names, with the arguments that follow."""
+    known = programs()
+    if len(sys.argv) < 2 or sys.argv[1] not in known:
+        widest = max(map(len, known))
+        lines = "\n".join(f"  {name:{widest}}  {line}" for name, line in known.items())
+        said = f"usage: scripts/run PROGRAM [ARGUMENT ...]\n\n{lines}"
+        if len(sys.argv) < 2:
+            print(said)
+            return
+        sys.exit(f"error: there is no program {sys.argv[1]!r}\n{said}")
+    name = sys.argv.pop(1)
+    sys.path[0] = str(ROOT)  # in place of the folder of this file
+    importlib.import_module("scripts")
+    runpy.run_module(f"scripts.{name}", run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""Requests that are wrong, oversize, slow or broken off, over raw sockets."""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+from collections import Counter
+from collections.abc import Callable
+
+from .raw import chat, exchange, post
+
+Address = tuple[str, int]
+Attack = Callable[[Address, random.Random], "int | None"]
+LARGE = 6 << 20
+"""More than a gateway takes."""
+
+
+def run(address: Address, count: int, seed: int) -> Counter[str]:
+    """So many attacks of every kind; how often which ended in which status.
+
+    Raises TimeoutError for a gateway that hangs.
+    """
+    rng = random.Random(seed)
+    seen: Counter[str] = Counter()
+    for number in range(count):
+        name, attack = ATTACKS[number % len(ATTACKS)]
+        try:
+            status = attack(address, rng)
+        except TimeoutError as error:
+            raise TimeoutError(f"the gateway hangs: {name}, request {number}") from error
+        seen[f"{name}: {status or 'closed'}"] += 1
+    return seen
+
+
+def _garbage(address: Address, rng: random.Random) -> int | None:
+    return exchange(address, rng.randbytes(rng.randint(1, 4000)) + b"\r\n\r\n", half_close=True)
+
+
+def _body(make: Callable[[random.Random], bytes]) -> Attack:
+    return lambda address, rng: exchange(address, post(make(rng)))
+
+
+def _cut(rng: random.Random) -> bytes:
+    body = chat(stream=True)
+    return body[: rng.randrange(len(body))]
+
+
+def _flipped(rng: random.Random) -> bytes:
+    body = bytearray(chat(temperature=0.5, stop=["a"], seed=1))
+    for _ in range(rng.randint(1, 4)):
+        body[rng.randrange(len(body))] = rng.randrange(256)
+    return bytes(body)
+
+
+def _nested(rng: random.Random) -> bytes:
+    depth = rng.choice([100, 1000, 100_000])
+    return b'{"model":"demo","messages":' + b"[" * depth + b"]" * depth + b"}"
+
+
+def _odd_value(rng: random.Random) -> bytes:
+    field = rng.choice(
+        ["max_tokens", "n", "temperature", "top_p", "seed", "stop", "messages", "tts", "top_k"]
+    )
+    values: list[object] = [10**30, -(10**30), -1, 0, 1e308, "x" * 1000, None, [], {}, [[]], True]
+    values += ["\ud800", {"n": -1}]
+    return json.dumps(json.loads(chat()) | {field: rng.choice(values)}).encode()
+
+
+def _oversize(address: Address, rng: random.Random) -> int | None:
+    return exchange(address, post(chat(user="x" * LARGE)))
+
+
+def _oversize_in_chunks(address: Address, rng: random.Random) -> int | None:
+    head = (
+        b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n"
+        b"content-type: application/json\r\n\r\n"
+    )
+    chunk = b"%x\r\n" % 65536 + b"x" * 65536 + b"\r\n"
+    return exchange(address, head, *[chunk] * (LARGE // 65536), b"0\r\n\r\n")
+
+
+def _long_headers(address: Address, rng: random.Random) -> int | None:
+    return exchange(address, post(chat(), extra=f"x-long: {'y' * 200_000}\r\n"))
+
+
+def _many_headers(address: Address, rng: random.Random) -> int | None:
+    return exchange(address, post(chat(), extra="".join(f"x-{n}: 1\r\n" for n in range(2000))))
+
+
+def _wrong_length(address: Address, rng: random.Random) -> int | None:
+    length = rng.choice(["-1", "abc", "99999999999999999999", "1, 2"])
+    head = f"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n"
+    return exchange(address, head.encode() + chat())
+
+
+def _half_closed(address: Address, rng: random.Random) -> int | None:
+    whole = post(chat(stream=rng.random() < 0.5))
+    return exchange(address, whole[: rng.randrange(1, len(whole))], half_close=True)
+
+
+def _half_closed_after(address: Address, rng: random.Random) -> int | None:
+    return exchange(address, post(chat()), half_close=True)
+
+
+def _gone(address: Address, rng: random.Random) -> int | None:
+    """A stream that is left after its first bytes."""
+    with socket.create_connection(address, timeout=30) as connection:
+        body = chat(stream=True, max_tokens=64, model=rng.choice(["demo", "demo:beam-search"]))
+        connection.sendall(post(body))
+        connection.recv(rng.randint(1, 200))
+    return None
+
+
+def _path(address: Address, rng: random.Random) -> int | None:
+    path = rng.choice(
+        ["/../../etc/passwd", "/v1/models/%00", "//", "/reports/" + "a" * 5000, "/page/../page.js"]
+    )
+    method = rng.choice(["GET", "POST", "DELETE", "TRACE", "OPTIONS", "PATCH"])
+    return exchange(address, f"{method} {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+
+
+def _good(address: Address, rng: random.Random) -> int | None:
+    return exchange(address, post(chat(stream=rng.random() < 0.5)))
+
+
+ATTACKS: list[tuple[str, Attack]] = [
+    ("garbage", _garbage),
+    ("a body cut short", _body(_cut)),
+    ("flipped bytes", _body(_flipped)),
+    ("odd values", _body(_odd_value)),
+    ("not UTF-8", _body(lambda rng: b'{"model": "\xff\xfe"}')),
+    ("nested", _body(_nested)),
+    ("odd paths and methods", _path),
+    ("wrong content-length", _wrong_length),
+    ("half closed", _half_closed),
+    ("half closed after the request", _half_closed_after),
+    ("left in the middle", _gone),
+    ("long header", _long_headers),
+    ("many headers", _many_headers),
+    ("nothing wrong", _good),
+]
+LARGE_ATTACKS: list[tuple[str, Attack]] = [
+    ("oversize", _oversize),
+    ("oversize, chunked", _oversize_in_chunks),
+]
+
+
+def run_large(address: Address, count: int, seed: int) -> Counter[str]:
+    """Bodies beyond the limit, so many of each kind."""
+    rng = random.Random(seed)
+    seen: Counter[str] = Counter()
+    for name, attack in LARGE_ATTACKS * count:
+        seen[f"{name}: {attack(address, rng) or 'closed'}"] += 1
+    return seen

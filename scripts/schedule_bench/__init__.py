@@ -1,1 +1,0 @@
-"""What scripts/bench_schedules is made of."""

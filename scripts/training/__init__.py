@@ -1,0 +1,1 @@
+"""How the demo models were made: tokenizer, model, data, sampling, training, evaluation."""

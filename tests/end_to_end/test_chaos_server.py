@@ -1,0 +1,25 @@
+"""The short form of scripts/run robustness.chaos: a few seeded faults on real runs."""
+
+import subprocess
+
+import pytest
+from scripts.programs import command
+
+LONGEST_S = 3600
+"""A minute or two on an idle machine."""
+
+pytestmark = [pytest.mark.server, pytest.mark.timeout(LONGEST_S)]
+
+
+def test_runs_survive_faults_at_random_moments():
+    """An engine, a connection, a frozen model, two faults at once, a clock, the end of a log."""
+    options = ["--cases", "6", "--problems", "10", "--freeze", "3", "--seed", "10306"]
+    done = subprocess.run(
+        command("robustness.chaos", *options),
+        capture_output=True,
+        text=True,
+        timeout=LONGEST_S - 60,  # said before pytest ends it
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 of 6 cases went wrong" in done.stdout
