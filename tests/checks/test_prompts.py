@@ -57,7 +57,7 @@ def test_a_chat_template_that_leaves_the_system_prompt_out(tmp_path: Path):
     set_json(folder / "tokenizer_config.json", chat_template=template)
     (finding,) = serious(changed("demo", given))
     assert finding.where == "generator.system_prompt"
-    assert "does not reach the model" in finding.what
+    assert "would not see what the system has said" in finding.what
     template = "{{ messages[0]['content'] }} " + template
     set_json(folder / "tokenizer_config.json", chat_template=template)
     assert serious(changed("demo", given)) == []

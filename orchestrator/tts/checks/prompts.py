@@ -12,7 +12,7 @@ from tts.build.tensorrt.memory_plan import QUESTION, STEP
 from tts.build.tensorrt.model_shape import shape_of
 from tts.build.tokenizer import EOS_FILES, Tokenizer
 from tts.build.tokenizer_probes import changed_texts, require_apart
-from tts.build.verifier_format import verifier_format
+from tts.build.verifiers.dialogue import verifier_dialogue
 from tts.engines import wire
 from tts.prompting.chat import generator_prompt
 from tts.prompting.steps import count_stop_words, delimiter_stop_words
@@ -86,13 +86,6 @@ def prompt(deployment: Deployment) -> Iterator[Finding]:
             where, fix = "generator.checkpoint", "Take a checkpoint whose chat template can."
         yield refused(error, deployment, where, "no prompt can be made", fix)
         return
-    if (said := spec.system_prompt) and said.strip() not in _chat(tokenizer, said):
-        yield Finding(
-            f"does not reach the model: the chat template of {spec.checkpoint} leaves it out",
-            "generator.system_prompt",
-            "problems are solved as if there were none",
-            "Leave it out, or take a checkpoint whose chat template takes one.",
-        )
     what = "system prompt and template" if spec.system_prompt else "the chat template"
     fix = "Raise generator.max_seq_len, or shorten generator.system_prompt."
     yield from _room("generator", used, what, spec.max_seq_len, fix)
@@ -142,7 +135,7 @@ def dialogue(deployment: Deployment) -> Iterator[Finding]:
     spec = deployment.verifier
     if tokenizer := tokenizer_of(spec):
         with suppress(CheckpointError):  # `tokenizers` reports it
-            used = len(verifier_format(tokenizer, spec).first("", ""))
+            used = len(verifier_dialogue(tokenizer, spec).first("", ""))
             fix = "Raise verifier.max_seq_len."
             yield from _room("verifier", used, "the dialogue", spec.max_seq_len, fix)
 
@@ -209,12 +202,6 @@ def _works(tokenizer: Tokenizer, spec: GeneratorSpec) -> bool:
     except CheckpointError:
         return False
     return True
-
-
-def _chat(tokenizer: Tokenizer, system_prompt: str) -> str:
-    said = {"system": system_prompt, "user": PROBE}
-    messages = [{"role": role, "content": text} for role, text in said.items()]
-    return tokenizer.chat(messages, generation_prompt=True)
 
 
 def _list(ids: Sequence[int]) -> str:
