@@ -65,9 +65,7 @@ def test_tokenizer_larger_than_the_embedding(deployment: Deploy, llama: Path) ->
     data = json.loads(file.read_text())
     data["model"]["vocab"] |= {f"more{index}": 128 + index for index in range(10)}
     file.write_text(json.dumps(data))
-    with pytest.raises(
-        CheckpointError, match="ids up to 137, but the model's vocab_size is 128"
-    ):
+    with pytest.raises(CheckpointError, match="ids up to 137, but the model's vocab_size is 128"):
         build(deployment())
 
 
