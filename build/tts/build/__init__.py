@@ -14,8 +14,7 @@
 | chat_template, template_worker | rendering a chat template, in a process with limits |
 | worker_process, worker | a process with limits: the parent's handle, and what runs inside |
 | owner | what only the process that opened it may use, and no fork of it |
-| tokenizer_check, tokenizer_worker, tokenizer_bounds | trying a tokenizer.json, in another |
-| tokenizer_probes | whether a tokenizer keeps texts apart, and gives them back |
+| tokenizer_check, tokenizer_worker | trying a tokenizer.json, in a process with limits |
 | machine_memory | how much memory this machine or this container has |
 | private | folders that only their owner may enter |
 | user_paths | what is at a path that a user names |
