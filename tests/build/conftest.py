@@ -13,7 +13,7 @@ from tests.build.stand_in_build import STANDIN, TOOLS, Deploy, Misbehave, instal
 
 from tts.build.spec import Deployment
 from tts.build.tensorrt import contract
-from tts.build.tokenizer_probes import APART
+from tts.checks.prompts import APART
 
 VOCABULARY = 128
 CHAT_TEMPLATE = "{% for m in messages %}{{ m.content }} {% endfor %}"

@@ -4,6 +4,7 @@ import json
 import os
 import stat
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from tts.build import paths, tokenizer_check
 from tts.build.errors import CheckpointError
 from tts.build.input_files import Unreadable
 from tts.build.tokenizer import Tokenizer
-from tts.build.tokenizer_bounds import MOST_ADDED, MOST_TOKENS, require_bounded_file
+from tts.build.tokenizer_worker import MOST_ADDED, MOST_TOKENS, require_bounded_file
 
 PADDING = {
     "strategy": {"Fixed": 100_000_000},
@@ -135,17 +136,24 @@ def test_too_much_of_anything_is_named(changed: dict[str, Any], said: str) -> No
         require_bounded_file(parts(**changed))
 
 
-def try_with(monkeypatch: pytest.MonkeyPatch, script: Path, change: str) -> None:
+def try_with(monkeypatch: pytest.MonkeyPatch, folder: Path, change: str) -> None:
     """Have files tried by a worker in which a line has changed something."""
-    lines = ("import tts.build.tokenizer_worker as worker", change, "worker.main()")
-    script.write_text("\n".join(lines))
-    monkeypatch.setattr(tokenizer_check.tokenizer_worker, "__file__", str(script))
+    lines = ("import tts.build.tokenizer_worker as worker", change, "worker.serve(worker._load)")
+    (folder / "changed_worker.py").write_text("\n".join(lines))
+    monkeypatch.syspath_prepend(folder)
+    start = partial(tokenizer_check.WorkerProcess, "changed_worker")
+    monkeypatch.setattr(tokenizer_check, "WorkerProcess", lambda module, *a, **k: start(*a, **k))
 
 
 def test_a_file_that_fills_the_memory_is_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    try_with(monkeypatch, tmp_path / "worker.py", "worker.MEMORY_BYTES = 400 << 20")
+    limited = partial(tokenizer_check.WorkerProcess, memory_mb=400)
+    monkeypatch.setattr(
+        tokenizer_check,
+        "WorkerProcess",
+        lambda module, does, *, cpu_s, memory_mb: limited(module, does, cpu_s=cpu_s),
+    )
     (tmp_path / "tokenizer.json").write_text(f"[{'[],' * 10_000_000}[]]")
     with pytest.raises(CheckpointError, match=r"cannot be used: (it needs more|reading it ended)"):
         Tokenizer(tmp_path)
@@ -154,8 +162,8 @@ def test_a_file_that_fills_the_memory_is_a_sentence(
 def test_a_file_that_takes_for_ever_is_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    change = "worker.CPU_S = 0.2; worker.require_bounded_file = lambda file: max(iter(int, 1))"
-    try_with(monkeypatch, tmp_path / "worker.py", change)
+    monkeypatch.setattr(tokenizer_check, "_CPU_S", 0.2)
+    try_with(monkeypatch, tmp_path, "worker.require_bounded_file = lambda file: max(iter(int, 1))")
     with pytest.raises(CheckpointError, match="cannot be used: reading it took more than"):
         load(tmp_path, parts())
 
@@ -165,7 +173,7 @@ def test_a_file_of_which_the_library_dies_is_a_sentence(
 ) -> None:
     """It dies of the gap below a high id when it writes the tokenizer, if nothing else refuses."""
     change = "worker.require_bounded_file = lambda file: None"
-    try_with(monkeypatch, tmp_path / "worker.py", change)
+    try_with(monkeypatch, tmp_path, change)
     said = "cannot be used: writing what was loaded ended the process that did it by SIG"
     with pytest.raises(CheckpointError, match=said):
         load(tmp_path, parts(vocab={"a": 0, "b": 2**31}))

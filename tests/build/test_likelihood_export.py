@@ -10,7 +10,7 @@ from tts.build.builder import build_engines
 from tts.build.manifest import read_engine_config
 from tts.build.openvino.memory import plan_host_memory
 from tts.build.spec import Deployment
-from tts.build.verifier_likelihood import CODES
+from tts.build.verifiers.likelihood import CODES
 
 Deploy = Callable[..., Deployment]
 

@@ -8,7 +8,7 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 from tts.build import tokenizer as tokenizer_module
 from tts.build.errors import CheckpointError
 from tts.build.input_files import Unreadable
-from tts.build.tokenizer_bounds import repeats_a_repetition, require_bounded
+from tts.build.tokenizer_worker import repeats_a_repetition, require_bounded
 
 REAL = {
     "gpt-2": r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",

@@ -14,9 +14,9 @@ from tts.build import paths
 from tts.build.errors import CheckpointError, ConfigError
 from tts.build.spec import Deployment, VerifierSpec, load_deployment
 from tts.build.tokenizer import Tokenizer
-from tts.build.verifier_format import column_tokens, verifier_format
-from tts.build.verifier_likelihood import CODES, MOST_STEPS, STEP_END, Continuation
-from tts.build.verifier_prompted import Prompted
+from tts.build.verifiers.dialogue import column_tokens, verifier_dialogue
+from tts.build.verifiers.likelihood import CODES, MOST_STEPS, STEP_END, Continuation
+from tts.build.verifiers.prompted import Prompted
 
 CHECKPOINTS = paths.deployments_dir().parent / "checkpoints"
 PROMPT = "Example: 1 + 1 = 3? No.\n\nProblem: {question}\n\nSolution:\n{steps}\n\n{step}\n\nRight?"
@@ -53,13 +53,13 @@ def spec(**changes: object) -> VerifierSpec:
 
 def asked(tokenizer: Tokenizer, prompt: str = PROMPT) -> Prompted:
     labels = {"positive": "+", "negative": "-"}
-    form = verifier_format(tokenizer, spec(format="prompted", prompt=prompt, labels=labels))
+    form = verifier_dialogue(tokenizer, spec(format="prompted", prompt=prompt, labels=labels))
     assert isinstance(form, Prompted)
     return form
 
 
 def continued(tokenizer: Tokenizer, **changes: object) -> Continuation:
-    form = verifier_format(tokenizer, spec(format="likelihood", **changes))
+    form = verifier_dialogue(tokenizer, spec(format="likelihood", **changes))
     assert isinstance(form, Continuation)
     return form
 
@@ -89,7 +89,7 @@ def test_a_longer_path_extends_all_of_a_prompt_but_what_asks_about_the_last_step
 def test_a_trained_dialogue_written_as_a_prompt_is_that_dialogue(
     tokenizer: Tokenizer, question: str, steps: list[str]
 ) -> None:
-    trained, form = verifier_format(tokenizer, spec()), asked(tokenizer, SPELLED)
+    trained, form = verifier_dialogue(tokenizer, spec()), asked(tokenizer, SPELLED)
     theirs, ours = trained.first(question, steps[0]), form.first(question, steps[0])
     for step in steps[1:]:
         theirs, ours = trained.extend(theirs, step), form.extend(ours, step)
@@ -173,7 +173,7 @@ def test_answers_without_quotes_are_explained(tmp_path: Path) -> None:
 
 def test_a_deployment_whose_prompt_file_was_not_read_is_refused(tokenizer: Tokenizer) -> None:
     with pytest.raises(ConfigError, match="has not been read"):
-        verifier_format(tokenizer, spec(format="prompted", prompt_file="judge.txt"))
+        verifier_dialogue(tokenizer, spec(format="prompted", prompt_file="judge.txt"))
 
 
 @pytest.mark.parametrize("form", ["prompted", "likelihood"])
@@ -195,7 +195,7 @@ def test_checkpoints_that_cannot_be_asked_are_refused(
     prompt = {"prompt": PROMPT, "labels": {"positive": "+", "negative": "-"}}
     changes = {"format": form} | (prompt if form == "prompted" else {})
     with pytest.raises(CheckpointError, match=problem):
-        verifier_format(Tokenizer(tmp_path), spec(checkpoint=str(tmp_path), **changes))
+        verifier_dialogue(Tokenizer(tmp_path), spec(checkpoint=str(tmp_path), **changes))
 
 
 @pytest.mark.parametrize("form", ["prompted", "likelihood"])
@@ -204,7 +204,7 @@ def test_a_head_of_its_own_is_neither_asked_nor_continued(form: str) -> None:
     changes = {"prompt": PROMPT} if form == "prompted" else {}
     headed = spec(checkpoint=str(folder), format=form, **changes)
     with pytest.raises(CheckpointError, match=f"format is '{form}', but .* judges with a value"):
-        verifier_format(Tokenizer(folder), headed)
+        verifier_dialogue(Tokenizer(folder), headed)
 
 
 @settings(max_examples=40)

@@ -81,3 +81,22 @@ def test_every_request_has_its_turn_before_one_is_asked_for_again(count, period,
     assert [name for name, _ in asked] == 3 * list(range(count))
     for (_, at), (_, again) in zip(asked, asked[count:], strict=False):
         assert again - at >= period - 1e-6
+
+
+def test_a_question_that_fails_is_asked_again(caplog: pytest.LogCaptureFixture):
+    now = 0.0
+    cancellations = Cancellations(1.0, lambda: now)
+    answers = iter([RuntimeError("the client is gone"), True])
+
+    def is_cancelled() -> bool:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    cancellations.add(7, is_cancelled)
+    now = 1.0
+    assert cancellations.ask() is None
+    assert "a question to Triton or to the engine failed" in caplog.text
+    now = 2.0
+    assert cancellations.ask() == 7

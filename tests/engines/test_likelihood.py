@@ -12,8 +12,8 @@ from tts.build.builder import build_engines
 from tts.build.manifest import read_engine_config
 from tts.build.spec import Deployment, load_deployment
 from tts.build.tokenizer import Ids, Tokenizer
-from tts.build.verifier_format import verifier_format
-from tts.build.verifier_likelihood import Continuation
+from tts.build.verifiers.dialogue import verifier_dialogue
+from tts.build.verifiers.likelihood import Continuation
 from tts.engines.generate_request import GenerateRequest, Limits
 
 QUESTION = "Compute (37 + 58 - 20) / 3 * 2 - 41 + 12 * 3."
@@ -38,7 +38,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
 @pytest.fixture(scope="module")
 def form(deployment: Deployment) -> Continuation:
     spec = deployment.verifier
-    form = verifier_format(Tokenizer(spec.checkpoint), spec)
+    form = verifier_dialogue(Tokenizer(spec.checkpoint), spec)
     assert isinstance(form, Continuation)
     return form
 

@@ -13,7 +13,7 @@ from tests.driver.scripted_run import PROBLEMS, Run
 
 from tts.build.spec import VerifierSpec
 from tts.build.tokenizer import Tokenizer
-from tts.build.verifier_format import verifier_format
+from tts.build.verifiers.dialogue import verifier_dialogue
 from tts.endpoints.base import VerifierResult
 from tts.endpoints.scripted import ScriptedVerifier
 from tts.grading import Grader
@@ -257,7 +257,7 @@ def test_a_missing_score_is_an_error_and_not_a_default(how):
 
 def test_the_delimiter_leaves_no_empty_turn(tokenizer):
     r"""search-and-learn splits "a\n\n" into "a" and "", and its verifier scores the empty turn."""
-    form = verifier_format(tokenizer, VerifierSpec.model_construct())
+    form = verifier_dialogue(tokenizer, VerifierSpec.model_construct())
     first = form.first("1 + 1?", "a")
     assert form.extend(first, "".strip()) is first
 

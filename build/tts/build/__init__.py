@@ -4,7 +4,7 @@
 |---|---|
 | spec, deployment_edit | the deployment file: read and validated; numbers set in it |
 | checkpoint, checkpoint_files, model_config, weights, tokenizer | a Hugging Face checkpoint |
-| verifier_format, verifier_head | a verifier's dialogue as token ids; what it judges with |
+| verifiers/ | a verifier's dialogue as token ids; what it judges with |
 | engine_shape | a checkpoint as its role in the deployment uses it |
 | builder | `build_engines`: only what has changed, complete or not at all |
 | build_plan | what an engine will be, and checks before the build |
@@ -14,8 +14,7 @@
 | chat_template, template_worker | rendering a chat template, in a process with limits |
 | worker_process, worker | a process with limits: the parent's handle, and what runs inside |
 | owner | what only the process that opened it may use, and no fork of it |
-| tokenizer_check, tokenizer_worker, tokenizer_bounds | trying a tokenizer.json, in another |
-| tokenizer_probes | whether a tokenizer keeps texts apart, and gives them back |
+| tokenizer_check, tokenizer_worker | trying a tokenizer.json, in a process with limits |
 | machine_memory | how much memory this machine or this container has |
 | random_checkpoint | checkpoints of any size with random weights, for measurements |
 | private | folders that only their owner may enter |

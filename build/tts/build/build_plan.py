@@ -11,8 +11,8 @@ from .manifest import EngineConfig, Settings, Verification
 from .model_config import ModelConfig
 from .spec import Deployment, EngineSpec, Role, VerifierSpec
 from .tokenizer import Tokenizer
-from .verifier_format import column_tokens, verifier_format
-from .verifier_likelihood import CODES
+from .verifiers.dialogue import column_tokens, verifier_dialogue
+from .verifiers.likelihood import CODES
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def describe_engine(
     labels, vocab_size = None, model.vocab_size
     if isinstance(spec, VerifierSpec):
         labels = column_tokens(tokenizer, spec)
-        if spec.format == "likelihood":
+        if spec.facts.output == "likelihood":
             vocab_size *= CODES
     return EngineConfig(
         target=deployment.target,
@@ -86,7 +86,7 @@ def check_tokenizer(tokenizer: Tokenizer, vocab_size: int, spec: EngineSpec) -> 
                 f"{vocab_size} tokens."
             )
     if isinstance(spec, VerifierSpec):
-        verifier_format(tokenizer, spec)  # refused here, not after minutes of building
+        verifier_dialogue(tokenizer, spec)  # refused here, not after minutes of building
 
 
 def check_length(deployment: Deployment, role: Role, max_position_embeddings: int) -> None:

@@ -26,7 +26,7 @@ from .spec import Deployment, Role, VerifierSpec
 from .staging import build_lock, disk_errors, recover, staged
 from .targets import TargetModule, target_module
 from .tokenizer import Tokenizer
-from .verifier_format import verifier_format
+from .verifiers.dialogue import verifier_dialogue
 
 Say = Callable[[str], None]
 
@@ -104,7 +104,7 @@ def require_current(deployment: Deployment) -> dict[Role, EngineConfig]:
         folder = paths.engine_dir(deployment.name, role)
         state = inspect_engine(folder, spec.checkpoint, target.settings_for(deployment, role))
         if isinstance(spec, VerifierSpec):
-            verifier_format(Tokenizer(spec.checkpoint), spec)
+            verifier_dialogue(Tokenizer(spec.checkpoint), spec)
         if state.reasons:
             problems.append(
                 f"The {role} engine of {deployment.name!r} is not ready: "

@@ -8,11 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from .errors import CheckpointError
 from .model_config import ModelConfig, read_model_config
-from .weights import INDEX, Weights, weight_files
+from .weights import INDEX, Array, Weights, weight_files
 
 EMBEDDING = "model.embed_tokens.weight"
 FINAL_NORM = "model.norm.weight"
@@ -40,6 +41,23 @@ class Checkpoint:
     def num_parameters(self) -> int:
         """Parameters of the model; a tied embedding counts once."""
         return sum(math.prod(shape) for shape in expected_tensors(self.config).values())
+
+    def head_layers(self) -> list[tuple[Array, Array]]:
+        """Weight [outputs, inputs] and bias [outputs] of each layer of a verifier's own head.
+
+        There is a ReLU between layers. The last layer's outputs are the logits of "right" and
+        "wrong". Two classes are turned round, as class 1 is the positive one; a value v becomes
+        the pair (v, 0), whose softmax is v's sigmoid.
+        """
+        head, tensor = self.config.head, self.weights.numbers
+        assert head is not None
+        layers = [(tensor(f"{name}.weight"), tensor(f"{name}.bias")) for name in head.layers]
+        weight, bias = layers[-1]
+        if head.kind == "value":
+            layers[-1] = np.pad(weight, ((0, 1), (0, 0))), np.pad(bias, (0, 1))
+        else:
+            layers[-1] = weight[::-1], bias[::-1]
+        return layers
 
 
 class FileStamp(BaseModel):

@@ -7,8 +7,8 @@ from dataclasses import replace
 from .checkpoint import Checkpoint, open_checkpoint
 from .errors import CheckpointError
 from .model_config import ModelConfig, read_model_config
-from .spec import EngineSpec, Labels, VerifierSpec
-from .verifier_head import VALUE_HEAD
+from .spec import READ_AT_LABELS, EngineSpec, Labels, VerifierSpec
+from .verifiers.head import VALUE_HEAD
 
 
 def engine_shape(model: ModelConfig, spec: EngineSpec) -> ModelConfig:
@@ -44,20 +44,14 @@ def engine_shape(model: ModelConfig, spec: EngineSpec) -> ModelConfig:
 
 def is_likelihood(spec: EngineSpec) -> bool:
     """Whether an engine answers with the likelihood of a step instead of logits."""
-    return isinstance(spec, VerifierSpec) and spec.format == "likelihood"
+    return isinstance(spec, VerifierSpec) and spec.facts.output == "likelihood"
 
 
 def judged_by(model: ModelConfig, spec: EngineSpec) -> str:
     """What a verifier of this shape judges with, in words."""
     if model.head:
         return model.head.text
-    match spec.format if isinstance(spec, VerifierSpec) else "rlhflow":
-        case "prompted":
-            return "a prompt: a language head, read at the labels"
-        case "likelihood":
-            return "the likelihood that a language head gives to each step"
-        case _:
-            return "a language head, read at the labels"
+    return spec.facts.judged_by if isinstance(spec, VerifierSpec) else READ_AT_LABELS
 
 
 def read_engine_shape(spec: EngineSpec) -> ModelConfig:

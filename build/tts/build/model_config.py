@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from .checkpoint_files import read_json_object, require_checkpoint_folder
 from .errors import CheckpointError
-from .verifier_head import HEADED, Head
+from .verifiers.head import HEADED, Head
 
 
 class _Family(NamedTuple):

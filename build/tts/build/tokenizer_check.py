@@ -7,20 +7,21 @@ from then on, in any process of this user.
 from __future__ import annotations
 
 import hashlib
-import json
 import signal
-import subprocess
-import sys
 from contextlib import suppress
 
 import tokenizers
 
-from . import paths, tokenizer_worker
-from .errors import ConfigError
-from .input_files import Unreadable
+from . import paths
+from .errors import ConfigError, WorkerUnavailable
+from .input_files import Unreadable, as_text
 from .private import private_folder
-from .worker_process import environment
+from .worker_process import Loss, WorkerLost, WorkerProcess
 
+_CPU_S = 60.0
+"""CPU time for all of it; tokenizers of the largest vocabularies take a few seconds."""
+_MEMORY_GIB = 4
+"""Address space of the whole process, several times of what those take."""
 _RULES = 1
 """Raised where a check is added, so that files that passed before are tried again."""
 _passed: set[str] = set()
@@ -46,29 +47,31 @@ def require_loadable(data: bytes) -> None:
 
 
 def _try(data: bytes) -> None:
+    worker = WorkerProcess(
+        "tts.build.tokenizer_worker", "tries tokenizers", cpu_s=_CPU_S, memory_mb=_MEMORY_GIB << 10
+    )
+    memory = f"{_MEMORY_GIB} GiB of memory"
     try:
-        done = subprocess.run(
-            [sys.executable, tokenizer_worker.__file__],
-            input=data,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,  # what the library says when it panics
-            env=environment(),
-            check=False,
-        )
-    except OSError as error:
-        raise Unreadable(f"no process could be started to try it in ({error})") from error
-    *did, answer = done.stdout.decode("utf-8", "replace").splitlines() or [""]
-    if done.returncode == 0:
-        if wrong := json.loads(answer).get("error"):
-            raise Unreadable(wrong)
-        return
-    doing = answer or (did[-1] if did else "starting")
-    raise Unreadable(f"{doing} {_ended(done.returncode)}")
-
-
-def _ended(code: int) -> str:
-    if code == -signal.SIGPROF:
-        return f"took more than {tokenizer_worker.CPU_S} s"
-    memory = f"{tokenizer_worker.MEMORY_BYTES >> 30} GiB of memory"
-    how = f"by {signal.Signals(-code).name}" if code < 0 else f"with status {code}"
-    return f"ended the process that did it {how}; it may use {memory}"
+        wrong = worker.ask(as_text(data)).content.get("error")
+    except WorkerUnavailable as error:
+        raise Unreadable(f"no process could be started to try it in ({error.message})") from error
+    except WorkerLost as error:
+        doing = error.doing or "reading it"
+        match error.loss:
+            case Loss.CPU:
+                wrong = f"{doing} took more than {_CPU_S:.0f} s"
+            case Loss.MEMORY:
+                wrong = f"it needs more than {memory}"
+            case Loss.STALLED:
+                wrong = f"{doing} did not come to an end"
+            case Loss.CRASHED:
+                how = (
+                    f"by {signal.Signals(-error.status).name}"
+                    if error.status < 0
+                    else (f"with status {error.status}")
+                )
+                wrong = f"{doing} ended the process that did it {how}; it may use {memory}"
+    finally:
+        worker.reap()
+    if wrong:
+        raise Unreadable(wrong)

@@ -7,6 +7,9 @@ request the worker says `[0, 0.0, null]`. It ends at the end of its input, so it
 parent, and it limits itself to MB of address space and to SECONDS of CPU time per request:
 processor time and not the clock's, so that a busy machine ends no request that an idle one would
 answer.
+
+What answers may be a generator: it yields what it does next and returns its answer. Each such line
+goes to the parent as `[number, null, text]`, which then knows what the worker was lost in.
 """
 
 from __future__ import annotations
@@ -17,7 +20,8 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any
 
 
@@ -39,12 +43,22 @@ def serve(load: Callable[[], Callable[[Any], Any]]) -> None:
         signal.setitimer(signal.ITIMER_PROF, cpu_s)
         try:
             said = answer(content)
+            if isinstance(said, Generator):
+                said = _finish(said, partial(_send, answers, number, None))
         except MemoryError:
             # What libraries have cached would starve the next request: a fresh worker follows.
             _send(answers, number, time.process_time() - began)
             return
         signal.setitimer(signal.ITIMER_PROF, 0)
         _send(answers, number, time.process_time() - began, said)
+
+
+def _finish(steps: Generator[str, None, Any], say: Callable[[str], None]) -> Any:
+    while True:
+        try:
+            say(next(steps))
+        except StopIteration as end:
+            return end.value
 
 
 def limit(kind: int, most: int) -> None:

@@ -43,11 +43,15 @@ class Loss(Enum):
 class WorkerLost(Exception):
     """A request was not answered: it cost its worker."""
 
-    def __init__(self, loss: Loss, cpu_s: float) -> None:
+    def __init__(self, loss: Loss, cpu_s: float, doing: str = "", status: int = 0) -> None:
         super().__init__(loss.value)
         self.loss = loss
         self.cpu_s = cpu_s
         """CPU time that it took, at most."""
+        self.doing = doing
+        """What the worker said last that it does; empty for one that says nothing."""
+        self.status = status
+        """Exit status of a worker that crashed: below 0, the signal that ended it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,7 @@ class WorkerProcess:
         self._cpu_s = cpu_s
         self._command = [sys.executable, "-m", module, str(memory_mb), str(cpu_s)]
         self._number = 0
+        self._doing = ""
         self._stopped = False
         self._alone()
         _WORKERS.add(self)
@@ -94,7 +99,7 @@ class WorkerProcess:
         Raises WorkerLost if it ends the worker, WorkerUnavailable if none starts, RuntimeError
         after `stop`.
         """
-        lost, failure = Loss.CRASHED, ""
+        lost, failure, status = Loss.CRASHED, "", 0
         with self._asking:
             for _ in range(_ATTEMPTS):
                 started = False
@@ -106,8 +111,9 @@ class WorkerProcess:
                     self.reap()
                     lost = Loss.STALLED
                 except (EOFError, OSError, ValueError) as error:
-                    if self.reap() == -signal.SIGPROF:  # the worker's limit on its own CPU time
-                        raise WorkerLost(Loss.CPU, self._cpu_s) from None
+                    status = self.reap() or 0
+                    if status == -signal.SIGPROF:  # the worker's limit on its own CPU time
+                        raise WorkerLost(Loss.CPU, self._cpu_s, self._doing) from None
                     lost = Loss.CRASHED
                     failure = f": {error.strerror}" if isinstance(error, OSError) else ""
                 except BaseException:
@@ -116,7 +122,7 @@ class WorkerProcess:
                 if self._stopped:
                     raise self._closed()
         if started:
-            raise WorkerLost(lost, self._cpu_s)
+            raise WorkerLost(lost, self._cpu_s, self._doing, status)
         raise WorkerUnavailable(
             f"The worker process that {self._does} does not start{failure}.",
             hint=f"See why with: {' '.join(self._command)} </dev/null",
@@ -176,13 +182,17 @@ class WorkerProcess:
 
     def _exchange(self, content: Any) -> Answer:
         self._number += 1
+        self._doing = ""
         request = json.dumps([self._number, content]).encode() + b"\n"
         self._owes = True
         deadline = time.monotonic() + _STALL_S + 10 * self._cpu_s
         cpu_s, *said = self._take(self._number, request, deadline)
+        while cpu_s is None:
+            (self._doing,) = said
+            cpu_s, *said = self._take(self._number, b"", deadline)
         if not said:
             self.reap()
-            raise WorkerLost(Loss.MEMORY, cpu_s)
+            raise WorkerLost(Loss.MEMORY, cpu_s, self._doing)
         return Answer(said[0], cpu_s)
 
     def _take(self, number: int, request: bytes, deadline: float) -> list[Any]:
@@ -192,7 +202,7 @@ class WorkerProcess:
         answered, *fields = json.loads(line)
         if answered != number:
             raise ValueError(f"an answer to request {answered}, not to {number}")
-        self._owes = False
+        self._owes = fields[:1] == [None]  # it has only said what it does
         return fields
 
     def _read_line(self, request: bytes, deadline: float) -> bytes:

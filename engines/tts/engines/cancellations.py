@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
 
 POLLING_SHARE = 0.02
 """Share of the asking thread's time that the questions may take."""
@@ -52,10 +55,19 @@ class Cancellations:
             ticket = next(iter(self._questions))
             is_cancelled, _ = self._questions.pop(ticket)
         began = self._clock()
-        cancelled = is_cancelled()
+        cancelled = answer_of(is_cancelled)
         asked = self._clock()
         self._rest_until = asked + (asked - began) / POLLING_SHARE
         if cancelled:
             return ticket
         self.add(ticket, is_cancelled)
         return None
+
+
+def answer_of(question: Callable[[], bool]) -> bool:
+    """The answer of Triton or the engine; False, and a line in the log, if the question fails."""
+    try:
+        return question()
+    except Exception:
+        logger.exception("a question to Triton or to the engine failed")
+        return False

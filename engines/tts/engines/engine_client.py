@@ -27,13 +27,11 @@ from tts.build.owner import Owner
 from .cancellations import Cancellations
 from .engine_messages import Cancel, FromEngine, Open, Opened, Received, Report, Submit, encode
 from .generate_request import GenerateRequest
-from .responses import CLOSING, OnResponse, Response, guarded, unavailable
+from .responses import CLOSING, OnResponse, Response, end_process, guarded, unavailable
 from .statistics import Statistics
 
 logger = logging.getLogger(__name__)
 
-ENGINE_DIED = 70
-"""Exit status of a Triton model whose engine has died."""
 _COMMAND = (sys.executable, "-I", "-m", "tts.engines.engine_process")
 
 
@@ -46,7 +44,7 @@ class EngineClient:
         *,
         cancel_check_s: float = 0.1,
         on_statistics: Callable[[Statistics], None] = lambda statistics: None,
-        on_death: Callable[[], None] = lambda: os._exit(ENGINE_DIED),
+        on_death: Callable[[], None] = end_process,
         command: tuple[str, ...] = _COMMAND,
     ) -> None:
         """Start the engine's process and wait until it is open.

@@ -1,8 +1,9 @@
-"""A response of an engine, and its output tensors. Pure."""
+"""A response of an engine and its output tensors; callbacks, and the end of a model's process."""
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -15,6 +16,8 @@ from .wire import Failure
 
 FinishReason = Literal["length", "stop", "end_id", "cancelled"]
 
+ENGINE_DIED = 70
+"""Exit status of a Triton model whose engine has died."""
 logger = logging.getLogger(__name__)
 
 
@@ -61,6 +64,11 @@ def guarded(function: Callable[..., None], *arguments: object) -> None:
         function(*arguments)
     except Exception:
         logger.exception("a callback of the engine failed")
+
+
+def end_process() -> None:
+    """End a model's process whose engine has died, which Triton's health shows."""
+    os._exit(ENGINE_DIED)
 
 
 def response_tensors(request: GenerateRequest, response: Response) -> dict[str, npt.NDArray[Any]]:

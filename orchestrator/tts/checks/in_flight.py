@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from tts.build.errors import CheckpointError
 from tts.build.spec import Deployment
-from tts.build.verifier_format import verifier_format
+from tts.build.verifiers.dialogue import verifier_dialogue
 from tts.serving.contract import Finding
 
 from .prompts import tokenizer_of
@@ -86,7 +86,7 @@ def _smallest_request(deployment: Deployment) -> int:
     """Tokens that every request to the verifier exceeds: those of a dialogue without any text."""
     if tokenizer := tokenizer_of(deployment.verifier):
         with suppress(CheckpointError):  # the check of the tokenizers reports it
-            return len(verifier_format(tokenizer, deployment.verifier).first("", ""))
+            return len(verifier_dialogue(tokenizer, deployment.verifier).first("", ""))
     return 1
 
 

@@ -8,10 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from tts.build.errors import CheckpointError
-from tts.build.spec import Deployment, VerifierSpec
+from tts.build.spec import FORMATS, Deployment, VerifierSpec
 from tts.build.tensorrt.known_models import known_model
 from tts.build.tensorrt.model_shape import shape_of
-from tts.build.verifier_format import DEFAULT_STEP_TAG, label_ids
+from tts.build.verifiers.dialogue import label_ids
+from tts.build.verifiers.running_text import DEFAULT_STEP_TAG
 from tts.serving.contract import Finding
 
 from .prompts import tokenizer_of
@@ -19,17 +20,6 @@ from .prompts import tokenizer_of
 # words in the names of folders by which either is published
 _VERIFIER = re.compile(r"(?<![a-z])(prm|orm|rm|reward|verifier|shepherd)(?![a-z])", re.IGNORECASE)
 _GENERATOR = re.compile(r"(?<![a-z])(generator|instruct|chat)(?![a-z])", re.IGNORECASE)
-_UNTRAINED = ("custom", "prompted", "likelihood")
-"""Formats in which a model judges that was not trained to."""
-_TRAINED_LABELS = ("+", "-")
-"""The labels of both formats that are named after their verifiers (docs/verifiers.md)."""
-_PUBLISHED_FORMATS = {
-    "rlhflow": "rlhflow",
-    "math-shepherd": "math-shepherd",
-    "qwen2.5-math-prm": "qwen2.5-math-prm",
-    "skywork-o1-open-prm": "skywork-o1-prm",
-}
-"""The formats of verifiers whose publisher's or own name holds such a word."""
 _OPPOSITES = (
     ("+", "-"),
     ("yes", "no"),
@@ -57,7 +47,7 @@ def exchanged(deployment: Deployment) -> Iterator[Finding]:
             fix,
             "warning",
         )
-    elif _is_generator(verifier) and deployment.verifier.format not in _UNTRAINED:
+    elif _is_generator(verifier) and deployment.verifier.facts.trained:
         yield Finding(
             f"{verifier} is a generator by its name",
             "verifier.checkpoint",
@@ -70,7 +60,7 @@ def exchanged(deployment: Deployment) -> Iterator[Finding]:
 def own_likelihood(deployment: Deployment) -> Iterator[Finding]:
     """A likelihood verifier is another model than the generator."""
     generator, verifier = deployment.generator.checkpoint, deployment.verifier.checkpoint
-    if deployment.verifier.format == "likelihood" and generator.name == verifier.name:
+    if deployment.verifier.facts.output == "likelihood" and generator.name == verifier.name:
         yield Finding(
             f"{verifier} is the generator, too",
             "verifier.checkpoint",
@@ -102,7 +92,8 @@ def labels(deployment: Deployment) -> Iterator[Finding]:
     if _are_tokens(spec):  # else the check of the tokenizers reports them
         yield from _labels(spec)
     yield from _step_tag(spec)
-    if (trained := _trained_format(spec.checkpoint)) and spec.format not in (trained, "custom"):
+    trained = _trained_format(spec.checkpoint)
+    if trained and spec.format != trained and spec.template is None:  # which spells out any other
         yield Finding(
             f"is {spec.format}, but {spec.checkpoint.name} was trained with {trained}",
             "verifier.format",
@@ -122,10 +113,10 @@ def _labels(spec: VerifierSpec) -> Iterator[Finding]:
             f"Set verifier.labels to {{positive: {negative!r}, negative: {positive!r}}}.",
             "warning",
         )
-    elif spec.format not in _UNTRAINED and (positive, negative) != _TRAINED_LABELS:
+    elif spec.facts.trained and spec.facts.labels not in (None, (positive, negative)):
         yield Finding(
             f"are {positive!r} and {negative!r}, but verifiers of format {spec.format} are trained "
-            "with '+' and '-'",
+            f"with {' and '.join(map(repr, spec.facts.labels))}",
             "verifier.labels",
             "the logits of other tokens are no judgement, however the scores look",
             "Leave verifier.labels out, or describe the dialogue with verifier.format custom.",
@@ -145,9 +136,7 @@ def _are_tokens(spec: VerifierSpec) -> bool:
 
 def _step_tag(spec: VerifierSpec) -> Iterator[Finding]:
     tag = spec.step_tag or DEFAULT_STEP_TAG
-    if spec.format == "math-shepherd" and tag.strip() in {
-        label.strip() for _, label in spec.labels
-    }:
+    if spec.facts.has("step_tag") and tag.strip() in {label.strip() for _, label in spec.labels}:
         yield Finding(
             f"is {tag!r}, which is one of the labels, too",
             "verifier.step_tag",
@@ -174,4 +163,5 @@ def _trained_format(checkpoint: Path) -> str | None:
     """The format that a published verifier was trained with, by the name of its publisher."""
     known = known_model(checkpoint)
     name = f"{known.source if known else ''} {checkpoint.name}".lower()
-    return next((fmt for word, fmt in _PUBLISHED_FORMATS.items() if word in name), None)
+    published = ((fmt, facts.published) for fmt, facts in FORMATS.items() if facts.published)
+    return next((fmt for fmt, word in published if word in name), None)

@@ -11,8 +11,7 @@ from tts.build.spec import Deployment, EngineSpec, GeneratorSpec, Role
 from tts.build.tensorrt.memory_plan import QUESTION, STEP
 from tts.build.tensorrt.model_shape import shape_of
 from tts.build.tokenizer import EOS_FILES, Tokenizer
-from tts.build.tokenizer_probes import changed_texts, require_apart
-from tts.build.verifier_format import verifier_format
+from tts.build.verifiers.dialogue import verifier_dialogue
 from tts.engines import wire
 from tts.prompting.chat import generator_prompt
 from tts.prompting.steps import count_stop_words, delimiter_stop_words
@@ -25,6 +24,16 @@ PROBE = (
     "Let $f(x) = \\frac{1}{2}x$ <for all> x & y.\n\n  What is {{ f(4) }}? \u00e9\u4e2d" + " x" * 500
 )
 """A question in which any change by a chat template shows: cut short, escaped, reflowed."""
+APART = (
+    ("1 + 1 = 2", "1 + 1 = 3"),
+    ("12", "21"),
+    ("a - b", "a + b"),
+    ("The answer is 7.", "The answer is -7."),
+    ("Let x be the sum.", "Let x be the product."),
+)
+"""Texts that no model of mathematics may take for each other."""
+KEPT = ("x < y", "f(X) = 2*x^2", "$\\frac{1}{2}$", "\\boxed{[1, 2]}", "So n > 0.\n\nHence 3 & 4")
+"""Texts that a generator reads and writes."""
 
 
 def tokenizers(deployment: Deployment) -> Iterator[Finding]:
@@ -46,7 +55,7 @@ def tokenizers(deployment: Deployment) -> Iterator[Finding]:
             with suppress(CheckpointError):  # the check of the checkpoints reports it
                 vocab_size = shape_of(spec.checkpoint).vocab_size
             check_tokenizer(tokenizer, vocab_size, spec)
-            require_apart(tokenizer)
+            _require_apart(tokenizer)
         except CheckpointError as error:
             why = "requests are made of its tokens, and scores read at the labels' ids"
             yield refused(error, deployment, role, why, "Download the checkpoint again.")
@@ -58,7 +67,7 @@ def round_trip(deployment: Deployment) -> Iterator[Finding]:
         if not (tokenizer := tokenizer_of(spec)):
             continue
         with suppress(CheckpointError):  # `tokenizers` reports it
-            if changed := list(changed_texts(tokenizer)):
+            if changed := list(_changed_texts(tokenizer)):
                 text, back = changed[0]
                 yield Finding(
                     f"loses text: {text!r} comes back from its ids as {back!r}",
@@ -135,7 +144,7 @@ def dialogue(deployment: Deployment) -> Iterator[Finding]:
     spec = deployment.verifier
     if tokenizer := tokenizer_of(spec):
         with suppress(CheckpointError):  # `tokenizers` reports it
-            used = len(verifier_format(tokenizer, spec).first("", ""))
+            used = len(verifier_dialogue(tokenizer, spec).first("", ""))
             fix = "Raise verifier.max_seq_len."
             yield from _room("verifier", used, "the dialogue", spec.max_seq_len, fix)
 
@@ -214,3 +223,30 @@ def tokenizer_of(spec: EngineSpec) -> Tokenizer | None:
         with suppress(CheckpointError):
             return Tokenizer(spec.checkpoint)
     return None
+
+
+def _require_apart(tokenizer: Tokenizer) -> None:
+    """Refuse a tokenizer to which different texts are the same, or nothing."""
+    for one, other in APART:
+        ids = tokenizer.encode(one)
+        if ids and ids != tokenizer.encode(other):
+            continue
+        what = (
+            f"gives {one!r} and {other!r} the same ids, {ids}" if ids else f"has no ids for {one!r}"
+        )
+        raise CheckpointError(
+            f"{tokenizer.checkpoint / 'tokenizer.json'} {what}.",
+            hint="The file is damaged, or of a model of another kind: take it from the "
+            "checkpoint's publisher again.",
+        )
+
+
+def _changed_texts(tokenizer: Tokenizer) -> Iterator[tuple[str, str]]:
+    """Texts that come back from their ids as others, each with what becomes of it.
+
+    White space at the ends does not count: SentencePiece puts a space in front of any text.
+    """
+    for text in KEPT:
+        back = tokenizer.decode(tokenizer.encode(text))
+        if back.strip() != text.strip():
+            yield text, back

@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 
 from tts.build.spec import Deployment
 from tts.build.tokenizer import Ids, Tokenizer
-from tts.build.verifier_format import VerifierFormat, verifier_format
+from tts.build.verifiers.dialogue import VerifierDialogue, verifier_dialogue
 from tts.problem import Problem
 from tts.search import Thought
 
@@ -24,7 +24,7 @@ class Models:
     """Both models of a deployment, without their weights."""
 
     generator: Tokenizer
-    dialogue: VerifierFormat | None
+    dialogue: VerifierDialogue | None
     """How the verifier is asked, in token ids; None for a verifier that takes text."""
     deployment: Deployment
     end_id: int
@@ -42,7 +42,7 @@ class Models:
         dialogue = None
         if not text_verifier:
             verifier = Tokenizer(deployment.verifier.checkpoint)
-            dialogue = verifier_format(verifier, deployment.verifier)
+            dialogue = verifier_dialogue(verifier, deployment.verifier)
         words = delimiter_stop_words(generator.token_texts, deployment.generator.step_delimiter)
         end_id, *more_ends = generator.eos_ids
         return cls(
@@ -84,7 +84,7 @@ class Models:
         return self.deployment.generator.step_delimiter
 
     @property
-    def verifier(self) -> VerifierFormat:
+    def verifier(self) -> VerifierDialogue:
         """How the verifier is asked; RuntimeError for one that takes text."""
         if self.dialogue is None:
             raise RuntimeError("this verifier takes text: it has no dialogue in token ids")

@@ -37,10 +37,11 @@ def settings_for(deployment: Deployment, role: Role) -> Settings:
     labels: JsonValue = None
     stated: Settings = {}
     if isinstance(spec, VerifierSpec):
-        labels = [spec.labels.positive, spec.labels.negative]
-        stated = {"head": spec.head} if spec.head else {}
-    if is_likelihood(spec):
-        labels, stated = None, {"output": "likelihood"}
+        if spec.facts.output == "logits":
+            labels = [spec.labels.positive, spec.labels.negative]
+            stated = {"head": spec.head} if spec.head else {}
+        else:
+            stated = {"output": spec.facts.output}
     return {
         "target": deployment.target,
         "role": role,

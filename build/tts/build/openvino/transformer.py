@@ -19,7 +19,6 @@ import numpy as np
 
 from ..checkpoint import EMBEDDING, FINAL_NORM, LM_HEAD, Checkpoint, layer_prefix
 from ..errors import CheckpointError
-from ..head_layers import head_layers
 from ..model_config import ModelConfig
 from ..spec import Precision
 from .constants import constant, label_precision, matrix
@@ -226,7 +225,7 @@ class Transformer:
     def _own_head(self, hidden: Node) -> Node:
         """The head's layers, ReLU between them; kept in the precision of label rows."""
         precision = label_precision(self.precision)
-        for index, (weight, bias) in enumerate(head_layers(self.checkpoint)):
+        for index, (weight, bias) in enumerate(self.checkpoint.head_layers()):
             value = self.ops.relu(hidden) if index else hidden
             product = self.ops.matmul(value, matrix(weight, precision), False, True)
             hidden = self.ops.add(product, constant(bias))

@@ -21,7 +21,6 @@ import numpy as np
 
 from ..checkpoint import Checkpoint
 from ..errors import BuildError
-from ..head_layers import head_layers
 from ..manifest import Verification
 from ..spec import Precision
 from ..weights import Array
@@ -205,7 +204,7 @@ def _reference(
     model = _load(checkpoint)
     head: list[tuple[torch.Tensor, torch.Tensor | None]] = []
     if checkpoint.config.head:
-        head = [(_tensor(weight), _tensor(bias)) for weight, bias in head_layers(checkpoint)]
+        head = [(_tensor(weight), _tensor(bias)) for weight, bias in checkpoint.head_layers()]
     elif label_token_ids is not None:
         rows = model.get_output_embeddings().weight.detach()[list(label_token_ids)].clone()
         head = [(rows, None)]

@@ -8,8 +8,8 @@ Each section of the file is in the module that has its name:
 | engine | what generator and verifier have in common: `EngineSpec`, kv_cache |
 | tensorrt_engine | generator.tensorrt, verifier.tensorrt: `TensorRTEngine`, calibration |
 | generator | generator: `GeneratorSpec` |
-| verifier | verifier: `VerifierSpec` |
-| dialogue | verifier.format, verifier.labels, verifier.template, verifier.prompt |
+| verifier | verifier: `VerifierSpec`, its labels, template and prompt |
+| verifier_formats | verifier.format: `FORMATS`, the facts about each |
 | server | server: `ServerSpec`; hosts, ports, endpoints |
 | tensorrt | tensorrt: `TensorRTSpec`, the GPU and the container |
 | target_rules | target: what each one allows in the other sections, `PRECISIONS` |
@@ -22,25 +22,29 @@ Each section of the file is in the module that has its name:
 """
 
 from .deployment import Deployment
-from .dialogue import PROMPT_PLACES, Labels, Template
 from .engine import EngineSpec, KvCache, Precision, Role
 from .generator import GeneratorSpec
 from .load import bundled_deployments, deployment_file, load_deployment
 from .mistakes import explain
+from .section import Target
 from .server import ENDPOINT, PORT_STEP, HttpPort, Port, ServerSpec
-from .target_rules import PRECISIONS, Target
+from .target_rules import PRECISIONS
 from .tensorrt import Gpu, TensorRTSpec
 from .tensorrt_engine import Calibration, TensorRTEngine
-from .verifier import HeadKind, VerifierSpec
+from .verifier import PROMPT_PLACES, Labels, Template, VerifierSpec
+from .verifier_formats import FORMATS, READ_AT_LABELS, FormatFacts, HeadKind
 
 __all__ = [
     "ENDPOINT",
+    "FORMATS",
     "PORT_STEP",
     "PRECISIONS",
     "PROMPT_PLACES",
+    "READ_AT_LABELS",
     "Calibration",
     "Deployment",
     "EngineSpec",
+    "FormatFacts",
     "GeneratorSpec",
     "Gpu",
     "HeadKind",

@@ -12,9 +12,9 @@ from tts.compat import Self
 
 from .engine import EngineSpec, Role
 from .generator import GeneratorSpec
-from .section import Section
+from .section import Section, Target
 from .server import PORT_STEP, Endpoint, ServerSpec
-from .target_rules import Target, check_target
+from .target_rules import check_target
 from .tensorrt import TensorRTSpec
 from .verifier import VerifierSpec
 

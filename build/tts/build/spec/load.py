@@ -12,9 +12,9 @@ from ..input_files import Unreadable, is_file, read_text, require_path
 from ..user_paths import is_folder, is_there
 from ..yaml_text import parse_yaml
 from .deployment import Deployment
-from .dialogue import checked_prompt
 from .engine import EngineSpec
 from .mistakes import explain
+from .verifier import checked_prompt
 
 MAX_BYTES = 1_000_000
 """Of a deployment file."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -13,6 +13,8 @@ Count = Annotated[int, Field(strict=True, ge=1, le=2**31 - 1)]
 """What TensorRT-LLM and the wire hold as int32."""
 Parallel = Annotated[int, Field(strict=True, ge=1, le=1024)]
 """A number of GPUs or CPU threads that one machine may have."""
+Target = Literal["openvino", "tensorrt", "llmapi"]
+"""What the engines are built for and run on."""
 
 
 def _path(value: object) -> object:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from .engine import EngineSpec, Precision, Role
 from .generator import GeneratorSpec
+from .section import Target
 from .tensorrt import TensorRTSpec
 from .verifier import VerifierSpec
 
-Target = Literal["openvino", "tensorrt", "llmapi"]
-"""What the engines are built for and run on."""
 PRECISIONS: dict[Target, tuple[Precision, ...]] = {
     "openvino": ("fp32", "bf16", "int8"),
     "tensorrt": ("fp16", "bf16", "fp8", "int8", "int4_awq"),  # the last two: weights only

@@ -1,19 +1,83 @@
-"""Section `verifier`: the engine that scores steps."""
+"""Section `verifier`: the engine that scores steps, and how it is asked."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from tts.compat import Self
 
-from .dialogue import ANSWERS, Labels, Template, VerifierDialogue, checked_prompt
 from .engine import EngineSpec
-from .section import Count, FilePath
+from .section import Count, FilePath, Section
+from .verifier_formats import FORMATS, FormatFacts, FormatField, HeadKind
 
-HeadKind = Literal["labels", "classification", "value"]
-"""What a verifier judges with: labels of its language head, or a head (verifier_head.py)."""
+if TYPE_CHECKING:
+    FormatName = str
+else:
+    FormatName = Literal[tuple(FORMATS)]
+PROMPT_PLACES = ("{question}", "{steps}", "{step}")
+"""What a prompt holds, in this order: the KV cache then serves all but the end of it."""
+
+
+class Labels(Section):
+    """The two label strings of the verifier; each must be one token of its tokenizer."""
+
+    positive: Annotated[str, Field(min_length=1)] = "+"
+    negative: Annotated[str, Field(min_length=1)] = "-"
+
+    @model_validator(mode="after")
+    def _differ(self) -> Self:
+        if self.positive == self.negative:
+            raise ValueError(f"positive and negative are both {self.positive!r}; they must differ")
+        return self
+
+
+class Template(Section):
+    """The dialogue of a verifier of format custom; the texts are sent verbatim.
+
+    It reads: head, first step, answer, turn, second step, answer, ... ; a step's score is read
+    right after its `answer`.
+    """
+
+    head: str
+    """Everything before the first step; {question} stands for the question."""
+    answer: str
+    """What follows a step, up to where its score is read."""
+    turn: str
+    """What follows up to the next step; {label} in front stands for the positive label."""
+
+    @field_validator("head")
+    @classmethod
+    def _asks(cls, head: str) -> str:
+        if head.count("{question}") != 1:
+            raise ValueError("must hold {question} exactly once")
+        return head
+
+    @field_validator("head", "answer", "turn")
+    @classmethod
+    def _places(cls, text: str, info: ValidationInfo) -> str:
+        allowed = {"head": "{question}", "turn": "{label}"}.get(info.field_name or "")
+        for place in {"{question}", "{label}", "{step}"} - {allowed}:
+            if place in text:
+                raise ValueError(f"must not hold {place}")
+        if "{label}" in text.removeprefix("{label}"):
+            raise ValueError("may hold {label} once, at its very beginning")
+        return text
+
+
+def checked_prompt(prompt: str) -> str:
+    """A prompt without white space around it, which chat templates strip; raises ValueError."""
+    rest = prompt
+    for place in PROMPT_PLACES:
+        _, found, rest = rest.partition(place)
+        if not found or prompt.count(place) > 1:
+            raise ValueError(
+                f"must hold {', '.join(PROMPT_PLACES)} once each, in this order; {place} "
+                + ("comes twice" if prompt.count(place) > 1 else "is not where it should be")
+            )
+    return prompt.strip()
 
 
 class VerifierSpec(EngineSpec):
@@ -25,7 +89,7 @@ class VerifierSpec(EngineSpec):
     """Hold requests back until they have so many tokens, or a group of siblings is complete."""
     group_wait_ms: Annotated[float, Field(gt=0, le=10_000)] = 10.0
     """Longest time for which a request is held back (with group_tokens only)."""
-    format: VerifierDialogue = "rlhflow"
+    format: FormatName = "rlhflow"
     """How questions and steps are presented to it (docs/verifiers.md)."""
     head: HeadKind | None = None
     """What it judges with; None: what the architecture in its config.json says."""
@@ -41,11 +105,18 @@ class VerifierSpec(EngineSpec):
     """What the model is told before the question (format likelihood only)."""
     labels: Labels = Labels()
 
+    @property
+    def facts(self) -> FormatFacts:
+        """What is known of its format."""
+        return FORMATS[self.format]
+
     @model_validator(mode="before")
     @classmethod
-    def _answers_of_a_prompt(cls, data: Any) -> Any:
-        if isinstance(data, dict) and data.get("format") == "prompted" and "labels" not in data:
-            return data | {"labels": ANSWERS}
+    def _labels_of_its_format(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "labels" not in data and isinstance(data.get("format"), str):
+            facts = FORMATS.get(data["format"])
+            if facts and facts.labels and facts.labels != ("+", "-"):
+                return data | {"labels": dict(zip(Labels.model_fields, facts.labels, strict=True))}
         return data
 
     @field_validator("prompt")
@@ -55,34 +126,29 @@ class VerifierSpec(EngineSpec):
 
     @model_validator(mode="after")
     def _fields_of_its_format(self) -> Self:
-        if self.step_tag is not None and self.format != "math-shepherd":
-            raise ValueError(
-                f"step_tag is {self.step_tag!r}, but format is {self.format}; only format "
-                "math-shepherd has a step tag"
-            )
-        if self.template is not None and self.format != "custom":
-            raise ValueError(
-                f"template is given, but format is {self.format}; only format custom has one"
-            )
-        if self.template is None and self.format == "custom":
-            raise ValueError("format is custom, so template is required: head, answer and turn")
-        if self.format != "prompted" and (self.prompt_file or self.prompt is not None):
-            raise ValueError(
-                f"a prompt is given, but format is {self.format}; only format prompted has one"
-            )
-        if self.format == "prompted" and self.prompt_file is None and self.prompt is None:
-            raise ValueError(
-                "format is prompted, so prompt_file is required: the text that asks whether a step "
-                "is right (docs/verifiers.md)"
-            )
-        if self.format != "likelihood" and self.system_prompt is not None:
-            raise ValueError(
-                f"system_prompt is given, but format is {self.format}; only format likelihood has "
-                "one"
-            )
-        if self.format == "likelihood" and self.labels != Labels():
-            raise ValueError("labels are given, but format likelihood reads none; remove them")
+        for field, given, noun, need in self._own_fields():
+            if given and not self.facts.has(field):
+                having = ", ".join(name for name, facts in FORMATS.items() if facts.has(field))
+                raise ValueError(
+                    f"{given}, but format is {self.format}; only format {having} has {noun}"
+                )
+            if not given and self.facts.needs == field:
+                raise ValueError(f"format is {self.format}, so {need}")
+        if self.facts.labels is None and self.labels != Labels():
+            raise ValueError(f"labels are given, but format {self.format} reads none; remove them")
         return self
+
+    def _own_fields(self) -> Iterator[tuple[FormatField, str, str, str]]:
+        """The fields of some formats: that one is given, its noun, and that it is required."""
+        tag = f"step_tag is {self.step_tag!r}" if self.step_tag is not None else ""
+        yield "step_tag", tag, "a step tag", "step_tag is required"
+        template = "template is given" if self.template is not None else ""
+        yield "template", template, "one", "template is required: head, answer and turn"
+        prompt = "a prompt is given" if self.prompt_file or self.prompt is not None else ""
+        need = "prompt_file is required: the text that asks whether a step is right"
+        yield "prompt", prompt, "one", f"{need} (docs/verifiers.md)"
+        system = "system_prompt is given" if self.system_prompt is not None else ""
+        yield "system_prompt", system, "one", "system_prompt is required"
 
     @model_validator(mode="after")
     def _budget(self) -> Self:

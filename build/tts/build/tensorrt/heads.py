@@ -18,33 +18,28 @@ import numpy as np
 
 from ..checkpoint import LM_HEAD, Checkpoint, expected_tensors
 from ..checkpoint_files import read_json_object
-from ..engine_shape import engine_shape, is_likelihood
+from ..engine_shape import engine_shape
 from ..errors import ConfigError
-from ..head_layers import head_layers
 from ..model_config import ModelConfig
-from ..spec import Deployment, Role
+from ..spec import Deployment, Role, VerifierSpec
 from ..weights import Array
 
 _SMALL_FILES = ("generation_config.json", "tokenizer.json", "tokenizer_config.json")
-_NO_LIKELIHOOD = (
-    "TensorRT-LLM gives log-probabilities of generated tokens only, and the logits of a prompt as "
-    "a whole (prompt length x vocabulary x 4 bytes for each score) and without KV reuse"
-)
 _NAMES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 
 
 def require_convertible(deployment: Deployment, role: Role, model: ModelConfig) -> None:
-    """Raise ConfigError for a head that no engine of the target ends in, and for likelihoods.
+    """Raise ConfigError for a head or a verifier format that the target cannot compute.
 
     Raises CheckpointError where the deployment and the checkpoint disagree about the head.
     """
     spec = deployment.engines()[role]
-    if is_likelihood(spec):
+    if isinstance(spec, VerifierSpec) and deployment.target not in spec.facts.targets:
         raise ConfigError(
-            f"Deployment {deployment.name!r}: verifier.format is likelihood, which target "
-            f"{deployment.target} cannot compute: {_NO_LIKELIHOOD}.",
-            hint="Use verifier.format prompted with the same model, or target openvino "
-            "(docs/verifiers.md).",
+            f"Deployment {deployment.name!r}: verifier.format is {spec.format}, which target "
+            f"{deployment.target} cannot compute: {spec.facts.why_not}.",
+            hint=f"Use verifier.format {spec.facts.instead} with the same model, or target "
+            f"{' or '.join(spec.facts.targets)} (docs/verifiers.md).",
         )
     head = engine_shape(model, spec).head
     if head is None or (deployment.target == "tensorrt" and len(head.layers) == 1):
@@ -77,7 +72,7 @@ def write_causal(checkpoint: Checkpoint, folder: Path) -> None:
     for name in _SMALL_FILES:
         if (checkpoint.path / name).is_file():
             shutil.copyfile(checkpoint.path / name, folder / name)
-    ((weight, _),) = head_layers(checkpoint)
+    ((weight, _),) = checkpoint.head_layers()
     language = np.zeros((config.vocab_size, config.hidden_size), weight.dtype)
     language[: len(weight)] = weight
     assert config.head is not None

@@ -13,7 +13,7 @@ from ..model_config import (
     parse_model_config,
     read_model_config,
 )
-from ..verifier_head import HEADED
+from ..verifiers.head import HEADED
 from .known_models import known_model
 
 

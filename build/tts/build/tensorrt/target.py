@@ -24,7 +24,7 @@ from ..manifest import EngineConfig, Settings
 from ..model_config import ModelConfig
 from ..spec import Deployment, EngineSpec, Role, TensorRTSpec, VerifierSpec
 from ..tokenizer import Tokenizer
-from ..verifier_format import label_ids
+from ..verifiers.dialogue import label_ids
 from ..weights import Weights
 from . import contract
 from .commands import (

@@ -19,6 +19,7 @@ MODULES = (
     "build.llmapi",
     "build.llmapi.version",
     "engines",
+    "engines.cancellations",
     "engines.generate_request",
     "engines.guide_grammar",
     "engines.llmapi",

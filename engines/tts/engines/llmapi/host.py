@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import threading
-import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
@@ -22,8 +20,9 @@ from typing import Any
 
 from tts.build.errors import EngineError
 
+from ..cancellations import Cancellations, answer_of
 from ..generate_request import GenerateRequest
-from ..responses import CLOSING, IN_USE, OnResponse, Response, guarded, unavailable
+from ..responses import CLOSING, IN_USE, OnResponse, Response, end_process, guarded, unavailable
 from .output import Output
 from .sampling import is_watched, sampling_arguments
 
@@ -31,11 +30,7 @@ logger = logging.getLogger(__name__)
 
 MAX_REQUESTS = 8192
 """Most requests at a time, running and waiting; more would only take memory."""
-POLLING_SHARE = 0.05
-"""Share of the thread's time for asking whether requests were cancelled."""
 HEALTH_CHECK_S = 1.0
-ENGINE_DIED = 70
-"""Exit status of a model process whose engine has died under it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -44,8 +39,6 @@ class _Job:
     request: GenerateRequest
     on_response: OnResponse
     is_cancelled: Callable[[], bool]
-    check_at: float
-    """When to ask next whether it was cancelled."""
     result: Any = None
     """What `generate_async` gave; None before."""
     answered: bool = False
@@ -63,13 +56,13 @@ class LlmHost:
         cancel_check_s: float = 0.1,
         statistics_s: float = 0.5,
         on_active: Callable[[int], None] = lambda active: None,
-        on_death: Callable[[], None] | None = None,
+        on_death: Callable[[], None] = end_process,
     ) -> None:
         """Start the thread. `llm` and `sampling_params` are TensorRT-LLM's, or their like.
 
         `on_active` is told every `statistics_s` seconds how many requests the engine has.
-        `on_death` is called when the engine no longer works; None ends this process, which Triton
-        reports and a supervised server survives. Both are called from the thread.
+        `on_death` is called when the engine no longer works; by default this process ends, which
+        Triton reports and a supervised server survives. Both are called from the thread.
         """
         self._llm = llm
         self._sampling_params = sampling_params
@@ -79,7 +72,8 @@ class LlmHost:
         self._cancel_check_s = cancel_check_s
         self._statistics_s = statistics_s
         self._on_active = on_active
-        self._on_death = on_death or partial(os._exit, ENGINE_DIED)
+        self._on_death = on_death
+        self._cancellations = Cancellations(cancel_check_s)
         self._closing = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
@@ -100,8 +94,7 @@ class LlmHost:
         comes. `is_cancelled` is polled from the thread. A `cold` request is refused: TensorRT-LLM
         is not known to offer a way to empty the prefix cache. Raises EngineError after `close`.
         """
-        check_at = time.monotonic() + self._cancel_check_s
-        job = _Job(next(self._tickets), request, on_response, is_cancelled, check_at)
+        job = _Job(next(self._tickets), request, on_response, is_cancelled)
         self.call(partial(self._refuse if cold else self._accept, job))
         return job.ticket
 
@@ -147,6 +140,7 @@ class LlmHost:
             self._answer(job, CLOSING if self._closing else unavailable(full))
             return
         self._jobs[job.ticket] = job
+        self._cancellations.add(job.ticket, job.is_cancelled)
         self._start(self._serve(job))
 
     def _refuse(self, job: _Job) -> None:
@@ -186,7 +180,9 @@ class LlmHost:
             result.abort()  # a stop word that the engine does not know has ended it
 
     def _answer(self, job: _Job, response: Response) -> None:
-        job.answered = job.answered or response.final
+        if response.final:
+            job.answered = True
+            self._cancellations.discard(job.ticket)
         guarded(job.on_response, response)
 
     def _cancel(self, ticket: int) -> None:
@@ -198,20 +194,12 @@ class LlmHost:
             guarded(job.result.abort)
 
     async def _poll_cancellations(self) -> None:
-        # each poll may be a round trip to the server: one at a time, the one not asked longest
         while True:
-            jobs = [job for job in self._jobs.values() if not job.answered]
-            job = min(jobs, key=lambda job: job.check_at, default=None)
-            now = time.monotonic()
-            if job is None or job.check_at > now:
-                due = self._cancel_check_s if job is None else job.check_at - now
-                await asyncio.sleep(min(due, self._cancel_check_s))
-                continue
-            job.check_at = now + self._cancel_check_s
-            if _asked(job.is_cancelled):
-                self._cancel(job.ticket)
-            asked = time.monotonic()
-            await asyncio.sleep((asked - now) / POLLING_SHARE)
+            if (ticket := self._cancellations.ask()) is not None:
+                self._cancel(ticket)
+            due_s = self._cancellations.due_s()
+            most_s = self._cancel_check_s  # a request that comes meanwhile is not due before
+            await asyncio.sleep(most_s if due_s is None else min(due_s, most_s))
 
     async def _publish(self) -> None:
         while True:
@@ -222,17 +210,8 @@ class LlmHost:
         # what trtllm-serve asks; not every version has it
         is_healthy = getattr(self._llm, "_check_health", None)
         while is_healthy is not None:
-            if not _asked(is_healthy):
+            if not answer_of(is_healthy):
                 logger.error("the engine has died; this model ends with it")
                 self._on_death()
                 return
             await asyncio.sleep(HEALTH_CHECK_S)
-
-
-def _asked(question: Callable[[], bool]) -> bool:
-    """The answer; False, and a line in the log, if there is none."""
-    try:
-        return question()
-    except Exception:
-        logger.exception("a question to Triton or to the engine failed")
-        return False

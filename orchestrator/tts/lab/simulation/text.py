@@ -15,7 +15,7 @@ import numpy as np
 
 from tts.build.spec import Deployment
 from tts.build.tokenizer import Ids, Message, Tokenizer
-from tts.build.verifier_format import Dialogue
+from tts.build.verifiers.running_text import RunningText
 from tts.prompting import Models
 
 DELIMITER = "\n"
@@ -57,7 +57,7 @@ class CharacterTokenizer(Tokenizer):
 def simulated_models(deployment: Deployment) -> Models:
     """What the driver knows of two models that have no tokenizer."""
     tokenizer = CharacterTokenizer()
-    form = Dialogue(
+    form = RunningText(
         tokenizer,
         _ANSWER,
         _TURN,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from tts.build.engine_shape import open_engine_checkpoint
 from tts.build.errors import CheckpointError
-from tts.build.head_layers import head_layers
 from tts.build.spec import Deployment, Labels, VerifierSpec
 from tts.build.tensorrt.known_models import known_model
 from tts.build.tensorrt.model_shape import shape_of
 from tts.build.tokenizer import Tokenizer
-from tts.build.verifier_format import column_tokens, head_kind, verifier_format
-from tts.build.verifier_head import HEAD_COLUMNS
+from tts.build.verifiers.dialogue import column_tokens, head_kind, verifier_dialogue
+from tts.build.verifiers.head import HEAD_COLUMNS
 
 
 def label_columns(deployment: Deployment) -> list[int]:
@@ -32,7 +31,7 @@ def label_token_ids(deployment: Deployment) -> list[int]:
     spec = deployment.verifier
     if (spec.checkpoint / "tokenizer.json").is_file():
         tokenizer = Tokenizer(spec.checkpoint)
-        verifier_format(tokenizer, spec)
+        verifier_dialogue(tokenizer, spec)
         return list(column_tokens(tokenizer, spec))
     described = (spec.checkpoint / "config.json").is_file() or known_model(spec.checkpoint)
     if described and shape_of(spec.checkpoint).head:
@@ -53,7 +52,7 @@ def label_biases(deployment: Deployment) -> list[float]:
             f"The biases of the verifier's head are not known: {spec.checkpoint} is not here.",
             hint="Download the verifier's checkpoint to that folder: its weights hold them.",
         )
-    _, bias = head_layers(open_engine_checkpoint(spec))[-1]
+    _, bias = open_engine_checkpoint(spec).head_layers()[-1]
     return [float(value) for value in bias]
 
 

@@ -8,8 +8,8 @@ chat template as one user turn. Its places come in the order {question}, {steps}
 What stands between {steps} and {step} stands between any two steps. So everything up to the last
 step extends what the path above it was asked with, and the engine's KV cache serves it; only the
 text behind {step} is asked anew for each score. To keep that exact the text is cut, and encoded
-piece by piece, at each bar. The score is the softmax over the two labels' logits, as of a verifier
-that was trained on labels.
+piece by piece, at each bar. The score is the softmax over the two labels' logits, as with a
+verifier that was trained on labels.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .errors import CheckpointError
-from .spec import PROMPT_PLACES
-from .tokenizer import Ids, Tokenizer
+from ..errors import CheckpointError, ConfigError
+from ..spec import PROMPT_PLACES, VerifierSpec
+from ..tokenizer import Ids, Tokenizer
+from .dialogue import label_ids
 
 _MARKS = ("\ue000question\ue001", "\ue000steps\ue001", "\ue000step\ue001")
 _ANY_WORD = "1"
@@ -29,7 +30,7 @@ _ANY_WORD = "1"
 
 @dataclass(frozen=True)
 class Prompted:
-    """A prompt around a path; see VerifierFormat, whose methods these are."""
+    """A prompt around a path; see VerifierDialogue, whose methods these are."""
 
     tokenizer: Tokenizer
     head: str
@@ -43,33 +44,39 @@ class Prompted:
     answer_ids: tuple[int, ...]
 
     def decode(self, ids: Ids) -> str:
-        """See VerifierFormat."""
+        """See VerifierDialogue."""
         return self.tokenizer.decode(ids.tolist())
 
     def first(self, question: str, step: str) -> Ids:
-        """See VerifierFormat."""
+        """See VerifierDialogue."""
         ids = self.tokenizer.encode(self.head + question + self.join + step)
         return np.asarray([*ids, *self.answer_ids], dtype=np.int32)
 
     def extend(self, scored: Ids, step: str) -> Ids:
-        """See VerifierFormat; what asks about the parent's step gives way to the new step."""
+        """See VerifierDialogue; what asks about the parent's step gives way to the new step."""
         return self.add_turn(scored, step) if step else scored
 
     def add_turn(self, scored: Ids, step: str) -> Ids:
-        """See VerifierFormat."""
+        """See VerifierDialogue."""
         path = scored[: len(scored) - len(self.answer_ids)]
         new = self.tokenizer.encode_after(_ANY_WORD, self.between + step)
         return np.concatenate((path, np.asarray([*new, *self.answer_ids], dtype=np.int32)))
 
 
-def prompted(tokenizer: Tokenizer, prompt: str, label: str) -> Prompted:
-    """The dialogue of a prompt, answered by labels such as `label`.
+def prompted(tokenizer: Tokenizer, spec: VerifierSpec) -> Prompted:
+    """The dialogue of an instruct model that is asked with the deployment's prompt.
 
     Raises CheckpointError for a checkpoint without a chat template, for one whose template changes
     the prompt, and where the answer would share a token with the text before it.
     """
+    if spec.prompt is None:
+        raise ConfigError(
+            f"The prompt of {spec.prompt_file} has not been read.",
+            hint="Load the deployment from its file, or give verifier.prompt, its text.",
+        )
+    label_ids(tokenizer, spec.labels)
     pieces: list[str] = []
-    content = prompt
+    content, label = spec.prompt, spec.labels.positive
     for place, mark in zip(PROMPT_PLACES, _MARKS, strict=True):
         content = content.replace(place, mark)
     try:

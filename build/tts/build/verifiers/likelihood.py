@@ -25,8 +25,10 @@ from itertools import takewhile
 
 import numpy as np
 
-from .errors import CheckpointError
-from .tokenizer import Ids, Tokenizer
+from ..errors import CheckpointError
+from ..model_config import read_model_config
+from ..spec import VerifierSpec
+from ..tokenizer import Ids, Tokenizer
 
 CODES = 4096
 """Ids of an engine are below CODES times its vocabulary, and so below 2**31 for any vocabulary of
@@ -39,7 +41,7 @@ _MARK = "\ue000question\ue001"
 
 @dataclass(frozen=True)
 class Continuation:
-    """The steps as the answer to the question; see VerifierFormat, whose methods these are."""
+    """The steps as the answer to the question; see VerifierDialogue, whose methods these are."""
 
     tokenizer: Tokenizer
     head: str
@@ -51,20 +53,20 @@ class Continuation:
     answer: str = STEP_END
 
     def decode(self, ids: Ids) -> str:
-        """See VerifierFormat."""
+        """See VerifierDialogue."""
         return self.tokenizer.decode((ids % self.vocab_size).tolist())
 
     def first(self, question: str, step: str) -> Ids:
-        """See VerifierFormat."""
+        """See VerifierDialogue."""
         prompt = self.tokenizer.encode(self.head + question + self.turn)
         return self.extend(np.asarray(prompt, dtype=np.int32), step)
 
     def extend(self, scored: Ids, step: str) -> Ids:
-        """See VerifierFormat."""
+        """See VerifierDialogue."""
         return self.add_turn(scored, step) if step else scored
 
     def add_turn(self, scored: Ids, step: str) -> Ids:
-        """See VerifierFormat. Of an empty step its end alone is scored."""
+        """See VerifierDialogue. An empty step is scored by its end alone."""
         above = int(scored[-1]) // self.vocab_size // 2
         number = min(above + 1, MOST_STEPS)
         before = STEP_END if above else self.turn
@@ -81,8 +83,10 @@ def _shared(tokens: Sequence[int], others: Sequence[int]) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def continuation(tokenizer: Tokenizer, system_prompt: str | None, vocab_size: int) -> Continuation:
+def likelihood(tokenizer: Tokenizer, spec: VerifierSpec) -> Continuation:
     """The dialogue of a language model that continues the chat; raises CheckpointError."""
+    vocab_size = read_model_config(tokenizer.checkpoint).vocab_size
+    system_prompt = spec.system_prompt
     if vocab_size * CODES > 2**31:
         raise CheckpointError(
             f"{tokenizer.checkpoint} has a vocabulary of {vocab_size:,} tokens; verifier format "

@@ -20,7 +20,6 @@ from tts.build.builder import preview_build
 from tts.build.checkpoint import open_checkpoint
 from tts.build.engine_shape import engine_shape, open_engine_checkpoint
 from tts.build.errors import CheckpointError, ConfigError
-from tts.build.head_layers import head_layers
 from tts.build.manifest import read_engine_config
 from tts.build.model_config import read_model_config
 from tts.build.openvino.export import export_model, save_model
@@ -327,7 +326,7 @@ def test_a_head_of_one_layer_is_written_as_rows_of_a_language_head(
     assert open_checkpoint(tmp_path / "causal").config.head is None
     assert "auto_map" not in json.loads((tmp_path / "causal" / "config.json").read_text())
     causal = Qwen2ForCausalLM.from_pretrained(tmp_path / "causal").eval()
-    bias = torch.tensor(np.array(head_layers(checkpoint)[-1][1]))
+    bias = torch.tensor(np.array(checkpoint.head_layers()[-1][1]))
     with torch.no_grad():
         logits = causal(ids).logits
     assert logits.shape[-1] == 128

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .spec import HeadKind
+from ..spec import HeadKind
 
 HEAD_COLUMNS = (0, 1)
 """The columns of a head's logits, right first, then wrong: they stand for no tokens."""

@@ -16,14 +16,9 @@ from tts.build import paths
 from tts.build.errors import CheckpointError
 from tts.build.spec import Labels, Template, VerifierSpec
 from tts.build.tokenizer import Ids, Tokenizer
-from tts.build.verifier_format import (
-    QWEN_SYSTEM,
-    Dialogue,
-    Lines,
-    VerifierFormat,
-    label_ids,
-    verifier_format,
-)
+from tts.build.verifiers.dialogue import VerifierDialogue, label_ids, verifier_dialogue
+from tts.build.verifiers.lines import Lines
+from tts.build.verifiers.running_text import QWEN_SYSTEM, RunningText
 
 KINDS = ("demo-generator", "demo-verifier", "tiny", "gpt", "sentencepiece", "sentencepiece-legacy")
 CHAT = (
@@ -132,14 +127,14 @@ def spec(**fields: Any) -> VerifierSpec:
     )
 
 
-def rlhflow(tokenizer: Tokenizer) -> Dialogue:
-    form = verifier_format(tokenizer, spec(format="rlhflow"))
-    assert isinstance(form, Dialogue)
+def rlhflow(tokenizer: Tokenizer) -> RunningText:
+    form = verifier_dialogue(tokenizer, spec(format="rlhflow"))
+    assert isinstance(form, RunningText)
     return form
 
 
-def math_shepherd(tokenizer: Tokenizer) -> VerifierFormat:
-    return verifier_format(tokenizer, spec(format="math-shepherd", step_tag=tag_of(tokenizer)))
+def math_shepherd(tokenizer: Tokenizer) -> VerifierDialogue:
+    return verifier_dialogue(tokenizer, spec(format="math-shepherd", step_tag=tag_of(tokenizer)))
 
 
 def tag_of(tokenizer: Tokenizer) -> str:
@@ -147,28 +142,28 @@ def tag_of(tokenizer: Tokenizer) -> str:
     return "ки" if len(tokenizer.encode_after("1", " ки")) <= 2 else "<|pad|>"
 
 
-def custom(tokenizer: Tokenizer, head: str, answer: str, turn: str) -> VerifierFormat:
+def custom(tokenizer: Tokenizer, head: str, answer: str, turn: str) -> VerifierDialogue:
     template = Template(head=head, answer=answer, turn=turn)
-    return verifier_format(tokenizer, spec(format="custom", template=template))
+    return verifier_dialogue(tokenizer, spec(format="custom", template=template))
 
 
-def instructions(tokenizer: Tokenizer) -> VerifierFormat:
+def instructions(tokenizer: Tokenizer) -> VerifierDialogue:
     """A custom dialogue with text around each step and no label in it."""
     return custom(tokenizer, "Question: {question}\nStep: ", "\nRight?", "\nStep: ")
 
 
-def skywork(tokenizer: Tokenizer) -> VerifierFormat:
+def skywork(tokenizer: Tokenizer) -> VerifierDialogue:
     """The lines of Skywork's models, also for tokenizers that have no newline as one token."""
     ends = tokenizer.encode("\n")
     if len(ends) != 1 or not tokenizer.special("bos_token"):
         return Lines(tokenizer, tokenizer.special("bos_token"), ends[-1])
-    return verifier_format(tokenizer, spec(format="skywork-o1-prm", head="value"))
+    return verifier_dialogue(tokenizer, spec(format="skywork-o1-prm", head="value"))
 
 
 FORMATS = [rlhflow, math_shepherd, instructions, skywork]
 
 
-def dialogue(form: VerifierFormat, question: str, steps: list[str]) -> Ids:
+def dialogue(form: VerifierDialogue, question: str, steps: list[str]) -> Ids:
     ids = form.first(question, steps[0])
     for step in steps[1:]:
         ids = form.extend(ids, step)
@@ -293,7 +288,7 @@ def test_labels_are_one_token_each(load: Callable[[str], Tokenizer], form: str, 
     labels = Labels.model_validate({name: "good"})
     template = Template(head="{question} ", answer=" ки", turn="\n")
     with pytest.raises(CheckpointError, match=rf"verifier\.labels\.{name}: 'good' is \d tokens"):
-        verifier_format(load("gpt"), spec(format=form, labels=labels, template=template))
+        verifier_dialogue(load("gpt"), spec(format=form, labels=labels, template=template))
 
 
 def test_label_ids(load: Callable[[str], Tokenizer]) -> None:
@@ -305,7 +300,7 @@ def test_label_ids(load: Callable[[str], Tokenizer]) -> None:
 def test_a_step_tag_is_one_token(load: Callable[[str], Tokenizer]) -> None:
     for kind in ("gpt", "sentencepiece"):
         with pytest.raises(CheckpointError, match=r"verifier\.step_tag: '<step>' is \d+ tokens"):
-            verifier_format(load(kind), spec(format="math-shepherd", step_tag="<step>"))
+            verifier_dialogue(load(kind), spec(format="math-shepherd", step_tag="<step>"))
 
 
 @pytest.mark.parametrize(
@@ -330,7 +325,7 @@ def test_a_chat_template_that_rlhflow_cannot_use(
 
 def test_qwen_math_prm_is_the_chat_of_its_model_card(load: Callable[[str], Tokenizer]) -> None:
     tokenizer = load("gpt")
-    form = verifier_format(tokenizer, spec(format="qwen2.5-math-prm", head="classification"))
+    form = verifier_dialogue(tokenizer, spec(format="qwen2.5-math-prm", head="classification"))
     steps = ["So 37 + 58 = 95.", "And 95 - 3 = 92.\n\\[ 92 \\]", "The answer is \\(\\boxed{92}\\)."]
     question = "What is 37 + 58 - 3?"
     system = "Please reason step by step, and put your final answer within \\boxed{}."
@@ -348,7 +343,7 @@ def test_qwen_math_prm_is_the_beginning_of_the_chat_template(
     load: Callable[[str], Tokenizer], question: str, steps: list[str]
 ) -> None:
     tokenizer = load("gpt")
-    form = verifier_format(tokenizer, spec(format="qwen2.5-math-prm", head="classification"))
+    form = verifier_dialogue(tokenizer, spec(format="qwen2.5-math-prm", head="classification"))
     ids = dialogue(form, question, steps).tolist()
     chat = QWEN_CHAT.replace("SYSTEM", QWEN_SYSTEM).replace("QUESTION", question)
     whole = tokenizer.encode(chat + "".join(f"{step}<extra_0>" for step in steps) + "<|im_end|>\n")
@@ -366,7 +361,7 @@ def test_skywork_is_what_its_published_code_encodes(
     """Every line by itself with the newline token behind it, after the question's text."""
     for kind in ("demo-verifier", "gpt"):
         tokenizer = load(kind)
-        form = verifier_format(tokenizer, spec(format="skywork-o1-prm", head="value"))
+        form = verifier_dialogue(tokenizer, spec(format="skywork-o1-prm", head="value"))
         (newline,) = tokenizer.encode("\n")
         expected = tokenizer.encode(f"{tokenizer.special('bos_token')}{question}\n")
         for line in "\n".join(steps).split("\n"):
@@ -376,7 +371,9 @@ def test_skywork_is_what_its_published_code_encodes(
 
 def test_tokenizers_of_other_models_are_refused_by_name(load: Callable[[str], Tokenizer]) -> None:
     with pytest.raises(CheckpointError, match=r"'<extra_0>' is \d+ tokens") as caught:
-        verifier_format(load("no markers"), spec(format="qwen2.5-math-prm", head="classification"))
+        verifier_dialogue(
+            load("no markers"), spec(format="qwen2.5-math-prm", head="classification")
+        )
     assert "custom" in str(caught.value.hint)
     with pytest.raises(CheckpointError, match=r"newline is not one token|no bos_token"):
-        verifier_format(load("sentencepiece"), spec(format="skywork-o1-prm", head="value"))
+        verifier_dialogue(load("sentencepiece"), spec(format="skywork-o1-prm", head="value"))

@@ -1,0 +1,113 @@
+"""The table of verifier formats: what each is, once, for everything that asks.
+
+The deployment file, the build, the engines' graphs, the model repository and the checks read it. To
+add a format, write the function that makes its dialogue in a module below `tts.build.verifiers`,
+and add its facts here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from .section import Target
+
+HeadKind = Literal["labels", "classification", "value"]
+"""What a verifier judges with: labels of its language head, or a head (verifiers/head.py)."""
+FormatField = Literal["step_tag", "template", "prompt", "system_prompt"]
+"""Fields of section `verifier` that only some formats have."""
+_HEADS: tuple[HeadKind, ...] = ("classification", "value")
+READ_AT_LABELS = "a language head, read at the labels"
+
+
+@dataclass(frozen=True)
+class FormatFacts:
+    """The facts about one format."""
+
+    meaning: str
+    """One line for the documentation."""
+    dialogue: str
+    """What makes the dialogue from a tokenizer and a VerifierSpec: MODULE:FUNCTION in verifiers."""
+    judges: tuple[HeadKind, ...] = ("labels",)
+    """What verifiers of this format may judge with."""
+    output: Literal["logits", "likelihood"] = "logits"
+    """What the engine answers with: two logits of labels or of a head, or a step's likelihood."""
+    judged_by: str = READ_AT_LABELS
+    """What a verifier without a head of its own judges with, in words."""
+    needs: FormatField | None = None
+    """The field that a deployment must give."""
+    allows: FormatField | None = None
+    """The field that a deployment may give."""
+    labels: tuple[str, str] | None = ("+", "-")
+    """The labels unless the deployment names others, positive first; None: it reads none."""
+    trained: bool = True
+    """Whether the verifiers of this format were trained to judge, with these labels or a head."""
+    published: str | None = None
+    """A word in the name of the published verifiers of this format, or of their publisher."""
+    targets: tuple[Target, ...] = ("openvino", "tensorrt", "llmapi")
+    why_not: str = ""
+    """Why the other targets cannot compute it."""
+    instead: str = ""
+    """The nearest format that the other targets can compute."""
+
+    def has(self, field: FormatField) -> bool:
+        """Whether a deployment may give this field."""
+        return field in (self.needs, self.allows)
+
+
+FORMATS: Mapping[str, FormatFacts] = {
+    "rlhflow": FormatFacts(
+        "a chat: user turns are steps, assistant turns are labels",
+        "running_text:rlhflow",
+        published="rlhflow",
+    ),
+    "math-shepherd": FormatFacts(
+        "plain text, a tag after each step",
+        "running_text:math_shepherd",
+        allows="step_tag",
+        published="math-shepherd",
+    ),
+    "custom": FormatFacts(
+        "the dialogue that `verifier.template` spells out",
+        "running_text:custom",
+        judges=("labels", *_HEADS),
+        needs="template",
+        trained=False,
+    ),
+    "qwen2.5-math-prm": FormatFacts(
+        "a chat whose assistant turn is the steps, with a marker after each",
+        "running_text:qwen_math_prm",
+        judges=_HEADS,
+        published="qwen2.5-math-prm",
+    ),
+    "skywork-o1-prm": FormatFacts(
+        "question and steps as lines, each ended by one token",
+        "lines:skywork_prm",
+        judges=_HEADS,
+        published="skywork-o1-open-prm",
+    ),
+    "prompted": FormatFacts(
+        "an instruct model, asked with a prompt whether the last step is right",
+        "prompted:prompted",
+        judged_by="a prompt: a language head, read at the labels",
+        needs="prompt",
+        labels=("Yes", "No"),
+        trained=False,
+    ),
+    "likelihood": FormatFacts(
+        "how likely a language model finds the last step",
+        "likelihood:likelihood",
+        output="likelihood",
+        judged_by="the likelihood that a language head gives to each step",
+        allows="system_prompt",
+        labels=None,
+        trained=False,
+        targets=("openvino",),
+        why_not="TensorRT-LLM gives log-probabilities of generated tokens only, and the logits of "
+        "a prompt as a whole (prompt length x vocabulary x 4 bytes for each score) and without KV "
+        "reuse",
+        instead="prompted",
+    ),
+}
+"""Facts by the name that `verifier.format` gives."""

@@ -1,0 +1,110 @@
+"""The dialogue of a verifier as token ids: how questions and steps are put to it.
+
+A dialogue is cut only where a score is read. The text between two cuts is encoded in one go, so its
+ids are those of the running text; and the ids of a longer path extend those of its prefix exactly,
+so that the engine's prefix cache serves every earlier step (of format prompted: all but the end,
+which asks about the last step). `FORMATS` in `tts.build.spec` names what makes each dialogue.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol
+
+from ..checkpoint_files import read_json_object
+from ..errors import CheckpointError
+from ..spec import FORMATS, HeadKind, Labels, VerifierSpec
+from ..tokenizer import Ids, Tokenizer
+from .head import HEAD_COLUMNS, HEADED
+
+
+class VerifierDialogue(Protocol):
+    """How a path is put to a verifier; the last token is where its last step is scored."""
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of the verifier."""
+
+    @property
+    def answer(self) -> str:
+        """The text after a step, up to where its score is read."""
+
+    def decode(self, ids: Ids) -> str:
+        """The text of a part of a dialogue, without special tokens."""
+
+    def first(self, question: str, step: str) -> Ids:
+        """Ids that score the first step of `question`; a step without text adds nothing."""
+
+    def extend(self, scored: Ids, step: str) -> Ids:
+        """Ids that score `step` after the path that `scored` scores; they extend them exactly.
+
+        With format prompted they extend all but the end of `scored`, which asks about its own
+        step. A step without text adds nothing: its path is scored as its parent's.
+        """
+
+    def add_turn(self, scored: Ids, step: str) -> Ids:
+        """Like `extend`, but a step without text becomes a turn of its own."""
+
+
+def verifier_dialogue(tokenizer: Tokenizer, spec: VerifierSpec) -> VerifierDialogue:
+    """The dialogue of a verifier.
+
+    Raises CheckpointError if its tokenizer cannot make it, or if the format does not go with what
+    the verifier judges with.
+    """
+    head = head_kind(tokenizer.checkpoint, spec)
+    if head not in spec.facts.judges:
+        allowed = [name for name, facts in FORMATS.items() if head in facts.judges]
+        raise CheckpointError(
+            f"verifier.format is {spec.format!r}, but {tokenizer.checkpoint} judges with "
+            + ("labels" if head == "labels" else f"a {head} head")
+            + f"; formats for that: {', '.join(allowed)}.",
+            hint="Set verifier.format in the deployment file (docs/verifiers.md).",
+        )
+    module, _, function = spec.facts.dialogue.partition(":")
+    make = getattr(import_module(f".{module}", __package__), function)
+    dialogue: VerifierDialogue = make(tokenizer, spec)
+    return dialogue
+
+
+def column_tokens(tokenizer: Tokenizer, spec: VerifierSpec) -> tuple[int, int]:
+    """The ids of the labels, or 0 and 1 where no labels are read; raises CheckpointError."""
+    if spec.facts.output == "likelihood" or head_kind(tokenizer.checkpoint, spec) != "labels":
+        return HEAD_COLUMNS
+    return label_ids(tokenizer, spec.labels)
+
+
+def head_kind(checkpoint: Path, spec: VerifierSpec) -> HeadKind:
+    """What the deployment states, or else what config.json names, or labels without either."""
+    file = checkpoint / "config.json"
+    if spec.head is not None or not file.is_file():
+        return spec.head or "labels"
+    named = read_json_object(file).get("architectures")
+    for architecture, (_, head) in HEADED.items():
+        if named == [architecture]:
+            return head.kind
+    return "labels"
+
+
+def label_ids(tokenizer: Tokenizer, labels: Labels) -> tuple[int, int]:
+    """Ids of the positive and the negative label; raises CheckpointError unless one token each."""
+    ids = []
+    for name, label in labels:
+        tokens = tokenizer.encode(label)
+        if len(tokens) != 1:
+            raise CheckpointError(
+                f"verifier.labels.{name}: {label!r} is {len(tokens)} tokens ({tokens}) in the "
+                f"tokenizer of {tokenizer.checkpoint}; a label must be exactly one token.",
+                hint=f"Set verifier.labels.{name} in the deployment file to the label that this "
+                "verifier was trained with.",
+            )
+        ids += tokens
+    positive, negative = ids
+    if positive == negative:
+        raise CheckpointError(
+            f"verifier.labels: {labels.positive!r}, {labels.negative!r} are the same token "
+            f"{positive} in the tokenizer of {tokenizer.checkpoint}; they must differ.",
+            hint="Set verifier.labels in the deployment file to the labels of this verifier.",
+        )
+    return positive, negative

@@ -1,0 +1,58 @@
+"""The dialogue of Skywork-o1-Open-PRM: lines, each encoded by itself.
+
+It is that of `prepare_input` in SkyworkAI/skywork-o1-prm-inference, with step_token a newline: the
+beginning-of-sequence token's text, the question and a newline; then every line with a newline token
+after it; scores are read there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..errors import CheckpointError
+from ..spec import VerifierSpec
+from ..tokenizer import Ids, Tokenizer
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A question, then the lines of the steps, each encoded by itself and ended by one token."""
+
+    tokenizer: Tokenizer
+    bos: str
+    """The text of the token in front of the question."""
+    line_end: int
+    answer: str = "\n"
+
+    def decode(self, ids: Ids) -> str:
+        """See VerifierDialogue."""
+        return self.tokenizer.decode(ids.tolist())
+
+    def first(self, question: str, step: str) -> Ids:
+        """See VerifierDialogue."""
+        asked = self.tokenizer.encode(f"{self.bos}{question}\n")
+        return self.extend(np.asarray(asked, dtype=np.int32), step)
+
+    def extend(self, scored: Ids, step: str) -> Ids:
+        """See VerifierDialogue."""
+        return self.add_turn(scored, step) if step else scored
+
+    def add_turn(self, scored: Ids, step: str) -> Ids:
+        """See VerifierDialogue. A step of several lines is scored at the end of its last one."""
+        lines = [[*self.tokenizer.encode(line), self.line_end] for line in step.split("\n")]
+        return np.concatenate((scored, *(np.asarray(line, dtype=np.int32) for line in lines)))
+
+
+def skywork_prm(tokenizer: Tokenizer, _spec: VerifierSpec) -> Lines:
+    """Question and steps as lines."""
+    bos, ends = tokenizer.special("bos_token"), tokenizer.encode("\n")
+    if not bos or len(ends) != 1:
+        what = "newline is not one token" if bos else "tokenizer_config.json names no bos_token"
+        raise CheckpointError(
+            f"{tokenizer.checkpoint}: {what}; verifier.format skywork-o1-prm needs it.",
+            hint="This format is for Skywork-o1-Open-PRM; others: verifier.format custom "
+            "(docs/verifiers.md).",
+        )
+    return Lines(tokenizer, bos, ends[0])
