@@ -1,7 +1,6 @@
 """Whole runs of the demo pair on a real server, through the command line, and what can go wrong."""
 
 import asyncio
-import json
 import signal
 import threading
 from dataclasses import replace
@@ -29,6 +28,7 @@ from tts.endpoints.triton import TritonConnection, TritonGenerator, TritonVerifi
 from tts.lab.bench.request import Wanted, plan_of, plan_with
 from tts.problem import Problem
 from tts.prompting import Context, Models
+from tts.runs.folder import read_config, write_json
 from tts.scheduling import ScheduleName
 from tts.serving.server.start import start_server
 from tts.session import AsyncSession
@@ -166,10 +166,10 @@ def test_a_killed_run_is_continued_without_solving_anything_twice(tts, plain, tm
 
 
 def test_resuming_with_something_else_changed_is_refused(tts, plain, tmp_path):
-    config = json.loads((plain / "run.json").read_text())
+    config = read_config(plain)
     assert config["prompting"]["verifier"]["format"] == "rlhflow"
     for name, old in {"deployment_digest": "old", "prompting": {"verifier": {}}}.items():
-        (tmp_path / "run.json").write_text(json.dumps({**config, name: old}))
+        write_json(tmp_path / "run.json", {**config, name: old})
         code, _, err = tts.run("bench", "--resume", tmp_path)
         assert code == 1
         assert f"cannot be continued: its {name} was {old!r}" in err

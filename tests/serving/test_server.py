@@ -27,7 +27,7 @@ from tts.serving.command.ports import Addresses
 from tts.serving.server import probe
 from tts.serving.server import start as server
 from tts.serving.server.health import Health, observe
-from tts.serving.server.launch import Launched
+from tts.serving.server.launch import Launched, Stopped, _why_stopped
 from tts.serving.server.start import RunningServer, find_server, start_server, stop_server
 from tts.serving.server.state import ServerState, clean_up, identify
 
@@ -204,7 +204,7 @@ def test_a_server_that_is_gone_before_its_guard_is_asked_for_how():
         launched.require_running()
 
 
-def test_whoever_notices_a_death_first_says_it_in_the_same_words():
+def test_whoever_notices_a_death_first_says_it_in_the_same_words(tmp_path):
     """Its process is gone for a look at it; the guard, asked before, would have seen it alive."""
 
     class Guard:
@@ -218,12 +218,30 @@ def test_whoever_notices_a_death_first_says_it_in_the_same_words():
         running = RunningServer.__new__(RunningServer)
         running.health = Health(ServerState("echo", "", None, server=dead), {})
         running._launched = Launched(Guard(), dead, None, Path("triton.log"))
+        running._state_file = tmp_path / "server.json"
         messages = []
         for notice in (running.health.check, running._launched.require_running, running.check):
             with pytest.raises(ServerError) as error:
                 notice()
             messages.append(error.value.message)
     assert messages == ["The Triton server was killed by SIGKILL."] * 3
+
+
+def test_a_server_that_has_to_be_killed_to_stop_it_was_stopped_all_the_same(tmp_path):
+    """On a busy machine Triton takes longer to stop than its guard waits."""
+    deaf = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+        "print('deaf', flush=True); time.sleep(600)"
+    )
+    program = (
+        "import sys; from tts.serving.command import guard; guard.GRACE_S = 0.1\n"
+        f"sys.exit(guard.run({os.getpid()}, 'tts-none-', '', [sys.executable, '-c', {deaf!r}], []))"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"deaf\n"
+        process.terminate()
+        assert process.wait(120) == 0
+        assert isinstance(_why_stopped(process.returncode, tmp_path / "log"), Stopped)
 
 
 def test_a_model_that_fails_to_load_is_named_with_its_reason(echo: Echo, templates: Path):

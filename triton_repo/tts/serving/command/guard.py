@@ -47,7 +47,10 @@ _FCHMOD = {"x86_64": (0xC000003E, 91), "aarch64": (0xC00000B7, 52)}
 
 
 def run(parent: int, shm_prefix: str, socket: str, command: list[str], last: list[str]) -> int:
-    """Run `command` until it ends or has to; returns its exit status, 128+n after signal n."""
+    """Run `command` until it ends or has to; returns its exit status, 128+n after signal n.
+
+    0 once the guard was asked to stop it, also where it did not stop in time and was killed.
+    """
     os.umask(0o077)  # the stubs' shared memory holds prompts
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     # orphaned stubs become our children, so that we can wait for their end
@@ -81,6 +84,8 @@ def run(parent: int, shm_prefix: str, socket: str, command: list[str], last: lis
             subprocess.run(
                 last, timeout=LAST_S, capture_output=True, preexec_fn=_unblock, check=False
             )
+    if stopping:
+        return 0
     return status if status >= 0 else 128 - status
 
 
