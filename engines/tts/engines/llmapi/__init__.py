@@ -20,7 +20,6 @@ MODULES = (
     "build.llmapi.version",
     "engines",
     "engines.cancellations",
-    "engines.cancellations",
     "engines.generate_request",
     "engines.guide_grammar",
     "engines.llmapi",
