@@ -115,7 +115,7 @@ def test_a_server_that_is_stopped_ends_the_run_by_its_name(tts, tmp_path):
     assert tts.run("serve", "demo", "--stop")[0] == 0
     _, err = process.communicate(timeout=180)
     assert process.returncode == 1
-    assert "ServerError: The Triton server was stopped by another process" in err
+    assert "Stopped: The Triton server was stopped by another process" in err
     assert tts.leftovers() == []
 
 
