@@ -13,8 +13,9 @@ from tts.build.builder import build_engines
 from tts.build.spec import load_deployment
 from tts.engines import wire
 from tts.lab.bench.observer import Silent
-from tts.lab.bench.request import Wanted, run_bench
+from tts.lab.bench.single_run import run_bench
 from tts.runs import events
+from tts.runs.config import RunConfig
 from tts.runs.log import read_events
 from tts.serving.server.start import start_server
 
@@ -31,7 +32,14 @@ def by_process(problems: int, n: int) -> Table:
 
             def bench(limit, seed, schedule=schedule, folder=folder):
                 parameters = {"n": n, "beam_width": 4}
-                wanted = Wanted("demo", "demo", limit, seed, "beam-search", schedule, parameters)
+                wanted = RunConfig(
+                    deployment_source="demo",
+                    dataset="demo",
+                    limit=limit,
+                    seed=seed,
+                    schedule=schedule,
+                    parameters=parameters,
+                )
                 return run_bench(wanted, Path(folder, str(seed)), Silent())
 
             bench(1, seed=1)  # imports, and what is made once

@@ -7,21 +7,22 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import yaml
+from msgspec.structs import replace
 
 from tts.build import paths
 from tts.build.builder import build_engines
 from tts.build.spec import Deployment, load_deployment
 from tts.datasets.load import load_problems
 from tts.lab.bench.observer import Silent
-from tts.lab.bench.run import run_plan
+from tts.lab.bench.single_run import run_plan
 from tts.prompting import Models
+from tts.runs.config import RunConfig
 from tts.runs.replay import Replay, open_source
 from tts.session import AsyncSession, RunProgress
-from tts.session.plan import Plan
+from tts.session.plan import Plan, make_plan
 from tts.session.run import open_run
 from tts.session.strategy import choose
 
@@ -46,10 +47,11 @@ def heavy_plan(recorded: Path, demo: Plan, say: Say) -> Plan:
     build_engines(deployment, verify=False, say=say)
     source = open_source(recorded)
     models = source.limited(Models.load(deployment))
-    return replace(
-        demo,
-        source=str(file),
-        deployment=deployment,
+    return make_plan(
+        replace(demo.config, deployment_source=str(file)),
+        deployment,
+        demo.problems,
+        demo.strategy,
         context=models.deployment.generator.max_seq_len,
         replay=Replay(source.script(models, demo.problems), source.description),
     )
@@ -66,14 +68,11 @@ def record(plan: Plan, folder: Path) -> None:
 def _plan(
     source: str, deployment: Deployment, problems: int, n: int, width: int, seed: int
 ) -> Plan:
-    return Plan(
+    return make_plan(
+        RunConfig(deployment_source=source, dataset="demo", limit=problems, seed=seed),
         deployment,
         tuple(load_problems("demo", limit=problems, seed=seed)),
         choose("beam-search", deployment, {"n": n, "beam_width": width}),
-        seed,
-        source=source,
-        dataset="demo",
-        limit=problems,
     )
 
 

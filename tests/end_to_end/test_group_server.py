@@ -17,7 +17,8 @@ from tts.lab.bench import group_run
 from tts.lab.bench.group_run import resume_group, run_all
 from tts.lab.bench.members import members_of
 from tts.lab.bench.observer import Silent
-from tts.lab.bench.request import Wanted, run_bench
+from tts.lab.bench.single_run import run_bench
+from tts.runs.config import RunConfig
 from tts.serving.server import supervise
 from tts.serving.server.start import start_server
 
@@ -80,7 +81,14 @@ def three(monkeypatch):
 
 def wanted(deployment, strategy="all"):
     parameters = {} if strategy == "cot" else {"n": 4}
-    return Wanted(deployment, "demo", 1, 0, strategy, "lockstep", parameters)
+    return RunConfig(
+        deployment_source=deployment,
+        dataset="demo",
+        limit=1,
+        strategy=strategy,
+        schedule="lockstep",
+        parameters=parameters,
+    )
 
 
 def prompt_steps(log, began):

@@ -11,7 +11,7 @@ from tests.session.endpoints import Failing, HangingFrom
 from tts.build.errors import DatasetError, EndpointTimeout, RunError
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.lab.bench.observer import Silent
-from tts.lab.bench.request import resume_bench
+from tts.lab.bench.single_run import resume_bench
 from tts.problem import Problem
 from tts.reports.live_tree import report_run
 from tts.runs.checks import read_summary

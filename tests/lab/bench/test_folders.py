@@ -7,13 +7,14 @@ import pytest
 
 from tts.build.errors import EndpointTimeout, RunDamaged, RunError
 from tts.endpoints.scripted import ScriptedVerifier
-from tts.lab.bench import request
+from tts.lab.bench import single_run
 from tts.lab.bench.group_run import resume_group, run_all
 from tts.lab.bench.observer import Silent
-from tts.lab.bench.request import Wanted, resume_bench, run_bench, run_solve
+from tts.lab.bench.single_run import resume_bench, run_bench, run_solve
 from tts.runs.checks import read_summary
 from tts.runs.checksums import Chain
 from tts.runs.comparison import read_rows
+from tts.runs.config import RunConfig
 from tts.runs.events import ProblemSolved, encode
 from tts.runs.folder import CONFIG, EVENTS, SUMMARY, read_json, write_json
 from tts.runs.groups import read_group
@@ -23,8 +24,21 @@ from tts.runs.measured_run import expand_groups
 from tts.runs.run import Run
 from tts.session import AsyncSession
 
-WANTED = Wanted("tiny", "demo", 3, 0, "beam-search", "lockstep", {"n": 4, "max_tokens": 16})
-ALL = Wanted("tiny", "demo", 2, 0, "all", "lockstep", {"max_tokens": 16})
+WANTED = RunConfig(
+    deployment_source="tiny",
+    dataset="demo",
+    limit=3,
+    schedule="lockstep",
+    parameters={"n": 4, "max_tokens": 16},
+)
+ALL = RunConfig(
+    deployment_source="tiny",
+    dataset="demo",
+    limit=2,
+    strategy="all",
+    schedule="lockstep",
+    parameters={"max_tokens": 16},
+)
 
 
 class Said(Silent):
@@ -221,8 +235,8 @@ def test_a_damaged_run_of_a_group_is_said_before_the_others_go_on(engines, tmp_p
     ],
 )
 def test_without_a_name_the_deployment_is_the_one_that_is_served(monkeypatch, served, chosen):
-    monkeypatch.setattr(request, "served_deployments", lambda: served)
-    assert request.default_deployment() == chosen
+    monkeypatch.setattr(single_run, "served_deployments", lambda: served)
+    assert single_run.default_deployment() == chosen
 
 
 def test_a_question_that_is_not_solved_to_its_end_names_its_folder(
@@ -233,7 +247,7 @@ def test_a_question_that_is_not_solved_to_its_end_names_its_folder(
             raise EndpointTimeout("No answer.")
 
     session = partial(AsyncSession, generator=Failing(), verifier=ScriptedVerifier())
-    monkeypatch.setattr(request, "AsyncSession", session)
+    monkeypatch.setattr(single_run, "AsyncSession", session)
     folder = tmp_path / "run"
     with pytest.raises(EndpointTimeout) as caught:
         run_solve("1 + 1", WANTED, folder, Silent(), lambda step: None)

@@ -1,11 +1,9 @@
 """Shards of a run, each by itself, and the one run that they are merged into."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace as replace_field
+from msgspec.structs import replace
 
 from tts.build.errors import DatasetError, RunDamaged, RunError
 from tts.datasets.load import load_dataset
@@ -13,19 +11,21 @@ from tts.datasets.options import DatasetOptions
 from tts.datasets.shards import Shard, interleaved
 from tts.lab.bench.merging import merge_runs
 from tts.lab.bench.observer import Silent
-from tts.lab.bench.request import Wanted, resume_bench, run_bench
+from tts.lab.bench.single_run import resume_bench, run_bench
 from tts.runs.checks import read_summary, write_summary
-from tts.runs.config import read_whole_config
+from tts.runs.config import RunConfig, read_run_config
 from tts.runs.events import Finished, ProblemSolved, Resources, Session, encode
 from tts.runs.folder import SUMMARY, read_config
 from tts.runs.log import read_events
 from tts.runs.run import Run
 
-WANTED = Wanted("tiny", "demo", 7, 0, "beam-search", "decoupled", {"n": 4, "max_tokens": 16})
+WANTED = RunConfig(
+    deployment_source="tiny", dataset="demo", limit=7, parameters={"n": 4, "max_tokens": 16}
+)
 
 
 def shard_of(text, **changes):
-    return replace(WANTED, dataset_options=DatasetOptions(shard=Shard.parse(text)), **changes)
+    return replace(WANTED, shard=text, **changes)
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_the_merged_run_is_the_whole_run(shards, tmp_path):
 def test_events_keep_their_wall_clock_times_on_one_clock(shards, tmp_path):
     for shard, second in zip(shards, ("00", "30", "00"), strict=True):
         summary, events = read_summary(shard), list(read_events(shard))
-        events[0] = replace_field(events[0], time=f"2026-01-01T10:00:{second}+00:00")
+        events[0] = replace(events[0], time=f"2026-01-01T10:00:{second}+00:00")
         (shard / "events.jsonl").write_bytes(b"".join(encode(event) + b"\n" for event in events))
         write_summary(shard, summary)
     events = list(read_events(merge_runs(shards, tmp_path / "merged")))
@@ -126,7 +126,7 @@ def test_a_merged_run_is_finished_and_a_resumed_shard_stays_one(shards, engines,
     resume_bench(merged, None, Silent())
     assert (merged / SUMMARY).read_bytes() == before
     resume_bench(shards[0], None, Silent())
-    assert read_whole_config(shards[0])["shard"] == "1/3"
+    assert read_run_config(shards[0]).shard == "1/3"
 
 
 def test_missing_and_doubled_shards_are_named(shards, tmp_path):

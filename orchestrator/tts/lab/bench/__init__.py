@@ -2,8 +2,7 @@
 
 | module | job |
 |---|---|
-| request | what the user asks, in the user's words, and the plan it makes |
-| run | a plan carried out in a session, with progress for the observer |
+| single_run | one run: planned, carried out in a session, continued |
 | observer | what whoever watches is told |
 | group_run, members | every strategy in turn, in a folder; which strategies share a run |
 | replaying, simulating | what `--replay` makes of the other options; the scenario of a simulation |

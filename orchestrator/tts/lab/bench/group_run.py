@@ -7,15 +7,17 @@ from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import msgspec
+
 from tts.build.errors import EndpointError, ServerError, TtsError
 from tts.runs.comparison import read_rows
-from tts.runs.config import read_whole_group
+from tts.runs.config import RunConfig, check_same
 from tts.runs.folder import has_begun
-from tts.runs.groups import Member, create_group, group_config, write_comparison
+from tts.runs.groups import GroupConfig, Member, create_group, read_whole_group, write_comparison
 from tts.runs.lock import locked
 from tts.session import AsyncSession, RunProgress
 from tts.session.interrupts import interruptible
-from tts.session.plan import Plan, check_same, load_checked
+from tts.session.plan import Plan, load_checked
 from tts.session.run import OpenRun, open_run
 from tts.session.strategy import ChosenStrategy, choose
 from tts.strategies.catalog import find_strategy
@@ -23,25 +25,34 @@ from tts.strategies.parameters import configure_all
 
 from .members import members_of
 from .observer import Observer
-from .request import Wanted, as_wanted, new_folder, new_session, plan_with, problems_of
-from .run import complete_if_solved, run_in, with_way_on
+from .single_run import (
+    complete_if_solved,
+    new_folder,
+    new_session,
+    on_deployment,
+    plan_with,
+    problems_of,
+    run_in,
+    with_way_on,
+)
 
 
-def run_all(wanted: Wanted, out: Path | None, observer: Observer) -> Path:
+def run_all(
+    config: RunConfig, out: Path | None, observer: Observer, *, endpoints: tuple[str, ...] = ()
+) -> Path:
     """Run every strategy on the same problems, after checking all of them; the group's folder."""
-    problems = problems_of(wanted, observer.say)
-    spec = load_checked(wanted.deployment)
-    configs = configure_all(spec, wanted.parameters)
+    problems = problems_of(config, observer.say)
+    spec = load_checked(config.deployment_source)
+    configs = configure_all(spec, config.parameters)
     members = members_of(configs)
     chosen = {
-        name: ChosenStrategy(name, find_strategy(name).vote, config)
-        for name, config in configs.items()
+        name: ChosenStrategy(name, find_strategy(name).vote, each) for name, each in configs.items()
     }
-    plan = plan_with(wanted, problems, spec, chosen[members[0].strategy])
-    folder = (out or new_folder(plan, wanted.strategy)).resolve()
+    plan = plan_with(config, problems, spec, chosen[members[0].strategy], endpoints)
+    folder = (out or new_folder(plan, config.strategy)).resolve()
     with locked(folder):
-        create_group(folder, group_config(plan.to_config(), members))
-        _carry_out(folder, plan, members, chosen, observer, endpoints=wanted.endpoints)
+        create_group(folder, GroupConfig(plan.config, members).to_json())
+        _carry_out(folder, plan, members, chosen, observer, endpoints=endpoints)
     return folder
 
 
@@ -58,16 +69,15 @@ def resume_group(
     With `repair` what is damaged of their logs is dropped first.
     """
     folder = folder.resolve()
-    before, members = read_whole_group(folder)
-    first = members[0]
-    wanted = as_wanted(before, deployment, first.strategy, first.parameters)
-    wanted = replace(wanted, endpoints=endpoints)
-    problems = problems_of(wanted, observer.say)
-    spec = load_checked(wanted.deployment)
+    before = read_whole_group(folder)
+    config = on_deployment(before.shared, deployment)
+    problems = problems_of(config, observer.say)
+    spec = load_checked(config.deployment_source)
+    members = before.members
     chosen = {each.strategy: choose(each.strategy, spec, each.parameters) for each in members}
-    plan = plan_with(wanted, problems, spec, chosen[first.strategy])
-    now = [replace(each, parameters=chosen[each.strategy].parameters) for each in members]
-    check_same(group_config(plan.to_config(), now), before, folder)
+    plan = plan_with(config, problems, spec, chosen[members[0].strategy], endpoints)
+    members = [replace(each, parameters=chosen[each.strategy].parameters) for each in members]
+    check_same(GroupConfig(plan.config, members).to_json(), before.to_json(), folder)
     with locked(folder):
         _carry_out(folder, plan, members, chosen, observer, repair=repair, endpoints=endpoints)
     return folder
@@ -108,7 +118,7 @@ def _carry_out(
         for member in members:
             where = folder / member.folder
             opening = open_run(
-                replace(plan, strategy=chosen[member.strategy]),
+                _plan_of_member(plan, chosen[member.strategy]),
                 where,
                 resume=has_begun(where),
                 repair=repair,
@@ -122,6 +132,16 @@ def _carry_out(
             raise with_way_on(error, str(progress), folder) from error
     rows, _ = read_rows(folder)
     write_comparison(folder, {"rows": [row.to_json() for row in rows]})
+
+
+def _plan_of_member(plan: Plan, strategy: ChosenStrategy) -> Plan:
+    config = msgspec.structs.replace(
+        plan.config,
+        strategy=strategy.name,
+        vote=strategy.vote,
+        parameters=strategy.parameters,
+    )
+    return replace(plan, config=config, strategy=strategy)
 
 
 async def _run_members(

@@ -13,17 +13,18 @@ from tts.build.spec import Deployment
 from tts.build.user_paths import is_there
 from tts.checks.requirements import require_gpu
 from tts.problem import Problem
+from tts.runs.config import RunConfig, check_same
 from tts.runs.folder import has_finished
 from tts.runs.lock import locked
 from tts.serving.repository.digest import deployment_digest
 from tts.serving.repository.render import render_repository
 from tts.session import AsyncSession, RunProgress
 from tts.session.interrupts import interruptible
-from tts.session.plan import Plan, check_same, findable, load_checked
+from tts.session.plan import findable, load_checked, make_plan
 from tts.session.run import open_run, unused_folder
 
 from ..bench.observer import Observer
-from ..bench.run import run_in
+from ..bench.single_run import run_in
 from .cells import (
     Cell,
     Form,
@@ -180,16 +181,14 @@ async def _run_one(
     """One run, from its beginning: of an interrupted one, only half would be timed."""
     if is_there(folder):
         shutil.rmtree(folder)
-    plan = Plan(
-        session.deployment,
-        problems,
-        study.strategy(cell.n),
-        study.asked.seed,
-        cell.schedule,
-        cell.speculation,
-        cell.in_flight,
-        source=study.asked.deployment_source,
+    config = RunConfig(
+        deployment_source=study.asked.deployment_source,
+        seed=study.asked.seed,
+        schedule=cell.schedule,
+        speculation=cell.speculation,
+        in_flight=cell.in_flight,
     )
+    plan = make_plan(config, session.deployment, problems, study.strategy(cell.n))
     observer.say(title)
     with open_run(plan, folder) as run:
         await run_in(session, run, observer, RunProgress(len(problems)), title=title)
