@@ -31,8 +31,8 @@ from tts.cli import app
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.lab.bench import group_run, single_run
 from tts.lab.bench.group_run import run_all
-from tts.lab.bench.observer import Silent
 from tts.lab.bench.single_run import run_bench, run_solve
+from tts.lab.observer import Observer
 from tts.runs.config import RunConfig
 from tts.runs.run import Run
 from tts.session import AsyncSession
@@ -181,14 +181,14 @@ COMMANDS: dict[str, tuple[Sequence[str], Callable[[Path], object]]] = {
 
 
 def _make(whole: Path) -> None:
-    run_bench(WANTED, whole / RUN, Silent())
-    run_bench(replace(WANTED, strategy="best-of-n"), whole / OTHER, Silent())
+    run_bench(WANTED, whole / RUN, Observer())
+    run_bench(replace(WANTED, strategy="best-of-n"), whole / OTHER, Observer())
     for number, name in enumerate(SHARDS, start=1):
         shard = replace(WANTED, shard=f"{number}/{len(SHARDS)}")
-        run_bench(shard, whole / name, Silent())
+        run_bench(shard, whole / name, Observer())
     group = replace(WANTED, limit=2, strategy="all", parameters={"max_tokens": 8})
-    run_all(group, whole / GROUP, Silent())
-    run_solve("2 + 2?", WANTED, whole / SOLVED, Silent(), lambda step: None)
+    run_all(group, whole / GROUP, Observer())
+    run_solve("2 + 2?", WANTED, whole / SOLVED, Observer(), lambda step: None)
 
 
 @contextlib.contextmanager
@@ -202,7 +202,7 @@ def scripted_engines() -> Iterator[None]:
     )
     with contextlib.ExitStack() as patches:
         for module in (single_run, group_run):
-            patches.enter_context(patch.object(module, "AsyncSession", scripted))
             patches.enter_context(patch.object(module, "load_checked", lambda name: spec))
+        patches.enter_context(patch.object(single_run, "AsyncSession", scripted))
         patches.enter_context(patch.object(single_run, "require_current", lambda deployment: None))
         yield

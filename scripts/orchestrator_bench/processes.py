@@ -12,8 +12,8 @@ from rich.table import Table
 from tts.build.builder import build_engines
 from tts.build.spec import load_deployment
 from tts.engines import wire
-from tts.lab.bench.observer import Silent
 from tts.lab.bench.single_run import run_bench
+from tts.lab.observer import Observer
 from tts.runs import events
 from tts.runs.config import RunConfig
 from tts.runs.log import read_events
@@ -40,7 +40,7 @@ def by_process(problems: int, n: int) -> Table:
                     schedule=schedule,
                     parameters=parameters,
                 )
-                return run_bench(wanted, Path(folder, str(seed)), Silent())
+                return run_bench(wanted, Path(folder, str(seed)), Observer())
 
             bench(1, seed=1)  # imports, and what is made once
             before, started = list(map(cpu_s, processes)), time.perf_counter()

@@ -16,8 +16,8 @@ from tts.build import paths
 from tts.build.builder import build_engines
 from tts.build.spec import Deployment, load_deployment
 from tts.datasets.load import load_problems
-from tts.lab.bench.observer import Silent
 from tts.lab.bench.single_run import run_plan
+from tts.lab.observer import Observer
 from tts.prompting import Models
 from tts.runs.config import RunConfig
 from tts.runs.replay import Replay, open_source
@@ -62,7 +62,7 @@ def record(plan: Plan, folder: Path) -> None:
     session = AsyncSession(plan.deployment)
     progress = RunProgress(len(plan.problems))
     with open_run(plan, folder) as run:
-        asyncio.run(run_plan(session, run, Silent(), progress))
+        asyncio.run(run_plan(session, run, Observer(), progress))
 
 
 def _plan(

@@ -11,8 +11,8 @@ from typing import get_args
 
 import psutil
 
-from tts.lab.bench.observer import Silent
 from tts.lab.bench.single_run import plan_of, run_plan
+from tts.lab.observer import Observer
 from tts.runs.config import RunConfig
 from tts.scheduling import ScheduleName
 from tts.session import AsyncSession, RunProgress
@@ -96,7 +96,7 @@ def carry_out(plan, folder):
     """Run a plan on the server that runs; its summary."""
     session, progress = AsyncSession(plan.deployment), RunProgress(len(plan.problems))
     with open_run(plan, folder) as run:
-        asyncio.run(run_plan(session, run, Silent(), progress))
+        asyncio.run(run_plan(session, run, Observer(), progress))
     return summary(folder)
 
 

@@ -7,6 +7,7 @@ import threading
 from dataclasses import replace
 from typing import get_args
 
+import msgspec
 import numpy as np
 import pytest
 from tests.end_to_end.commands import (
@@ -147,7 +148,9 @@ def test_fifty_problems_grow_one_set_of_trees_on_cold_and_warm_caches(tts, tmp_p
                 outcome = carry_out(plan, folder)
                 assert outcome["problems"] == 50
                 digests[schedule, caches] = outcome["tree_digest"]
-    wanted = replace(wanted, schedule="decoupled", speculation="always", in_flight=3)
+    wanted = msgspec.structs.replace(
+        wanted, schedule="decoupled", speculation="always", in_flight=3
+    )
     with start_server(spec):
         plan = plan_of(wanted, problems)
         folder = tmp_path / "speculation"

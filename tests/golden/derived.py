@@ -33,8 +33,8 @@ from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.endpoints.token_stream import TokenCall, TokenStreams
 from tts.endpoints.triton import TritonConnection
-from tts.lab.bench import group_run, single_run
-from tts.lab.bench.observer import Silent
+from tts.lab.bench import single_run
+from tts.lab.observer import Observer
 from tts.lab.study.campaign import finished_study
 from tts.lab.study.folder import MEASUREMENTS
 from tts.lab.study.measure import measure
@@ -201,11 +201,10 @@ def _continued(folder, generator, verifier, *, repair=False):
     session = partial(_ClosingSession, generator=generator, verifier=verifier)
     with (
         mock.patch.object(single_run, "AsyncSession", session),
-        mock.patch.object(group_run, "AsyncSession", session),
         mock.patch.object(single_run, "require_current"),
     ):
         error = _or_error(
-            lambda: single_run.resume_bench(folder, None, Silent(), repair=repair) and None
+            lambda: single_run.resume_bench(folder, None, Observer(), repair=repair) and None
         )
     if error:
         return error

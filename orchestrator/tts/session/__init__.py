@@ -22,7 +22,7 @@
 | requests | samples and scores outside of any search |
 | engine_steps | what the engines do per step, recorded beside a run |
 | run, logged | a run in a folder; the results of one that is continued |
-| resources, energy | what a run takes of the machine, for its log |
+| resources | what a run takes of the machine, for its log |
 | interrupts | Ctrl-C as an orderly stop, for the commands |
 
 Importing it is quick: what a name needs is imported with the name.

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from tts.build.errors import ConfigError, EndpointUnavailable, RequestRefused, RunError
 from tts.lab.bench import on_ray
-from tts.lab.bench.observer import Silent
 from tts.lab.bench.single_run import run_bench
+from tts.lab.observer import Observer
 from tts.runs.checks import read_summary
 from tts.runs.config import RunConfig
 
@@ -23,7 +23,7 @@ SERVERS = ("one:1", "two:2")
 
 
 def run_on_ray(config, out):
-    return on_ray.run_on_ray(config, out, Silent(), endpoints=SERVERS)
+    return on_ray.run_on_ray(config, out, Observer(), endpoints=SERVERS)
 
 
 class FakeRay:
@@ -77,7 +77,7 @@ def ray(engines, tiny_deployment, monkeypatch):
 
 
 def test_every_shard_is_solved_once_and_the_merged_run_is_the_whole_run(ray, tmp_path):
-    whole = run_bench(WANTED, tmp_path / "whole", Silent())
+    whole = run_bench(WANTED, tmp_path / "whole", Observer())
     merged = run_on_ray(WANTED, tmp_path / "merged")
     assert read_summary(merged)["tree_digest"] == read_summary(whole)["tree_digest"]
     assert sorted(shard for _, shard in ray.solved) == sorted(f"{n}/8" for n in range(1, 9))
@@ -116,7 +116,7 @@ def test_shards_of_another_run_in_the_folder_are_refused(ray, tmp_path):
 
 def test_what_ray_cannot_do_is_refused(ray, tmp_path):
     with pytest.raises(ConfigError, match="No server is named"):
-        on_ray.run_on_ray(WANTED, tmp_path, Silent())
+        on_ray.run_on_ray(WANTED, tmp_path, Observer())
     with pytest.raises(ConfigError, match="whole run of one strategy"):
         run_on_ray(replace(WANTED, shard="1/2"), tmp_path)
 

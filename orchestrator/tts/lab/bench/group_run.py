@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
 
-from tts.build.errors import EndpointError, ServerError, TtsError
+from tts.build.errors import TtsError
 from tts.runs.comparison import read_rows
 from tts.runs.config import RunConfig, check_same
 from tts.runs.folder import has_begun
 from tts.runs.groups import GroupConfig, Member, create_group, read_whole_group, write_comparison
 from tts.runs.lock import locked
-from tts.session import AsyncSession, RunProgress
+from tts.search import SearchConfig
+from tts.session import RunProgress
 from tts.session.interrupts import interruptible
 from tts.session.plan import Plan, load_checked
 from tts.session.run import OpenRun, open_run
@@ -23,12 +24,11 @@ from tts.session.strategy import ChosenStrategy, choose
 from tts.strategies.catalog import find_strategy
 from tts.strategies.parameters import configure_all
 
-from .members import members_of
-from .observer import Observer
+from ..observer import Observer
+from .cold import ColdSessions
 from .single_run import (
     complete_if_solved,
     new_folder,
-    new_session,
     on_deployment,
     plan_with,
     problems_of,
@@ -81,6 +81,21 @@ def resume_group(
     with locked(folder):
         _carry_out(folder, plan, members, chosen, observer, repair=repair, endpoints=endpoints)
     return folder
+
+
+def members_of(configs: Mapping[str, SearchConfig]) -> list[Member]:
+    """The runs that strategies with these parameters need: one for all that search the same."""
+    shared: dict[tuple[type[SearchConfig], SearchConfig], list[str]] = {}
+    for name, config in configs.items():
+        shared.setdefault((type(config), config), []).append(name)
+    return [
+        Member(
+            names[0],
+            {name: find_strategy(name).vote for name in names},
+            config.to_json(),
+        )
+        for (_, config), names in shared.items()
+    ]
 
 
 @dataclass
@@ -151,26 +166,14 @@ async def _run_members(
     progress: _GroupProgress,
 ) -> None:
     """One run after the other on one server, whose caches none has warmed for the next."""
-    session: AsyncSession | None = None
-    async with AsyncExitStack() as opened:
+    async with ColdSessions(observer, endpoints) as sessions:
         for place, (member, run) in enumerate(runs, start=1):
             title = f"{place}/{len(runs)} {' and '.join(member.votes)}"
             progress.current = RunProgress(len(run.plan.problems))
             if not complete_if_solved(run, observer, title):
                 observer.say(title)
-                if session is None or not await _cold(session):
-                    await opened.aclose()
-                    session = new_session(run.plan, endpoints, observer)
-                    await opened.enter_async_context(session)
-                    if not (session.started_server or await _cold(session)):
-                        observer.say("Its caches hold what was computed before.")
+                session = await sessions.cold(run.plan.deployment)
+                if sessions.warm:
+                    observer.say("Its caches hold what was computed before.")
                 await run_in(session, run, observer, progress.current, title=title)
             progress.finished = place
-
-
-async def _cold(session: AsyncSession) -> bool:
-    """Whether the caches of a session's engines could be emptied; no if its server is gone."""
-    try:
-        return await session.reset_prefix_caches()
-    except (EndpointError, ServerError):
-        return False

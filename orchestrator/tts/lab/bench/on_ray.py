@@ -25,8 +25,8 @@ from tts.runs.lock import locked
 from tts.session.plan import load_checked
 from tts.session.replicas import FAILURES
 
+from ..observer import Observer
 from .merging import merge_runs
-from .observer import Observer, Silent
 from .single_run import bench_in, new_folder, plan_of, problems_of
 
 SHARDS = "shards"
@@ -47,7 +47,7 @@ class Actor:
         """Begin a shard, or go on with what its folder holds of it; what has ended it too early."""
         part = msgspec.structs.replace(self._config, shard=str(shard))
         try:
-            bench_in(part, folder, Silent(), endpoints=self._endpoints)
+            bench_in(part, folder, Observer(), endpoints=self._endpoints)
         except TtsError as error:
             return error
         return None

@@ -36,7 +36,7 @@ from tts.session.run import OpenRun, complete, open_run, unused_folder
 from tts.session.strategy import ChosenStrategy, choose
 from tts.strategies.catalog import find_strategy
 
-from .observer import Observer
+from ..observer import Observer
 
 TICK_S = 0.1
 """How often the observer is told that the numbers may have changed."""
@@ -106,7 +106,7 @@ def run_solve(
     progress = RunProgress(1)
     with open_run(plan, folder) as run:
         running = run_plan(
-            new_session(plan, endpoints, observer),
+            new_session(plan.deployment, endpoints, observer),
             run,
             observer,
             progress,
@@ -206,10 +206,12 @@ def _without_references(config: RunConfig, problems: list[Problem]) -> list[Prob
     return source.problems(problems) if source else problems
 
 
-def new_session(plan: Plan, endpoints: tuple[str, ...], observer: Observer) -> AsyncSession:
-    """A session for a plan's runs, on these servers if any are named."""
+def new_session(
+    deployment: Deployment, endpoints: tuple[str, ...], observer: Observer
+) -> AsyncSession:
+    """A session that is not open yet, on these servers if any are named."""
     return AsyncSession(
-        plan.deployment,
+        deployment,
         endpoints=endpoints or None,
         say=observer.say,
         on_loading=observer.loading,
@@ -228,7 +230,7 @@ def _bench(
     progress = RunProgress(len(plan.problems))
     with open_run(plan, folder, resume=resume, repair=repair, say=observer.say) as run:
         try:
-            session = new_session(plan, endpoints, observer)
+            session = new_session(plan.deployment, endpoints, observer)
             interruptible(run_plan(session, run, observer, progress), observer.say)
         except TtsError as error:
             if progress.began:
@@ -298,9 +300,11 @@ async def _show(session: AsyncSession, progress: RunProgress, observer: Observer
         observer.changed()
 
 
-def with_way_on(error: TtsError, done: str, folder: Path) -> TtsError:
-    """Add to an error's hint what is done and saved, and how to continue."""
-    saved = f"{done} and saved in {folder}."
-    way_on = f"Continue with: tts bench --resume {folder}"
+def with_way_on(
+    error: TtsError, done: str | None, folder: Path, command: str = "tts bench --resume"
+) -> TtsError:
+    """Add to an error's hint what is done and saved, if that is known, and how to continue."""
+    saved = f"{done} and saved in {folder}." if done else "Finished runs are saved."
+    way_on = f"Continue with: {command} {folder}"
     error.hint = "\n".join(part for part in (saved, error.hint, way_on) if part)
     return error

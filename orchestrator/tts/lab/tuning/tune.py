@@ -26,9 +26,9 @@ from tts.session.plan import Plan, check_lengths, findable, make_plan
 from tts.session.run import OpenRun, open_run, unused_folder
 from tts.session.strategy import choose
 
+from ..observer import Observer
 from .analysis import FIELDS, EngineResult, Proposal, analyse
 from .measure import ROUNDS, Measured, measure
-from .observer import Observer
 from .requests import RecordedRequests, recorded_requests
 from .result import RESULT, to_json
 from .workload import loadable_generator, loadable_verifier
@@ -156,11 +156,14 @@ def _recording(session: AsyncSession, dataset: str) -> Plan:
 
 async def _record(session: AsyncSession, run: OpenRun, observer: Observer) -> None:
     """Carry the run out."""
-    problems = len(run.plan.problems)
-    observer.say(f"Recording a run of {problems} problems")
-    observer.recording(problems)
-    async for _ in session.carry_out(run, progress=RunProgress(problems)):
-        observer.solved()
+    progress = RunProgress(len(run.plan.problems))
+    observer.say(f"Recording a run of {progress.total} problems")
+    observer.began(progress, "recording", run.folder)
+    try:
+        async for _ in session.carry_out(run, progress=progress):
+            observer.changed()
+    finally:
+        observer.ended()
 
 
 async def measure_engines(
