@@ -3,8 +3,8 @@
 | module | job |
 |---|---|
 | single_run | one run: planned, carried out in a session, continued |
-| observer | what whoever watches is told |
-| group_run, members | every strategy in turn, in a folder; which strategies share a run |
+| group_run | every strategy in turn, in a folder; which strategies share a run |
+| cold | sessions whose engines are cold, for comparisons and studies |
 | replaying, simulating | what `--replay` makes of the other options; the scenario of a simulation |
 | merging | shards of a run made one |
 | on_ray | shards handed out to actors on a Ray cluster |
