@@ -65,7 +65,10 @@ class GroupConfig:
     def run_of(self, member: Member) -> RunConfig:
         """What a member's run is asked to be."""
         return msgspec.structs.replace(
-            self.shared, strategy=member.strategy, parameters=member.parameters
+            self.shared,
+            strategy=member.strategy,
+            vote=member.votes[member.strategy],
+            parameters=member.parameters,
         )
 
 

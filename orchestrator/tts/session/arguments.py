@@ -180,6 +180,6 @@ def config_of(
         deployment_source=source,
         parameters={**parameters, **given.get("parameters", {})},
         in_flight=in_flight,
-        limits=Limits(given.get("budget_tokens"), given.get("deadline_s")),
+        limits=Limits(**{name: given.get(name) for name in Limits.__struct_fields__}),
         **{name: given[name] for name in _CONFIGURED if name in given},
     )

@@ -7,8 +7,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import msgspec
-
 from tts.build.errors import TtsError
 from tts.runs.comparison import read_rows
 from tts.runs.config import RunConfig, check_same
@@ -51,8 +49,9 @@ def run_all(
     plan = plan_with(config, problems, spec, chosen[members[0].strategy], endpoints)
     folder = (out or new_folder(plan, config.strategy)).resolve()
     with locked(folder):
-        create_group(folder, GroupConfig(plan.config, members).to_json())
-        _carry_out(folder, plan, members, chosen, observer, endpoints=endpoints)
+        group = GroupConfig(plan.config, members)
+        create_group(folder, group.to_json())
+        _carry_out(folder, plan, group, chosen, observer, endpoints=endpoints)
     return folder
 
 
@@ -77,9 +76,10 @@ def resume_group(
     chosen = {each.strategy: choose(each.strategy, spec, each.parameters) for each in members}
     plan = plan_with(config, problems, spec, chosen[members[0].strategy], endpoints)
     members = [replace(each, parameters=chosen[each.strategy].parameters) for each in members]
-    check_same(GroupConfig(plan.config, members).to_json(), before.to_json(), folder)
+    group = GroupConfig(plan.config, members)
+    check_same(group.to_json(), before.to_json(), folder)
     with locked(folder):
-        _carry_out(folder, plan, members, chosen, observer, repair=repair, endpoints=endpoints)
+        _carry_out(folder, plan, group, chosen, observer, repair=repair, endpoints=endpoints)
     return folder
 
 
@@ -116,7 +116,7 @@ class _GroupProgress:
 def _carry_out(
     folder: Path,
     plan: Plan,
-    members: list[Member],
+    group: GroupConfig,
     chosen: Mapping[str, ChosenStrategy],
     observer: Observer,
     *,
@@ -127,13 +127,13 @@ def _carry_out(
 
     All runs are opened first: a damaged log is said before anything is started.
     """
-    progress = _GroupProgress(len(members))
+    progress = _GroupProgress(len(group.members))
     with ExitStack() as opened:
         runs = []
-        for member in members:
+        for member in group.members:
             where = folder / member.folder
             opening = open_run(
-                _plan_of_member(plan, chosen[member.strategy]),
+                replace(plan, config=group.run_of(member), strategy=chosen[member.strategy]),
                 where,
                 resume=has_begun(where),
                 repair=repair,
@@ -147,16 +147,6 @@ def _carry_out(
             raise with_way_on(error, str(progress), folder) from error
     rows, _ = read_rows(folder)
     write_comparison(folder, {"rows": [row.to_json() for row in rows]})
-
-
-def _plan_of_member(plan: Plan, strategy: ChosenStrategy) -> Plan:
-    config = msgspec.structs.replace(
-        plan.config,
-        strategy=strategy.name,
-        vote=strategy.vote,
-        parameters=strategy.parameters,
-    )
-    return replace(plan, config=config, strategy=strategy)
 
 
 async def _run_members(
