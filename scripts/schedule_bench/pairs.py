@@ -22,7 +22,7 @@ from tts.prompting import Models
 from tts.runs.config import RunConfig
 from tts.runs.replay import Replay, open_source
 from tts.session import AsyncSession, RunProgress
-from tts.session.plan import Plan, make_plan
+from tts.session.plan import Plan
 from tts.session.run import open_run
 from tts.session.strategy import choose
 
@@ -47,7 +47,7 @@ def heavy_plan(recorded: Path, demo: Plan, say: Say) -> Plan:
     build_engines(deployment, verify=False, say=say)
     source = open_source(recorded)
     models = source.limited(Models.load(deployment))
-    return make_plan(
+    return Plan(
         replace(demo.config, deployment_source=str(file)),
         deployment,
         demo.problems,
@@ -68,7 +68,7 @@ def record(plan: Plan, folder: Path) -> None:
 def _plan(
     source: str, deployment: Deployment, problems: int, n: int, width: int, seed: int
 ) -> Plan:
-    return make_plan(
+    return Plan(
         RunConfig(deployment_source=source, dataset="demo", limit=problems, seed=seed),
         deployment,
         tuple(load_problems("demo", limit=problems, seed=seed)),

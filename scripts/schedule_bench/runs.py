@@ -92,7 +92,7 @@ async def _search(
             )
 
             async def solve(problem: Problem) -> None:
-                new_search = partial(plan.strategy.new_search, problem, plan.config.seed)
+                new_search = partial(plan.strategy.new_search, problem, plan.asked.seed)
                 solved = await driver.submit(problem, new_search)
                 searches[problem.id] = solved.search
                 log.write(
@@ -115,7 +115,7 @@ async def _search(
             profile.disable()
         cpu = time.process_time() - cpu
     seeds = {
-        node_seed(plan.config.seed, problem, node.path)
+        node_seed(plan.asked.seed, problem, node.path)
         for problem, search in searches.items()
         for node in search.tree
     }

@@ -15,7 +15,7 @@ from tts.lab.bench import replaying
 from tts.lab.bench.single_run import problems_of
 from tts.runs.config import RunConfig, parse_config
 from tts.runs.folder import PROBLEMS
-from tts.session.plan import make_plan
+from tts.session.plan import Plan
 from tts.session.strategy import choose
 
 SEEDS = st.integers(0, 99)
@@ -77,7 +77,7 @@ def test_a_run_of_before_there_were_two_seeds_has_the_same_problems(tmp_path):
 def test_run_json_keeps_both_seeds_but_none_of_problems_that_a_program_gave(tiny_deployment):
     def kept(config):
         strategy = choose("cot", tiny_deployment, {})
-        return make_plan(config, tiny_deployment, (), strategy).config.to_json()
+        return Plan(config, tiny_deployment, (), strategy).config.to_json()
 
     assert kept(COT)["dataset_seed"] == 7
     drawn = kept(replace(COT, dataset_seed=3, per_level=2))

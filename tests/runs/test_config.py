@@ -57,7 +57,6 @@ def test_a_whole_group_is_read_with_its_runs(tmp_path):
     group = read_whole_group(tmp_path)
     (member,) = group.members
     assert member.strategy == "cot"
-    assert group.run_of(member).strategy == "cot"
     shared = {key: value for key, value in WHOLE.items() if key not in OWN}
     assert group.to_json() == {**shared, "runs": [MEMBER]}
 

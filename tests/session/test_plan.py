@@ -11,7 +11,7 @@ from tts.build.errors import ConfigError, DatasetError, RunError
 from tts.problem import Problem
 from tts.runs.config import RunConfig, check_same
 from tts.search import BeamSearchConfig, SampleSearchConfig, SearchConfig, node_seed
-from tts.session.plan import Grading, make_plan, refuse_functions
+from tts.session.plan import Grading, Plan, refuse_functions
 from tts.session.questions import as_problem, as_problems
 from tts.session.strategy import choose
 from tts.strategies.catalog import STRATEGIES
@@ -112,8 +112,13 @@ def config(deployment, *, grading=None, endpoints=None, **changes):
     """The configuration of a run on a deployment, resolved."""
     problems, strategy = (Problem("a", "Compute 1."),), choose("beam-search", deployment, {"n": 4})
     asked = RunConfig(**changes)
-    return make_plan(
-        asked, deployment, problems, strategy, grading=grading, endpoints=endpoints
+    return Plan(
+        asked,
+        deployment,
+        problems,
+        strategy,
+        grading=grading or Grading(),
+        endpoints=endpoints or {},
     ).config
 
 

@@ -62,15 +62,6 @@ class GroupConfig:
         """The content of group.json."""
         return group_config(self.shared.to_json(), self.members)
 
-    def run_of(self, member: Member) -> RunConfig:
-        """What a member's run is asked to be."""
-        return msgspec.structs.replace(
-            self.shared,
-            strategy=member.strategy,
-            vote=member.votes[member.strategy],
-            parameters=member.parameters,
-        )
-
 
 def group_config(run_config: Json, members: list[Member]) -> Json:
     """What `group.json` keeps, enough to resume: what the runs share, and each run.

@@ -42,7 +42,7 @@ from .endpoints import endpoints_for
 from .engines import Engines, not_open
 from .functions import RewardFunction, name_of
 from .outbox import Outbox, streamed
-from .plan import Grading, Plan, check_lengths, findable, load_checked, make_plan
+from .plan import Grading, Plan, check_lengths, findable, load_checked
 from .progress import RunProgress
 from .questions import Asked, Question, as_problem, as_problems
 from .replicas import Replicas
@@ -160,7 +160,7 @@ class AsyncSession:
             (result,) = [result async for result in self.run(plan, out, on_step=on_step)]
             return result
         solver = await self._shared_solver(plan.policy)
-        deadline_s = plan.config.limits.deadline_s
+        deadline_s = plan.asked.limits.deadline_s
         with task_of(plan, self._grader, on_step, on_server) as task:
             solving = solver.solve(plan.problems[0], task, priority=priority, deadline_s=deadline_s)
             return await self.watched(solving)
@@ -332,7 +332,7 @@ class AsyncSession:
         """The plan of a call; raises DatasetError for a problem that does not fit the models."""
         self._owner.require()
         wanted = options.get("strategy", config.strategy)
-        plan = make_plan(
+        plan = Plan(
             config,
             self.deployment,
             problems,
@@ -358,9 +358,7 @@ class AsyncSession:
 
         solver = await self._shared_solver(plan.policy)
         with task_of(plan, self._grader, on_step) as task:
-            await solver.solve_all(
-                plan.problems, task, outbox, time_s=plan.config.limits.deadline_s
-            )
+            await solver.solve_all(plan.problems, task, outbox, time_s=plan.asked.limits.deadline_s)
 
     async def _execute(
         self,

@@ -1,9 +1,10 @@
-"""What is carried out: a run's configuration, resolved, and beside it what is no data."""
+"""What is carried out: a run as it is asked for, and beside it what is no data."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -42,84 +43,55 @@ class Grading:
 
 @dataclass(frozen=True)
 class Plan:
-    """A run to be carried out. Made by `make_plan`."""
+    """A run to be carried out: what it is asked to be, and beside it what is no data."""
 
-    config: RunConfig
-    """Resolved: what run.json keeps."""
+    asked: RunConfig
     deployment: Deployment
     problems: tuple[Problem, ...]
     strategy: ChosenStrategy
     grading: Grading = field(default_factory=Grading)
     replay: Replay | None = None
     """What answers in the engines' place, if they only do the work."""
+    context: int | None = None
+    """The generator's context in tokens where it is that of a replayed run."""
+    endpoints: Mapping[str, str] = field(default_factory=dict)
+    """The names of the program's own endpoints, by what they do: `generator`, `verifier`."""
+
+    @cached_property
+    def config(self) -> RunConfig:
+        """The resolved configuration, which run.json keeps; it takes a look at files."""
+        return resolved(self)
 
     @property
     def policy(self) -> Policy:
         """What may be in flight."""
-        config = self.config
+        asked = self.asked
         return policy_of(
-            self.deployment,
-            config.schedule,
-            speculation=config.speculation,
-            problems=config.in_flight,
+            self.deployment, asked.schedule, speculation=asked.speculation, problems=asked.in_flight
         )
 
     def limited(self, models: Models) -> Models:
-        """The deployment's models, with the context of the run."""
-        context = self.config.context
-        if context is None or context == models.deployment.generator.max_seq_len:
-            return models
-        return models.with_context(context)
+        """The deployment's models, with the context that the plan says."""
+        return models if self.context is None else models.with_context(self.context)
 
 
-def make_plan(
-    config: RunConfig,
-    deployment: Deployment,
-    problems: tuple[Problem, ...],
-    strategy: ChosenStrategy,
-    *,
-    grading: Grading | None = None,
-    replay: Replay | None = None,
-    context: int | None = None,
-    endpoints: Mapping[str, str] | None = None,
-) -> Plan:
-    """The plan of a run that is asked to be `config`.
-
-    `context` is the generator's context in tokens where it is that of a replayed run; `endpoints`
-    are the names of the program's own, by what they do.
-    """
-    grading = grading or Grading()
-    functions = {**(endpoints or {}), **_functions(strategy, grading)}
-    source = msgspec.convert(replay.description, ReplaySource) if replay else None
-    found = resolved(config, deployment, problems, strategy, context, source, functions)
-    return Plan(found, deployment, problems, strategy, grading, replay)
-
-
-def resolved(
-    config: RunConfig,
-    deployment: Deployment,
-    problems: tuple[Problem, ...],
-    strategy: ChosenStrategy,
-    context: int | None = None,
-    replay: ReplaySource | None = None,
-    functions: Mapping[str, str] | None = None,
-) -> RunConfig:
-    """A configuration with every field that only planning knows, as run.json keeps it."""
-    draw = config.dataset_seed
+def resolved(plan: Plan) -> RunConfig:
+    """What a plan is asked to be, with every field that only planning knows."""
+    asked, deployment, strategy = plan.asked, plan.deployment, plan.strategy
     config = msgspec.structs.replace(
-        config,
+        asked,
         deployment=deployment.name,
-        deployment_source=config.deployment_source or deployment.name,
+        deployment_source=asked.deployment_source or deployment.name,
         deployment_digest=deployment_digest(deployment),
         prompting=_prompting(deployment),
         strategy=strategy.name,
         vote=strategy.vote,
         parameters=strategy.parameters,
-        context=context or deployment.generator.max_seq_len,
-        problem_ids=[problem.id for problem in problems],
-        dataset_seed=config.seed if draw is None else draw,
-        replay=replay,
-        functions=dict(functions or {}),
+        context=plan.context or deployment.generator.max_seq_len,
+        problem_ids=[problem.id for problem in plan.problems],
+        dataset_seed=asked.seed if asked.dataset_seed is None else asked.dataset_seed,
+        replay=msgspec.convert(plan.replay.description, ReplaySource) if plan.replay else None,
+        functions=_functions(plan),
         others={},
         unsaid=frozenset(),
     )
@@ -130,15 +102,15 @@ def resolved(
     return config
 
 
-def _functions(strategy: ChosenStrategy, grading: Grading) -> dict[str, str]:
+def _functions(plan: Plan) -> dict[str, str]:
     """The program's own functions by what they do, as run.json names them."""
-    names = {}
-    if strategy.function:
-        names["strategy"] = strategy.function
-    if grading.answer_of:
-        names["answer_of"] = name_of(grading.answer_of)
-    if grading.equal:
-        names["equal"] = name_of(grading.equal)
+    names = dict(plan.endpoints)
+    if plan.strategy.function:
+        names["strategy"] = plan.strategy.function
+    if plan.grading.answer_of:
+        names["answer_of"] = name_of(plan.grading.answer_of)
+    if plan.grading.equal:
+        names["equal"] = name_of(plan.grading.equal)
     return names
 
 

@@ -125,7 +125,7 @@ async def execute(
             progress.count(result.correct)
             outbox.put(result)
     else:
-        if plan.config.keeps_problems:  # first: the run has begun when its run.json is there
+        if plan.asked.keeps_problems:  # first: the run has begun when its run.json is there
             write_problems(folder, plan.problems)
         create_run(folder, plan.config.to_json())
     if not run.left:
@@ -147,7 +147,7 @@ async def execute(
                     task,
                     outbox,
                     resumed=run.point.unfinished,
-                    time_s=plan.config.limits.deadline_s,
+                    time_s=plan.asked.limits.deadline_s,
                     progress=progress,
                 )
             finally:

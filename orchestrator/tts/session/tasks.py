@@ -45,17 +45,17 @@ def task_of(
     on_server: Callable[[str], None] | None = None,
 ) -> Iterator[Task]:
     """The task of a plan; answers are compared by `equality` unless the program has its own way."""
-    given, config = plan.grading, plan.config
+    given, asked = plan.grading, plan.asked
     answer_of = checked_answer_of(given.answer_of) if given.answer_of else None
     own = FunctionGrader(given.equal) if given.equal else None
     try:
         yield Task(
             plan.strategy,
-            config.seed,
+            asked.seed,
             own or equality,
             replace(given, answer_of=answer_of),
             on_step,
-            config.limits.budget_tokens,
+            asked.limits.budget_tokens,
             on_server,
         )
     finally:

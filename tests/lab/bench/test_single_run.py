@@ -14,7 +14,7 @@ from tts.problem import Problem
 from tts.runs.config import RunConfig
 from tts.session import AsyncSession, RunProgress
 from tts.session.interrupts import interruptible
-from tts.session.plan import make_plan
+from tts.session.plan import Plan
 from tts.session.run import open_run
 from tts.session.strategy import choose
 
@@ -52,7 +52,7 @@ def words(tokenizer_folder):
 
 
 def carry_out(deployment, generator, folder, observer, *, resume=False, **options):
-    plan = make_plan(
+    plan = Plan(
         RunConfig(seed=1), deployment, PROBLEMS, choose("beam-search", deployment, {"n": 4})
     )
     progress = RunProgress(len(PROBLEMS))

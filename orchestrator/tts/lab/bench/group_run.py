@@ -49,9 +49,8 @@ def run_all(
     plan = plan_with(config, problems, spec, chosen[members[0].strategy], endpoints)
     folder = (out or new_folder(plan, config.strategy)).resolve()
     with locked(folder):
-        group = GroupConfig(plan.config, members)
-        create_group(folder, group.to_json())
-        _carry_out(folder, plan, group, chosen, observer, endpoints=endpoints)
+        create_group(folder, GroupConfig(plan.config, members).to_json())
+        _carry_out(folder, plan, members, chosen, observer, endpoints=endpoints)
     return folder
 
 
@@ -76,10 +75,9 @@ def resume_group(
     chosen = {each.strategy: choose(each.strategy, spec, each.parameters) for each in members}
     plan = plan_with(config, problems, spec, chosen[members[0].strategy], endpoints)
     members = [replace(each, parameters=chosen[each.strategy].parameters) for each in members]
-    group = GroupConfig(plan.config, members)
-    check_same(group.to_json(), before.to_json(), folder)
+    check_same(GroupConfig(plan.config, members).to_json(), before.to_json(), folder)
     with locked(folder):
-        _carry_out(folder, plan, group, chosen, observer, repair=repair, endpoints=endpoints)
+        _carry_out(folder, plan, members, chosen, observer, repair=repair, endpoints=endpoints)
     return folder
 
 
@@ -116,7 +114,7 @@ class _GroupProgress:
 def _carry_out(
     folder: Path,
     plan: Plan,
-    group: GroupConfig,
+    members: list[Member],
     chosen: Mapping[str, ChosenStrategy],
     observer: Observer,
     *,
@@ -127,13 +125,13 @@ def _carry_out(
 
     All runs are opened first: a damaged log is said before anything is started.
     """
-    progress = _GroupProgress(len(group.members))
+    progress = _GroupProgress(len(members))
     with ExitStack() as opened:
         runs = []
-        for member in group.members:
+        for member in members:
             where = folder / member.folder
             opening = open_run(
-                replace(plan, config=group.run_of(member), strategy=chosen[member.strategy]),
+                replace(plan, strategy=chosen[member.strategy]),
                 where,
                 resume=has_begun(where),
                 repair=repair,

@@ -29,7 +29,6 @@ from tts.session.plan import (
     check_lengths,
     findable,
     load_checked,
-    make_plan,
     refuse_functions,
 )
 from tts.session.run import OpenRun, complete, open_run, unused_folder
@@ -181,7 +180,7 @@ def plan_with(
         dataset=config.dataset if config.keeps_problems else findable(config.dataset),
     )
     context = models.deployment.generator.max_seq_len
-    plan = make_plan(config, spec, tuple(problems), strategy, replay=replay, context=context)
+    plan = Plan(config, spec, tuple(problems), strategy, replay=replay, context=context)
     check_lengths(models, plan.problems)
     return plan
 
@@ -193,7 +192,7 @@ def _is_the_demo_pair(deployment: Deployment) -> bool:
 
 def new_folder(plan: Plan, what: str) -> Path:
     """A folder under runs/ that is not there yet, named for what will be in it."""
-    return unused_folder(f"{plan.deployment.name}-{what}-{plan.config.schedule}")
+    return unused_folder(f"{plan.deployment.name}-{what}-{plan.asked.schedule}")
 
 
 def _source_of(config: RunConfig) -> Source | None:

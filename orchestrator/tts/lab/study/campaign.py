@@ -20,7 +20,7 @@ from tts.serving.repository.digest import deployment_digest
 from tts.serving.repository.render import render_repository
 from tts.session import AsyncSession, RunProgress
 from tts.session.interrupts import interruptible
-from tts.session.plan import findable, load_checked, make_plan
+from tts.session.plan import Plan, findable, load_checked
 from tts.session.run import open_run, unused_folder
 
 from ..bench.cold import ColdSessions
@@ -207,7 +207,7 @@ async def _run_one(
         speculation=cell.speculation,
         in_flight=cell.in_flight,
     )
-    plan = make_plan(config, session.deployment, problems, study.strategy(cell.n))
+    plan = Plan(config, session.deployment, problems, study.strategy(cell.n))
     observer.say(title)
     with open_run(plan, folder) as run:
         await run_in(session, run, observer, RunProgress(len(problems)), title=title)

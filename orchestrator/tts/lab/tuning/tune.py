@@ -22,7 +22,7 @@ from tts.runs.log import read_events
 from tts.session import AsyncSession, RunProgress
 from tts.session.endpoints import own_endpoints
 from tts.session.interrupts import interruptible
-from tts.session.plan import Plan, check_lengths, findable, make_plan
+from tts.session.plan import Plan, check_lengths, findable
 from tts.session.run import OpenRun, open_run, unused_folder
 from tts.session.strategy import choose
 
@@ -149,7 +149,7 @@ def _recording(session: AsyncSession, dataset: str) -> Plan:
     spec = session.deployment
     config = RunConfig(deployment_source=session.source, dataset=findable(dataset), limit=PROBLEMS)
     problems = tuple(load_problems(dataset, limit=PROBLEMS))
-    plan = make_plan(config, spec, problems, choose(config.strategy, spec, {}))
+    plan = Plan(config, spec, problems, choose(config.strategy, spec, {}))
     check_lengths(session.models, plan.problems)
     return plan
 
