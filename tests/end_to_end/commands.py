@@ -11,9 +11,9 @@ from typing import get_args
 
 import psutil
 
-from tts.lab.bench.observer import Silent
-from tts.lab.bench.request import Wanted, plan_of
-from tts.lab.bench.run import run_plan
+from tts.lab.bench.single_run import plan_of, run_plan
+from tts.lab.observer import Observer
+from tts.runs.config import RunConfig
 from tts.scheduling import ScheduleName
 from tts.session import AsyncSession, RunProgress
 from tts.session.run import open_run
@@ -96,7 +96,7 @@ def carry_out(plan, folder):
     """Run a plan on the server that runs; its summary."""
     session, progress = AsyncSession(plan.deployment), RunProgress(len(plan.problems))
     with open_run(plan, folder) as run:
-        asyncio.run(run_plan(session, run, Silent(), progress))
+        asyncio.run(run_plan(session, run, Observer(), progress))
     return summary(folder)
 
 
@@ -104,7 +104,13 @@ def grown_under_every_schedule(deployment, problems, parameters, folder):
     """Beam search on the server that runs, under each schedule: tree digests and all scores."""
     digests, scores = set(), []
     for schedule in get_args(ScheduleName):
-        wanted = Wanted(deployment, "demo", len(problems), 0, "beam-search", schedule, parameters)
+        wanted = RunConfig(
+            deployment_source=deployment,
+            dataset="demo",
+            limit=len(problems),
+            schedule=schedule,
+            parameters=parameters,
+        )
         outcome = carry_out(plan_of(wanted, problems), folder / schedule)
         assert outcome["problems"] == len(problems)
         digests.add(outcome["tree_digest"])

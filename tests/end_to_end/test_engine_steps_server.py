@@ -6,7 +6,8 @@ from tests.end_to_end.commands import carry_out, events
 from tts.build import paths
 from tts.build.spec import load_deployment
 from tts.datasets.load import load_problems
-from tts.lab.bench.request import Wanted, plan_of
+from tts.lab.bench.single_run import plan_of
+from tts.runs.config import RunConfig
 from tts.runs.engine_steps import read_engine_steps
 from tts.serving.server.start import start_server
 
@@ -26,7 +27,10 @@ def runs(tts, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TTS_HOME", str(tts.home))
         spec, problems = load_deployment("demo"), load_problems("demo", limit=2)
-        plan = plan_of(Wanted("demo", "demo", 2, 0, "beam-search", "decoupled", {"n": 4}), problems)
+        plan = plan_of(
+            RunConfig(deployment_source="demo", dataset="demo", limit=2, parameters={"n": 4}),
+            problems,
+        )
         with start_server(spec):
             for name in ("first", "second"):
                 carry_out(plan, folder / name)

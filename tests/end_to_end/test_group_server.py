@@ -14,10 +14,10 @@ from tts.build.errors import EndpointError, Interrupted
 from tts.build.spec import load_deployment
 from tts.endpoints.triton import TritonConnection
 from tts.lab.bench import group_run
-from tts.lab.bench.group_run import resume_group, run_all
-from tts.lab.bench.members import members_of
-from tts.lab.bench.observer import Silent
-from tts.lab.bench.request import Wanted, run_bench
+from tts.lab.bench.group_run import members_of, resume_group, run_all
+from tts.lab.bench.single_run import run_bench
+from tts.lab.observer import Observer
+from tts.runs.config import RunConfig
 from tts.serving.server import supervise
 from tts.serving.server.start import start_server
 
@@ -30,7 +30,7 @@ pytestmark = [
 ]
 
 
-class Following(Silent):
+class Following(Observer):
     """An observer that keeps when each run began; `at_title` is called with each run's number."""
 
     def __init__(self, at_title=lambda number: None):
@@ -80,7 +80,14 @@ def three(monkeypatch):
 
 def wanted(deployment, strategy="all"):
     parameters = {} if strategy == "cot" else {"n": 4}
-    return Wanted(deployment, "demo", 1, 0, strategy, "lockstep", parameters)
+    return RunConfig(
+        deployment_source=deployment,
+        dataset="demo",
+        limit=1,
+        strategy=strategy,
+        schedule="lockstep",
+        parameters=parameters,
+    )
 
 
 def prompt_steps(log, began):
@@ -104,7 +111,7 @@ def test_one_server_serves_every_search_and_each_finds_it_cold(small_steps, star
     assert first >= 2, "a prompt that is known takes one step"
     assert others == [first] * len(others)
     for name in ("beam-search", "dvts"):
-        alone = run_bench(wanted(small_steps, name), tmp_path / name, Silent())
+        alone = run_bench(wanted(small_steps, name), tmp_path / name, Observer())
         assert summary(alone)["tree_digest"] == summary(folder / name)["tree_digest"]
 
 
@@ -140,7 +147,7 @@ def test_a_served_deployment_is_made_cold_for_each_search_as_well(
     small_steps, started, three, tmp_path
 ):
     with start_server(load_deployment(small_steps), iteration_log=True) as running:
-        run_bench(wanted(small_steps, "cot"), tmp_path / "before", Silent())
+        run_bench(wanted(small_steps, "cot"), tmp_path / "before", Observer())
         following = Following()
         run_all(wanted(small_steps), tmp_path / "all", following)
         running.check()

@@ -17,9 +17,10 @@ from tts.datasets.load import load_problems
 from tts.endpoints.base import GenerateCall
 from tts.endpoints.triton import TritonConnection, TritonGenerator
 from tts.grading import extract_answer
-from tts.lab.bench.request import Wanted, plan_of
+from tts.lab.bench.single_run import plan_of
 from tts.problem import Problem
 from tts.prompting import Context, Models
+from tts.runs.config import RunConfig
 from tts.scheduling import ScheduleName
 from tts.serving.server.start import start_server
 
@@ -63,7 +64,14 @@ def test_forms_are_kept_in_the_same_trees_under_every_schedule(tts, tmp_path, mo
             parameters = {"n": 4, "temperature": 1.2, "max_tokens": 100, **more}
             digests = set()
             for schedule in get_args(ScheduleName):
-                wanted = Wanted("demo", "demo", 3, 0, strategy, schedule, parameters)
+                wanted = RunConfig(
+                    deployment_source="demo",
+                    dataset="demo",
+                    limit=3,
+                    strategy=strategy,
+                    schedule=schedule,
+                    parameters=parameters,
+                )
                 folder = tmp_path / f"{strategy}-{schedule}"
                 digests.add(carry_out(plan_of(wanted, problems), folder)["tree_digest"])
                 found = answers(folder)

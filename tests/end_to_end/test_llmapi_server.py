@@ -11,7 +11,8 @@ from tests.engines.llmapi_standin import stand_in
 from tts.build.builder import build_engines
 from tts.build.spec import load_deployment
 from tts.datasets.load import load_problems
-from tts.lab.bench.request import Wanted, plan_of
+from tts.lab.bench.single_run import plan_of
+from tts.runs.config import RunConfig
 from tts.serving.server.start import start_server
 
 pytestmark = pytest.mark.server
@@ -29,7 +30,9 @@ def llmapi(tts, monkeypatch):
 
 def beam_search(deployment, folder, problems):
     """The digest of the trees of a beam search on a server of its own."""
-    wanted = Wanted(deployment, "demo", problems, 0, "beam-search", "decoupled", {"n": 16})
+    wanted = RunConfig(
+        deployment_source=deployment, dataset="demo", limit=problems, parameters={"n": 16}
+    )
     with start_server(load_deployment(deployment)):
         outcome = carry_out(plan_of(wanted, load_problems("demo", limit=problems)), folder)
     assert outcome["problems"] == problems

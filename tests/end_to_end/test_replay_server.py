@@ -14,7 +14,8 @@ from tests.end_to_end.commands import carry_out, events, summary
 from tts.build import paths
 from tts.build.spec import load_deployment
 from tts.lab.bench.replaying import as_recorded
-from tts.lab.bench.request import Wanted, plan_of, problems_of
+from tts.lab.bench.single_run import plan_of, problems_of
+from tts.runs.config import RunConfig
 from tts.serving.server.start import start_server
 
 CHECKPOINTS = paths.deployments_dir().parent / "checkpoints"
@@ -76,7 +77,9 @@ def test_random_engines_do_the_recorded_work_under_any_schedule(
     with start_server(spec) as server:
         expected = generated_by(server)
         for schedule in ("lockstep", "decoupled"):
-            given = Wanted(str(pair), "demo", None, 0, "beam-search", schedule, {}, "off")
+            given = RunConfig(
+                deployment_source=str(pair), dataset="demo", schedule=schedule, speculation="off"
+            )
             wanted = as_recorded(given, recorded, set())
             outcome = carry_out(plan_of(wanted, problems_of(wanted)), tmp_path / schedule)
             assert outcome["tree_digest"] == summary(recorded)["tree_digest"]

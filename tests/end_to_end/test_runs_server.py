@@ -6,6 +6,7 @@ import threading
 from dataclasses import replace
 from typing import get_args
 
+import msgspec
 import numpy as np
 import pytest
 from tests.end_to_end.commands import (
@@ -25,9 +26,10 @@ from tts.datasets.load import load_problems
 from tts.endpoints import retry, triton
 from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.triton import TritonConnection, TritonGenerator, TritonVerifier
-from tts.lab.bench.request import Wanted, plan_of, plan_with
+from tts.lab.bench.single_run import plan_of, plan_with
 from tts.problem import Problem
 from tts.prompting import Context, Models
+from tts.runs.config import RunConfig
 from tts.runs.folder import read_config, write_json
 from tts.scheduling import ScheduleName
 from tts.serving.server.start import start_server
@@ -101,7 +103,14 @@ def test_every_strategy_grows_the_same_trees_under_every_schedule(tts, tmp_path,
         for name, parameters in VARIANTS.items():
             digests = set()
             for schedule in get_args(ScheduleName):
-                wanted = Wanted("demo", "demo", 3, 0, name, schedule, parameters)
+                wanted = RunConfig(
+                    deployment_source="demo",
+                    dataset="demo",
+                    limit=3,
+                    strategy=name,
+                    schedule=schedule,
+                    parameters=parameters,
+                )
                 plan = plan_of(wanted, problems)
                 folder = tmp_path / f"{name}-{schedule}"
                 outcome = carry_out(plan, folder)
@@ -125,7 +134,13 @@ def test_fifty_problems_grow_one_set_of_trees_on_cold_and_warm_caches(tts, tmp_p
     problems = load_problems("demo", limit=50)
     digests = {}
     for schedule in get_args(ScheduleName):
-        wanted = Wanted("demo", "demo", 50, 0, "beam-search", schedule, parameters)
+        wanted = RunConfig(
+            deployment_source="demo",
+            dataset="demo",
+            limit=50,
+            schedule=schedule,
+            parameters=parameters,
+        )
         with start_server(spec):
             for caches in ("cold", "warm"):
                 plan = plan_of(wanted, problems)
@@ -133,7 +148,9 @@ def test_fifty_problems_grow_one_set_of_trees_on_cold_and_warm_caches(tts, tmp_p
                 outcome = carry_out(plan, folder)
                 assert outcome["problems"] == 50
                 digests[schedule, caches] = outcome["tree_digest"]
-    wanted = replace(wanted, schedule="decoupled", speculation="always", in_flight=3)
+    wanted = msgspec.structs.replace(
+        wanted, schedule="decoupled", speculation="always", in_flight=3
+    )
     with start_server(spec):
         plan = plan_of(wanted, problems)
         folder = tmp_path / "speculation"
@@ -199,7 +216,7 @@ def test_grouping_the_verifiers_requests_changes_no_tree(tts, plain, tmp_path, m
     demo = load_deployment("demo")
     verifier = demo.verifier.model_copy(update={"group_tokens": 512})
     spec = demo.model_copy(update={"verifier": verifier})
-    wanted = Wanted("demo", "demo", 6, 0, "beam-search", "decoupled", {})
+    wanted = RunConfig(deployment_source="demo", dataset="demo", limit=6)
     strategy = choose("beam-search", spec, {})
     plan = plan_with(wanted, load_problems("demo", limit=6), spec, strategy)
     with start_server(spec):
@@ -214,7 +231,7 @@ def test_a_server_replaced_in_the_middle_changes_nothing(tts, plain, tmp_path, m
     """Stopped in order, and another one started at its address: what failed is asked again."""
     monkeypatch.setenv("TTS_HOME", str(tts.home))
     spec = load_deployment("demo")
-    wanted = Wanted("demo", "demo", 6, 0, "beam-search", "decoupled", {})
+    wanted = RunConfig(deployment_source="demo", dataset="demo", limit=6)
     plan = plan_of(wanted, load_problems("demo", limit=6))
     folder = tmp_path / "run"
 
@@ -317,7 +334,7 @@ def test_a_run_waits_longer_than_its_patience_for_engines_that_load_again(
     monkeypatch.setenv("TTS_HOME", str(tts.home))
     monkeypatch.setattr(triton, "PATIENCE_S", 2.0)  # gRPC connects again once a second
     monkeypatch.setattr(retry, "LONGEST_WAIT_S", 0.2)
-    wanted = Wanted("demo", "demo", 6, 0, "beam-search", "decoupled", {})
+    wanted = RunConfig(deployment_source="demo", dataset="demo", limit=6)
     plan = plan_of(wanted, load_problems("demo", limit=6))
     serving = tts.start("serve", "demo")
     folder = tmp_path / "run"

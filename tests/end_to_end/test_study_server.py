@@ -14,8 +14,8 @@ from tests.end_to_end.commands import Tts, summary
 
 from tts.build import paths
 from tts.build.spec import load_deployment
-from tts.lab.bench.observer import Silent
-from tts.lab.study.campaign import Wanted, run_study
+from tts.lab.observer import Observer
+from tts.lab.study.campaign import run_study
 from tts.lab.study.cells import Form
 from tts.lab.study.measure import measure
 from tts.serving.repository.digest import deployment_digest
@@ -147,12 +147,12 @@ def test_a_server_that_runs_is_used_as_it_is(tts: Tts, small, tmp_path, monkeypa
     monkeypatch.setenv("TTS_HOME", str(tts.home))
     lines = []
 
-    class Following(Silent):
+    class Following(Observer):
         def say(self, line):
             lines.append(line)
 
     with start_server(load_deployment(small)) as running:
-        study = run_study(Wanted(str(small), TINY), tmp_path / "study", Following())
+        study = run_study(str(small), TINY, tmp_path / "study", Following())
         running.check()
     assert any("are modelled" in line for line in lines)
     assert not list(study.folder.glob("runs/split-*"))

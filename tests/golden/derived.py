@@ -33,8 +33,8 @@ from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.endpoints.token_stream import TokenCall, TokenStreams
 from tts.endpoints.triton import TritonConnection
-from tts.lab.bench import group_run, request
-from tts.lab.bench.observer import Silent
+from tts.lab.bench import single_run
+from tts.lab.observer import Observer
 from tts.lab.study.campaign import finished_study
 from tts.lab.study.folder import MEASUREMENTS
 from tts.lab.study.measure import measure
@@ -44,7 +44,7 @@ from tts.lab.tuning.requests import recorded_requests
 from tts.problem import Problem
 from tts.prompting import Context, Models
 from tts.runs.comparison import read_rows
-from tts.runs.config import read_whole_config
+from tts.runs.config import read_run_config
 from tts.runs.folder import read_config, read_problems
 from tts.runs.log import read_events
 from tts.runs.measured_run import MeasuredRun, expand_groups
@@ -75,7 +75,7 @@ def of_run(folder):
     run = Run.load(folder)
     summary = _or_error(lambda: summarise(config, read_events(folder)))
     return {
-        "config": _or_error(lambda: read_whole_config(folder) == config),
+        "config": _or_error(lambda: read_run_config(folder).to_json() == config),
         "summary": summary,
         "kept_summary": "the same" if run.summary == summary else run.summary,
         "measures": _or_error(lambda: run.measures),
@@ -200,12 +200,11 @@ def _continued(folder, generator, verifier, *, repair=False):
     (folder / "run.json").write_text(json.dumps(config))
     session = partial(_ClosingSession, generator=generator, verifier=verifier)
     with (
-        mock.patch.object(request, "AsyncSession", session),
-        mock.patch.object(group_run, "AsyncSession", session),
-        mock.patch.object(request, "require_current"),
+        mock.patch.object(single_run, "AsyncSession", session),
+        mock.patch.object(single_run, "require_current"),
     ):
         error = _or_error(
-            lambda: request.resume_bench(folder, None, Silent(), repair=repair) and None
+            lambda: single_run.resume_bench(folder, None, Observer(), repair=repair) and None
         )
     if error:
         return error
@@ -503,7 +502,7 @@ def _resume(folder, vote):
 
 
 def _problems(folder):
-    return read_problems(folder) or problems_of_run(folder, read_whole_config(folder))
+    return read_problems(folder) or problems_of_run(folder, read_run_config(folder))
 
 
 def _replay(folder):

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tts.lab.bench.observer import Observer as BenchObserver
-from tts.lab.tuning.observer import Observer as TuneObserver
+from tts.lab.observer import Observer
 from tts.reports import progress
 from tts.reports.progress import PLAIN_INTERVAL_S, BenchProgress, TuneProgress
 from tts.session.progress import RunProgress
@@ -27,7 +26,7 @@ def clock(monkeypatch):
 
 def test_a_pipe_is_told_how_far_a_run_is_every_ten_seconds(clock):
     out = console(terminal=False)
-    observer: BenchObserver = BenchProgress(out)
+    observer: Observer = BenchProgress(out)
     run = RunProgress(8)
     observer.began(run, "dvts", Path("run"))
     for problem in range(8):
@@ -46,7 +45,7 @@ def test_a_pipe_is_told_how_far_a_run_is_every_ten_seconds(clock):
 
 def test_a_terminal_is_shown_a_bar_for_each_run():
     out = console(terminal=True)
-    observer: BenchObserver = BenchProgress(out)
+    observer: Observer = BenchProgress(out)
     for title in ("1/2 cot", "2/2 dvts"):
         run = RunProgress(4)
         observer.began(run, title, Path("run"))
@@ -61,9 +60,12 @@ def test_a_terminal_is_shown_a_bar_for_each_run():
 def test_a_pipe_is_told_which_engine_is_measured():
     out = console(terminal=False)
     with TuneProgress(out) as tuning:
-        observer: TuneObserver = tuning
-        observer.recording(2)
-        observer.solved()
+        observer: Observer = tuning
+        run = RunProgress(2)
+        observer.began(run, "recording", Path("run"))
+        run.count(None)
+        observer.changed()
+        observer.ended()
         observer.measuring("generator", 6)
         observer.at(4, 0)
         observer.measuring("verifier", 6)
@@ -73,8 +75,11 @@ def test_a_pipe_is_told_which_engine_is_measured():
 def test_a_terminal_is_shown_load_and_round_and_no_bar_is_left_at_the_end():
     out = console(terminal=True)
     with TuneProgress(out) as observer:
-        observer.recording(2)
-        observer.solved()
+        run = RunProgress(2)
+        observer.began(run, "recording", Path("run"))
+        run.count(None)
+        observer.changed()
+        observer.ended()
         observer.measuring("verifier", 6)
         observer.at(4096, 0)
         observer.at(8192, 1)

@@ -9,7 +9,7 @@ from rich.console import Console
 from tests.runs.logs import SESSION
 from tests.runs.logs import solved as plain_solved
 
-from tts.lab.bench.members import members_of
+from tts.lab.bench.group_run import members_of
 from tts.reports.comparison import comparison_tables
 from tts.runs.checks import write_summary
 from tts.runs.comparison import (

@@ -6,16 +6,19 @@ import pytest
 from tests.runs.test_log import V1_RUN
 
 from tts.build.errors import RunError
-from tts.runs.config import read_whole_config, read_whole_group
+from tts.runs.config import RunConfig, check_same, parse_config, read_run_config
 from tts.runs.folder import CONFIG, GROUP, read_config
+from tts.runs.groups import read_whole_group
 
 WHOLE = read_config(V1_RUN)
 MEMBER = {"folder": "cot", "votes": {"cot": "best"}, "parameters": {}}
-NEEDED = sorted(set(WHOLE) - {"prompting", "context", "speculation", "in_flight"})
+ADDED_LATER = {"prompting", "context", "speculation", "in_flight"}
+NEEDED = sorted(set(WHOLE) - ADDED_LATER)
+OWN = ("strategy", "vote", "parameters")
 
 
 def test_a_run_of_version_1_is_whole():
-    assert read_whole_config(V1_RUN) == WHOLE
+    assert read_run_config(V1_RUN).to_json() == WHOLE
 
 
 @pytest.mark.parametrize("name", NEEDED)
@@ -26,7 +29,7 @@ def test_a_field_that_is_missing_or_of_a_wrong_type_is_named(tmp_path, name):
     ):
         (tmp_path / CONFIG).write_text(json.dumps(changed))
         with pytest.raises(RunError, match=name) as caught:
-            read_whole_config(tmp_path)
+            read_run_config(tmp_path)
         assert str(tmp_path / CONFIG) in caught.value.message
         assert "new run" in caught.value.hint
 
@@ -51,5 +54,22 @@ def test_a_group_that_is_not_whole_is_named(tmp_path, changed, said):
 
 def test_a_whole_group_is_read_with_its_runs(tmp_path):
     (tmp_path / GROUP).write_text(json.dumps({**WHOLE, "runs": [MEMBER]}))
-    _, (member,) = read_whole_group(tmp_path)
+    group = read_whole_group(tmp_path)
+    (member,) = group.members
     assert member.strategy == "cot"
+    shared = {key: value for key, value in WHOLE.items() if key not in OWN}
+    assert group.to_json() == {**shared, "runs": [MEMBER]}
+
+
+def test_what_another_version_has_written_or_did_not_know_stays_as_it_is(tmp_path):
+    older = {key: value for key, value in WHOLE.items() if key not in ADDED_LATER}
+    for data in (older, {**WHOLE, "from_tomorrow": [1]}):
+        assert parse_config(data, tmp_path).to_json() == data
+
+
+def test_a_field_that_an_older_version_did_not_know_is_not_compared(tmp_path):
+    older = {key: value for key, value in WHOLE.items() if key not in ADDED_LATER}
+    now = RunConfig(**older, in_flight=3).to_json()
+    check_same(now, parse_config(older, tmp_path).to_json(), tmp_path)
+    with pytest.raises(RunError, match="its in_flight was None and is now 3"):
+        check_same(now, {**older, "in_flight": None}, tmp_path)

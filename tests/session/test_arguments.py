@@ -7,6 +7,8 @@ from tts.build.errors import ConfigError, DatasetError
 from tts.endpoints.scripted import ScriptedVerifier
 from tts.problem import Problem
 from tts.session import Session
+from tts.session.arguments import SolveOptions, StrategyParameters, config_of
+from tts.strategies.catalog import STRATEGIES
 
 
 @pytest.fixture(scope="module")
@@ -119,3 +121,24 @@ def test_what_cannot_be_scored_is_refused(session, question, steps):
 def test_what_is_no_deployment_is_refused(deployment):
     with pytest.raises(ConfigError, match="The deployment is"):
         Session.open(deployment)
+
+
+def test_the_options_of_a_call_name_the_parameters_of_every_built_in_strategy():
+    built_in = {name for each in STRATEGIES.values() for name in each.config.model_fields}
+    assert set(StrategyParameters.__annotations__) == built_in
+    calls = {"in_flight", "resume", "repair", "priority", "on_server"}
+    assert not calls & set(SolveOptions.__annotations__)
+
+
+def test_parameters_stand_beside_the_strategy_or_in_a_mapping():
+    options = {"n": 4, "seed": 3, "parameters": {"patience": 2}, "budget_tokens": 9}
+    config = config_of(options, "demo", in_flight=5)
+    assert config.parameters == {"n": 4, "patience": 2}
+    assert (config.seed, config.in_flight, config.limits.budget_tokens) == (3, 5, 9)
+    assert config_of({"n": None}, "demo").parameters == {}
+
+
+@pytest.mark.parametrize("given", [None, 5, ["n"], {1: 2}], ids=repr)
+def test_parameters_that_are_no_mapping_of_names_are_refused(session, given):
+    with pytest.raises(ConfigError, match="a mapping of names"):
+        session.solve("1 + 1", parameters=given)

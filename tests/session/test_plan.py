@@ -9,8 +9,9 @@ from tests.strategies.installed import install_the_example
 
 from tts.build.errors import ConfigError, DatasetError, RunError
 from tts.problem import Problem
+from tts.runs.config import RunConfig, check_same
 from tts.search import BeamSearchConfig, SampleSearchConfig, SearchConfig, node_seed
-from tts.session.plan import Grading, Plan, check_same, refuse_functions
+from tts.session.plan import Grading, Plan, refuse_functions
 from tts.session.questions import as_problem, as_problems
 from tts.session.strategy import choose
 from tts.strategies.catalog import STRATEGIES
@@ -107,32 +108,41 @@ def test_a_function_gets_the_problem_and_the_seed_of_each_node(tiny_deployment):
     assert got == [(Problem("p", "Compute 1."), node_seed(7, "p", (0, 1)))]
 
 
-def plan(deployment, **changes):
-    strategy = choose("beam-search", deployment, {"n": 4})
-    return Plan(deployment, (Problem("a", "Compute 1."),), strategy, **changes)
+def config(deployment, *, grading=None, endpoints=None, **changes):
+    """The configuration of a run on a deployment, resolved."""
+    problems, strategy = (Problem("a", "Compute 1."),), choose("beam-search", deployment, {"n": 4})
+    asked = RunConfig(**changes)
+    return Plan(
+        asked,
+        deployment,
+        problems,
+        strategy,
+        grading=grading or Grading(),
+        endpoints=endpoints or {},
+    ).config
 
 
 def test_run_json_has_the_keys_that_it_has_always_had(tiny_deployment):
-    assert plan(tiny_deployment).to_config().keys() == KEYS
-    config = plan(tiny_deployment, endpoints={"verifier": "mine.reward"}).to_config()
-    assert config.keys() == KEYS | {"functions"}
+    assert config(tiny_deployment).to_json().keys() == KEYS
+    own = config(tiny_deployment, endpoints={"verifier": "mine.reward"})
+    assert own.to_json().keys() == KEYS | {"functions"}
 
 
 def test_a_prompt_is_part_of_a_run_and_runs_from_before_there_were_any_lack_it(tiny_deployment):
-    fields = plan(tiny_deployment).to_config()["prompting"]["verifier"]
+    fields = config(tiny_deployment).to_json()["prompting"]["verifier"]
     assert fields.keys() == {"format", "step_tag", "template"}
     update = {"format": "prompted", "prompt": "{question} {steps} {step}"}
     verifier = tiny_deployment.verifier.model_copy(update=update)
     asked = tiny_deployment.model_copy(update={"verifier": verifier})
-    assert plan(asked).to_config()["prompting"]["verifier"]["prompt"] == update["prompt"]
+    assert config(asked).to_json()["prompting"]["verifier"]["prompt"] == update["prompt"]
 
 
 def test_every_function_that_takes_part_is_named_in_run_json(tiny_deployment):
-    functions = plan(
+    functions = config(
         tiny_deployment,
         endpoints={"generator": "mine.Model"},
         grading=Grading(answer_of=str.strip, equal=str.__eq__),
-    ).to_config()["functions"]
+    ).functions
     assert functions == {
         "generator": "mine.Model",
         "answer_of": "builtins.str.strip",
@@ -141,21 +151,19 @@ def test_every_function_that_takes_part_is_named_in_run_json(tiny_deployment):
 
 
 def test_a_plan_is_the_same_as_what_it_has_written_and_as_nothing_else(tiny_deployment, tmp_path):
-    written = plan(tiny_deployment).to_config()
-    check_same(plan(tiny_deployment).to_config(), written, tmp_path)
+    written = config(tiny_deployment).to_json()
+    check_same(config(tiny_deployment).to_json(), written, tmp_path)
     older = {name: value for name, value in written.items() if name != "speculation"}
-    check_same(plan(tiny_deployment).to_config(), older, tmp_path)
+    check_same(config(tiny_deployment).to_json(), older, tmp_path)
     for change in ({"seed": 1}, {"schedule": "lockstep"}, {"endpoints": {"verifier": "r"}}):
         with pytest.raises(RunError, match="cannot be continued"):
-            check_same(plan(tiny_deployment, **change).to_config(), written, tmp_path)
+            check_same(config(tiny_deployment, **change).to_json(), written, tmp_path)
 
 
 def test_a_command_has_none_of_a_programs_functions(tiny_deployment, tmp_path):
-    refuse_functions(plan(tiny_deployment).to_config(), tmp_path)
+    refuse_functions(config(tiny_deployment), tmp_path)
     with pytest.raises(RunError, match=r"verifier mine\.reward"):
-        refuse_functions(
-            plan(tiny_deployment, endpoints={"verifier": "mine.reward"}).to_config(), tmp_path
-        )
+        refuse_functions(config(tiny_deployment, endpoints={"verifier": "mine.reward"}), tmp_path)
 
 
 def test_unscored_chains_are_named_for_their_strategy(tiny_deployment):

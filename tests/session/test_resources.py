@@ -11,8 +11,7 @@ from tts.runs.events import Resources, Session
 from tts.runs.log import RunLog, read_events
 from tts.runs.measures import Measures
 from tts.session import resources
-from tts.session.energy import gpu_energy
-from tts.session.resources import recorded_resources
+from tts.session.resources import gpu_energy, recorded_resources
 
 
 class NVMLError(Exception):

@@ -10,8 +10,8 @@ from tests.session.endpoints import Failing, HangingFrom
 
 from tts.build.errors import DatasetError, EndpointTimeout, RunError
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
-from tts.lab.bench.observer import Silent
-from tts.lab.bench.request import resume_bench
+from tts.lab.bench.single_run import resume_bench
+from tts.lab.observer import Observer
 from tts.problem import Problem
 from tts.reports.live_tree import report_run
 from tts.runs.checks import read_summary
@@ -224,7 +224,7 @@ def test_the_command_refuses_to_continue_a_run_with_functions_of_a_program(sessi
     folder = tmp_path / "run"
     list(session.solve_many(PROBLEMS, n=4, out=folder, answer_of=lambda text: text[:1]))
     with pytest.raises(RunError, match="answer_of") as caught:
-        resume_bench(folder, None, Silent())
+        resume_bench(folder, None, Observer())
     assert "solve_many" in str(caught.value)
 
 

@@ -19,6 +19,7 @@ from tts.search import (
     Tree,
 )
 from tts.session import Session
+from tts.session import plan as plan_module
 
 QUESTION = "Compute 2 + 2."
 
@@ -30,6 +31,14 @@ def test_a_text_a_pair_and_a_problem_grow_the_same_tree(session):
     assert text.correct is None
     assert {pair.correct, problem.correct} == {True, False}
     assert text.answer == pair.answer == problem.answer
+
+
+def test_a_problem_that_no_folder_keeps_is_solved_without_a_look_at_files(session, monkeypatch):
+    def look(deployment):
+        raise AssertionError("the deployment's files were read")
+
+    monkeypatch.setattr(plan_module, "deployment_digest", look)
+    assert session.solve(QUESTION, n=4).completions
 
 
 def test_a_result_tells_what_was_found_and_what_it_took(session, endpoints):

@@ -23,7 +23,7 @@ class Schedule(StrEnum):
 
 
 class Speculation(StrEnum):
-    """Likewise."""
+    """The names of the speculation modes, here for the same reason."""
 
     off = "off"
     auto = "auto"
@@ -31,7 +31,7 @@ class Speculation(StrEnum):
 
 
 class Answers(StrEnum):
-    """Likewise: tts.datasets.answers."""
+    """How answers are written (tts.datasets.answers), here for the same reason."""
 
     text = "text"
     gsm8k = "gsm8k"
@@ -241,20 +241,20 @@ def bench(
 ) -> None:
     """Solve the problems of a dataset; without a running server, one is started for the run."""
     from tts.datasets.columns import parse_columns
-    from tts.datasets.options import DatasetOptions
     from tts.datasets.shards import Shard
     from tts.lab.bench.group_run import resume_group, run_all
     from tts.lab.bench.on_ray import run_on_ray
     from tts.lab.bench.replaying import as_recorded
-    from tts.lab.bench.request import Wanted, resume_bench, run_bench
+    from tts.lab.bench.single_run import resume_bench, run_bench
     from tts.reports.console import say
     from tts.reports.live_tree import report_comparison, report_run
     from tts.reports.live_watch import WatchedBench
     from tts.reports.progress import BenchProgress
+    from tts.runs.config import Limits, RunConfig
     from tts.runs.groups import is_group
     from tts.runs.recorded_summary import read_whole_summary
-    from tts.session.limits import Limits
 
+    servers = tuple(endpoints or ())
     if resume is not None and ray:
         raise typer.BadParameter("give the options of the run and its --out", param_hint="--ray")
     if resume is not None and replay is not None:
@@ -265,37 +265,32 @@ def bench(
     if resume is not None:
         carry_on = resume_group if is_group(resume) else resume_bench
         with progress() as observer:
-            folder = carry_on(
-                resume, deployment, observer, repair=repair, endpoints=tuple(endpoints or ())
-            )
+            folder = carry_on(resume, deployment, observer, repair=repair, endpoints=servers)
     elif deployment is None:
         raise typer.BadParameter("name one, or --resume a run", param_hint="DEPLOYMENT")
     else:
-        wanted = Wanted(
-            deployment,
-            dataset,
-            limit,
-            seed,
-            strategy,
-            schedule.value,
-            _parameters(n, parameters),
-            speculation.value,
-            in_flight,
+        config = RunConfig(
+            deployment_source=deployment,
+            dataset=dataset,
+            limit=limit,
+            seed=seed,
+            strategy=strategy,
+            parameters=_parameters(n, parameters),
+            schedule=schedule.value,
+            speculation=speculation.value,
+            in_flight=in_flight,
+            dataset_seed=dataset_seed,
+            columns={str(role): name for role, name in parse_columns(columns or []).items()},
+            answers=answers.value if answers else None,
+            per_level=per_level,
+            shard=str(Shard.parse(shard)) if shard is not None else None,
             limits=Limits(budget_tokens, deadline),
-            dataset_options=DatasetOptions(
-                dataset_seed,
-                parse_columns(columns or []),
-                answers.value if answers else None,
-                per_level,
-                Shard.parse(shard) if shard is not None else None,
-            ),
-            endpoints=tuple(endpoints or ()),
         )
         if replay is not None:
-            wanted = as_recorded(wanted, replay, given_options(context))
-        run = run_on_ray if ray else run_all if wanted.strategy == ALL else run_bench
+            config = as_recorded(config, replay, given_options(context))
+        run = run_on_ray if ray else run_all if config.strategy == ALL else run_bench
         with progress() as observer:
-            folder = run(wanted, out, observer)
+            folder = run(config, out, observer, endpoints=servers)
     if is_group(folder):
         report_comparison([folder])
     else:
@@ -328,10 +323,10 @@ def solve(
     out: _Out = None,
 ) -> None:
     """Solve one problem and watch its tree grow: tts solve [DEPLOYMENT] "QUESTION"."""
-    from tts.lab.bench.request import Wanted, default_deployment, run_solve
+    from tts.lab.bench.single_run import default_deployment, run_solve
     from tts.reports.console import say
     from tts.reports.live_tree import LiveTree
-    from tts.session.limits import Limits
+    from tts.runs.config import Limits, RunConfig
 
     *named, question = words
     if len(named) + (deployment is not None) > 1:
@@ -339,21 +334,18 @@ def solve(
             "give one deployment and one question, in quotes", param_hint="QUESTION"
         )
     source = deployment or (named[0] if named else default_deployment())
-    chosen = _parameters(n, parameters)
-    wanted = Wanted(
-        source,
-        "solve",
-        None,
-        seed,
-        strategy,
-        "decoupled",
-        chosen,
-        speculation.value,
+    config = RunConfig(
+        deployment_source=source,
+        seed=seed,
+        strategy=strategy,
+        parameters=_parameters(n, parameters),
+        speculation=speculation.value,
         limits=Limits(budget_tokens, deadline),
-        endpoints=tuple(endpoints or ()),
     )
     with LiveTree(question) as tree:
-        result, folder = run_solve(question, wanted, out, tree, tree.step)
+        result, folder = run_solve(
+            question, config, out, tree, tree.step, endpoints=tuple(endpoints or ())
+        )
     tree.print_answer(result)
     say(f"run folder: {folder}")
 

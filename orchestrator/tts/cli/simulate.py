@@ -119,7 +119,7 @@ def simulate(
 
     The real search and scheduler run on simulated engines and virtual time (docs/simulation.md).
     """
-    from tts.lab.bench.simulating import WantedSimulation, scenario_of
+    from tts.lab.bench.simulating import SimulationOptions, scenario_of
     from tts.lab.simulation.scenario import simulate as simulate_schedule
     from tts.reports.console import consoles, say
     from tts.reports.simulation import outcomes_table
@@ -129,7 +129,7 @@ def simulate(
     if traces and replay:
         raise typer.BadParameter("give one of --traces and --replay", param_hint="--traces")
     parameters = {"n": n, "beam_width": beam_width}
-    wanted = WantedSimulation(
+    wanted = SimulationOptions(
         gpu.value,
         gpus,
         (sharing or _Sharing.time_sliced).value,

@@ -50,7 +50,7 @@ def study(
     Divisions of the KV memory, schedules, speculation, prefix reuse, problems in flight and n, each
     compared with the deployment as it is; figures in report.html, advice in words (docs/study.md).
     """
-    from tts.lab.study.campaign import Wanted, resume_study, run_study
+    from tts.lab.study.campaign import resume_study, run_study
     from tts.lab.study.cells import FULL, QUICK
     from tts.lab.study.measure import measure
     from tts.reports.console import consoles
@@ -67,8 +67,8 @@ def study(
         elif deployment is None:
             raise typer.BadParameter("name one, or --resume a study", param_hint="DEPLOYMENT")
         else:
-            wanted = Wanted(deployment, QUICK if quick else FULL, dataset, seed)
-            finished = run_study(wanted, out, observer)
+            form = QUICK if quick else FULL
+            finished = run_study(deployment, form, out, observer, dataset=dataset, seed=seed)
     findings = measure(finished)
     page = StudyReport(finished, findings).write()
     stdout, _ = consoles()

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any
 
 from tts.build.errors import DatasetError, RunError
 from tts.build.input_files import Unreadable, is_file, require_path
 from tts.build.user_paths import is_folder, is_there
 from tts.plugins import PluginGroup
 from tts.problem import Problem
+from tts.runs.config import RunConfig
 from tts.runs.folder import PROBLEMS, read_problems
 
 from .answers import AnswerKind
@@ -130,14 +130,14 @@ def _load(
     return Dataset(taken, f"{dataset}: {len(taken):,} of {len(problems):,} problems; {reading}")
 
 
-def problems_of_run(folder: Path, config: Mapping[str, Any]) -> list[Problem]:
-    """The problems of a recorded run: its folder's own, else its dataset's; `config` is run.json.
+def problems_of_run(folder: Path, config: RunConfig) -> list[Problem]:
+    """The problems of a recorded run: its folder's own, else its dataset's.
 
     Raises RunError or DatasetError.
     """
-    if config["dataset"] != PROBLEMS:
+    if not config.keeps_problems:
         options = DatasetOptions.of_config(config)
-        return load_dataset(config["dataset"], limit=config["limit"], options=options).problems
+        return load_dataset(config.dataset, limit=config.limit, options=options).problems
     problems = read_problems(folder)
     if not problems:
         raise RunError(

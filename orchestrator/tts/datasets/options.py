@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import cast, get_args
 
 from tts.build.errors import DatasetError
+from tts.runs.config import RunConfig
 
 from .answers import AnswerKind
 from .columns import Role, check_columns
 from .shards import Shard
-
-SEED = "dataset_seed"
-"""What run.json calls the seed here: its `seed` is that of sampling."""
-SHARD = "shard"
-"""Where run.json keeps which part of the problems a run solves; the whole dataset's has none."""
 
 
 @dataclass(frozen=True)
@@ -44,28 +40,15 @@ class DatasetOptions:
             raise DatasetError(f"{self.per_level} problems per level; it must be at least 1.")
 
     @classmethod
-    def of_config(cls, config: Mapping[str, Any]) -> DatasetOptions:
-        """The options that run.json or group.json names; in older ones one seed is both."""
+    def of_config(cls, config: RunConfig) -> DatasetOptions:
+        """The options of a run; one that names no seed for its dataset has one for both."""
         return cls(
-            config.get(SEED, config["seed"]),
-            config.get("columns", {}),
-            config.get("answers"),
-            config.get("per_level"),
-            Shard.parse(config[SHARD]) if SHARD in config else None,
+            config.seed if config.dataset_seed is None else config.dataset_seed,
+            check_columns(config.columns),
+            cast("AnswerKind | None", config.answers),
+            config.per_level,
+            Shard.parse(config.shard) if config.shard is not None else None,
         )
-
-    def to_config(self, seed: int) -> dict[str, Any]:
-        """The options as run.json keeps them: the seed and all that is set; `seed` is the run's."""
-        kept: dict[str, Any] = {SEED: self.seed_of(seed)}
-        if self.columns:
-            kept["columns"] = dict(self.columns)
-        if self.answers:
-            kept["answers"] = self.answers
-        if self.per_level:
-            kept["per_level"] = self.per_level
-        if self.shard:
-            kept[SHARD] = str(self.shard)
-        return kept
 
     def seed_of(self, seed: int) -> int:
         """The seed for problems in a run with this one."""

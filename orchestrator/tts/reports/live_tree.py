@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.text import Text
 from rich.tree import Tree as RichTree
 
+from tts.lab.observer import Observer
 from tts.runs.checks import read_summary
 from tts.runs.comparison import in_order, read_rows
 from tts.runs.groups import is_group, read_group
@@ -63,8 +64,8 @@ def report_comparison(folders: Sequence[Path]) -> None:
             out.print(way_on, style="yellow", markup=False, soft_wrap=True)
 
 
-class LiveTree(StartLines):
-    """The tree of one problem while it grows, then its answer; see tts.lab.bench.observer.Observer.
+class LiveTree(StartLines, Observer):
+    """The tree of one problem while it grows, then its answer; see tts.lab.observer.
 
     Equal siblings are one line; where the screen is too low the newest branches are shown.
     """

@@ -14,6 +14,7 @@ from rich.table import Column
 from rich.text import Text
 
 from tts.build.spec import Role
+from tts.lab.observer import Observer
 from tts.lab.tuning.analysis import UNITS
 from tts.lab.tuning.measure import ROUNDS
 from tts.session.progress import RunProgress
@@ -58,8 +59,8 @@ class _Bar:
         self._progress.stop()
 
 
-class BenchProgress(StartLines):
-    """The terminal as an observer of a benchmark; see tts.lab.bench.observer.Observer.
+class BenchProgress(StartLines, Observer):
+    """The terminal as an observer of a benchmark; see tts.lab.observer.
 
     Shows how far the engines have loaded, then problems solved, accuracy so far and their load.
     """
@@ -99,12 +100,13 @@ class BenchProgress(StartLines):
             self._bar = None
 
 
-class TuneProgress(StartLines):
-    """The terminal as an observer of a tuning, within a `with` block (tts.lab.tuning.observer)."""
+class TuneProgress(StartLines, Observer):
+    """The terminal as an observer of a tuning, within a `with` block (tts.lab.observer)."""
 
     def __init__(self, console: Console | None = None) -> None:
         """Draw on stderr if no console is given."""
         super().__init__(console)
+        self._run = RunProgress(0)
         self._bar: _Bar | None = None
         self._done = 0
         self._unit = ""
@@ -118,13 +120,19 @@ class TuneProgress(StartLines):
         super().__exit__(kind, error, traceback)
         self._end()
 
-    def recording(self, problems: int) -> None:
+    def began(self, run: RunProgress, title: str, folder: Path) -> None:
         """See Observer."""
-        self._begin("recording", problems)
+        self._run = run
+        self._begin(title, run.total)
 
-    def solved(self) -> None:
+    def changed(self) -> None:
         """See Observer."""
-        self._advance("")
+        if self._bar:
+            self._bar.show(self._run.done)
+
+    def ended(self) -> None:
+        """See Observer."""
+        self._end()
 
     def measuring(self, role: Role, measurements: int) -> None:
         """See Observer."""

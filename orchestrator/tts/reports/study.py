@@ -52,7 +52,7 @@ class StudyReport:
         base = run_folder(self.study.folder, Step(self.study.cells()[0], 1))
         return write_page(
             self.file,
-            f"Study of {self.study.asked.deployment}",
+            f"Study of {self.study.config.deployment}",
             facts(self.study, self.findings) | _of_machine(base),
             self.figures,
             [base],
@@ -74,7 +74,7 @@ def advice_figure(findings: Findings) -> Figure:
 
 def facts(study: Study, findings: Findings) -> dict[str, Mapping[str, Cell]]:
     """What the study was, for the page."""
-    asked, spec = study.asked, study.spec
+    config, spec = study.config, study.spec
     engines: dict[str, Cell] = {}
     for role, engine in spec.engines().items():
         engines[f"{role}: checkpoint"] = engine.checkpoint.name
@@ -85,20 +85,20 @@ def facts(study: Study, findings: Findings) -> dict[str, Mapping[str, Cell]]:
     strategy = study.strategy()
     form = {
         name: ", ".join(map(str, value)) if isinstance(value, tuple) else value
-        for name, value in dataclasses.asdict(asked.form).items()
+        for name, value in dataclasses.asdict(config.form).items()
         if value is not None
     }
     return {
         "Study": {
-            "deployment": asked.deployment_source,
+            "deployment": config.deployment_source,
             "target": spec.target,
-            "digest": asked.deployment_digest,
-            "dataset": asked.dataset,
-            "seed": asked.seed,
+            "digest": config.deployment_digest,
+            "dataset": config.dataset,
+            "seed": config.seed,
             "strategy": f"{strategy.name}, n = {study.n}",
-            "rounds": asked.form.rounds,
+            "rounds": config.form.rounds,
             "problems in a round": findings.problems,
-            "servers were started with other limits": asked.restarts,
+            "servers were started with other limits": config.restarts,
             "same trees in all cells of a round": findings.same_trees,
         },
         "Engines": engines,

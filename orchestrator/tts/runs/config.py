@@ -1,84 +1,164 @@
-"""What run.json and group.json must say for a run to be continued, and the check that they do."""
+"""`RunConfig`: what a run is asked to be. The same object is planned, kept as run.json, compared
+when the run is continued, and read back.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 
+from tts.build.errors import RunError
+from tts.scheduling import ScheduleName, SpeculationName
+
 from .checks import check_run
-from .folder import CONFIG, GROUP, Json, damaged, read_config
-from .groups import Member, read_group
+from .folder import CONFIG, PROBLEMS, Json, damaged, read_config
 
 
-class _Replay(msgspec.Struct):
+class ReplaySource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The recorded run, or the file of recorded chains, that answers in the engines' place."""
+
     source: str
+    """The folder or the file."""
+    digest: str = ""
+    """SHA-256 of the log or of the file; runs of older versions lack it."""
     text: Literal["recorded", "made up"]
+    """Whether the steps' text is an engine's, so that there are answers to grade."""
+    tree_digest: str = ""
+    """That of the recorded run; a file has none."""
 
 
-class _Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What one problem may take before its search ends with the best answer so far."""
+
     budget_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """Generated tokens that its tree may hold. Exact: see `tts.search.budget`."""
     deadline_s: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    """Seconds from the start of its search. What is there by then depends on the time it takes."""
 
 
-class _Shared(msgspec.Struct):
-    """The fields that a run and a group both keep; those with a default are missing in old ones."""
+class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that decides a run's outcome and its order, in the order of run.json.
 
-    deployment: str
-    deployment_source: str
-    deployment_digest: str
-    dataset: str
-    limit: int | None
-    seed: int
-    schedule: str
-    problem_ids: list[str]
+    Whoever asks for a run fills in what differs from the defaults; `tts.session.plan.resolved`
+    adds what is known once the deployment, the problems and the strategy are.
+    """
+
+    deployment: str = ""
+    """The deployment's name. Resolved."""
+    deployment_source: str = ""
+    """What the user named: a bundled name or a file."""
+    deployment_digest: str = ""
+    """The digest of the models as they are served. Resolved."""
     prompting: dict[str, dict[str, Any]] = {}
+    """What decides the engines' answers but is not served, by model. Resolved."""
+    dataset: str = PROBLEMS
+    """A name or a file; or PROBLEMS, where a program gave the problems."""
+    limit: int | None = None
+    """How many problems of the dataset are wanted; None: all."""
+    seed: int = 0
+    """The seed of what is sampled."""
+    strategy: str = "beam-search"
+    vote: str = ""
+    """The rule that chooses the answer from the completions. Resolved."""
+    parameters: dict[str, Any] = {}
+    """The strategy's parameters: those that were given, and all of them once resolved."""
     context: int | None = None
-    speculation: str = "auto"
+    """Tokens of the generator's context. Resolved."""
+    schedule: ScheduleName = "decoupled"
+    speculation: SpeculationName = "auto"
     in_flight: int | None = None
-    replay: _Replay | None = None
-    functions: dict[str, str] = {}
+    """Problems that run at a time at most; None: as many as the schedule wants."""
+    problem_ids: list[str] = []
+    """The problems, in order. Resolved."""
     dataset_seed: int | None = None
+    """Seed of generated problems and of draws; None: that of the run."""
     columns: dict[str, str] = {}
+    """The columns of a file that the user named, by what they hold."""
     answers: str | None = None
+    """How a file's answers are written (`tts.datasets.answers`)."""
     per_level: int | None = None
+    """Problems to draw of each level; None: all."""
     shard: str | None = None
-    limits: _Limits = _Limits()
+    """The part of the problems that this run solves, as i/N; None: all of them."""
+    replay: ReplaySource | None = None
+    limits: Limits = Limits()
+    functions: dict[str, str] = {}
+    """The program's own functions and endpoints that take part, by what they do. Resolved."""
+    others: dict[str, Any] = {}
+    """Fields that another version has written; kept as they are."""
+    unsaid: frozenset[str] = frozenset()
+    """Fields that the file does not have: older versions did not know them."""
+
+    @property
+    def keeps_problems(self) -> bool:
+        """Whether the run folder holds the problems, as no dataset does."""
+        return self.dataset == PROBLEMS
+
+    def to_json(self) -> Json:
+        """The content of run.json, in its order."""
+        written = ((name, getattr(self, name)) for name in FIELDS if name not in self.unsaid)
+        found = {
+            name: msgspec.to_builtins(value)
+            for name, value in written
+            if name not in LEFT_OUT or value not in (None, {}, Limits())
+        }
+        return found | self.others
 
 
-class _Run(_Shared, kw_only=True):
-    strategy: str
-    vote: str
-    parameters: dict[str, Any]
+FIELDS = RunConfig.__struct_fields__[:-2]
+"""The fields of run.json, in its order."""
+LEFT_OUT = set(FIELDS[FIELDS.index("dataset_seed") :])
+"""Fields that are not written where they are empty."""
+_ADDED_LATER = {"prompting", "context", "speculation", "in_flight"}
 
 
-class _Group(_Shared, kw_only=True):
-    runs: Annotated[list[Member], msgspec.Meta(min_length=1)]
-
-
-def read_whole_config(folder: Path, *, going_on: bool = False) -> Json:
+def read_run_config(folder: Path, *, going_on: bool = False) -> RunConfig:
     """A run's configuration, with every field that continuing it needs; raises RunError.
 
     The folder's parts are checked against one another, unless the run is `going_on`: then its log
     is read as it grows, and its summary made anew.
     """
-    config = read_config(folder)
+    data = read_config(folder)
     if not going_on:
         check_run(folder)
-    _check(config, _Run, folder / CONFIG)
-    return config
+    return parse_config(data, folder / CONFIG)
 
 
-def read_whole_group(folder: Path) -> tuple[Json, list[Member]]:
-    """Likewise of a group of runs, with its members."""
-    config, members = read_group(folder)
-    _check(config, _Group, folder / GROUP)
-    return config, members
+def read_whole_config(folder: Path, *, going_on: bool = False) -> Json:
+    """The configuration that `read_run_config` reads, as the JSON object in the file."""
+    return read_run_config(folder, going_on=going_on).to_json()
 
 
-def _check(config: Json, kind: type[_Shared], file: Path) -> None:
+def parse_config(data: Json, file: Path, *, lacks: Iterable[str] = ()) -> RunConfig:
+    """A configuration as `file` has it; raises RunError for fields that are wrong or missing.
+
+    Fields in `lacks` need not be there, besides those that older versions did not know.
+    """
     try:
-        msgspec.convert(config, kind)
+        config = msgspec.convert({name: data[name] for name in FIELDS if name in data}, RunConfig)
     except msgspec.ValidationError as error:
         raise damaged(file, error) from error
+    unsaid = frozenset(name for name in FIELDS if name not in data)
+    needed = unsaid - LEFT_OUT - _ADDED_LATER - set(lacks)
+    for name in FIELDS:
+        if name in needed:
+            raise damaged(file, f"Object missing required field `{name}`")
+    others = {name: value for name, value in data.items() if name not in FIELDS}
+    return msgspec.structs.replace(config, others=others, unsaid=unsaid)
+
+
+def check_same(now: Json, before: Json, folder: Path) -> None:
+    """Refuse to continue what is no longer the same; raises RunError naming what has changed.
+
+    Fields that an older version did not write are not compared.
+    """
+    for name in (*before, "functions", "limits"):
+        if now.get(name) != before.get(name):
+            raise RunError(
+                f"The run in {folder} cannot be continued: its {name} was "
+                f"{before.get(name)!r:.200} and is now {now.get(name)!r:.200}.",
+                hint="Bring that back as it was, or start a new run.",
+            )

@@ -14,6 +14,7 @@ import msgspec
 from tts.build.errors import RunDamaged
 from tts.build.user_paths import is_there
 
+from .config import RunConfig, parse_config
 from .folder import (
     GROUP,
     Json,
@@ -27,6 +28,8 @@ from .folder import (
 )
 
 COMPARISON = "comparison.json"
+_OWN = ("strategy", "vote", "parameters")
+"""The fields of a run that those of a group do not share."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +50,25 @@ class Member:
         return next(iter(self.votes))
 
 
+@dataclass(frozen=True)
+class GroupConfig:
+    """What a group of runs is asked to be: group.json."""
+
+    shared: RunConfig
+    """What all runs are asked to be; the search in it is the first member's."""
+    members: list[Member]
+
+    def to_json(self) -> Json:
+        """The content of group.json."""
+        return group_config(self.shared.to_json(), self.members)
+
+
 def group_config(run_config: Json, members: list[Member]) -> Json:
     """What `group.json` keeps, enough to resume: what the runs share, and each run.
 
     `run_config` is what any one of the runs keeps.
     """
-    own = ("strategy", "vote", "parameters")
-    shared = {name: value for name, value in run_config.items() if name not in own}
+    shared = {name: value for name, value in run_config.items() if name not in _OWN}
     return {**shared, "runs": [asdict(member) for member in members]}
 
 
@@ -74,6 +89,20 @@ def read_group(folder: Path) -> tuple[Json, list[Member]]:
         return config, msgspec.convert(config.get("runs"), list[Member])
     except msgspec.ValidationError as error:
         raise damaged(folder / GROUP, f"its runs: {error}") from error
+
+
+def read_whole_group(folder: Path) -> GroupConfig:
+    """A group's configuration, with every field that continuing it needs; raises RunError."""
+    file = folder / GROUP
+    config, members = read_group(folder)
+    shared = {name: value for name, value in config.items() if name != "runs"}
+    first = (
+        {"strategy": members[0].strategy, "parameters": members[0].parameters} if members else {}
+    )
+    found = parse_config(shared | first, file, lacks=_OWN)
+    if not members:
+        raise damaged(file, "Expected `array` of length >= 1 - at `$.runs`")
+    return GroupConfig(found, members)
 
 
 def read_members(folder: Path) -> list[Member]:

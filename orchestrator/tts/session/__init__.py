@@ -8,45 +8,53 @@
 | result, progress | what a program gets back: `Result`, `Step`, `Usage`; how far a run is |
 | outbox | results that wait to be taken |
 | questions | texts and pairs as problems |
-| arguments | what else a call is given, checked |
+| arguments | the options of a call, checked, and the configuration that they ask for |
 | strategy | a strategy's name, config object or function as what is searched |
-| plan | everything that decides a run, as frozen data |
-| planning | a call's arguments as a plan |
+| plan | a run's configuration, resolved, and beside it what is no data |
 | engines | the engines of a session, while it is open |
 | server, connecting | the server that is used or started; or several |
 | endpoints | the generator and the verifier of a server, of several, of a replay |
 | replicas | several servers: which gets what, their health, their coming and going |
 | functions | the program's own reward, `answer_of` and `equal` |
 | solver, tasks, outcome | problems in, results out; what is done with each; their answers |
-| drivers, told_steps | a driver for each server; steps for the program's callback |
+| drivers | a driver for each server |
 | journal, usage | where events go; what problems have taken |
 | requests | samples and scores outside of any search |
 | engine_steps | what the engines do per step, recorded beside a run |
 | run, logged | a run in a folder; the results of one that is continued |
-| resources, energy | what a run takes of the machine, for its log |
+| resources | what a run takes of the machine, for its log |
 | interrupts | Ctrl-C as an orderly stop, for the commands |
 
-Importing it is quick: what a session needs is imported when one is made.
+Importing it is quick: what a name needs is imported with the name.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from .async_session import AsyncSession
-from .progress import RunProgress
-from .result import Result, Step, Usage
-from .session import Session
 
 if TYPE_CHECKING:
     from tts.runs.run import Run
 
+    from .async_session import AsyncSession
+    from .progress import RunProgress
+    from .result import Result, Step, Usage
+    from .session import Session
+
 __all__ = ["AsyncSession", "Result", "Run", "RunProgress", "Session", "Step", "Usage"]
+
+_HOMES = {
+    "AsyncSession": "tts.session.async_session",
+    "Result": "tts.session.result",
+    "Run": "tts.runs.run",
+    "RunProgress": "tts.session.progress",
+    "Session": "tts.session.session",
+    "Step": "tts.session.result",
+    "Usage": "tts.session.result",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Run":  # reads logs: heavier than all the rest
-        from tts.runs.run import Run
-
-        return Run
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,18 +1,79 @@
-"""Arguments of the Python API, checked before anything is sent: each mistake in a sentence."""
+"""Arguments of the Python API: what calls share, and the check of each before anything is sent."""
 
 from __future__ import annotations
 
 import math
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
-from typing import Any, get_args
+from pathlib import Path
+from typing import Any, Literal, TypedDict, get_args
 
 from tts.build.errors import ConfigError
 from tts.build.input_files import Unreadable, require_path
 from tts.build.spec import ENDPOINT
+from tts.runs.config import Limits, RunConfig
 from tts.scheduling import ScheduleName, SpeculationName
+from tts.search.policy import Budget
+
+from .functions import AnswerFunction, EqualFunction
+from .result import Step
+from .strategy import StrategyLike
+
+
+class StrategyParameters(TypedDict, total=False):
+    """The parameters of the built-in strategies; docs/strategies.md says which has which."""
+
+    n: int | None
+    temperature: float
+    top_p: float
+    max_tokens: int
+    agg_strategy: Literal["last", "min", "prod", "mean"]
+    answer_regex: str | None
+    answer_schema: str | None
+    scored: bool
+    early_stop: bool
+    agree: int | None
+    semantics: Literal["native", "search-and-learn", "search-and-learn-stripped"]
+    num_iterations: int
+    finish: Literal["depth", "eos"]
+    granularity: int
+    lookahead: int
+    beam_width: int
+    filter_duplicates: bool
+    sort_completed: bool
+    softmax_temperature: float
+    weight_temperature: float
+    ess_threshold: float
+    width: int
+    exploration: float
+    parallel: int
+    policy: Budget | Mapping[str, Any]
+
+
+class SolveOptions(StrategyParameters, total=False):
+    """The options that `solve` and `solve_many` share; `Session.solve` says what they mean.
+
+    The parameters of a strategy stand beside them; those of an installed strategy, which is not
+    known here, may be given as `parameters`.
+    """
+
+    strategy: StrategyLike
+    parameters: Mapping[str, Any]
+    seed: int
+    schedule: ScheduleName
+    speculation: SpeculationName
+    budget_tokens: int | None
+    deadline_s: float | None
+    on_step: Callable[[Step], None] | None
+    answer_of: AnswerFunction | None
+    equal: EqualFunction | None
+    out: str | Path | None
+
+
+_OPTIONS = SolveOptions.__annotations__.keys() - StrategyParameters.__annotations__.keys()
+_CONFIGURED = ("seed", "schedule", "speculation")
 
 
 def _whole(least: int | None = None) -> Callable[[Any], bool]:
@@ -55,9 +116,14 @@ def _addresses(value: Any) -> bool:
 
 
 _FUNCTION = callable, "a function"
+_NAMES = (
+    lambda value: isinstance(value, Mapping) and all(isinstance(name, str) for name in value),
+    "a mapping of names",
+)
 _WANTED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "seed": (_whole(), "a whole number"),
     "endpoints": (_addresses, "a list of HOST:PORT or unix:PATH"),
+    "parameters": _NAMES,
     "schedule": _one_of(get_args(ScheduleName)),
     "speculation": _one_of(get_args(SpeculationName)),
     "in_flight": (_whole(1), "a whole number above 0"),
@@ -95,3 +161,25 @@ def check_arguments(**given: Any) -> None:
         if not fits(value):
             default = ", or None" if name in _MAY_BE_NONE else ""
             raise ConfigError(f"{name} is {value!r:.200}; it must be {wanted}{default}.")
+
+
+def config_of(
+    options: SolveOptions, source: str, in_flight: int | None = None, priority: int = 0
+) -> RunConfig:
+    """What a call's options ask of its run, but for the strategy; raises ConfigError.
+
+    `source` is what the program named the deployment.
+    """
+    given: dict[str, Any] = dict(options)
+    named = {name: value for name, value in given.items() if name in _WANTED and name in _OPTIONS}
+    check_arguments(**named, in_flight=in_flight, priority=priority)
+    parameters = {name: value for name, value in given.items() if name not in _OPTIONS}
+    if parameters.get("n", 1) is None:
+        del parameters["n"]
+    return RunConfig(
+        deployment_source=source,
+        parameters={**parameters, **given.get("parameters", {})},
+        in_flight=in_flight,
+        limits=Limits(**{name: given.get(name) for name in Limits.__struct_fields__}),
+        **{name: given[name] for name in _CONFIGURED if name in given},
+    )

@@ -19,37 +19,39 @@ from contextlib import (
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from tts.build.errors import SessionError
 from tts.build.owner import Owner
-from tts.compat import Self
+from tts.build.spec import Deployment
+from tts.build.tokenizer import Message
+from tts.compat import Self, Unpack
 from tts.compat.aio import cancelling
+from tts.endpoints.base import Generator, ScoreCall, Verifier
+from tts.endpoints.routing import RoutingPolicy
+from tts.grading import Grader
+from tts.problem import Problem
+from tts.prompting import Models
+from tts.runs.config import RunConfig
+from tts.scheduling import Policy
+from tts.serving.server.loading import Loading
 
+from . import requests
+from .arguments import SolveOptions, check_arguments, config_of
+from .endpoints import endpoints_for
 from .engines import Engines, not_open
+from .functions import RewardFunction, name_of
 from .outbox import Outbox, streamed
+from .plan import Grading, Plan, check_lengths, findable, load_checked
 from .progress import RunProgress
-
-if TYPE_CHECKING:
-    from tts.build.spec import Deployment
-    from tts.build.tokenizer import Message
-    from tts.endpoints.base import Generator, ScoreCall, Verifier
-    from tts.endpoints.routing import RoutingPolicy
-    from tts.grading import Grader
-    from tts.problem import Problem
-    from tts.prompting import Models
-    from tts.scheduling import Policy, ScheduleName, SpeculationName
-    from tts.serving.server.loading import Loading
-
-    from .functions import AnswerFunction, EqualFunction, RewardFunction
-    from .plan import Plan
-    from .planning import Wishes
-    from .questions import Asked, Question
-    from .replicas import Replicas
-    from .result import Result, Step
-    from .run import OpenRun
-    from .solver import Solver
-    from .strategy import StrategyLike
+from .questions import Asked, Question, as_problem, as_problems
+from .replicas import Replicas
+from .result import Result, Step
+from .run import OpenRun, execute, open_run
+from .server import while_healthy
+from .solver import Solver, open_solver
+from .strategy import choose
+from .tasks import task_of
 
 T = TypeVar("T")
 
@@ -86,9 +88,6 @@ class AsyncSession:
         `routing` chooses among several servers, by default by prefix affinity; `groups` are those
         of the endpoints, for a policy that has any.
         """
-        from .arguments import check_arguments
-        from .plan import findable, load_checked
-
         self.deployment = load_checked(deployment)
         addresses = self.deployment.endpoints if endpoints is None else endpoints
         check_arguments(endpoints=addresses)
@@ -113,8 +112,6 @@ class AsyncSession:
         self._active: set[asyncio.Future[Any]] = set()
 
     async def __aenter__(self) -> Self:
-        from tts.grading import Grader
-
         self._owner = Owner("This session")
         try:
             await self._resources.enter_async_context(self._engines)
@@ -144,52 +141,26 @@ class AsyncSession:
         self,
         question: Question,
         *,
-        strategy: StrategyLike = "beam-search",
-        n: int | None = None,
-        seed: int = 0,
-        on_step: Callable[[Step], None] | None = None,
-        out: str | Path | None = None,
-        schedule: ScheduleName = "decoupled",
-        speculation: SpeculationName = "auto",
         priority: int = 0,
-        budget_tokens: int | None = None,
-        deadline_s: float | None = None,
-        answer_of: AnswerFunction | None = None,
-        equal: EqualFunction | None = None,
         on_server: Callable[[str], None] | None = None,
-        **parameters: Any,
+        **options: Unpack[SolveOptions],
     ) -> Result:
         """See `Session.solve`.
 
         `on_server` is called with the name of the server that the search goes to, and again if it
         moves to another.
         """
-        from .arguments import check_arguments
-        from .limits import Limits
-        from .plan import Grading
-        from .planning import Wishes
-        from .questions import as_problem
-        from .tasks import task_of
-
-        check_arguments(on_step=on_step, out=out, priority=priority)
         plan = self._plan(
             (as_problem(question, "solve"),),
-            Wishes(
-                strategy,
-                n,
-                seed,
-                schedule,
-                speculation,
-                grading=Grading(answer_of, equal),
-                limits=Limits(budget_tokens, deadline_s),
-            ),
-            parameters,
+            options,
+            config_of(options, self.source, None, priority),
         )
+        on_step, out = options.get("on_step"), options.get("out")
         if out is not None:
-            running = self.run(plan, out, on_step=on_step)
-            (result,) = [result async for result in running]
+            (result,) = [result async for result in self.run(plan, out, on_step=on_step)]
             return result
         solver = await self._shared_solver(plan.policy)
+        deadline_s = plan.asked.limits.deadline_s
         with task_of(plan, self._grader, on_step, on_server) as task:
             solving = solver.solve(plan.problems[0], task, priority=priority, deadline_s=deadline_s)
             return await self.watched(solving)
@@ -198,44 +169,16 @@ class AsyncSession:
         self,
         problems: Iterable[Question],
         *,
-        strategy: StrategyLike = "beam-search",
-        n: int | None = None,
-        seed: int = 0,
         in_flight: int | None = None,
-        on_step: Callable[[Step], None] | None = None,
-        out: str | Path | None = None,
         resume: bool = False,
         repair: bool = False,
-        schedule: ScheduleName = "decoupled",
-        speculation: SpeculationName = "auto",
-        budget_tokens: int | None = None,
-        deadline_s: float | None = None,
-        answer_of: AnswerFunction | None = None,
-        equal: EqualFunction | None = None,
-        **parameters: Any,
+        **options: Unpack[SolveOptions],
     ) -> AsyncGenerator[Result, None]:
         """See `Session.solve_many`."""
-        from .arguments import check_arguments
-        from .limits import Limits
-        from .plan import Grading
-        from .planning import Wishes
-        from .questions import as_problems
-
-        check_arguments(on_step=on_step, out=out)
         plan = self._plan(
-            as_problems(problems),
-            Wishes(
-                strategy,
-                n,
-                seed,
-                schedule,
-                speculation,
-                in_flight,
-                Grading(answer_of, equal),
-                Limits(budget_tokens, deadline_s),
-            ),
-            parameters,
+            as_problems(problems), options, config_of(options, self.source, in_flight)
         )
+        on_step, out = options.get("on_step"), options.get("out")
         if out is not None:
             return self.run(plan, out, resume=resume, repair=repair, on_step=on_step)
         return self._stream(partial(self._solve_all, plan, on_step))
@@ -256,8 +199,6 @@ class AsyncSession:
         is damaged of it is dropped, and done again. `progress` is kept up to date. Raises a
         TtsError if a problem fails; what was done is saved.
         """
-        from .run import open_run
-
         where = Path(folder).expanduser().resolve()
         opening = open_run(plan, where, resume=resume, repair=repair, say=self._say)
         progress = progress or RunProgress(len(plan.problems))
@@ -270,7 +211,7 @@ class AsyncSession:
         progress: RunProgress,
         on_step: Callable[[Step], None] | None = None,
     ) -> AsyncGenerator[Result, None]:
-        """Likewise for a run that is open already, from before the engines were started."""
+        """Carry out a run whose folder was opened before the engines were started."""
         return self._stream(partial(self._execute, nullcontext(run), progress, on_step))
 
     async def generate(
@@ -284,9 +225,6 @@ class AsyncSession:
         seed: int = 0,
     ) -> list[str]:
         """See `Session.generate`."""
-        from . import requests
-        from .arguments import check_arguments
-
         check_arguments(n=n, max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
         generator, _ = self.endpoints
         writing = requests.generate(
@@ -303,14 +241,10 @@ class AsyncSession:
 
     async def score(self, question: Asked, steps: Sequence[str]) -> list[float]:
         """See `Session.score`."""
-        from . import requests
-
         return await self.score_calls(requests.calls_for(self.models, question, steps))
 
     async def score_calls(self, calls: Sequence[ScoreCall]) -> list[float]:
-        """Likewise for requests that are made already (`tts.prompting.chain`)."""
-        from . import requests
-
+        """Score requests that are made already (`tts.prompting.chain`)."""
         _, verifier = self.endpoints
         return await self.watched(requests.score(verifier, calls))
 
@@ -370,8 +304,6 @@ class AsyncSession:
 
         Closing the session cancels it.
         """
-        from .server import while_healthy
-
         try:
             self._require_open()
         except SessionError:
@@ -395,20 +327,25 @@ class AsyncSession:
             raise not_open()
 
     def _plan(
-        self, problems: tuple[Problem, ...], wishes: Wishes, parameters: dict[str, Any]
+        self, problems: tuple[Problem, ...], options: SolveOptions, config: RunConfig
     ) -> Plan:
-        from .planning import make_plan
-
+        """The plan of a call; raises DatasetError for a problem that does not fit the models."""
         self._owner.require()
-        return make_plan(
+        wanted = options.get("strategy", config.strategy)
+        plan = Plan(
+            config,
             self.deployment,
             problems,
-            wishes,
-            parameters,
-            source=self.source,
-            endpoints=self._engines.own,
-            models=lambda: self.models,
+            choose(wanted, self.deployment, config.parameters),
+            grading=Grading(options.get("answer_of"), options.get("equal")),
+            endpoints={
+                role: name_of(given)
+                for role, given in zip(("generator", "verifier"), self._engines.own, strict=True)
+                if given is not None
+            },
         )
+        check_lengths(self.models, problems)
+        return plan
 
     def _stream(
         self, start: Callable[[Outbox], Coroutine[Any, Any, None]]
@@ -418,11 +355,10 @@ class AsyncSession:
     async def _solve_all(
         self, plan: Plan, on_step: Callable[[Step], None] | None, outbox: Outbox
     ) -> None:
-        from .tasks import task_of
 
         solver = await self._shared_solver(plan.policy)
         with task_of(plan, self._grader, on_step) as task:
-            await solver.solve_all(plan.problems, task, outbox, time_s=plan.limits.deadline_s)
+            await solver.solve_all(plan.problems, task, outbox, time_s=plan.asked.limits.deadline_s)
 
     async def _execute(
         self,
@@ -431,9 +367,6 @@ class AsyncSession:
         on_step: Callable[[Step], None] | None,
         outbox: Outbox,
     ) -> None:
-        from .endpoints import endpoints_for
-        from .run import execute
-        from .tasks import task_of
 
         with opening as run:
             plan, server = run.plan, self._engines.server
@@ -452,8 +385,6 @@ class AsyncSession:
 
     async def _shared_solver(self, policy: Policy) -> Solver:
         """The solver of all searches without a folder that are scheduled in this way."""
-        from .solver import open_solver
-
         self._require_open()
         async with self._opening:
             if policy not in self._shared:

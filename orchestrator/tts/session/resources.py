@@ -1,17 +1,22 @@
-"""What a run takes of the machine it is run from, kept in its log now and then."""
+"""What a run takes of the machine it is run from, kept in its log now and then.
+
+The energy is what NVIDIA GPUs consume, by NVML's own counters; without the extra `energy` there is
+none. The counters are those of whole GPUs of this machine: they hold whatever else runs there, and
+a server elsewhere is not seen. NVML counts energy on GPUs of the Volta generation and later.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any
 
 from tts.build.errors import RunError
 from tts.runs.events import Resources
 from tts.runs.log import RunLog
-
-from .energy import gpu_energy
 
 INTERVAL_S = 10.0
 """How much of a run that is killed may be missing."""
@@ -45,3 +50,61 @@ async def recorded_resources(log: RunLog) -> AsyncIterator[None]:
         finally:
             timer.cancel()
             record()
+
+
+@contextmanager
+def gpu_energy() -> Iterator[Callable[[], dict[str, float]]]:
+    """A function that gives the joules that each GPU has consumed since now, by GPU number.
+
+    It gives none where the package nvidia-ml-py, the driver, a GPU or the counter is missing.
+    """
+    nvml = _initialised()
+    if nvml is None:
+        yield dict
+        return
+    try:
+        handles = _handles(nvml)
+        before = _counters(nvml, handles)
+
+        def consumed() -> dict[str, float]:
+            now = _counters(nvml, handles)
+            return {
+                gpu: round((now[gpu] - start) / 1e3, 3)
+                for gpu, start in before.items()
+                if gpu in now
+            }
+
+        yield consumed
+    finally:
+        nvml.nvmlShutdown()
+
+
+def _initialised() -> Any | None:
+    try:
+        nvml = importlib.import_module("pynvml")
+    except ImportError:
+        return None
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError:
+        return None
+    return nvml
+
+
+def _handles(nvml: Any) -> dict[str, Any]:
+    try:
+        count = nvml.nvmlDeviceGetCount()
+        return {str(gpu): nvml.nvmlDeviceGetHandleByIndex(gpu) for gpu in range(count)}
+    except nvml.NVMLError:
+        return {}
+
+
+def _counters(nvml: Any, handles: dict[str, Any]) -> dict[str, int]:
+    """Millijoules since the driver was loaded, of the GPUs that count them."""
+    counters = {}
+    for gpu, handle in handles.items():
+        try:
+            counters[gpu] = int(nvml.nvmlDeviceGetTotalEnergyConsumption(handle))
+        except nvml.NVMLError:
+            continue
+    return counters

@@ -19,7 +19,7 @@ from tts.runs.checks import (
     drop_stale_summary,
     write_summary,
 )
-from tts.runs.config import read_whole_config
+from tts.runs.config import check_same, read_run_config
 from tts.runs.events import Finished
 from tts.runs.folder import (
     EVENTS,
@@ -38,11 +38,12 @@ from .endpoints import EndpointsOf, own_endpoints
 from .engine_steps import OpenSteps, recording_steps
 from .logged import logged_results
 from .outbox import Outbox
-from .plan import Plan, check_same
+from .plan import Plan
 from .progress import RunProgress
 from .replicas import Replicas
 from .resources import recorded_resources
-from .solver import Solver, Task, open_solver
+from .solver import Solver, open_solver
+from .tasks import Task
 from .usage import Meter
 
 
@@ -77,7 +78,8 @@ def open_run(
     dropped, and `say` gets a line on it. Raises RunError.
     """
     if resume:
-        check_same(plan.to_config(), read_whole_config(folder, going_on=True), folder)
+        before = read_run_config(folder, going_on=True)
+        check_same(plan.config.to_json(), before.to_json(), folder)
     with locked(folder):
         if not resume:
             refuse_begun(folder)
@@ -123,9 +125,9 @@ async def execute(
             progress.count(result.correct)
             outbox.put(result)
     else:
-        if plan.keeps_problems:  # first: the run has begun when its run.json is there
+        if plan.asked.keeps_problems:  # first: the run has begun when its run.json is there
             write_problems(folder, plan.problems)
-        create_run(folder, plan.to_config())
+        create_run(folder, plan.config.to_json())
     if not run.left:
         complete(run)
         return
@@ -145,7 +147,7 @@ async def execute(
                     task,
                     outbox,
                     resumed=run.point.unfinished,
-                    time_s=plan.limits.deadline_s,
+                    time_s=plan.asked.limits.deadline_s,
                     progress=progress,
                 )
             finally:
@@ -171,7 +173,7 @@ def _end(log: RunLog, saturation_point: int | None = None) -> None:
 
 def _summarise(run: OpenRun) -> None:
     check_complete(run.folder, (problem.id for problem in run.plan.problems))
-    write_summary(run.folder, summarise(run.plan.to_config(), read_events(run.folder)))
+    write_summary(run.folder, summarise(run.plan.config.to_json(), read_events(run.folder)))
 
 
 def unused_folder(name: str) -> Path:

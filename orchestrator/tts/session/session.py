@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TypeVar
 
-from tts.compat import Self
+from tts.build.spec import Deployment
+from tts.build.tokenizer import Message
+from tts.compat import Self, Unpack
+from tts.endpoints.base import Generator, Verifier
 
+from .arguments import SolveOptions, check_arguments
 from .async_session import AsyncSession, silent
 from .event_loop import Inbox, LoopThread, enough_files
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from tts.build.spec import Deployment
-    from tts.build.tokenizer import Message
-    from tts.endpoints.base import Generator, Verifier
-    from tts.scheduling import ScheduleName, SpeculationName
-
-    from .functions import AnswerFunction, EqualFunction, RewardFunction
-    from .questions import Asked, Question
-    from .result import Result, Step
-    from .strategy import StrategyLike
+from .functions import RewardFunction
+from .questions import Asked, Question
+from .result import Result
 
 T = TypeVar("T")
 
@@ -67,8 +61,6 @@ class Session:
         Raises a TtsError: ConfigError, BuildError, CheckpointError, ServerError, SessionError.
         """
         with enough_files():
-            from .arguments import check_arguments
-
             check_arguments(say=say)
             loop = LoopThread()
             inbox = Inbox()
@@ -122,22 +114,7 @@ class Session:
             self._loop.stop()
 
     def solve(
-        self,
-        question: Question,
-        *,
-        strategy: StrategyLike = "beam-search",
-        n: int | None = None,
-        seed: int = 0,
-        on_step: Callable[[Step], None] | None = None,
-        out: str | Path | None = None,
-        schedule: ScheduleName = "decoupled",
-        speculation: SpeculationName = "auto",
-        priority: int = 0,
-        budget_tokens: int | None = None,
-        deadline_s: float | None = None,
-        answer_of: AnswerFunction | None = None,
-        equal: EqualFunction | None = None,
-        **parameters: Any,
+        self, question: Question, *, priority: int = 0, **options: Unpack[SolveOptions]
     ) -> Result:
         """Solve one problem.
 
@@ -145,9 +122,11 @@ class Session:
         the last one is the user's; a pair of either and the reference answer; or a Problem. What a
         conversation's system message says takes the place of the deployment's system prompt; the
         verifier reads the earlier turns in front of the question, as text. `strategy` is a
-        name (`n` and `parameters` are its parameters, as for `tts bench --set`), a config object
-        such as BeamSearchConfig(n=16), or a function `(problem, seed) -> Search` in which `seed`
-        gives the seed of each node. `on_step` is called with a Step whenever one is written, and
+        name, by default beam-search, whose parameters stand beside it (`n=8, beam_width=2`; those
+        of an installed one in `parameters={...}`); a config object such as BeamSearchConfig(n=16);
+        or a function `(problem, seed) -> Search` in which `seed` gives the seed of each node.
+        `seed` is that of the run, 0 unless it is given; `schedule` (decoupled) and `speculation`
+        (auto) are as for `tts bench`. `on_step` is called with a Step whenever one is written, and
         again when it is scored. `out` is a folder for the run's log and report; without it nothing
         is kept on disk. Of searches at the same time those of higher `priority` go first.
         `budget_tokens` is what the tree may hold of generated tokens, exactly; `deadline_s` is in
@@ -161,47 +140,18 @@ class Session:
         not on what else runs. Raises a TtsError: ConfigError, DatasetError, FunctionError,
         DeadlineExceeded, EndpointError, ServerError, RunError.
         """
-        from .arguments import check_arguments
-
-        check_arguments(on_step=on_step)
         inbox = Inbox()
-        solving = self._session.solve(
-            question,
-            strategy=strategy,
-            n=n,
-            seed=seed,
-            on_step=inbox.posting(on_step) if on_step else None,
-            out=out,
-            schedule=schedule,
-            speculation=speculation,
-            priority=priority,
-            budget_tokens=budget_tokens,
-            deadline_s=deadline_s,
-            answer_of=answer_of,
-            equal=equal,
-            **parameters,
-        )
+        solving = self._session.solve(question, priority=priority, **_told(options, inbox))
         return self._loop.run(solving, inbox)
 
     def solve_many(
         self,
         problems: Iterable[Question],
         *,
-        strategy: StrategyLike = "beam-search",
-        n: int | None = None,
-        seed: int = 0,
         in_flight: int | None = None,
-        on_step: Callable[[Step], None] | None = None,
-        out: str | Path | None = None,
         resume: bool = False,
         repair: bool = False,
-        schedule: ScheduleName = "decoupled",
-        speculation: SpeculationName = "auto",
-        budget_tokens: int | None = None,
-        deadline_s: float | None = None,
-        answer_of: AnswerFunction | None = None,
-        equal: EqualFunction | None = None,
-        **parameters: Any,
+        **options: Unpack[SolveOptions],
     ) -> Iterator[Result]:
         """Solve many problems; yields each result when it is there, so in no fixed order.
 
@@ -219,27 +169,9 @@ class Session:
         folder meanwhile. Leaving the loop early cancels what still runs. The first problem that
         fails ends the run with its error.
         """
-        from .arguments import check_arguments
-
-        check_arguments(on_step=on_step)
         inbox = Inbox()
         results = self._session.solve_many(
-            problems,
-            strategy=strategy,
-            n=n,
-            seed=seed,
-            in_flight=in_flight,
-            on_step=inbox.posting(on_step) if on_step else None,
-            out=out,
-            resume=resume,
-            repair=repair,
-            schedule=schedule,
-            speculation=speculation,
-            budget_tokens=budget_tokens,
-            deadline_s=deadline_s,
-            answer_of=answer_of,
-            equal=equal,
-            **parameters,
+            problems, in_flight=in_flight, resume=resume, repair=repair, **_told(options, inbox)
         )
         return self._each(results, inbox)
 
@@ -280,3 +212,10 @@ class Session:
         finally:
             if not self._closed and self._loop.owner.is_here:
                 self._loop.run(results.aclose(), finish=True)
+
+
+def _told(options: SolveOptions, inbox: Inbox) -> SolveOptions:
+    """The options of a call whose `on_step` is called in the thread that waits at `inbox`."""
+    on_step = options.get("on_step")
+    check_arguments(on_step=on_step)
+    return {**options, "on_step": inbox.posting(on_step)} if on_step else options

@@ -7,32 +7,28 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from tts.build.errors import EndpointUnavailable, TtsError
 from tts.compat.aio import BaseExceptionGroup, TaskGroup
-from tts.grading import Equality
 from tts.problem import Problem
 from tts.prompting import Models
 from tts.runs.log import RunLog
 from tts.runs.resume import ResumedWork
 from tts.scheduling import Policy
-from tts.search import BudgetedSearch, Search, SearchResult
+from tts.search import Search, SearchResult
 
 from .drivers import Drivers
 from .endpoints import EndpointsOf, own_endpoints
-from .functions import answer_form_of
 from .journal import Journal
 from .outbox import Outbox
 from .outcome import judged_outcome
-from .plan import Grading
 from .progress import RunProgress
 from .replicas import FAILURES, EnginePair, Replicas
-from .result import Result, Step
-from .strategy import ChosenStrategy
-from .told_steps import ToldSteps
+from .result import Result
+from .tasks import StepCallbacks, Task
 from .usage import Meter
 
 AHEAD = 256
@@ -43,21 +39,6 @@ MOST_IN_VAIN = 5
 """A problem that has failed so often in a row per server, without one answer, ends the run."""
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Task:
-    """What is done with each problem."""
-
-    strategy: ChosenStrategy
-    seed: int
-    equality: Equality
-    grading: Grading = field(default_factory=Grading)
-    on_step: Callable[[Step], None] | None = None
-    budget_tokens: int | None = None
-    """Generated tokens that a problem's tree may hold; None: any number."""
-    on_server: Callable[[str], None] | None = None
-    """Called with the server that a problem goes to; again when it moves to another."""
 
 
 class Solver:
@@ -111,12 +92,12 @@ class Solver:
         name = self._unused_name(problem.id)
         asked = _Asked(
             replace(problem, id=name),
-            partial(_new_search, problem, task),
+            partial(task.new_search, problem),
             priority,
             _ends_at(deadline_s),
             time_s,
             on_start,
-            ToldSteps(problem, task.on_step) if task.on_step else None,
+            StepCallbacks(problem, task.on_step) if task.on_step else None,
             task.on_server,
         )
         self._journal.begin(name, resumed or ResumedWork(), keep=self._replicas.elastic)
@@ -320,7 +301,7 @@ class _Asked:
     time_s: float | None
     """Seconds for its search, from its first start."""
     on_start: Callable[[], None]
-    steps: ToldSteps | None
+    steps: StepCallbacks | None
     on_server: Callable[[str], None] | None
     started: bool = False
     search_ends: float | None = None
@@ -336,12 +317,6 @@ class _Asked:
 
 def _ends_at(deadline_s: float | None) -> float | None:
     return None if deadline_s is None else asyncio.get_running_loop().time() + deadline_s
-
-
-def _new_search(problem: Problem, task: Task) -> Search:
-    form = answer_form_of(task.grading.answer_of, task.grading.equal)
-    search = task.strategy.new_search(problem, task.seed, form)
-    return search if task.budget_tokens is None else BudgetedSearch(search, task.budget_tokens)
 
 
 def _most_telling(failures: BaseExceptionGroup[BaseException]) -> BaseException:

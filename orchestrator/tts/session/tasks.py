@@ -4,14 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from tts.grading import Equality
+from tts.problem import Problem
+from tts.search import BudgetedSearch, Generated, NodePath, Scored, Search
 
-from .functions import FunctionGrader, checked_answer_of
-from .plan import Plan
+from .functions import FunctionGrader, answer_form_of, checked_answer_of
+from .plan import Grading, Plan
 from .result import Step
-from .solver import Task
+from .strategy import ChosenStrategy
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is done with each problem. Made by `task_of`."""
+
+    strategy: ChosenStrategy
+    seed: int
+    equality: Equality
+    grading: Grading = field(default_factory=Grading)
+    on_step: Callable[[Step], None] | None = None
+    budget_tokens: int | None = None
+    """Generated tokens that a problem's tree may hold; None: any number."""
+    on_server: Callable[[str], None] | None = None
+    """Called with the server that a problem goes to; again when it moves to another."""
+
+    def new_search(self, problem: Problem) -> Search:
+        """A fresh search for a problem, within its budget."""
+        form = answer_form_of(self.grading.answer_of, self.grading.equal)
+        search = self.strategy.new_search(problem, self.seed, form)
+        return search if self.budget_tokens is None else BudgetedSearch(search, self.budget_tokens)
 
 
 @contextmanager
@@ -22,19 +45,48 @@ def task_of(
     on_server: Callable[[str], None] | None = None,
 ) -> Iterator[Task]:
     """The task of a plan; answers are compared by `equality` unless the program has its own way."""
-    given = plan.grading
+    given, asked = plan.grading, plan.asked
     answer_of = checked_answer_of(given.answer_of) if given.answer_of else None
     own = FunctionGrader(given.equal) if given.equal else None
     try:
         yield Task(
             plan.strategy,
-            plan.seed,
+            asked.seed,
             own or equality,
             replace(given, answer_of=answer_of),
             on_step,
-            plan.limits.budget_tokens,
+            asked.limits.budget_tokens,
             on_server,
         )
     finally:
         if own:
             own.close()
+
+
+class StepCallbacks:
+    """What one search is told, as steps for the program's callback."""
+
+    def __init__(self, problem: Problem, on_step: Callable[[Step], None]) -> None:
+        self.search: Search | None = None
+        self._problem = problem
+        self._on_step = on_step
+        self._texts: dict[NodePath, str] = {}
+        self._scored: set[NodePath] = set()
+
+    def tell(self, result: Generated | Scored) -> None:
+        """A step was written, or scored; a search that has moved to another server repeats them."""
+        if isinstance(result, Scored):
+            if result.node not in self._scored:
+                self._scored.add(result.node)
+                self._step(result.node, result.score)
+            return
+        node = result.node
+        for thought in result.thoughts:
+            if node not in self._texts:
+                self._texts[node] = thought.text
+                self._step(node, None)
+            node = (*node, 0)
+
+    def _step(self, node: NodePath, score: float | None) -> None:
+        tree = self.search.tree if self.search else None
+        self._on_step(Step(self._problem, node, self._texts[node], score, tree))

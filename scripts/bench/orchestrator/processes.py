@@ -13,8 +13,7 @@ from rich.table import Table
 from tts.build.builder import build_engines
 from tts.build.spec import load_deployment
 from tts.engines import wire
-from tts.lab.bench.observer import Silent
-from tts.lab.bench.request import Wanted, run_bench
+from tts.lab.bench.single_run import run_bench
 from tts.runs import events
 from tts.runs.log import read_events
 from tts.scheduling import ScheduleName
@@ -45,9 +44,15 @@ def by_process(problems: int, n: int) -> Table:
 
 
 def _bench(out: Path, schedule: ScheduleName, n: int, problems: int, *, seed: int) -> Path:
-    parameters = {"n": n, "beam_width": 4}
-    wanted = Wanted("demo", "demo", problems, seed, "beam-search", schedule, parameters)
-    return run_bench(wanted, out, Silent())
+    asked = RunConfig(
+        deployment_source="demo",
+        dataset="demo",
+        limit=problems,
+        seed=seed,
+        schedule=schedule,
+        parameters={"n": n, "beam_width": 4},
+    )
+    return run_bench(asked, out, Observer())
 
 
 def server_processes(server: RunningServer, models: Sequence[str]) -> list[psutil.Process]:

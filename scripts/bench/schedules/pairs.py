@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import yaml
+from msgspec.structs import replace
 
 from tts.build import paths
 from tts.build.builder import build_engines
 from tts.build.random_checkpoint import make_random_checkpoint, size_of
 from tts.build.spec import Deployment, load_deployment
 from tts.datasets.load import load_problems
-from tts.lab.bench.observer import Silent
-from tts.lab.bench.run import run_plan
+from tts.lab.bench.single_run import run_plan
+from tts.lab.observer import Observer
 from tts.prompting import Models
+from tts.runs.config import RunConfig
 from tts.runs.replay import Replay, open_source
 from tts.session import AsyncSession, RunProgress
 from tts.session.plan import Plan
@@ -44,10 +45,11 @@ def heavy_plan(recorded: Path, demo: Plan, say: Say) -> Plan:
     build_engines(deployment, verify=False, say=say)
     source = open_source(recorded)
     models = source.limited(Models.load(deployment))
-    return replace(
-        demo,
-        source=str(file),
-        deployment=deployment,
+    return Plan(
+        replace(demo.config, deployment_source=str(file)),
+        deployment,
+        demo.problems,
+        demo.strategy,
         context=models.deployment.generator.max_seq_len,
         replay=Replay(source.script(models, demo.problems), source.description),
     )
@@ -58,20 +60,17 @@ def record(plan: Plan, folder: Path) -> None:
     session = AsyncSession(plan.deployment)
     progress = RunProgress(len(plan.problems))
     with open_run(plan, folder) as run:
-        asyncio.run(run_plan(session, run, Silent(), progress))
+        asyncio.run(run_plan(session, run, Observer(), progress))
 
 
 def _plan(
     source: str, deployment: Deployment, problems: int, n: int, width: int, seed: int
 ) -> Plan:
     return Plan(
+        RunConfig(deployment_source=source, dataset="demo", limit=problems, seed=seed),
         deployment,
         tuple(load_problems("demo", limit=problems, seed=seed)),
         choose("beam-search", deployment, {"n": n, "beam_width": width}),
-        seed,
-        source=source,
-        dataset="demo",
-        limit=problems,
     )
 
 

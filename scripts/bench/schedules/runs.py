@@ -51,7 +51,7 @@ def run_search(
 ) -> tuple[Measured, Useful]:
     """Solve the trial's problems; grading, which is done in other processes, is left out."""
     with start_server(plan.deployment) as server, tempfile.TemporaryDirectory() as folder:
-        create_run(Path(folder), plan.to_config())
+        create_run(Path(folder), plan.config.to_json())
         address = server.addresses.grpc
         with _machine(server) as machine:
             measured, useful = asyncio.run(_search(plan, trial, address, Path(folder), profile))
@@ -92,7 +92,7 @@ async def _search(
             )
 
             async def solve(problem: Problem) -> None:
-                new_search = partial(plan.strategy.new_search, problem, plan.seed)
+                new_search = partial(plan.strategy.new_search, problem, plan.asked.seed)
                 solved = await driver.submit(problem, new_search)
                 searches[problem.id] = solved.search
                 log.write(
@@ -115,7 +115,7 @@ async def _search(
             profile.disable()
         cpu = time.process_time() - cpu
     seeds = {
-        node_seed(plan.seed, problem, node.path)
+        node_seed(plan.asked.seed, problem, node.path)
         for problem, search in searches.items()
         for node in tree_of(search)
     }

@@ -6,7 +6,7 @@ import pytest
 
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
-from tts.lab.bench import group_run, request
+from tts.lab.bench import group_run, single_run
 from tts.session import AsyncSession
 
 
@@ -30,11 +30,11 @@ def engines(tiny_deployment, tokenizer_folder, monkeypatch):
     )
 
     def put(session):
-        for module in (request, group_run):
+        for module in (single_run, group_run):
             monkeypatch.setattr(module, "load_checked", lambda name: tiny_deployment)
-            monkeypatch.setattr(module, "AsyncSession", session)
+        monkeypatch.setattr(single_run, "AsyncSession", session)
 
-    monkeypatch.setattr(request, "require_current", lambda spec: None)
+    monkeypatch.setattr(single_run, "require_current", lambda spec: None)
     put(scripted)
     return lambda: put(NotStarted), lambda: put(scripted)
 

@@ -1,38 +1,38 @@
 """Shards of a run, each by itself, and the one run that they are merged into."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace as replace_field
+from msgspec.structs import replace
 
 from tts.build.errors import DatasetError, RunDamaged, RunError
 from tts.datasets.load import load_dataset
 from tts.datasets.options import DatasetOptions
 from tts.datasets.shards import Shard, interleaved
 from tts.lab.bench.merging import merge_runs
-from tts.lab.bench.observer import Silent
-from tts.lab.bench.request import Wanted, resume_bench, run_bench
+from tts.lab.bench.single_run import resume_bench, run_bench
+from tts.lab.observer import Observer
 from tts.runs.checks import read_summary, write_summary
-from tts.runs.config import read_whole_config
+from tts.runs.config import RunConfig, read_run_config
 from tts.runs.events import Finished, ProblemSolved, Resources, Session, encode
 from tts.runs.folder import SUMMARY, read_config
 from tts.runs.log import read_events
 from tts.runs.run import Run
 
-WANTED = Wanted("tiny", "demo", 7, 0, "beam-search", "decoupled", {"n": 4, "max_tokens": 16})
+WANTED = RunConfig(
+    deployment_source="tiny", dataset="demo", limit=7, parameters={"n": 4, "max_tokens": 16}
+)
 
 
 def shard_of(text, **changes):
-    return replace(WANTED, dataset_options=DatasetOptions(shard=Shard.parse(text)), **changes)
+    return replace(WANTED, shard=text, **changes)
 
 
 @pytest.fixture
 def shards(engines, tmp_path):
     """Folders of the three shards of a run."""
     return [
-        run_bench(shard_of(f"{number}/3"), tmp_path / f"s{number}", Silent())
+        run_bench(shard_of(f"{number}/3"), tmp_path / f"s{number}", Observer())
         for number in (1, 2, 3)
     ]
 
@@ -64,7 +64,7 @@ def test_a_shard_of_too_few_problems_is_refused():
 
 
 def test_the_merged_run_is_the_whole_run(shards, tmp_path):
-    whole = run_bench(WANTED, tmp_path / "whole", Silent())
+    whole = run_bench(WANTED, tmp_path / "whole", Observer())
     merged = merge_runs([shards[2], shards[0], shards[1]], tmp_path / "merged")
     assert read_config(merged) == read_config(whole)
     one, other = read_summary(whole), read_summary(merged)
@@ -80,7 +80,7 @@ def test_the_merged_run_is_the_whole_run(shards, tmp_path):
 def test_events_keep_their_wall_clock_times_on_one_clock(shards, tmp_path):
     for shard, second in zip(shards, ("00", "30", "00"), strict=True):
         summary, events = read_summary(shard), list(read_events(shard))
-        events[0] = replace_field(events[0], time=f"2026-01-01T10:00:{second}+00:00")
+        events[0] = replace(events[0], time=f"2026-01-01T10:00:{second}+00:00")
         (shard / "events.jsonl").write_bytes(b"".join(encode(event) + b"\n" for event in events))
         write_summary(shard, summary)
     events = list(read_events(merge_runs(shards, tmp_path / "merged")))
@@ -123,10 +123,10 @@ def test_a_merged_run_is_finished_and_a_resumed_shard_stays_one(shards, engines,
     merged = merge_runs(shards, tmp_path / "merged")
     before = (merged / SUMMARY).read_bytes()
     engines[0]()  # no engine may be started
-    resume_bench(merged, None, Silent())
+    resume_bench(merged, None, Observer())
     assert (merged / SUMMARY).read_bytes() == before
-    resume_bench(shards[0], None, Silent())
-    assert read_whole_config(shards[0])["shard"] == "1/3"
+    resume_bench(shards[0], None, Observer())
+    assert read_run_config(shards[0]).shard == "1/3"
 
 
 def test_missing_and_doubled_shards_are_named(shards, tmp_path):
@@ -141,20 +141,20 @@ def test_missing_and_doubled_shards_are_named(shards, tmp_path):
 
 def test_shards_of_other_runs_are_refused_by_what_differs(shards, engines, tmp_path):
     def other(text, **changes):
-        return run_bench(shard_of(text, **changes), tmp_path / "other", Silent())
+        return run_bench(shard_of(text, **changes), tmp_path / "other", Observer())
 
     with pytest.raises(RunError, match="different runs: their dataset_seed is 0 and 1"):
         merge_runs([*shards[:2], other("3/3", seed=1)], tmp_path / "merged")
 
 
 def test_other_splits_are_refused(shards, engines, tmp_path):
-    other = run_bench(shard_of("2/4"), tmp_path / "other", Silent())
+    other = run_bench(shard_of("2/4"), tmp_path / "other", Observer())
     with pytest.raises(RunError, match="different splits"):
         merge_runs([shards[0], other], tmp_path / "merged")
 
 
 def test_a_whole_run_and_an_unfinished_shard_are_refused(shards, engines, tmp_path):
-    whole = run_bench(WANTED, tmp_path / "whole", Silent())
+    whole = run_bench(WANTED, tmp_path / "whole", Observer())
     with pytest.raises(RunError, match="whole is no shard of a run"):
         merge_runs([whole, *shards], tmp_path / "merged")
     (shards[1] / SUMMARY).unlink()

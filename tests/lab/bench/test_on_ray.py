@@ -1,30 +1,29 @@
 """Shards handed out to actors by a stand-in of Ray, which calls them here."""
 
 import sys
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from tts.build.errors import ConfigError, EndpointUnavailable, RequestRefused, RunError
-from tts.datasets.options import DatasetOptions
-from tts.datasets.shards import Shard
 from tts.lab.bench import on_ray
-from tts.lab.bench.observer import Silent
-from tts.lab.bench.on_ray import run_on_ray
-from tts.lab.bench.request import Wanted, run_bench
+from tts.lab.bench.single_run import run_bench
+from tts.lab.observer import Observer
 from tts.runs.checks import read_summary
+from tts.runs.config import RunConfig
 
-WANTED = Wanted(
-    "tiny",
-    "demo",
-    9,
-    0,
-    "beam-search",
-    "decoupled",
-    {"n": 4, "max_tokens": 16},
-    endpoints=("one:1", "two:2"),
+WANTED = RunConfig(
+    deployment_source="tiny",
+    dataset="demo",
+    limit=9,
+    parameters={"n": 4, "max_tokens": 16},
 )
+SERVERS = ("one:1", "two:2")
+
+
+def run_on_ray(config, out):
+    return on_ray.run_on_ray(config, out, Observer(), endpoints=SERVERS)
 
 
 class FakeRay:
@@ -78,8 +77,8 @@ def ray(engines, tiny_deployment, monkeypatch):
 
 
 def test_every_shard_is_solved_once_and_the_merged_run_is_the_whole_run(ray, tmp_path):
-    whole = run_bench(replace(WANTED, endpoints=()), tmp_path / "whole", Silent())
-    merged = run_on_ray(WANTED, tmp_path / "merged", Silent())
+    whole = run_bench(WANTED, tmp_path / "whole", Observer())
+    merged = run_on_ray(WANTED, tmp_path / "merged")
     assert read_summary(merged)["tree_digest"] == read_summary(whole)["tree_digest"]
     assert sorted(shard for _, shard in ray.solved) == sorted(f"{n}/8" for n in range(1, 9))
     assert ray.options is None
@@ -87,48 +86,43 @@ def test_every_shard_is_solved_once_and_the_merged_run_is_the_whole_run(ray, tmp
 
 def test_the_shards_of_a_server_that_is_lost_go_to_the_others(ray, tmp_path):
     ray.fails["two:2"] = EndpointUnavailable("gone")
-    run_on_ray(WANTED, tmp_path / "merged", Silent())
+    run_on_ray(WANTED, tmp_path / "merged")
     assert {endpoint for endpoint, _ in ray.solved} == {"one:1"}
     assert len(ray.solved) == 8
 
 
 def test_without_a_server_left_the_run_ends_and_the_same_command_goes_on(ray, tmp_path):
-    ray.fails = dict.fromkeys(WANTED.endpoints, EndpointUnavailable("gone"))
+    ray.fails = dict.fromkeys(SERVERS, EndpointUnavailable("gone"))
     with pytest.raises(EndpointUnavailable):
-        run_on_ray(WANTED, tmp_path / "merged", Silent())
+        run_on_ray(WANTED, tmp_path / "merged")
     ray.fails = {"one:1": RequestRefused("too long")}
     with pytest.raises(RequestRefused):
-        run_on_ray(WANTED, tmp_path / "merged", Silent())
+        run_on_ray(WANTED, tmp_path / "merged")
     ray.fails = {}
-    run_on_ray(WANTED, tmp_path / "merged", Silent())
+    run_on_ray(WANTED, tmp_path / "merged")
     with pytest.raises(RunError, match="already holds a run"):
-        run_on_ray(WANTED, tmp_path / "merged", Silent())
+        run_on_ray(WANTED, tmp_path / "merged")
 
 
 def test_shards_of_another_run_in_the_folder_are_refused(ray, tmp_path):
     ray.fails["one:1"] = RequestRefused("too long")
     with pytest.raises(RequestRefused):
-        run_on_ray(WANTED, tmp_path / "merged", Silent())
+        run_on_ray(WANTED, tmp_path / "merged")
     ray.fails = {}
     assert ray.solved
     with pytest.raises(RunError, match="cannot be continued: its seed was 0 and is now 1"):
-        run_on_ray(
-            replace(WANTED, seed=1, dataset_options=DatasetOptions(0)),
-            tmp_path / "merged",
-            Silent(),
-        )
+        run_on_ray(replace(WANTED, seed=1, dataset_seed=0), tmp_path / "merged")
 
 
 def test_what_ray_cannot_do_is_refused(ray, tmp_path):
     with pytest.raises(ConfigError, match="No server is named"):
-        run_on_ray(replace(WANTED, endpoints=()), tmp_path, Silent())
-    shard = DatasetOptions(shard=Shard(1, 2))
+        on_ray.run_on_ray(WANTED, tmp_path, Observer())
     with pytest.raises(ConfigError, match="whole run of one strategy"):
-        run_on_ray(replace(WANTED, dataset_options=shard), tmp_path, Silent())
+        run_on_ray(replace(WANTED, shard="1/2"), tmp_path)
 
 
 def test_a_missing_ray_is_said_with_the_way_to_install_it(ray, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ConfigError, match="Ray is not installed") as refused:
-        run_on_ray(WANTED, tmp_path / "merged", Silent())
+        run_on_ray(WANTED, tmp_path / "merged")
     assert "tts-toolkit[ray]" in refused.value.hint

@@ -1,8 +1,8 @@
 """What a replay makes of the other options."""
 
-from dataclasses import replace
-
+import msgspec
 import pytest
+from msgspec.structs import replace
 from tests.driver.scripted_run import PROBLEMS
 from tests.runs.replay.recordings import recorded_run
 from typer.testing import CliRunner
@@ -10,12 +10,12 @@ from typer.testing import CliRunner
 from tts.build.errors import ConfigError
 from tts.cli import app
 from tts.lab.bench.replaying import as_recorded, recorded_work
-from tts.lab.bench.request import Wanted
+from tts.runs.config import ReplaySource, RunConfig
 from tts.runs.replay import (
     open_source,
 )
 
-DEFAULTS = Wanted("demo", "demo", None, 0, "beam-search", "decoupled", {})
+DEFAULTS = RunConfig(deployment_source="demo", dataset="demo")
 
 
 @pytest.fixture
@@ -27,7 +27,8 @@ def recorded(tiny_deployment, tmp_path):
 def test_a_recorded_run_decides_everything_but_deployment_and_scheduling(recorded):
     run, folder = recorded
     wanted = as_recorded(DEFAULTS, folder, {"deployment", "schedule"})
-    assert (wanted.deployment, wanted.schedule, wanted.replay) == ("demo", "decoupled", folder)
+    assert (wanted.deployment_source, wanted.schedule) == ("demo", "decoupled")
+    assert wanted.replay.source == str(folder)
     assert (wanted.seed, wanted.dataset) == (1, "tiny")
     assert wanted.parameters == run.config.model_dump(mode="json")
     same = replace(DEFAULTS, seed=1, parameters={"n": 8})
@@ -57,7 +58,9 @@ def test_options_other_than_recorded_are_refused_by_name(recorded, changes, said
 def test_a_trace_file_leaves_the_options_as_they_are(tmp_path):
     file = tmp_path / "chains.jsonl"
     file.write_text("")
-    assert as_recorded(DEFAULTS, file, set()) == replace(DEFAULTS, replay=file)
+    assert as_recorded(DEFAULTS, file, set()) == replace(
+        DEFAULTS, replay=msgspec.convert(open_source(file).description, ReplaySource)
+    )
     assert {p.answer for p in open_source(file).problems(PROBLEMS)} == {None}
     with pytest.raises(ConfigError, match="not the folder of a recorded run"):
         recorded_work(file, {}, {})

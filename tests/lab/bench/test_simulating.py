@@ -7,10 +7,10 @@ import pytest
 
 from tts.build.errors import ConfigError, TtsError
 from tts.build.spec import bundled_deployments, deployment_file, load_deployment
-from tts.lab.bench.simulating import CALL_MS, WantedSimulation, scenario_of
+from tts.lab.bench.simulating import CALL_MS, SimulationOptions, scenario_of
 from tts.lab.simulation.scenario import simulate
 
-WANTED = WantedSimulation(
+WANTED = SimulationOptions(
     "h100", 1, "time-sliced", "beam-search", {"n": 8}, 4, 2, seed=3, speculation="off"
 )
 

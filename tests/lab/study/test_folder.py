@@ -7,10 +7,10 @@ import pytest
 from tts.build.errors import RunError
 from tts.lab.study.campaign import in_words
 from tts.lab.study.cells import FULL, QUICK, Cell, Step
-from tts.lab.study.folder import Asked, create_study, read_study, run_folder
+from tts.lab.study.folder import StudyConfig, create_study, read_study, run_folder
 from tts.runs.folder import read_json, write_json
 
-ASKED = Asked("demo", "demo", "digest", "limits", "demo", 3, QUICK, restarts=True)
+ASKED = StudyConfig("demo", "demo", "digest", "limits", "demo", 3, QUICK, restarts=True)
 
 
 @pytest.mark.parametrize("form", [QUICK, FULL])

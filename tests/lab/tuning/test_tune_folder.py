@@ -3,6 +3,7 @@
 import pytest
 
 from tts.build.errors import RunError
+from tts.lab.observer import Observer
 from tts.lab.tuning import tune as module
 from tts.lab.tuning.tune import tune
 from tts.runs.folder import CONFIG
@@ -19,24 +20,16 @@ def not_started(monkeypatch):
     monkeypatch.setattr(AsyncSession, "__aenter__", start)
 
 
-class Silent:
-    def say(self, line):
-        pass
-
-    def loading(self, loading):
-        pass
-
-
 def test_a_folder_that_another_process_works_in_is_refused(tmp_path):
     for folder in (tmp_path, tmp_path / "run"):
         with locked(folder), pytest.raises(RunError, match=f"{folder} is in use by process"):
-            tune("demo", out=tmp_path, observer=Silent())
+            tune("demo", out=tmp_path, observer=Observer())
 
 
 def test_a_folder_that_holds_a_run_is_refused_before_any_engine_is_started(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / CONFIG).write_text("{}")
     with pytest.raises(RunError, match="already holds a run"):
-        tune("demo", out=tmp_path, observer=Silent())
+        tune("demo", out=tmp_path, observer=Observer())
     with pytest.raises(RunError, match="missing required field"):
-        tune("demo", run=tmp_path / "run", out=tmp_path, observer=Silent())
+        tune("demo", run=tmp_path / "run", out=tmp_path, observer=Observer())

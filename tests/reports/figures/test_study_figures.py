@@ -9,7 +9,7 @@ from tests.reports.figures.checks import check
 from tts.build.spec import load_deployment
 from tts.lab.study.advice import advise
 from tts.lab.study.cells import BASE, FULL
-from tts.lab.study.folder import Asked
+from tts.lab.study.folder import StudyConfig
 from tts.lab.study.inside import memory_by_split
 from tts.lab.study.kv_memory import pair_memory
 from tts.lab.study.measure import Findings
@@ -29,7 +29,7 @@ from tts.reports.study import advice_figure
 DEMO = load_deployment("demo")
 STUDY = Study(
     None,
-    Asked("demo", "demo", "digest", "limits", "demo", 0, FULL, restarts=True),
+    StudyConfig("demo", "demo", "digest", "limits", "demo", 0, FULL, restarts=True),
     DEMO,
     pair_memory(DEMO),
     (),

@@ -2,10 +2,9 @@
 
 | module | job |
 |---|---|
-| request | what the user asks, in the user's words, and the plan it makes |
-| run | a plan carried out in a session, with progress for the observer |
-| observer | what whoever watches is told |
-| group_run, members | every strategy in turn, in a folder; which strategies share a run |
+| single_run | one run: planned, carried out in a session, continued |
+| group_run | every strategy in turn, in a folder; which strategies share a run |
+| cold | sessions whose engines are cold, for comparisons and studies |
 | replaying, simulating | what `--replay` makes of the other options; the scenario of a simulation |
 | merging | shards of a run made one |
 | on_ray | shards handed out to actors on a Ray cluster |

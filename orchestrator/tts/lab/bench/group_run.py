@@ -3,45 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tts.build.errors import EndpointError, ServerError, TtsError
+from tts.build.errors import TtsError
 from tts.runs.comparison import read_rows
-from tts.runs.config import read_whole_group
+from tts.runs.config import RunConfig, check_same
 from tts.runs.folder import has_begun
-from tts.runs.groups import Member, create_group, group_config, write_comparison
+from tts.runs.groups import GroupConfig, Member, create_group, read_whole_group, write_comparison
 from tts.runs.lock import locked
-from tts.session import AsyncSession, RunProgress
+from tts.search import SearchConfig
+from tts.session import RunProgress
 from tts.session.interrupts import interruptible
-from tts.session.plan import Plan, check_same, load_checked
+from tts.session.plan import Plan, load_checked
 from tts.session.run import OpenRun, open_run
 from tts.session.strategy import ChosenStrategy, choose
 from tts.strategies.catalog import find_strategy
 from tts.strategies.parameters import configure_all
 
-from .members import members_of
-from .observer import Observer
-from .request import Wanted, as_wanted, new_folder, new_session, plan_with, problems_of
-from .run import complete_if_solved, run_in, with_way_on
+from ..observer import Observer
+from .cold import ColdSessions
+from .single_run import (
+    complete_if_solved,
+    new_folder,
+    on_deployment,
+    plan_with,
+    problems_of,
+    run_in,
+    with_way_on,
+)
 
 
-def run_all(wanted: Wanted, out: Path | None, observer: Observer) -> Path:
+def run_all(
+    config: RunConfig, out: Path | None, observer: Observer, *, endpoints: tuple[str, ...] = ()
+) -> Path:
     """Run every strategy on the same problems, after checking all of them; the group's folder."""
-    problems = problems_of(wanted, observer.say)
-    spec = load_checked(wanted.deployment)
-    configs = configure_all(spec, wanted.parameters)
+    problems = problems_of(config, observer.say)
+    spec = load_checked(config.deployment_source)
+    configs = configure_all(spec, config.parameters)
     members = members_of(configs)
     chosen = {
-        name: ChosenStrategy(name, find_strategy(name).vote, config)
-        for name, config in configs.items()
+        name: ChosenStrategy(name, find_strategy(name).vote, each) for name, each in configs.items()
     }
-    plan = plan_with(wanted, problems, spec, chosen[members[0].strategy])
-    folder = (out or new_folder(plan, wanted.strategy)).resolve()
+    plan = plan_with(config, problems, spec, chosen[members[0].strategy], endpoints)
+    folder = (out or new_folder(plan, config.strategy)).resolve()
     with locked(folder):
-        create_group(folder, group_config(plan.to_config(), members))
-        _carry_out(folder, plan, members, chosen, observer, endpoints=wanted.endpoints)
+        create_group(folder, GroupConfig(plan.config, members).to_json())
+        _carry_out(folder, plan, members, chosen, observer, endpoints=endpoints)
     return folder
 
 
@@ -58,19 +67,33 @@ def resume_group(
     With `repair` what is damaged of their logs is dropped first.
     """
     folder = folder.resolve()
-    before, members = read_whole_group(folder)
-    first = members[0]
-    wanted = as_wanted(before, deployment, first.strategy, first.parameters)
-    wanted = replace(wanted, endpoints=endpoints)
-    problems = problems_of(wanted, observer.say)
-    spec = load_checked(wanted.deployment)
+    before = read_whole_group(folder)
+    config = on_deployment(before.shared, deployment)
+    problems = problems_of(config, observer.say)
+    spec = load_checked(config.deployment_source)
+    members = before.members
     chosen = {each.strategy: choose(each.strategy, spec, each.parameters) for each in members}
-    plan = plan_with(wanted, problems, spec, chosen[first.strategy])
-    now = [replace(each, parameters=chosen[each.strategy].parameters) for each in members]
-    check_same(group_config(plan.to_config(), now), before, folder)
+    plan = plan_with(config, problems, spec, chosen[members[0].strategy], endpoints)
+    members = [replace(each, parameters=chosen[each.strategy].parameters) for each in members]
+    check_same(GroupConfig(plan.config, members).to_json(), before.to_json(), folder)
     with locked(folder):
         _carry_out(folder, plan, members, chosen, observer, repair=repair, endpoints=endpoints)
     return folder
+
+
+def members_of(configs: Mapping[str, SearchConfig]) -> list[Member]:
+    """The runs that strategies with these parameters need: one for all that search the same."""
+    shared: dict[tuple[type[SearchConfig], SearchConfig], list[str]] = {}
+    for name, config in configs.items():
+        shared.setdefault((type(config), config), []).append(name)
+    return [
+        Member(
+            names[0],
+            {name: find_strategy(name).vote for name in names},
+            config.to_json(),
+        )
+        for (_, config), names in shared.items()
+    ]
 
 
 @dataclass
@@ -131,26 +154,14 @@ async def _run_members(
     progress: _GroupProgress,
 ) -> None:
     """One run after the other on one server, whose caches none has warmed for the next."""
-    session: AsyncSession | None = None
-    async with AsyncExitStack() as opened:
+    async with ColdSessions(observer, endpoints) as sessions:
         for place, (member, run) in enumerate(runs, start=1):
             title = f"{place}/{len(runs)} {' and '.join(member.votes)}"
             progress.current = RunProgress(len(run.plan.problems))
             if not complete_if_solved(run, observer, title):
                 observer.say(title)
-                if session is None or not await _cold(session):
-                    await opened.aclose()
-                    session = new_session(run.plan, endpoints, observer)
-                    await opened.enter_async_context(session)
-                    if not (session.started_server or await _cold(session)):
-                        observer.say("Its caches hold what was computed before.")
+                session = await sessions.cold(run.plan.deployment)
+                if sessions.warm:
+                    observer.say("Its caches hold what was computed before.")
                 await run_in(session, run, observer, progress.current, title=title)
             progress.finished = place
-
-
-async def _cold(session: AsyncSession) -> bool:
-    """Whether the caches of a session's engines could be emptied; no if its server is gone."""
-    try:
-        return await session.reset_prefix_caches()
-    except (EndpointError, ServerError):
-        return False

@@ -6,20 +6,20 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from tts.build.errors import RunError
-from tts.datasets.options import SHARD
 from tts.datasets.shards import Shard, interleaved
 from tts.runs.checks import check_complete, write_summary
-from tts.runs.config import read_whole_config
+from tts.runs.config import RunConfig, read_run_config
 from tts.runs.folder import create_run, has_finished
 from tts.runs.lock import locked
 from tts.runs.log import read_events
 from tts.runs.merge import write_merged
 from tts.runs.summary import summarise
 
-_OF_A_SHARD = {SHARD, "problem_ids", "deployment_source"}
+_OF_A_SHARD = {"shard", "problem_ids", "deployment_source"}
 """What shards of one run do not share: each may name the deployment as its machine does."""
 
 
@@ -27,7 +27,7 @@ _OF_A_SHARD = {SHARD, "problem_ids", "deployment_source"}
 class _Part:
     folder: Path
     shard: Shard
-    config: dict[str, Any]
+    config: RunConfig
 
 
 def merge_runs(folders: Sequence[Path], out: Path) -> Path:
@@ -37,15 +37,14 @@ def merge_runs(folders: Sequence[Path], out: Path) -> Path:
     shards that are missing or there twice.
     """
     parts = _whole(sorted(map(_read, folders), key=lambda part: part.shard.number))
-    problem_ids = interleaved([part.config["problem_ids"] for part in parts])
+    problem_ids = interleaved([part.config.problem_ids for part in parts])
     if problem_ids is None or len(set(problem_ids)) < len(problem_ids):
         raise RunError(
             "The shards' problems do not fit together: they are not parts of one dataset.",
             hint="Run all of them with the same dataset, --limit and --dataset-seed.",
         )
-    first = parts[0].config
-    config = {name: value for name, value in first.items() if name != SHARD}
-    config["problem_ids"] = problem_ids
+    whole = msgspec.structs.replace(parts[0].config, shard=None, problem_ids=problem_ids)
+    config = whole.to_json()
     out = out.resolve()
     with locked(out):
         create_run(out, config)
@@ -55,27 +54,28 @@ def merge_runs(folders: Sequence[Path], out: Path) -> Path:
 
 
 def _read(folder: Path) -> _Part:
-    config = read_whole_config(folder)
-    if SHARD not in config:
+    config = read_run_config(folder)
+    if config.shard is None:
         raise RunError(
             f"{folder} is no shard of a run.",
             hint="Only runs of tts bench --shard i/N can be merged.",
         )
     if not has_finished(folder):
         raise RunError(
-            f"The run in {folder} (shard {config[SHARD]}) has not finished.",
+            f"The run in {folder} (shard {config.shard}) has not finished.",
             hint=f"Continue it first: tts bench --resume {folder}",
         )
-    check_complete(folder, config["problem_ids"])
-    return _Part(folder, Shard.parse(config[SHARD]), config)
+    check_complete(folder, config.problem_ids)
+    return _Part(folder, Shard.parse(config.shard), config)
 
 
 def _whole(parts: Sequence[_Part]) -> Sequence[_Part]:
     """The parts, if they are each shard of one run once; raises RunError."""
     first = parts[0]
     for part in parts[1:]:
-        for name in sorted((first.config.keys() | part.config.keys()) - _OF_A_SHARD):
-            one, other = first.config.get(name), part.config.get(name)
+        of_first, of_part = first.config.to_json(), part.config.to_json()
+        for name in sorted((of_first.keys() | of_part.keys()) - _OF_A_SHARD):
+            one, other = of_first.get(name), of_part.get(name)
             if one != other:
                 raise RunError(
                     f"{first.folder} and {part.folder} are shards of different runs: their {name} "

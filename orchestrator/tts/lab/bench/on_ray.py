@@ -12,20 +12,22 @@ import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from tts.build.errors import ConfigError, TtsError
 from tts.datasets.shards import Shard
+from tts.runs.config import RunConfig
 from tts.runs.folder import refuse_begun
 from tts.runs.lock import locked
 from tts.session.plan import load_checked
 from tts.session.replicas import FAILURES
 
+from ..observer import Observer
 from .merging import merge_runs
-from .observer import Observer, Silent
-from .request import Wanted, bench_in, new_folder, plan_of, problems_of
+from .single_run import bench_in, new_folder, plan_of, problems_of
 
 SHARDS = "shards"
 """The folder of a run's shards, in its own."""
@@ -36,35 +38,38 @@ SHARDS_EACH = 4
 class Actor:
     """Solves one shard after the other on one server, in a process of its own."""
 
-    def __init__(self, wanted: Wanted, endpoint: str) -> None:
-        """`wanted` is the whole run."""
-        self._wanted = replace(wanted, endpoints=(endpoint,))
+    def __init__(self, config: RunConfig, endpoint: str) -> None:
+        """`config` is the whole run."""
+        self._config = config
+        self._endpoints = (endpoint,)
 
     def solve(self, shard: Shard, folder: Path) -> TtsError | None:
         """Begin a shard, or go on with what its folder holds of it; what has ended it too early."""
-        options = replace(self._wanted.dataset_options, shard=shard)
+        part = msgspec.structs.replace(self._config, shard=str(shard))
         try:
-            bench_in(replace(self._wanted, dataset_options=options), folder, Silent())
+            bench_in(part, folder, Observer(), endpoints=self._endpoints)
         except TtsError as error:
             return error
         return None
 
 
-def run_on_ray(wanted: Wanted, out: Path | None, observer: Observer) -> Path:
+def run_on_ray(
+    config: RunConfig, out: Path | None, observer: Observer, *, endpoints: tuple[str, ...] = ()
+) -> Path:
     """Run a benchmark by an actor for each endpoint; the folder of the merged run.
 
     The same call with the folder of one that was cut short goes on with it. Raises a TtsError.
     """
-    endpoints = wanted.endpoints or load_checked(wanted.deployment).endpoints
+    endpoints = endpoints or tuple(load_checked(config.deployment_source).endpoints)
     if not endpoints:
         raise ConfigError(
             "No server is named for Ray's actors.",
             hint="Give --endpoint HOST:PORT for each, or `endpoints` in the deployment.",
         )
-    if wanted.dataset_options.shard or wanted.strategy == "all" or wanted.replay:
+    if config.shard or config.strategy == "all" or config.replay:
         raise ConfigError("--ray goes with a whole run of one strategy, not with a replay.")
-    problems = problems_of(wanted, observer.say)
-    plan = plan_of(wanted, problems)
+    problems = problems_of(config, observer.say)
+    plan = plan_of(config, problems, endpoints)
     folder = (out or new_folder(plan, plan.strategy.name)).resolve()
     count = min(len(problems), SHARDS_EACH * len(endpoints))
     shards = [Shard(number, count) for number in range(1, count + 1)]
@@ -72,13 +77,13 @@ def run_on_ray(wanted: Wanted, out: Path | None, observer: Observer) -> Path:
     with locked(folder / SHARDS):
         refuse_begun(folder)
         with _ray(len(endpoints)) as ray:
-            _hand_out(ray, wanted, endpoints, folders, observer)
+            _hand_out(ray, config, endpoints, folders, observer)
     return merge_runs(list(folders.values()), folder)
 
 
 def _hand_out(
     ray: Any,
-    wanted: Wanted,
+    config: RunConfig,
     endpoints: Sequence[str],
     folders: dict[Shard, Path],
     observer: Observer,
@@ -88,7 +93,7 @@ def _hand_out(
     remote = ray.remote(Actor).options(
         num_cpus=1, max_restarts=-1, max_task_retries=-1, scheduling_strategy="SPREAD"
     )
-    actors = {endpoint: remote.remote(wanted, endpoint) for endpoint in endpoints}
+    actors = {endpoint: remote.remote(config, endpoint) for endpoint in endpoints}
     left = deque(folders.items())
     running: dict[Any, tuple[str, Shard]] = {}
     while left or running:

@@ -3,51 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from tts.build.errors import ConfigError
 from tts.build.spec import load_deployment
 from tts.datasets.load import problems_of_run
-from tts.datasets.options import DatasetOptions
 from tts.prompting import Models
-from tts.runs.replay import Source, open_source
-from tts.session.limits import Limits
+from tts.runs.config import Limits, ReplaySource, RunConfig
+from tts.runs.replay import open_source
 from tts.session.plan import findable
 from tts.strategies.catalog import find_strategy
 
 from ..simulation.scenario import RecordedRun
-from .request import Wanted, as_wanted
+
+_COMPARED = (
+    "limit",
+    "seed",
+    "strategy",
+    "dataset_seed",
+    "columns",
+    "answers",
+    "per_level",
+    "shard",
+)
+"""Options that decide what is solved, by their names in run.json."""
 
 
-def as_recorded(wanted: Wanted, path: Path, given: Collection[str]) -> Wanted:
-    """What a replay of `path` is: what a recorded run was, scheduled as `wanted` says.
+def as_recorded(config: RunConfig, path: Path, given: Collection[str]) -> RunConfig:
+    """What a replay of `path` is: what a recorded run was, scheduled as `config` says.
 
     Raises ConfigError naming an option that was given and is not as recorded.
     """
     source = open_source(path)
+    replay = msgspec.convert(source.description, ReplaySource)
+    if source.recorded is None:
+        return msgspec.structs.replace(config, replay=replay)
     recorded = source.recorded
-    if recorded is None:
-        return replace(wanted, replay=source.path)
-    asked: dict[str, Any] = {
-        name: getattr(wanted, name) for name in ("limit", "seed", "strategy") if name in given
-    }
-    if wanted.limits != Limits():
-        asked["limits"] = wanted.limits.to_config()
+    asked = {name: getattr(config, name) for name in _COMPARED if name in given}
+    if config.limits != Limits():
+        asked["limits"] = msgspec.to_builtins(config.limits)
     if "dataset" in given:
-        asked["dataset"] = findable(wanted.dataset)
-    options = wanted.dataset_options.to_config(wanted.seed)
-    asked |= {name: value for name, value in options.items() if name in given}
-    options = DatasetOptions.of_config(recorded).to_config(recorded["seed"])
-    _refuse_others(source, asked, wanted.parameters, options | recorded)
-    replayed = as_wanted(recorded, wanted.deployment, recorded["strategy"], recorded["parameters"])
-    return replace(
-        replayed,
-        schedule=wanted.schedule,
-        speculation=wanted.speculation,
-        in_flight=wanted.in_flight,
-        replay=source.path,
+        asked["dataset"] = findable(config.dataset)
+    _refuse_others(source.path, asked, config.parameters, recorded)
+    return msgspec.structs.replace(
+        recorded,
+        deployment_source=config.deployment_source,
+        schedule=config.schedule,
+        speculation=config.speculation,
+        in_flight=config.in_flight,
+        replay=replay,
     )
 
 
@@ -57,42 +64,43 @@ def recorded_work(path: Path, asked: dict[str, Any], parameters: dict[str, Any])
     `asked` and `parameters` are the options and the strategy's parameters that were given.
     """
     source = open_source(path)
-    config = source.recorded
-    if config is None:
+    if source.recorded is None:
         raise ConfigError(
             f"{source.path} is not the folder of a recorded run.",
             hint="The statistics of a trace file: --traces.",
         )
-    _refuse_others(source, asked, parameters, config)
-    if Limits.of_config(config) != Limits():
+    config = source.recorded
+    _refuse_others(source.path, asked, parameters, config)
+    if config.limits != Limits():
         raise ConfigError(
             f"The run recorded in {source.path} had limits of tokens or time, which are not "
             "simulated.",
             hint="Replay it on the engines (tts bench --replay), or record a run without limits.",
         )
-    models = source.limited(Models.load(load_deployment(config["deployment_source"])))
+    models = source.limited(Models.load(load_deployment(config.deployment_source)))
     problems = source.problems(problems_of_run(source.path, config))
     return RecordedRun(
         models,
         tuple(problems),
-        config["strategy"],
-        find_strategy(config["strategy"]).configure(
-            config["parameters"], context=models.deployment.generator.max_seq_len
+        config.strategy,
+        find_strategy(config.strategy).configure(
+            config.parameters, context=models.deployment.generator.max_seq_len
         ),
-        config["seed"],
+        config.seed,
         source.script(models, problems),
     )
 
 
 def _refuse_others(
-    source: Source, asked: dict[str, Any], parameters: dict[str, Any], recorded: dict[str, Any]
+    folder: Path, asked: dict[str, Any], parameters: dict[str, Any], recorded: RunConfig
 ) -> None:
     """Raise ConfigError for the first of the options that is not as recorded."""
-    known = {**recorded["parameters"], **recorded}
+    seeds = {"dataset_seed": recorded.seed}  # runs of before there were two say one for both
+    known = {**recorded.parameters, **seeds, **recorded.to_json()}
     for name, value in {**asked, **parameters}.items():
         if known.get(name) != value:
             raise ConfigError(
-                f"{name} is {value!r}, but the run recorded in {source.path} has "
+                f"{name} is {value!r}, but the run recorded in {folder} has "
                 f"{known.get(name)!r}; a replay does what was recorded.",
                 hint="Leave the option out.",
             )

@@ -26,7 +26,7 @@ CALL_MS = 0.5
 
 
 @dataclass(frozen=True)
-class WantedSimulation:
+class SimulationOptions:
     """What the user asks to be simulated, but for the schedules."""
 
     gpu: Gpu
@@ -53,7 +53,7 @@ class WantedSimulation:
     """Servers, each with GPUs of its own."""
 
 
-def scenario_of(wanted: WantedSimulation, given: Collection[str]) -> tuple[str, Scenario]:
+def scenario_of(wanted: SimulationOptions, given: Collection[str]) -> tuple[str, Scenario]:
     """The strategy's name and the scenario; raises a TtsError.
 
     `given` are the names of the options that the user gave: a replay refuses what is not as

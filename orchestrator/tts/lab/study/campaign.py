@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tts.build.builder import require_current
@@ -13,27 +13,29 @@ from tts.build.spec import Deployment
 from tts.build.user_paths import is_there
 from tts.checks.requirements import require_gpu
 from tts.problem import Problem
+from tts.runs.config import RunConfig, check_same
 from tts.runs.folder import has_finished
 from tts.runs.lock import locked
 from tts.serving.repository.digest import deployment_digest
 from tts.serving.repository.render import render_repository
 from tts.session import AsyncSession, RunProgress
 from tts.session.interrupts import interruptible
-from tts.session.plan import Plan, check_same, findable, load_checked
+from tts.session.plan import Plan, findable, load_checked
 from tts.session.run import open_run, unused_folder
 
-from ..bench.observer import Observer
-from ..bench.run import run_in
+from ..bench.cold import ColdSessions
+from ..bench.single_run import run_in, with_way_on
+from ..observer import Observer
 from .cells import (
+    RESTART_S,
     Cell,
     Form,
     Step,
     seconds_left,
     starts,
 )
-from .engines import StudyEngines
 from .folder import (
-    Asked,
+    StudyConfig,
     create_study,
     load_file,
     pilot_folder,
@@ -41,40 +43,42 @@ from .folder import (
     run_folder,
     write_load,
 )
+from .kv_memory import deployment_of
 from .load import measure_load
 from .plan import Study, can_restart, is_finished, left_of, limits_digest, open_study, seconds_of
 
 PILOT_PROBLEMS = 4
 
-
-@dataclass(frozen=True)
-class Wanted:
-    """What the user asks a study to be. `dataset` is a name or a file."""
-
-    deployment: str
-    form: Form
-    dataset: str = "demo"
-    seed: int = 0
+Cold = Callable[[Cell], Awaitable[AsyncSession]]
+"""A session with a cell's engines, their caches empty if they can be emptied."""
 
 
-def run_study(wanted: Wanted, out: Path | None, observer: Observer) -> Study:
-    """Begin a study, carry it out, and return it; raises a TtsError."""
-    spec = load_checked(wanted.deployment)
+def run_study(
+    deployment: str,
+    form: Form,
+    out: Path | None,
+    observer: Observer,
+    *,
+    dataset: str = "demo",
+    seed: int = 0,
+) -> Study:
+    """Begin a study on a dataset, a name or a file, and carry it out; raises a TtsError."""
+    spec = load_checked(deployment)
     _check(spec)
-    asked = Asked(
+    config = StudyConfig(
         spec.name,
-        findable(wanted.deployment),
+        findable(deployment),
         deployment_digest(spec),
         limits_digest(spec),
-        findable(wanted.dataset),
-        wanted.seed,
-        wanted.form,
+        findable(dataset),
+        seed,
+        form,
         restarts=can_restart(spec),
     )
     folder = (out or unused_folder(f"{spec.name}-study")).resolve()
-    study = open_study(folder, asked, spec)
+    study = open_study(folder, config, spec)
     with locked(folder):
-        create_study(folder, asked)
+        create_study(folder, config)
         _carry_out(study, observer)
     return study
 
@@ -84,7 +88,7 @@ def resume_study(folder: Path, deployment: str | None, observer: Observer) -> St
     study = begun_study(folder, deployment)
     if is_finished(study):  # whatever this version would serve, nothing more is run
         return study
-    folder, before, spec = study.folder, study.asked, study.spec
+    folder, before, spec = study.folder, study.config, study.spec
     now = replace(before, deployment_digest=deployment_digest(spec))
     check_same(vars(now), vars(before), folder)
     _check(spec)
@@ -126,23 +130,39 @@ def _check(spec: Deployment) -> None:
 
 
 def _carry_out(study: Study, observer: Observer) -> None:
-    restarts = study.asked.restarts
+    restarts = study.config.restarts
     try:
         interruptible(_run_all(study, observer), observer.say)
     except TtsError as error:
-        raise _with_way_on(error, study) from error
+        done = None
+        if has_finished(pilot_folder(study.folder)):
+            steps = study.steps()[0]
+            finished = len(steps) - len(left_of(study, steps))
+            done = f"{finished} of {len(steps)} runs are finished"
+        raise with_way_on(error, done, study.folder, "tts study --resume") from error
     finally:
         if restarts:  # the model repository is left as the deployment has it
             render_repository(study.spec)
 
 
 async def _run_all(study: Study, observer: Observer) -> None:
-    async with StudyEngines(study.spec, study.memory, observer) as engines:
+    async with ColdSessions(observer) as sessions:
+        said_warm = False
+
+        async def cold(cell: Cell) -> AsyncSession:
+            nonlocal said_warm
+            spec = deployment_of(study.spec, study.memory, cell.engines)
+            session = await sessions.cold(spec)
+            if sessions.warm and not said_warm:
+                said_warm = True
+                observer.say("The server's caches hold what was computed before.")
+            return session
+
         if not has_finished(pilot_folder(study.folder)):
             observer.say("A pilot run, to see how long the study will take")
             pilot = study.problems[:PILOT_PROBLEMS]
             base = study.cells()[0]
-            session = await engines.cold(base.engines)
+            session = await cold(base)
             await _run_one(
                 study, base, pilot, pilot_folder(study.folder), session, observer, "pilot"
             )
@@ -151,21 +171,21 @@ async def _run_all(study: Study, observer: Observer) -> None:
         left = left_of(study, steps)
         _announce(study, steps, left, count, observer)
         for place, step in enumerate(left):
-            await _measure_load_if_due(study, step, engines, observer)
+            await _measure_load_if_due(study, step, cold, observer)
             remaining = seconds_left(
                 left[place:],
                 count,
                 seconds_of(study, steps),
                 unit_s=study.unit_s,
-                start_s=engines.start_s,
+                start_s=sessions.start_s or RESTART_S,
             )
             title = f"{len(steps) - len(left) + place + 1}/{len(steps)} {step.cell.title}"
-            session = await engines.cold(step.cell.engines)
+            session = await cold(step.cell)
             problems = rounds[step.round - 1]
             where = run_folder(study.folder, step)
             about = f"{title} (about {in_words(remaining)} left)"
             await _run_one(study, step.cell, problems, where, session, observer, about)
-        await _measure_load_if_due(study, None, engines, observer)
+        await _measure_load_if_due(study, None, cold, observer)
 
 
 async def _run_one(
@@ -180,23 +200,21 @@ async def _run_one(
     """One run, from its beginning: of an interrupted one, only half would be timed."""
     if is_there(folder):
         shutil.rmtree(folder)
-    plan = Plan(
-        session.deployment,
-        problems,
-        study.strategy(cell.n),
-        study.asked.seed,
-        cell.schedule,
-        cell.speculation,
-        cell.in_flight,
-        source=study.asked.deployment_source,
+    config = RunConfig(
+        deployment_source=study.config.deployment_source,
+        seed=study.config.seed,
+        schedule=cell.schedule,
+        speculation=cell.speculation,
+        in_flight=cell.in_flight,
     )
+    plan = Plan(config, session.deployment, problems, study.strategy(cell.n))
     observer.say(title)
     with open_run(plan, folder) as run:
         await run_in(session, run, observer, RunProgress(len(problems)), title=title)
 
 
 async def _measure_load_if_due(
-    study: Study, next_step: Step | None, engines: StudyEngines, observer: Observer
+    study: Study, next_step: Step | None, cold: Cold, observer: Observer
 ) -> None:
     """Throughput over load, once the first base run is there and before its engines are closed."""
     base = study.cells()[0]
@@ -205,36 +223,24 @@ async def _measure_load_if_due(
         return
     if next_step and next_step.cell.engines == base.engines:
         return
-    session = await engines.cold(base.engines)
-    write_load(study.folder, await measure_load(session, first, study.asked.form.load_s, observer))
+    session = await cold(base)
+    write_load(study.folder, await measure_load(session, first, study.config.form.load_s, observer))
 
 
 def _announce(
     study: Study, steps: Sequence[Step], left: Sequence[Step], count: int, observer: Observer
 ) -> None:
-    load_s = 0.0 if is_there(load_file(study.folder)) else study.asked.form.load_s
+    load_s = 0.0 if is_there(load_file(study.folder)) else study.config.form.load_s
     expected = load_s + seconds_left(left, count, seconds_of(study, steps), unit_s=study.unit_s)
     observer.say(
         f"{len(steps)} runs of {count} problems, {starts(steps)} server starts; "
         f"{len(left)} runs are left: about {in_words(expected)}."
     )
-    if not study.asked.restarts:
+    if not study.config.restarts:
         observer.say(
             "One server is used as it is: other divisions of the KV memory are modelled from the "
             "run's own requests."
         )
-
-
-def _with_way_on(error: TtsError, study: Study) -> TtsError:
-    """Add to an error's hint what is saved, and how to continue."""
-    saved = "Finished runs are saved."
-    if has_finished(pilot_folder(study.folder)):
-        steps = study.steps()[0]
-        done = len(steps) - len(left_of(study, steps))
-        saved = f"{done} of {len(steps)} runs are finished and saved in {study.folder}."
-    way_on = f"Continue with: tts study --resume {study.folder}"
-    error.hint = "\n".join(part for part in (saved, error.hint, way_on) if part)
-    return error
 
 
 def in_words(seconds: float) -> str:

@@ -31,7 +31,7 @@ VERSION = 1
 
 
 @dataclass(frozen=True)
-class Asked:
+class StudyConfig:
     """What a study was asked to be: study.json."""
 
     deployment: str
@@ -49,7 +49,7 @@ class Asked:
     version: int = VERSION
 
 
-def create_study(folder: Path, asked: Asked) -> None:
+def create_study(folder: Path, config: StudyConfig) -> None:
     """Keep what is asked for in a folder that holds no run and no study yet. Raises RunError."""
     refuse_begun(folder)
     if is_study(folder):
@@ -58,7 +58,7 @@ def create_study(folder: Path, asked: Asked) -> None:
             hint=f"Continue it with: tts study --resume {folder}, or name another folder with "
             "--out.",
         )
-    _write(folder, STUDY, asdict(asked))
+    _write(folder, STUDY, asdict(config))
 
 
 def is_study(folder: Path) -> bool:
@@ -66,19 +66,19 @@ def is_study(folder: Path) -> bool:
     return is_there(folder / STUDY)
 
 
-def read_study(folder: Path) -> Asked:
+def read_study(folder: Path) -> StudyConfig:
     """What the study in a folder was asked to be; raises RunError."""
-    config = read_json(folder / STUDY, f"{folder} holds no study")
+    data = read_json(folder / STUDY, f"{folder} holds no study")
     try:
-        asked = msgspec.convert(config, Asked)
+        config = msgspec.convert(data, StudyConfig)
     except msgspec.ValidationError as error:
         raise damaged(folder / STUDY, error) from error
-    if asked.version > VERSION:
+    if config.version > VERSION:
         raise RunError(
-            f"{folder / STUDY} is of version {asked.version}; this tts reads up to {VERSION}.",
+            f"{folder / STUDY} is of version {config.version}; this tts reads up to {VERSION}.",
             hint="Update tts.",
         )
-    return asked
+    return config
 
 
 def write_measurements(folder: Path, data: Json) -> None:

@@ -10,6 +10,8 @@ from tts.build.openvino.memory import plan_host_memory
 from tts.build.spec import Deployment, EngineSpec, Role
 from tts.build.tensorrt.memory_plan import plan_memory
 
+from .cells import Engines
+
 WORKING = "working space and processes"
 """What is neither weights nor a KV pool."""
 
@@ -115,3 +117,19 @@ def _on_gpus(deployment: Deployment) -> tuple[dict[str, int], dict[Role, int], b
         fixed[weights] = fixed.get(weights, 0) + memory.weights
         fixed[WORKING] += memory.fixed - memory.weights
     return fixed, per_token, plan.shared
+
+
+def deployment_of(spec: Deployment, memory: PairMemory | None, engines: Engines) -> Deployment:
+    """The deployment whose server a cell needs; `memory` is needed where the cell divides it."""
+    if engines.share is not None:
+        assert memory is not None
+        spec = divided(spec, memory, engines.share)
+    if not engines.reuse:
+        spec = spec.model_copy(
+            update={role: _without_reuse(each) for role, each in spec.engines().items()}
+        )
+    return spec
+
+
+def _without_reuse(spec: EngineSpec) -> EngineSpec:
+    return spec.model_copy(update={"kv_cache": spec.kv_cache.model_copy(update={"reuse": False})})

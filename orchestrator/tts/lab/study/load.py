@@ -6,10 +6,9 @@ from pathlib import Path
 
 from tts.build.spec import Role
 from tts.runs.folder import Json
-from tts.serving.server.loading import Loading
 from tts.session import AsyncSession
 
-from ..bench.observer import Observer
+from ..observer import Observer
 from ..tuning.analysis import analyse
 from ..tuning.measure import Measured
 from ..tuning.result import to_json
@@ -29,26 +28,12 @@ async def measure_load(
     return to_json(spec, str(run), recorded, results)
 
 
-class _Lines:
+class _Lines(Observer):
     """A tuning's observer that says one line for each engine."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
 
-    def say(self, line: str) -> None:
-        self._observer.say(line)
-
-    def loading(self, loading: Loading) -> None:
-        self._observer.loading(loading)
-
-    def recording(self, problems: int) -> None:
-        pass
-
-    def solved(self) -> None:
-        pass
-
     def measuring(self, role: Role, measurements: int) -> None:
+        """See Observer."""
         self._observer.say(f"Measuring the {role}'s throughput over load")
-
-    def at(self, load: int, round_: int) -> None:
-        pass

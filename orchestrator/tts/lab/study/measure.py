@@ -64,7 +64,7 @@ def measure(study: Study) -> Findings:
     """Read every run of a finished study, and keep what follows; raises RunError."""
     steps, rounds = study.steps()
     cells = list(dict.fromkeys(step.cell for step in steps))
-    results = read_results(cells, study.asked.form.rounds, study.folder / "runs")
+    results = read_results(cells, study.config.form.rounds, study.folder / "runs")
     load = read_json(load_file(study.folder), f"{study.folder} has no throughput over load")
     base = results[BASE]
     tables = (

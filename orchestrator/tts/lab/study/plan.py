@@ -31,7 +31,7 @@ from .cells import (
     problems_that_fit,
     steps_of,
 )
-from .folder import Asked, load_file, pilot_folder, run_folder
+from .folder import StudyConfig, load_file, pilot_folder, run_folder
 from .kv_memory import PairMemory, generator_share, pair_memory
 
 STRATEGY = "beam-search"
@@ -42,7 +42,7 @@ class Study:
     """A study that is begun: what its folder says, and what follows from it."""
 
     folder: Path
-    asked: Asked
+    config: StudyConfig
     spec: Deployment
     memory: PairMemory
     problems: tuple[Problem, ...]
@@ -55,16 +55,16 @@ class Study:
 
     def strategy(self, n: int | None = None) -> ChosenStrategy:
         """The search of a cell."""
-        n = n or self.asked.form.n
+        n = n or self.config.form.n
         return choose(STRATEGY, self.spec, {} if n is None else {"n": n})
 
     def cells(self, problems: int | None = None) -> list[Cell]:
         """The cells, where each of them has so many problems in a round."""
-        restarts = self.asked.restarts
+        restarts = self.config.restarts
         divides = restarts and self.memory.shared
         reuses = any(engine.kv_cache.reuse for engine in self.spec.engines().values())
         return cells_of(
-            self.asked.form,
+            self.config.form,
             n=self.n,
             beam_width=int(self.strategy().parameters["beam_width"]),
             share=generator_share(self.spec, self.memory) if divides else None,
@@ -81,25 +81,25 @@ class Study:
 
     def steps(self) -> tuple[list[Step], list[tuple[Problem, ...]]]:
         """Every run of the study, and each round's problems; after the pilot."""
-        form = self.asked.form
+        form = self.config.form
         fitting = problems_that_fit(form, self.cells(), self.unit_s)
         rounds = problems_of_rounds(self.problems, form.rounds, fitting)
         return steps_of(self.cells(len(rounds[0])), form.rounds), rounds
 
 
-def open_study(folder: Path, asked: Asked, spec: Deployment) -> Study:
+def open_study(folder: Path, config: StudyConfig, spec: Deployment) -> Study:
     """The study in a folder, or that will be there, with its problems; raises a TtsError."""
-    form = asked.form
+    form = config.form
     most = form.rounds * (form.problems or MOST_PROBLEMS)
-    problems = tuple(load_problems(asked.dataset, limit=most, seed=asked.seed))
+    problems = tuple(load_problems(config.dataset, limit=most, seed=config.seed))
     if len(problems) < form.rounds:
         raise DatasetError(
-            f"{asked.dataset} holds {len(problems)} problems; the study has {form.rounds} rounds "
+            f"{config.dataset} holds {len(problems)} problems; the study has {form.rounds} rounds "
             "with problems of their own.",
             hint="Name a larger dataset.",
         )
     check_lengths(Models.load(spec), problems)
-    return Study(folder, asked, spec, pair_memory(spec), problems)
+    return Study(folder, config, spec, pair_memory(spec), problems)
 
 
 def is_finished(study: Study) -> bool:

@@ -10,8 +10,7 @@ from tts.runs.statistics import rounded
 
 from .advice import of_n
 from .cells import BASE
-from .engines import deployment_of
-from .kv_memory import generator_share
+from .kv_memory import deployment_of, generator_share
 from .measurement import Measurement, Row
 from .plan import Study
 from .results import CellResult
@@ -154,7 +153,7 @@ def _speed(result: CellResult) -> Row:
 
 
 def _design(study: Study) -> list[str]:
-    rounds = study.asked.form.rounds
+    rounds = study.config.form.rounds
     if rounds == 1:
         return ["One round: how much of the differences is noise is not known."]
     return [

@@ -15,7 +15,7 @@ from tts.build.user_paths import is_there
 from tts.checks.requirements import require_gpu
 from tts.datasets.load import load_problems, problems_of_run
 from tts.prompting import Models
-from tts.runs.config import read_whole_config
+from tts.runs.config import RunConfig, read_run_config
 from tts.runs.folder import CONFIG, cannot_write, write_json
 from tts.runs.lock import locked
 from tts.runs.log import read_events
@@ -26,9 +26,9 @@ from tts.session.plan import Plan, check_lengths, findable
 from tts.session.run import OpenRun, open_run, unused_folder
 from tts.session.strategy import choose
 
+from ..observer import Observer
 from .analysis import FIELDS, EngineResult, Proposal, analyse
 from .measure import ROUNDS, Measured, measure
-from .observer import Observer
 from .requests import RecordedRequests, recorded_requests
 from .result import RESULT, to_json
 from .workload import loadable_generator, loadable_verifier
@@ -119,20 +119,20 @@ def tune(
 
 def read_requests(run: Path, models: Models) -> RecordedRequests:
     """The requests of a run of this deployment; raises RunError."""
-    config = read_whole_config(run)
+    config = read_run_config(run)
     spec = models.deployment
-    if config["deployment"] != spec.name:
+    if config.deployment != spec.name:
         raise RunError(
-            f"The run in {run} is one of {config['deployment']!r}, not of {spec.name!r}.",
+            f"The run in {run} is one of {config.deployment!r}, not of {spec.name!r}.",
             hint="Its token ids and lengths are those of other models: name a run of this "
             "deployment, or leave --run out to record one.",
         )
     problems = {problem.id: problem for problem in problems_of_run(run, config)}
-    asked = config["problem_ids"]
+    asked = config.problem_ids
     if missing := set(asked) - set(problems):
-        raise RunError(f"{run / CONFIG}: {config['dataset']} no longer holds {min(missing)!r}.")
+        raise RunError(f"{run / CONFIG}: {config.dataset} no longer holds {min(missing)!r}.")
     recorded = recorded_requests(
-        models, [problems[name] for name in asked], config, read_events(run)
+        models, [problems[name] for name in asked], config.to_json(), read_events(run)
     )
     for role, requests in (("generator", recorded.generations), ("verifier", recorded.scorings)):
         if len(requests) < LEAST_REQUESTS:
@@ -147,25 +147,23 @@ def read_requests(run: Path, models: Models) -> RecordedRequests:
 def _recording(session: AsyncSession, dataset: str) -> Plan:
     """What is recorded where no run is given: a short run of beam search."""
     spec = session.deployment
-    plan = Plan(
-        spec,
-        tuple(load_problems(dataset, limit=PROBLEMS)),
-        choose("beam-search", spec, {}),
-        source=session.source,
-        dataset=findable(dataset),
-        limit=PROBLEMS,
-    )
+    config = RunConfig(deployment_source=session.source, dataset=findable(dataset), limit=PROBLEMS)
+    problems = tuple(load_problems(dataset, limit=PROBLEMS))
+    plan = Plan(config, spec, problems, choose(config.strategy, spec, {}))
     check_lengths(session.models, plan.problems)
     return plan
 
 
 async def _record(session: AsyncSession, run: OpenRun, observer: Observer) -> None:
     """Carry the run out."""
-    problems = len(run.plan.problems)
-    observer.say(f"Recording a run of {problems} problems")
-    observer.recording(problems)
-    async for _ in session.carry_out(run, progress=RunProgress(problems)):
-        observer.solved()
+    progress = RunProgress(len(run.plan.problems))
+    observer.say(f"Recording a run of {progress.total} problems")
+    observer.began(progress, "recording", run.folder)
+    try:
+        async for _ in session.carry_out(run, progress=progress):
+            observer.changed()
+    finally:
+        observer.ended()
 
 
 async def measure_engines(

@@ -11,7 +11,7 @@ from tts.reports.figures.compare import compare_figures
 from tts.reports.figures.figure import Figure
 from tts.reports.figures.group import group_figures
 from tts.reports.figures.run import figures_of
-from tts.runs.config import read_whole_config
+from tts.runs.config import read_run_config
 from tts.runs.groups import is_group
 from tts.runs.measured_run import MeasuredRun, expand_groups
 
@@ -42,7 +42,7 @@ def report_of(folders: Sequence[Path]) -> Report:
     """
     runs = expand_groups(folders)
     for run in runs:
-        read_whole_config(run)  # what is missing there is said by name
+        read_run_config(run)  # what is missing there is said by name
     if len(folders) == 1 and not is_group(folders[0]):
         return _of_run(folders[0])
     figures = group_figures(folders)

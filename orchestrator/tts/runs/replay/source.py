@@ -16,8 +16,8 @@ from tts.problem import Problem
 from tts.prompting import Models
 
 from ..checks import read_summary
-from ..config import read_whole_config
-from ..folder import EVENTS, GROUP, Json
+from ..config import RunConfig, read_run_config
+from ..folder import EVENTS, GROUP
 from .chains import read_chains
 from .recording import read_recording
 from .script import Script
@@ -29,15 +29,15 @@ class Source:
     """A run folder with its run.json, or a trace file without one. The path is absolute."""
 
     path: Path
-    recorded: Json | None
+    recorded: RunConfig | None
 
     @property
     def text(self) -> Literal["recorded", "made up"]:
         """Whether the steps' text is an engine's, so that there are answers to grade."""
         if self.recorded is None:
             return "made up"
-        replay = self.recorded.get("replay")
-        return replay["text"] if replay else "recorded"
+        replay = self.recorded.replay
+        return replay.text if replay else "recorded"
 
     @cached_property
     def description(self) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class Source:
     def limited(self, models: Models) -> Models:
         """`models` with the recorded run's context, which decides where chains are cut."""
         spec = models.deployment.generator
-        context = (self.recorded or {}).get("context") or spec.max_seq_len
+        context = (self.recorded and self.recorded.context) or spec.max_seq_len
         if context > spec.max_seq_len:
             raise RunError(
                 f"The run in {self.path} had a context of {context} tokens; generator.max_seq_len "
@@ -73,7 +73,7 @@ class Source:
         """What the engines are to answer; raises a TtsError naming what does not fit."""
         if self.recorded is None:
             return TraceScript(models, read_chains(self.path))
-        return read_recording(self.path, self.recorded, models, problems)
+        return read_recording(self.path, self.recorded.to_json(), models, problems)
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,6 @@ def open_source(path: Path) -> Source:
         )
     if is_there(path / GROUP):
         raise RunError(f"{path} holds several runs.", hint="Name the folder of one of them.")
-    config = read_whole_config(path)
+    config = read_run_config(path)
     read_summary(path)  # refuses one that has not finished
     return Source(path, config)

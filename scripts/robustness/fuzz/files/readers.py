@@ -28,9 +28,9 @@ from tts.lab.tuning.fit import read_fits
 from tts.lab.tuning.result import RESULT
 from tts.reports.runs import print_report
 from tts.runs.comparison import read_rows
-from tts.runs.config import read_whole_config, read_whole_group
+from tts.runs.config import read_run_config
 from tts.runs.folder import GROUP, PROBLEMS, read_problems
-from tts.runs.groups import Member, group_config
+from tts.runs.groups import Member, group_config, read_whole_group
 from tts.runs.log import read_events
 from tts.runs.recorded_summary import read_whole_summary
 from tts.runs.replay.chains import read_chains
@@ -111,7 +111,7 @@ def _of_runs(run: Path) -> dict[str, Reader]:
     )
     whole_run = (run / "run.json", run / "events.jsonl", run / "summary.json")
     return {
-        "run.json": Reader("run.json", (run / "run.json").read_bytes(), read_whole_config),
+        "run.json": Reader("run.json", (run / "run.json").read_bytes(), read_run_config),
         "group.json": Reader(
             GROUP, json.dumps(group_config(config, [member])).encode(), _read_group, whole_run
         ),

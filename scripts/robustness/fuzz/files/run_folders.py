@@ -16,30 +16,36 @@ import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
 import typer
+from msgspec.structs import replace
 
 from tts.build.errors import TtsError
 from tts.build.spec import load_deployment
 from tts.build.tokenizer import Tokenizer
 from tts.cli import app
-from tts.datasets.options import DatasetOptions
-from tts.datasets.shards import Shard
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
-from tts.lab.bench import group_run, request
+from tts.lab.bench import group_run, single_run
 from tts.lab.bench.group_run import run_all
-from tts.lab.bench.observer import Silent
-from tts.lab.bench.request import Wanted, run_bench, run_solve
+from tts.lab.bench.single_run import run_bench, run_solve
+from tts.lab.observer import Observer
+from tts.runs.config import RunConfig
 from tts.runs.run import Run
 from tts.session import AsyncSession
 
 from .run_damage import DAMAGES
 
-WANTED = Wanted("demo", "demo", 5, 0, "beam-search", "lockstep", {"n": 4, "max_tokens": 16})
+WANTED = RunConfig(
+    deployment_source="demo",
+    dataset="demo",
+    limit=5,
+    schedule="lockstep",
+    parameters={"n": 4, "max_tokens": 16},
+)
 OTHER, SHARDS, GROUP, SOLVED = "other", ("shard-1", "shard-2"), "group", "solved"
 RUN = "run"
 
@@ -175,14 +181,14 @@ COMMANDS: dict[str, tuple[Sequence[str], Callable[[Path], object]]] = {
 
 
 def _make(whole: Path) -> None:
-    run_bench(WANTED, whole / RUN, Silent())
-    run_bench(replace(WANTED, strategy="best-of-n"), whole / OTHER, Silent())
+    run_bench(WANTED, whole / RUN, Observer())
+    run_bench(replace(WANTED, strategy="best-of-n"), whole / OTHER, Observer())
     for number, name in enumerate(SHARDS, start=1):
-        shard = DatasetOptions(shard=Shard(number, len(SHARDS)))
-        run_bench(replace(WANTED, dataset_options=shard), whole / name, Silent())
+        shard = replace(WANTED, shard=f"{number}/{len(SHARDS)}")
+        run_bench(shard, whole / name, Observer())
     group = replace(WANTED, limit=2, strategy="all", parameters={"max_tokens": 8})
-    run_all(group, whole / GROUP, Silent())
-    run_solve("2 + 2?", WANTED, whole / SOLVED, Silent(), lambda step: None)
+    run_all(group, whole / GROUP, Observer())
+    run_solve("2 + 2?", WANTED, whole / SOLVED, Observer(), lambda step: None)
 
 
 @contextlib.contextmanager
@@ -195,8 +201,8 @@ def scripted_engines() -> Iterator[None]:
         AsyncSession, generator=ScriptedGenerator(*words), verifier=ScriptedVerifier()
     )
     with contextlib.ExitStack() as patches:
-        for module in (request, group_run):
-            patches.enter_context(patch.object(module, "AsyncSession", scripted))
+        for module in (single_run, group_run):
             patches.enter_context(patch.object(module, "load_checked", lambda name: spec))
-        patches.enter_context(patch.object(request, "require_current", lambda deployment: None))
+        patches.enter_context(patch.object(single_run, "AsyncSession", scripted))
+        patches.enter_context(patch.object(single_run, "require_current", lambda deployment: None))
         yield

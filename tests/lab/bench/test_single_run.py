@@ -9,8 +9,9 @@ from tests.session.endpoints import Failing, Hanging
 from tts.build.errors import EndpointTimeout, Interrupted
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
-from tts.lab.bench.run import run_plan, with_way_on
+from tts.lab.bench.single_run import run_plan, with_way_on
 from tts.problem import Problem
+from tts.runs.config import RunConfig
 from tts.session import AsyncSession, RunProgress
 from tts.session.interrupts import interruptible
 from tts.session.plan import Plan
@@ -51,7 +52,9 @@ def words(tokenizer_folder):
 
 
 def carry_out(deployment, generator, folder, observer, *, resume=False, **options):
-    plan = Plan(deployment, PROBLEMS, choose("beam-search", deployment, {"n": 4}), seed=1)
+    plan = Plan(
+        RunConfig(seed=1), deployment, PROBLEMS, choose("beam-search", deployment, {"n": 4})
+    )
     progress = RunProgress(len(PROBLEMS))
     session = AsyncSession(deployment, generator=generator, verifier=ScriptedVerifier())
     observer.progress = progress

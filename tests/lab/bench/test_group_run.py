@@ -1,6 +1,6 @@
 """Which strategies share a run of a group."""
 
-from tts.lab.bench.members import members_of
+from tts.lab.bench.group_run import members_of
 from tts.strategies.catalog import STRATEGIES
 from tts.strategies.parameters import configure_all
 

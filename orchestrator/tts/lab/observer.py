@@ -1,18 +1,18 @@
-"""What a benchmark tells whoever watches it. It never prints: the terminal's observer does."""
+"""What a long command tells whoever watches it. It never prints: the terminal's observers do."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
 
+from tts.build.spec import Role
 from tts.serving.server.loading import Loading
 from tts.session.progress import RunProgress
 
 
-class Observer(Protocol):
-    """Follows one command: lines that are said, and runs that begin, go on and end, one by one.
+class Observer:
+    """Follows one command, and shows nothing: those that show something override what they show.
 
-    Every call comes from the thread that called the benchmark, and must return quickly.
+    Every call comes from the thread that called the command, and must return quickly.
     """
 
     def say(self, line: str) -> None:
@@ -30,21 +30,8 @@ class Observer(Protocol):
     def ended(self) -> None:
         """The run that began has ended, well or not."""
 
+    def measuring(self, role: Role, measurements: int) -> None:
+        """The measurements of an engine begin: so many at most."""
 
-class Silent:
-    """An observer that shows nothing."""
-
-    def say(self, line: str) -> None:
-        """See Observer."""
-
-    def loading(self, loading: Loading) -> None:
-        """See Observer."""
-
-    def began(self, run: RunProgress, title: str, folder: Path) -> None:
-        """See Observer."""
-
-    def changed(self) -> None:
-        """See Observer."""
-
-    def ended(self) -> None:
-        """See Observer."""
+    def at(self, load: int, round_: int) -> None:
+        """A measurement begins, at this load in flight; round 0 warms up and is discarded."""

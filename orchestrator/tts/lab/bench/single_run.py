@@ -1,0 +1,309 @@
+"""One run of `tts bench` or `tts solve`: planned, carried out in a session, continued."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from tts.build import paths
+from tts.build.builder import require_current
+from tts.build.errors import ConfigError, TtsError
+from tts.build.spec import Deployment, bundled_deployments
+from tts.checks.requirements import require_gpu
+from tts.datasets.demo_questions import why_outside
+from tts.datasets.load import load_dataset, problems_of_run
+from tts.datasets.options import DatasetOptions
+from tts.problem import Problem
+from tts.prompting import Models
+from tts.runs.config import RunConfig, read_run_config
+from tts.runs.folder import PROBLEMS, has_begun, read_problems
+from tts.runs.replay import Replay, Source, open_source
+from tts.serving.server.lookup import served_deployments
+from tts.session import AsyncSession, Result, RunProgress, Step
+from tts.session.interrupts import interruptible
+from tts.session.plan import (
+    Plan,
+    check_lengths,
+    findable,
+    load_checked,
+    refuse_functions,
+)
+from tts.session.run import OpenRun, complete, open_run, unused_folder
+from tts.session.strategy import ChosenStrategy, choose
+from tts.strategies.catalog import find_strategy
+
+from ..observer import Observer
+
+TICK_S = 0.1
+"""How often the observer is told that the numbers may have changed."""
+
+
+def run_bench(
+    config: RunConfig, out: Path | None, observer: Observer, *, endpoints: tuple[str, ...] = ()
+) -> Path:
+    """Plan a benchmark run, check everything that can be checked, and run it; its folder.
+
+    `endpoints` are the servers to use; none: those of the deployment, or of this machine.
+    """
+    plan = plan_of(config, problems_of(config, observer.say), endpoints)
+    folder = (out or new_folder(plan, plan.strategy.name)).resolve()
+    _bench(plan, folder, observer, endpoints=endpoints)
+    return folder
+
+
+def bench_in(
+    config: RunConfig, folder: Path, observer: Observer, *, endpoints: tuple[str, ...] = ()
+) -> None:
+    """Run a benchmark in a folder, or go on with what it holds of this same one."""
+    plan = plan_of(config, problems_of(config, observer.say), endpoints)
+    _bench(plan, folder.resolve(), observer, resume=has_begun(folder), endpoints=endpoints)
+
+
+def resume_bench(
+    folder: Path,
+    deployment: str | None,
+    observer: Observer,
+    *,
+    repair: bool = False,
+    endpoints: tuple[str, ...] = (),
+) -> Path:
+    """Continue the run in `folder` with what it was started with; its folder.
+
+    With `repair` what is damaged of its log is dropped first.
+    """
+    recorded = read_run_config(folder, going_on=True)
+    refuse_functions(recorded, folder)
+    config = on_deployment(recorded, deployment)
+    folder = folder.resolve()
+    problems = _without_references(config, problems_of_run(folder, recorded))
+    plan = plan_of(config, problems, endpoints)
+    _bench(plan, folder, observer, resume=True, repair=repair, endpoints=endpoints)
+    return folder
+
+
+def run_solve(
+    question: str,
+    config: RunConfig,
+    out: Path | None,
+    observer: Observer,
+    on_step: Callable[[Step], None],
+    *,
+    endpoints: tuple[str, ...] = (),
+) -> tuple[Result, Path]:
+    """Solve one problem, which is a run of its own: its result and the run's folder."""
+    if not question.strip():
+        raise ConfigError("The question is empty.", hint="Write it in quotes: tts solve '1 + 1?'")
+    config = msgspec.structs.replace(config, dataset=PROBLEMS)
+    plan = plan_of(config, [Problem("solve", question)], endpoints)
+    if _is_the_demo_pair(plan.deployment) and (why := why_outside(question)):
+        observer.say(f"{why} The answer may well be wrong.")
+    folder = (out or new_folder(plan, plan.strategy.name)).resolve()
+    results: list[Result] = []
+    progress = RunProgress(1)
+    with open_run(plan, folder) as run:
+        running = run_plan(
+            new_session(plan.deployment, endpoints, observer),
+            run,
+            observer,
+            progress,
+            title=question,
+            on_step=on_step,
+            on_result=results.append,
+        )
+        try:
+            interruptible(running, observer.say)
+        except TtsError as error:
+            if progress.began:
+                raise with_way_on(error, "What there is of the tree is logged", folder) from error
+            raise
+    (result,) = results
+    return result, folder
+
+
+def default_deployment() -> str:
+    """The bundled deployment to solve with where none is named: the one that is served, or demo."""
+    served = [name for name in served_deployments() if name in bundled_deployments()]
+    return served[0] if len(served) == 1 else "demo"
+
+
+def on_deployment(config: RunConfig, deployment: str | None) -> RunConfig:
+    """A recorded configuration, on another deployment file if one is named."""
+    source = deployment or config.deployment_source
+    return msgspec.structs.replace(config, deployment_source=source)
+
+
+def problems_of(config: RunConfig, say: Callable[[str], None] = lambda line: None) -> list[Problem]:
+    """The problems to solve; `say` gets where they come from. Raises DatasetError."""
+    if config.replay and config.dataset == PROBLEMS:  # those of a program's run
+        loaded = read_problems(Path(config.replay.source))
+    else:
+        options = DatasetOptions.of_config(config)
+        dataset = load_dataset(config.dataset, limit=config.limit, options=options, say=say)
+        loaded = dataset.problems
+        if dataset.source:
+            say(dataset.source)
+    return _without_references(config, loaded)
+
+
+def plan_of(
+    config: RunConfig, problems: Sequence[Problem], endpoints: tuple[str, ...] = ()
+) -> Plan:
+    """The plan of a run: the strategy, the engines and every problem's length are checked."""
+    find_strategy(config.strategy)
+    spec = load_checked(config.deployment_source)
+    strategy = choose(config.strategy, spec, config.parameters)
+    return plan_with(config, problems, spec, strategy, endpoints)
+
+
+def plan_with(
+    config: RunConfig,
+    problems: Sequence[Problem],
+    spec: Deployment,
+    strategy: ChosenStrategy,
+    endpoints: tuple[str, ...] = (),
+) -> Plan:
+    """A plan with this strategy; checks the engines and every problem's length."""
+    if not (endpoints or spec.endpoints):
+        require_gpu(spec)
+    require_current(spec)
+    models = Models.load(spec)
+    replay = None
+    if source := _source_of(config):
+        models = source.limited(models)
+        replay = Replay(source.script(models, problems), source.description)
+    config = msgspec.structs.replace(
+        config,
+        deployment_source=findable(config.deployment_source),
+        dataset=config.dataset if config.keeps_problems else findable(config.dataset),
+    )
+    context = models.deployment.generator.max_seq_len
+    plan = Plan(config, spec, tuple(problems), strategy, replay=replay, context=context)
+    check_lengths(models, plan.problems)
+    return plan
+
+
+def _is_the_demo_pair(deployment: Deployment) -> bool:
+    bundled = paths.deployments_dir().parent / "checkpoints" / "demo-generator"
+    return deployment.generator.checkpoint.resolve() == bundled.resolve()
+
+
+def new_folder(plan: Plan, what: str) -> Path:
+    """A folder under runs/ that is not there yet, named for what will be in it."""
+    return unused_folder(f"{plan.deployment.name}-{what}-{plan.asked.schedule}")
+
+
+def _source_of(config: RunConfig) -> Source | None:
+    return open_source(Path(config.replay.source)) if config.replay else None
+
+
+def _without_references(config: RunConfig, problems: list[Problem]) -> list[Problem]:
+    """The problems as they are solved: made-up text of a replay has no answers to compare."""
+    source = _source_of(config)
+    return source.problems(problems) if source else problems
+
+
+def new_session(
+    deployment: Deployment, endpoints: tuple[str, ...], observer: Observer
+) -> AsyncSession:
+    """A session that is not open yet, on these servers if any are named."""
+    return AsyncSession(
+        deployment,
+        endpoints=endpoints or None,
+        say=observer.say,
+        on_loading=observer.loading,
+    )
+
+
+def _bench(
+    plan: Plan,
+    folder: Path,
+    observer: Observer,
+    *,
+    resume: bool = False,
+    repair: bool = False,
+    endpoints: tuple[str, ...] = (),
+) -> None:
+    progress = RunProgress(len(plan.problems))
+    with open_run(plan, folder, resume=resume, repair=repair, say=observer.say) as run:
+        try:
+            session = new_session(plan.deployment, endpoints, observer)
+            interruptible(run_plan(session, run, observer, progress), observer.say)
+        except TtsError as error:
+            if progress.began:
+                solved = f"{progress.done} of {progress.total} problems are solved"
+                raise with_way_on(error, solved, folder) from error
+            raise
+
+
+async def run_plan(
+    session: AsyncSession,
+    run: OpenRun,
+    observer: Observer,
+    progress: RunProgress,
+    *,
+    title: str = "problems",
+    on_step: Callable[[Step], None] | None = None,
+    on_result: Callable[[Result], None] = lambda result: None,
+) -> None:
+    """Begin or continue a run in a session, which is opened for it; raises a TtsError.
+
+    Where every problem is solved already no session is opened. `progress` is kept up to date, so
+    that the caller can say how far an interrupted run has come.
+    """
+    if complete_if_solved(run, observer, title):
+        return
+    async with session:
+        await run_in(
+            session, run, observer, progress, title=title, on_step=on_step, on_result=on_result
+        )
+
+
+def complete_if_solved(run: OpenRun, observer: Observer, title: str) -> bool:
+    """Whether every problem of a run is solved already; then nothing of it is missing on disk."""
+    if run.left:
+        return False
+    complete(run)
+    observer.say(f"{title}: every problem is solved already")
+    return True
+
+
+async def run_in(
+    session: AsyncSession,
+    run: OpenRun,
+    observer: Observer,
+    progress: RunProgress,
+    *,
+    title: str,
+    on_step: Callable[[Step], None] | None = None,
+    on_result: Callable[[Result], None] = lambda result: None,
+) -> None:
+    """`run_plan` in a session that is open, and stays so."""
+    observer.began(progress, title, run.folder)
+    showing = asyncio.ensure_future(_show(session, progress, observer))
+    try:
+        async for result in session.carry_out(run, progress=progress, on_step=on_step):
+            on_result(result)
+    finally:
+        showing.cancel()
+        observer.changed()
+        observer.ended()
+
+
+async def _show(session: AsyncSession, progress: RunProgress, observer: Observer) -> None:
+    while True:
+        await asyncio.sleep(TICK_S)
+        progress.in_flight = session.in_flight
+        observer.changed()
+
+
+def with_way_on(
+    error: TtsError, done: str | None, folder: Path, command: str = "tts bench --resume"
+) -> TtsError:
+    """Add to an error's hint what is done and saved, if that is known, and how to continue."""
+    saved = f"{done} and saved in {folder}." if done else "Finished runs are saved."
+    way_on = f"Continue with: {command} {folder}"
+    error.hint = "\n".join(part for part in (saved, error.hint, way_on) if part)
+    return error
