@@ -14,7 +14,9 @@ from tts.build.builder import build_engines
 from tts.build.spec import load_deployment
 from tts.engines import wire
 from tts.lab.bench.single_run import run_bench
+from tts.lab.observer import Observer
 from tts.runs import events
+from tts.runs.config import RunConfig
 from tts.runs.log import read_events
 from tts.scheduling import ScheduleName
 from tts.serving.server.start import RunningServer, start_server
