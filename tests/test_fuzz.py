@@ -40,7 +40,7 @@ def test_some_hundred_hostile_files_are_read_or_refused_in_a_sentence():
 
 def test_every_valid_file_is_read(part, tmp_path):
     campaign, readers = part("campaign"), part("readers")
-    for name, reader in readers.readers(ROOT / "tests" / "runlog" / "v1_run").items():
+    for name, reader in readers.readers(ROOT / "tests" / "runs" / "v1_run").items():
         folder = tmp_path / name
         folder.mkdir()
         for beside in reader.beside:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.cli.test_cli import tts
 
-OLD_RUN = Path(__file__).parents[1] / "runlog" / "v1_run"
+OLD_RUN = Path(__file__).parents[1] / "runs" / "v1_run"
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from tts.runs.folder import CONFIG, EVENTS, SUMMARY
 from tts.runs.lock import locked
 from tts.session.progress import RunProgress
 
-V1_RUN = Path(__file__).parents[1] / "runlog" / "v1_run"
+V1_RUN = Path(__file__).parents[1] / "runs" / "v1_run"
 SIZES = [(80, 24), (120, 40), (60, 20), (40, 8), (200, 60)]
 
 

@@ -91,7 +91,7 @@ def _requests(measures: Measures) -> Iterator[Measure]:
         yield Measure(f"{engine}_batch_utilization", _rounded(used, 4), "share")
         idle = _over(sum(measures.use.idle_s[engine].values()), measures.wall_s)
         yield Measure(f"{engine}_idle", _rounded(idle, 4), "share")
-    yield Measure("score_cache_hit_rate", _rounded(measures.cache_hit_rate, 4), "share")
+    yield Measure("score_cache_hit_rate", _rounded(measures.run.work.cache_hit_rate, 4), "share")
 
 
 def _speculation(measures: Measures) -> Iterator[Measure]:

@@ -43,7 +43,6 @@ from .progress import RunProgress
 from .replicas import Replicas
 from .resources import recorded_resources
 from .solver import Solver, Task, open_solver
-from .usage import Meter
 
 
 @dataclass(frozen=True)
@@ -115,10 +114,9 @@ async def execute(
     problem fails; what was done until then is saved.
     """
     plan, folder = run.plan, run.folder
-    meter = Meter()
     if run.begun:
         earlier = read_events(folder)
-        for result in logged_results(earlier, plan.problems, plan.strategy.vote, meter):
+        for result in logged_results(earlier, plan.problems, plan.strategy.vote):
             await outbox.room()
             progress.count(result.correct)
             outbox.put(result)
@@ -136,7 +134,7 @@ async def execute(
         async with (
             recorded_resources(log),
             recording_steps(log, steps),
-            open_solver(models, replicas, policy, log, meter, endpoints_of=endpoints_of) as solver,
+            open_solver(models, replicas, policy, log, endpoints_of=endpoints_of) as solver,
         ):
             opened.add(solver)
             try:

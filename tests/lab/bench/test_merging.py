@@ -14,12 +14,13 @@ from tts.datasets.shards import Shard, interleaved
 from tts.lab.bench.merging import merge_runs
 from tts.lab.bench.observer import Silent
 from tts.lab.bench.request import Wanted, resume_bench, run_bench
-from tts.runs.checks import read_summary, write_summary
+from tts.runs.checks import write_summary
 from tts.runs.config import read_whole_config
 from tts.runs.events import Finished, ProblemSolved, Resources, Session, encode
 from tts.runs.folder import SUMMARY, read_config
 from tts.runs.log import read_events
 from tts.runs.run import Run
+from tts.runs.summary import read_summary
 
 WANTED = Wanted("tiny", "demo", 7, 0, "beam-search", "decoupled", {"n": 4, "max_tokens": 16})
 

@@ -13,7 +13,7 @@ from tts.lab.bench import on_ray
 from tts.lab.bench.observer import Silent
 from tts.lab.bench.on_ray import run_on_ray
 from tts.lab.bench.request import Wanted, run_bench
-from tts.runs.checks import read_summary
+from tts.runs.summary import read_summary
 
 WANTED = Wanted(
     "tiny",
