@@ -13,8 +13,8 @@ from tests.runs.replay.recordings import FEW, config_of, recorded_run
 from tts.reports.live_numbers import RECENT, WINDOW_S, LiveNumbers
 from tts.runs.events import Finished, Generated, Idle, ProblemSolved, ProblemStarted, Session
 from tts.runs.folder import CONFIG
-from tts.runs.intervals import wilson
 from tts.runs.log import read_events
+from tts.runs.statistics import wilson
 from tts.runs.summary import summarise
 
 V1_RUN = Path(__file__).parents[1] / "runs" / "v1_run"

@@ -11,11 +11,11 @@ from typing import Final
 
 from tts.runs.events import AnyEvent, Idle, Session, Used
 from tts.runs.folder import Json
-from tts.runs.intervals import wilson
 from tts.runs.records import ENGINES, Engine, RequestRecord
 from tts.runs.requests import request_of
 from tts.runs.speculation import Speculation
 from tts.runs.state import ProblemState, RunState
+from tts.runs.statistics import wilson
 
 WINDOW_S: Final = 30
 """Over which rates and loads are taken: long enough for several steps of every beam."""

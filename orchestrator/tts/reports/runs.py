@@ -15,11 +15,10 @@ from rich.text import Text
 
 from tts.runs.comparison import correct_by_problem
 from tts.runs.events import AnyEvent
-from tts.runs.intervals import half_width
 from tts.runs.log import read_events
-from tts.runs.paired import paired_difference
 from tts.runs.records import ENGINES
 from tts.runs.requests import occupancy, requests_of
+from tts.runs.statistics import half_width, paired_difference
 from tts.runs.summary import Replayed, Summary
 
 from .sheet import Sheet

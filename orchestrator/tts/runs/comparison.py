@@ -16,13 +16,12 @@ from tts.strategies.catalog import known_strategy
 from tts.strategies.names import STRATEGY_NAMES
 from tts.strategies.parameters import default_parameters
 
-from .curves import Point, Shares, block_shares, points
+from .curves import Point, Shares, WhyDependent, block_shares, points, unit_size, why_dependent
 from .events import ProblemSolved
 from .folder import SUMMARY, has_finished, read_config
 from .groups import COMPARISON, Member, is_group, read_members
-from .independence import WhyDependent, unit_size, why_dependent
-from .intervals import wilson
 from .log import read_events
+from .statistics import wilson
 from .summary import Summary, accuracy_by_level, read_summary
 
 NoCurve = WhyDependent | Literal["old_log", "no_reference"]

@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from .intervals import wilson
 from .measured_run import MeasuredRun
 from .quantiles import QuantileSketch
 from .records import ENGINES, Engine
-from .statistics import quantile, rounded
+from .statistics import quantile, rounded, wilson
 
 Value = float | int | None
 Section = Literal["quality", "throughput", "latency", "engines", "speculation", "machine"]

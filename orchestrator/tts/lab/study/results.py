@@ -9,8 +9,7 @@ from pathlib import Path
 from statistics import fmean
 
 from tts.runs.measured_run import MeasuredRun
-from tts.runs.paired import Difference, paired
-from tts.runs.statistics import quantile
+from tts.runs.statistics import Difference, paired, quantile
 from tts.runs.summary import read_summary
 
 from .blocks import Ratio, ratios
