@@ -32,7 +32,7 @@ from tts.problem import Problem
 from tts.prompting import Context
 from tts.runs import events
 from tts.runs.folder import EVENTS
-from tts.runs.resume import read_resume_point
+from tts.runs.resume import ResumedWork, read_resume_point
 from tts.scheduling import Policy, ScheduleName
 from tts.search import Fate, Stop, Thought, node_seed
 from tts.search.tree import Tree
@@ -301,7 +301,8 @@ class Session:
         assert asyncio.all_tasks() == {asyncio.current_task()}, "something was left behind"
 
     def _submit(self, driver, problem):
-        resumed = self.saved and self.saved.unfinished.get(problem.id)
+        begun = self.saved and self.saved.unfinished.get(problem.id)
+        resumed = ResumedWork.of(begun) if begun else None
         new_search = functools.partial(self._new_search, problem)
         submission = driver.submit(problem, new_search, resumed=resumed)
         self.submitted[problem.id] = submission

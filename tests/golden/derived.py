@@ -51,7 +51,7 @@ from tts.runs.measured_run import MeasuredRun, expand_groups
 from tts.runs.paired_runs import compare_runs, differing_settings
 from tts.runs.repair import repair_log
 from tts.runs.replay import open_source
-from tts.runs.resume import read_resume_point
+from tts.runs.resume import ResumedWork, read_resume_point
 from tts.runs.run import Run
 from tts.runs.step_log import EngineStep, read_step_log
 from tts.runs.summary import summarise
@@ -73,11 +73,11 @@ def of_run(folder):
     """What programs get of a run, and what continuing, replaying and tuning take from it."""
     config = read_config(folder)
     run = Run.load(folder)
-    summary = _or_error(lambda: summarise(config, read_events(folder)))
+    summary = _or_error(lambda: dict(summarise(config, read_events(folder))))
     return {
         "config": _or_error(lambda: read_run_config(folder).to_json() == config),
         "summary": summary,
-        "kept_summary": "the same" if run.summary == summary else run.summary,
+        "kept_summary": "the same" if run.summary == summary else run.summary and dict(run.summary),
         "measures": _or_error(lambda: run.measures),
         "problems": _or_error(lambda: [_problem(problem) for problem in run.problems]),
         "requests": _or_error(lambda: _requests(run.requests)),
@@ -496,7 +496,8 @@ def _resume(folder, vote):
                     ).encode()
                 ),
             }
-            for name, work in point.unfinished.items()
+            for name, problem in point.unfinished.items()
+            for work in [ResumedWork.of(problem)]
         },
     }
 

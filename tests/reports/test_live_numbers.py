@@ -13,8 +13,8 @@ from tests.runs.replay.recordings import FEW, config_of, recorded_run
 from tts.reports.live_numbers import RECENT, WINDOW_S, LiveNumbers
 from tts.runs.events import Finished, Generated, Idle, ProblemSolved, ProblemStarted, Session
 from tts.runs.folder import CONFIG
-from tts.runs.intervals import wilson
 from tts.runs.log import read_events
+from tts.runs.statistics import wilson
 from tts.runs.summary import summarise
 
 V1_RUN = Path(__file__).parents[1] / "runs" / "v1_run"
@@ -65,7 +65,7 @@ def agrees(numbers, summary):
     assert numbers.accuracy[1:] == wilson(numbers.accuracy[0], numbers.judged)
     assert numbers.wall_s == pytest.approx(summary["wall_s"], abs=1e-3)
     assert numbers.generated_tokens == summary["generated_tokens"]
-    assert numbers.sessions == summary["sessions"]
+    assert numbers.run.sessions == summary["sessions"]
     speculation = summary["speculation"]
     assert numbers.speculation.sent == speculation["sent"]
     assert numbers.speculation.used == speculation["used"]
@@ -75,7 +75,7 @@ def test_at_the_end_of_a_run_they_are_those_of_its_summary():
     config = json.loads((V1_RUN / CONFIG).read_text())
     numbers = numbers_of(read_events(V1_RUN), config)
     agrees(numbers, summarise(config, read_events(V1_RUN)))
-    assert numbers.finished
+    assert numbers.run.finished
     assert numbers.running == 0
     assert [problem.id for problem in numbers.recent] != []
 
@@ -150,4 +150,4 @@ def test_ten_thousand_problems_take_little_memory():
     assert numbers.running == 0
     assert len(numbers.recent) == RECENT
     assert len(numbers._seconds) <= WINDOW_S + 4
-    assert sum(map(sys.getsizeof, numbers._solved)) < 1_000_000
+    assert sum(map(sys.getsizeof, numbers.run.solved)) < 1_000_000

@@ -1,18 +1,28 @@
 """Numbers of the report."""
 
+from dataclasses import replace
+
 import pytest
 from rich.console import Console
 from tests.runs.logs import SESSION, expansion, idle, scoring
 
 from tts.reports.runs import accuracy_cell, comparison, engine_use, work_lines
-from tts.runs.summary import summarise
-from tts.runs.utilization import Utilization
+from tts.runs.summary import Summary, summarise
 from tts.strategies.catalog import find_strategy
+
+CONFIG = {
+    "deployment": "tiny",
+    "dataset": "demo",
+    "seed": 0,
+    "strategy": "best-of-n",
+    "schedule": "decoupled",
+    "vote": "weighted",
+    "parameters": {"n": 4},
+}
 
 
 def summary_of(events):
-    use = Utilization.of(events)
-    return {"wall_s": use.wall_s, **use.to_json()}
+    return summarise(CONFIG, events)
 
 
 def shown(renderable):
@@ -46,23 +56,23 @@ def test_the_use_of_engines_fits_the_terminal_and_tells_idle_times():
 
 def test_the_use_of_engines_needs_no_idle_times_in_the_summary():
     events = [SESSION, expansion([0], 0.0, 4.0)]
-    table = shown(engine_use({"wall_s": 8.0}, events))
+    table = shown(engine_use(replace(summary_of(events), wall_s=8.0, idle_s=None), events))
     assert " 0.5 " in table
     assert "idle" not in table
-    assert " - " in shown(engine_use({"wall_s": 0.0}, []))
+    assert " - " in shown(engine_use(summary_of([]), []))
 
 
 def test_the_work_of_a_run_in_words():
-    nothing = Utilization.of([]).to_json()
+    nothing = summary_of([])
     assert work_lines(nothing) == []
-    some = {
+    some = dict(nothing) | {
         "latency_s": {"median": 1.5, "p95": 3.0},
         "speculation": {"sent": 8, "answered": 6, "used": 4, "hit_rate": 0.5}
         | {"cancelled": {"pruned": 2}},
         "waste": {"share": 0.1, "unused_tokens": 60, "cancelled_tokens_estimated": 40},
         "verifier_batches": {"tokens": {"batches": 2, "requests": 9, "tokens": 3000}},
     }
-    assert work_lines(some) == [
+    assert work_lines(Summary.of_json(some)) == [
         "time of one problem: median 1.50 s, p95 3.00 s",
         "speculative expansions: 8 sent, 4 used (50.0%); cancelled: 2 pruned",
         "wasted generation: 10.0% of all tokens: 60 never used, and about 40 (estimated) in "
@@ -75,11 +85,8 @@ def test_runs_of_one_search_are_compared_whatever_its_parameters_are(tiny_deploy
     """The policy of `auto` is a table."""
     auto = find_strategy("auto").configure({}, context=64)
     config = {
-        "deployment": "tiny",
-        "dataset": "demo",
-        "seed": 0,
+        **CONFIG,
         "strategy": "auto",
-        "vote": "weighted",
         "parameters": auto.to_json(),
         "context": 64,
     }

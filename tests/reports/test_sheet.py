@@ -1,6 +1,7 @@
 """Tables on narrow screens: nothing is cut, every cell is there."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -18,13 +19,15 @@ from tts.reports.memory_plan import print_memory_plan
 from tts.reports.runs import comparison, details, engine_use, paired_table
 from tts.reports.sheet import Sheet
 from tts.reports.simulation import outcomes_table
+from tts.runs.summary import InFlight, Summary
 from tts.strategies.catalog import find_strategy
 
-SUMMARY = {
+FIELDS = {
     "problems": 5_000,
     "accuracy": 0.8,
     "wall_s": 12_345.6,
     "problems_per_s": 0.25,
+    "generated_tokens": 152_406_432,
     "tokens_per_s": 12_345.0,
     "verifier_calls": 1_234_567,
     "mean_in_flight": {"generator": 128.5, "verifier": 1_234.5},
@@ -46,6 +49,7 @@ SUMMARY = {
         for engine in ("generator", "verifier")
     },
 }
+SUMMARY = Summary.of_json(FIELDS)
 
 
 def shown(*renderables, width=80):
@@ -62,8 +66,8 @@ def shown(*renderables, width=80):
 @pytest.mark.parametrize("width", [80, 60, 140])
 def test_the_tables_of_runs_are_whole(width):
     others = [
-        {**SUMMARY, "schedule": "lockstep", "wall_s": 23_456.7},
-        {**SUMMARY, "strategy": "self-consistency"},
+        replace(SUMMARY, schedule="lockstep", wall_s=23_456.7),
+        replace(SUMMARY, strategy="self-consistency"),
     ]
     text = shown(
         comparison([SUMMARY, *others]), details(SUMMARY), engine_use(SUMMARY, []), width=width
@@ -84,8 +88,14 @@ def test_the_tables_of_runs_are_whole(width):
 
 
 def test_one_run_fits_eighty_columns_in_one_table():
-    cells = SUMMARY | {"strategy": "beam-search", "schedule": "decoupled", "wall_s": 12.3}
-    cells |= {"verifier_calls": 1_234, "mean_in_flight": {"generator": 8.0, "verifier": 2.5}}
+    cells = replace(
+        SUMMARY,
+        strategy="beam-search",
+        schedule="decoupled",
+        wall_s=12.3,
+        verifier_calls=1_234,
+        mean_in_flight=InFlight(8.0, 2.5),
+    )
     assert shown(comparison([cells])).count("beam-search") <= 2
 
 

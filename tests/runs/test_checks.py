@@ -12,7 +12,7 @@ from tts.runs.checks import (
     check_complete,
     check_run,
     drop_stale_summary,
-    read_summary,
+    read_summary_fields,
     write_summary,
 )
 from tts.runs.events import Finished, ProblemSolved, ProblemStarted, Used
@@ -90,7 +90,7 @@ def test_the_problem_of_a_changed_line_is_named(tmp_path):
     folder = make_run(tmp_path / "run", "a", "demo-3")
     edit_log(folder, replace_in(6, b"2.0", b"2.5"))
     with pytest.raises(RunDamaged, match=r"line 7 \(problem 'demo-3'\) does not match"):
-        read_summary(folder)
+        read_summary_fields(folder)
 
 
 def test_checksums_go_on_when_a_run_is_continued_behind_a_torn_line(tmp_path):
@@ -120,8 +120,8 @@ def test_a_log_without_checksums_has_them_from_where_it_is_continued(tmp_path):
 def test_a_whole_run_is_read_and_an_old_one_without_any_check(tmp_path):
     folder = make_run(tmp_path / "run", "a")
     check_run(folder)
-    assert read_summary(folder) == {"problems": 1}
-    assert read_summary(V1_RUN)["problems"] == 3
+    assert read_summary_fields(folder) == {"problems": 1}
+    assert read_summary_fields(V1_RUN)["problems"] == 3
 
 
 @pytest.mark.parametrize(
@@ -161,13 +161,13 @@ def test_a_log_that_is_gone_is_no_empty_log(tmp_path):
     folder = make_run(tmp_path / "run", "a")
     (folder / EVENTS).unlink()
     with pytest.raises(RunDamaged, match=r"events\.jsonl is missing"):
-        read_summary(folder)
+        read_summary_fields(folder)
     with pytest.raises(RunDamaged, match="Bring the log back"):
         drop_stale_summary(folder, print)
     old = shutil.copytree(V1_RUN, tmp_path / "old")
     (old / EVENTS).unlink()
     with pytest.raises(RunDamaged, match="Bring the log back"):
-        read_summary(old)
+        read_summary_fields(old)
 
 
 def test_a_run_that_is_continued_makes_its_summary_again_and_says_so(tmp_path):
@@ -192,7 +192,7 @@ def test_problems_that_a_finished_run_has_not_solved_are_named(tmp_path):
         log.write(solved("a"))
     write_summary(folder, {"problems": 1})
     with pytest.raises(RunDamaged, match="lacks the solution of 1 of its problems: b"):
-        read_summary(folder)
+        read_summary_fields(folder)
 
 
 def test_a_group_that_was_edited_is_refused(tmp_path):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tts.build.errors import RunError
 from tts.datasets.load import load_problems
 from tts.problem import Problem
-from tts.runs.checks import read_summary, write_summary
+from tts.runs.checks import read_summary_fields, write_summary
 from tts.runs.folder import (
     CONFIG,
     PROBLEMS,
@@ -75,14 +75,14 @@ def test_a_file_in_the_place_of_a_run_is_called_one(tmp_path):
 
 def test_reading_what_is_no_run_or_not_finished(tmp_path):
     with pytest.raises(RunError, match="holds no run"):
-        read_summary(tmp_path)
+        read_summary_fields(tmp_path)
     create_run(tmp_path, {"a": 1})
     assert read_config(tmp_path) == {"a": 1}
     with pytest.raises(RunError, match="has not finished; continue it with --resume"):
-        read_summary(tmp_path)
+        read_summary_fields(tmp_path)
     assert (has_begun(tmp_path), has_finished(tmp_path)) == (True, False)
     write_summary(tmp_path, {"b": 2})
-    assert read_summary(tmp_path) == {"b": 2}
+    assert read_summary_fields(tmp_path) == {"b": 2}
     assert has_finished(tmp_path)
 
 

@@ -94,8 +94,12 @@ def test_two_logs_end_to_end_add_up(one, other):
     """As the sessions of one run, whose second one solves other problems."""
     renamed = [e if e is SESSION else replace(e, problem=f"{e.problem}2") for e in other]
     halves, whole = (Measures.of(one), Measures.of(other)), Measures.of(one + renamed)
-    for name in ("useful_tokens", "generated_tokens", "cached_scores", "sessions"):
+    for name in ("useful_tokens", "generated_tokens"):
         assert getattr(whole, name) == sum(getattr(half, name) for half in halves), name
+    for name in ("verifier_calls", "cached_scores"):
+        counts = [getattr(each.run.work, name) for each in halves]
+        assert getattr(whole.run.work, name) == sum(counts), name
+    assert whole.run.sessions == sum(half.run.sessions for half in halves)
     assert whole.wall_s == pytest.approx(sum(half.wall_s for half in halves))
     for engine in ("generator", "verifier"):
         ours = whole.requests[engine]

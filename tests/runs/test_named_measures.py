@@ -1,33 +1,33 @@
 """Every measure has one name, one definition on the page, and a value that fits its unit."""
 
 import math
-import re
-from pathlib import Path
 
 from hypothesis import given, settings
 from tests.runs.logs import LOGS, SESSION, expansion, scoring, solved, started, whole_logs
+from tests.runs.measures_page import PAGE, page_as_it_should_be, sections_of
 from tests.runs.runs import run_of
 
 from tts.runs.events import Session
-from tts.runs.named_measures import named_measures
-
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
+from tts.runs.named_measures import MEASURES, named_measures
 
 
 def values(log):
     return {measure.name: measure.value for measure in named_measures(run_of(log))}
 
 
-def test_every_measure_is_defined_on_the_page():
-    """Names of a row may share a beginning: `latency_p50`, `_p95`."""
-    named = set()
-    for row in re.findall(r"^\| (`[^|]+) \|", PAGE.read_text(), re.MULTILINE):
-        first, *others = re.findall(r"`([a-z0-9_]+)`", row)
-        named |= {first, *others, *(first.rpartition("_")[0] + end for end in others)}
-    for measure in named_measures(run_of([])):
-        name = measure.name.replace("verifier_batch", "generator_batch")
-        name = name.replace("verifier_request_", "generator_request_")
-        assert name in named, measure.name
+def test_the_page_shows_the_table_of_measures():
+    """Written by `python -m tests.runs.measures_page`."""
+    page = PAGE.read_text()
+    assert page == page_as_it_should_be(page)
+    assert sections_of(page) == list(dict.fromkeys(measure.section for measure in MEASURES))
+
+
+def test_every_measure_has_a_name_of_its_own_and_a_definition():
+    names = [measure.name for measure in MEASURES]
+    assert len(set(names)) == len(names)
+    for measure in MEASURES:
+        assert measure.definition.endswith("."), measure.name
+        assert "\n" not in measure.definition, measure.name
 
 
 @settings(max_examples=30)

@@ -7,7 +7,8 @@ from tests.runs.logs import LOGS, SESSION, cut, expansion, scoring
 
 from tts.runs.events import Cancelled, Generated, Prefetched, Scored, Session
 from tts.runs.records import ENGINES, RequestRecord
-from tts.runs.requests import InOrderOfSending, end_to_end, occupancy, requests_of
+from tts.runs.requests import InOrderOfSending, occupancy, requests_of
+from tts.runs.state import end_to_end
 
 
 def in_order(requests, window):

@@ -42,7 +42,7 @@ def test_solved_problems_keep_their_verdict_and_unfinished_ones_their_work(tmp_p
     point = read_resume_point(tmp_path, "best")
     assert point.solved == {"right": True, "unknown": None}
     assert read_resume_point(tmp_path, "majority").solved["right"] is False
-    assert point.unfinished == {
+    assert {name: ResumedWork.of(problem) for name, problem in point.unfinished.items()} == {
         "open": ResumedWork(
             {(0,): (Thought((1, 2), "x\n\n", Stop.STEP), Thought((3,), "y", Stop.END))},
             {(0, 0): 0.25},

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.runs.logs import expansion, solved, started
+from tests.runs.runs import CONFIG
 from tests.runs.test_log import V1_RUN
 
 from tts.build.errors import RunError, TtsError
@@ -19,6 +20,7 @@ from tts.runs.groups import Member, create_group, group_config
 from tts.runs.log import RunLog, read_events
 from tts.runs.records import CompletionRecord
 from tts.runs.run import Run
+from tts.runs.summary import summarise
 from tts.search import Stop
 
 
@@ -43,7 +45,7 @@ def scored(node, score):
 
 
 def make_run(folder, *events, config=None):
-    create_run(folder, config or {"vote": "weighted"})
+    create_run(folder, config or CONFIG | {"vote": "weighted"})
     with RunLog(folder) as log:
         for event in events:
             log.write(event)
@@ -120,8 +122,11 @@ def test_an_unfinished_run_has_no_summary_and_the_problems_that_are_solved(tmp_p
     assert run.summary is None
     assert [problem.id for problem in run.problems] == ["a"]
     assert [request.problem for request in run.requests] == ["a", "a", "a", "open"]
-    write_summary(tmp_path, {"problems": 1})
-    assert Run.load(tmp_path).summary == {"problems": 1}
+    summary = summarise(run.config, read_events(tmp_path))
+    write_summary(tmp_path, summary)
+    kept = Run.load(tmp_path).summary
+    assert kept == summary
+    assert kept.problems == kept["problems"] == 1
 
 
 def test_a_run_of_version_1_is_read_whole():

@@ -41,7 +41,7 @@ def test_speculation_adds_up_and_shares_are_shares(events):
     ahead = use.speculation
     assert ahead.sent == ahead.answered + ahead.cancelled.total()
     assert ahead.hit_rate is None if not ahead.sent else 0 <= ahead.hit_rate <= 1
-    assert 0 <= ahead.unused_tokens <= use.generated_tokens
+    assert 0 <= ahead.unused_tokens <= use.run.work.generated_tokens
     assert use.waste is None or 0 <= use.waste <= 1
 
 
@@ -64,7 +64,7 @@ def test_nothing_is_kept_of_solved_problems(count):
             used([0], 1.0, problem=name),
             solved(name, 2.0),
         ):
-            use.add(event, 0.0)
+            use.add(event)
     assert not use.speculation._open
     assert (use.speculation.used, use.speculation.unused_tokens) == (count, 4 * count)
 

@@ -1,11 +1,27 @@
-"""Small statistics."""
+"""Quantiles, intervals, paired differences, pass@k and the Pareto front."""
+
+import math
+from itertools import combinations, product
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.runs.intervals import half_width, wilson
-from tts.runs.statistics import fraction, quantile, rounded
+from tts.runs.statistics import (
+    best_within,
+    fraction,
+    half_width,
+    mcnemar,
+    mean_pass_at_k,
+    paired,
+    paired_difference,
+    pareto_front,
+    pass_at_k,
+    quantile,
+    rounded,
+    share_difference_95,
+    wilson,
+)
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1), st.floats(0.01, 1))
@@ -31,3 +47,128 @@ def test_the_interval_is_sane_at_the_ends():
     assert (high - low) / 2 == pytest.approx(half_width(0.5, 100))
     assert wilson(1.0, 10) == (pytest.approx(0.7225, abs=1e-4), 1.0)
     assert wilson(0.0, 10)[0] == 0.0
+
+
+VALUES = st.lists(st.integers(-50, 50).map(float), min_size=1)
+
+
+@given(VALUES)
+def test_the_interval_is_symmetric_about_the_mean_and_mirrored_with_the_runs(differences):
+    found = paired(differences)
+    low, high = found.interval_95
+    assert found.mean - low == pytest.approx(high - found.mean)
+    turned = paired([-value for value in differences])
+    assert turned.interval_95 == pytest.approx((-high, -low))
+    assert turned.is_certain == found.is_certain
+
+
+@given(VALUES)
+def test_it_is_the_normal_interval_of_the_mean(differences):
+    found = paired(differences)
+    count, mean = len(differences), sum(differences) / len(differences)
+    spread = sum((value - mean) ** 2 for value in differences) / max(1, count - 1)
+    assert (found.mean, found.count) == (pytest.approx(mean), count)
+    assert found.error == pytest.approx(math.sqrt(spread / count))
+
+
+def test_nothing_has_no_mean_and_what_does_not_vary_is_certain():
+    assert paired([]) is None
+    assert paired([2.0, 2.0]).is_certain
+    assert not paired([1.0, -1.0]).is_certain
+
+
+@given(st.integers(0, 8), st.integers(0, 8))
+def test_mcnemar_is_the_chance_of_coins_that_are_no_more_even(one, other):
+    count = one + other
+    tosses = [abs(2 * sum(toss) - count) for toss in product((0, 1), repeat=min(count, 12))]
+    if count <= 12:
+        chance = sum(lead >= abs(one - other) for lead in tosses) / len(tosses)
+        assert mcnemar(one, other) == pytest.approx(chance)
+    assert mcnemar(one, other) == mcnemar(other, one)
+
+
+def test_mcnemar_takes_thousands_of_disagreements():
+    assert mcnemar(3000, 3000) == 1.0
+    assert mcnemar(3300, 2700) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_paired_difference_is_over_common_problems_with_its_own_error():
+    ours = {"a": True, "b": True, "c": False, "d": True, "only ours": True}
+    theirs = {"a": True, "b": False, "c": False, "d": None, "only theirs": True}
+    mean, error, count = paired_difference(ours, theirs)
+    assert (mean, count) == (0.5, 4)
+    assert error == pytest.approx(math.sqrt(1 / 3 / 4))  # variance of 0, 1, 0, 1 is 1/3
+    assert paired_difference(ours, {"x": True}) == (0.0, 0.0, 0)
+    assert paired_difference(ours, ours)[:2] == (0.0, 0.0)
+
+
+def test_few_problems_without_a_disagreement_are_no_certainty():
+    low, high = share_difference_95(0, 0, 10)
+    assert low == -high < -0.1
+    assert share_difference_95(0, 0, 10_000)[1] < 0.001
+    assert share_difference_95(50, 10, 100)[0] > 0.2  # 40 points, and far from none
+
+
+@st.composite
+def draws(draw):
+    n = draw(st.integers(1, 9))
+    return n, draw(st.integers(0, n)), draw(st.integers(1, n))
+
+
+@given(draws())
+def test_it_is_the_share_of_all_draws_that_hold_a_right_one(drawn):
+    n, right, k = drawn
+    ways = list(combinations(range(n), k))
+    holding = sum(any(place < right for place in way) for way in ways)
+    assert pass_at_k(n, right, k) == pytest.approx(holding / len(ways))
+
+
+@given(draws())
+def test_more_draws_never_help_less(drawn):
+    n, right, k = drawn
+    assert pass_at_k(n, right, k) <= pass_at_k(n, right, n) == float(right > 0)
+
+
+@pytest.mark.parametrize("impossible", [(4, 5, 1), (4, -1, 1), (4, 2, 5), (4, 2, 0)])
+def test_what_cannot_be_drawn_is_refused(impossible):
+    with pytest.raises(ValueError, match="can be drawn"):
+        pass_at_k(*impossible)
+
+
+def test_the_mean_is_over_problems_with_enough_units():
+    counts = {(4, 4): 1, (4, 0): 3, (2, 2): 5}
+    assert mean_pass_at_k(counts, 4) == 0.25
+    assert mean_pass_at_k(counts, 2) == pytest.approx(6 / 9)
+    assert mean_pass_at_k(counts, 5) is None
+
+
+POINTS = st.lists(st.tuples(st.integers(0, 20).map(float), st.integers(0, 20).map(float)))
+
+
+def dominates(one, other):
+    return one != other and one[0] <= other[0] and one[1] >= other[1]
+
+
+@given(POINTS)
+def test_the_front_is_what_nothing_dominates(points):
+    front = [points[place] for place in pareto_front(points)]
+    kept = {p for p in points if not any(dominates(other, p) for other in points)}
+    assert set(front) == kept
+    assert len(front) == len(kept)  # of equal pairs one
+
+
+@given(POINTS)
+def test_costs_and_values_rise_along_the_front(points):
+    front = [points[place] for place in pareto_front(points)]
+    assert front == sorted(set(front))
+    assert [value for _, value in front] == sorted({value for _, value in front})
+
+
+@given(POINTS, st.integers(-1, 21))
+def test_the_best_within_a_budget_is_the_best_that_is_affordable(points, budget):
+    place = best_within(points, budget)
+    affordable = [value for cost, value in points if cost <= budget]
+    assert (place is None) == (not affordable)
+    if place is not None:
+        assert points[place][1] == max(affordable)
+        assert points[place][0] == min(c for c, v in points if v == max(affordable))

@@ -1,18 +1,20 @@
 """A summary is derived from the log alone, and stays what it was."""
 
 import json
+import shutil
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.runs.logs import SESSION, expansion, scoring
 from tests.runs.logs import solved as plain_solved
 from tests.runs.test_log import V1_RUN
 
-from tts.runs.checks import read_summary
+from tts.build.errors import RunError
 from tts.runs.events import Scored
 from tts.runs.folder import read_config
 from tts.runs.log import read_events
-from tts.runs.summary import summarise
+from tts.runs.summary import read_summary, summarise
 
 CONFIG = {
     "deployment": "d",
@@ -53,7 +55,10 @@ B, A = solved("b", 1.8, 1, HALF_RIGHT), solved("a", 2.0, 2, WRONG)
 def test_a_run_recorded_by_version_1_has_the_summary_that_version_1_wrote():
     summary = summarise(read_config(V1_RUN), read_events(V1_RUN))
     before = read_summary(V1_RUN)
-    assert json.loads(json.dumps(summary)) == before
+    assert summary == before
+    assert json.loads(json.dumps(dict(summary))) == json.loads(
+        (V1_RUN / "summary.json").read_text()
+    )
     assert list(summary) == list(before)
 
 
@@ -69,7 +74,7 @@ def test_a_summary_adds_up_sessions_and_splits_accuracy():
     assert summary["accuracy_by_rule"] == {"best": 0.0, "majority": 0.0, "weighted": 0.5}
     assert summary["accuracy_by_level"]["1"] == {"problems": 1, "accuracy": 1.0}
     assert summary["sessions"] == 2
-    json.dumps(summary)
+    json.dumps(dict(summary))
 
 
 def test_the_digest_does_not_depend_on_the_order_of_problems_but_on_trees_and_answers():
@@ -91,3 +96,54 @@ def test_a_run_without_references_has_no_accuracy():
     summary = summarise(CONFIG, [SESSION, plain_solved("a", 1.0)])
     assert summary["accuracy"] is None
     assert summary["accuracy_by_level"] == {}
+
+
+LATER = ("waste", "latency_s", "speculation", "verifier_batches")
+"""Fields that summaries of older versions lack."""
+
+
+@pytest.fixture
+def changed(tmp_path):
+    """A finished run whose summary has other fields; ... removes one."""
+
+    def change(**fields):
+        folder = tmp_path / "run"
+        shutil.copytree(V1_RUN, folder)
+        summary = json.loads((folder / "summary.json").read_text()) | fields
+        kept = {name: value for name, value in summary.items() if value is not ...}
+        (folder / "summary.json").write_text(json.dumps(kept))
+        return folder
+
+    return change
+
+
+def test_a_summary_of_an_older_version_is_read_as_it_is(changed):
+    folder = changed(context=..., replay=..., **dict.fromkeys(LATER, ...))
+    assert read_summary(folder) == json.loads((folder / "summary.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"accuracy": ...}, "missing required field `accuracy`"),
+        ({"accuracy": "high"}, "got `str` - at `$.accuracy`"),
+        ({"accuracy": 2}, "at `$.accuracy`"),
+        ({"wall_s": None}, "at `$.wall_s`"),
+        ({"mean_in_flight": {}}, "missing required field `generator` - at `$.mean_in_flight`"),
+        ({"accuracy_by_rule": {"luck": 1.0}}, "'luck'"),
+        ({"parameters": {"n": []}}, "at `$.parameters[...]`"),
+        ({"latency_s": ...}, "`latency_s`, `speculation` and `verifier_batches` is missing"),
+        ({"verifier_batches": ...}, "is missing"),
+        ({"speculation": {"sent": 1, "used": 0, "cancelled": {}, "hit_rate": None}}, "hit_rate"),
+        ({"idle_s": {}}, "`idle_s` lacks an engine"),
+        ({"idle_s": {"verifier": {}}}, "`idle_s` lacks an engine"),
+        ({"problems": 10**400}, "`$.problems`"),
+    ],
+)
+def test_what_a_table_could_not_be_made_of_is_named(changed, fields, complaint):
+    folder = changed(**fields)
+    with pytest.raises(RunError) as caught:
+        read_summary(folder)
+    assert str(folder / "summary.json") in caught.value.message
+    assert complaint in caught.value.message
+    assert f"tts bench --resume {folder}" in str(caught.value.hint)

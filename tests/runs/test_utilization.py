@@ -28,7 +28,9 @@ from tts.runs.utilization import Utilization
 @given(LOGS)
 def test_every_request_is_counted_once(events):
     use = Utilization.of([SESSION, *events])
-    assert use.generated_tokens == sum(e.tokens for e in events if isinstance(e, Generated))
+    assert use.run.work.generated_tokens == sum(
+        e.tokens for e in events if isinstance(e, Generated)
+    )
     fresh = [event for event in events if isinstance(event, Scored)]
     counted = use.batches.values()
     assert sum(trigger.requests for trigger in counted) == len(fresh)
@@ -71,14 +73,14 @@ def test_a_problem_takes_the_time_of_the_session_that_solved_it():
     first = [SESSION, started("a", 1.0), expansion([0], 1.0, 4.0, tokens=1)]
     second = [SESSION, started("a", 0.5), expansion([1], 0.5, 2.0, tokens=1), solved("a", 3.0)]
     use = Utilization.of([*first, *second])
-    assert use.wall_s == 7.0
+    assert use.run.wall_s == 7.0
     assert use.latencies_s == {"a": 2.5}
 
 
 def test_a_cancelled_request_is_taken_to_be_as_fast_as_its_neighbours():
     answered = [expansion([n], n, n + 2.0, tokens=10) for n in range(4)]  # 5 tokens a second
     use = Utilization.of([SESSION, *answered, cut([9], 1.0, 4.0)])
-    assert (use.generated_tokens, use.speculation.unused_tokens) == (40, 0)
+    assert (use.run.work.generated_tokens, use.speculation.unused_tokens) == (40, 0)
     assert use.cancelled_tokens == pytest.approx(15)
     assert use.waste == pytest.approx(15 / 55)
 

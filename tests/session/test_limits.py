@@ -11,8 +11,8 @@ from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.lab.simulation.virtual_time import run_virtual
 from tts.problem import Problem
 from tts.reports.runs import limit_lines
-from tts.runs.checks import read_summary
 from tts.runs.folder import read_config
+from tts.runs.summary import read_summary
 from tts.session import Run, Session
 
 PROBLEMS = [Problem(str(i), f"Compute {i} + {i}.", "4") for i in range(6)]

@@ -131,7 +131,7 @@ def test_what_sessions_have_used_adds_up_and_the_last_word_of_each_counts():
     assert measures.resources.cpu_s == 3.0
     assert measures.resources.cpu_share == 3.0 / 6.0
     assert measures.resources.energy_j == 16.0
-    assert measures.limits == (4, 50)
+    assert measures.run.limits == (4, 50)
     silent = Measures.of([Session(t=0.0, time="")])
     assert (silent.resources.cpu_s, silent.resources.cpu_share) == (None, None)
     assert (silent.resources.energy_j, silent.limits) == (None, None)

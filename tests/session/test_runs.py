@@ -14,11 +14,11 @@ from tts.lab.bench.single_run import resume_bench
 from tts.lab.observer import Observer
 from tts.problem import Problem
 from tts.reports.live_tree import report_run
-from tts.runs.checks import read_summary
 from tts.runs.events import Generated, ProblemSolved, Scored
 from tts.runs.folder import read_problems
 from tts.runs.lock import locked
 from tts.runs.log import RunLog, read_events
+from tts.runs.summary import read_summary
 from tts.search import SampleSearch, SampleSearchConfig
 from tts.session import Run, Session
 

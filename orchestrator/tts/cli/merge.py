@@ -27,7 +27,7 @@ def merge(
     from tts.lab.bench.merging import merge_runs
     from tts.reports.console import say
     from tts.reports.live_tree import report_run
-    from tts.runs.checks import read_summary
+    from tts.runs.summary import read_summary
 
     folder = merge_runs(shards, out)
     report_run([folder], [read_summary(folder)])

@@ -42,7 +42,7 @@ def report(
     from tts.reports.page.of_runs import Report, report_of
     from tts.reports.study import StudyReport, print_advice
     from tts.runs.groups import is_group
-    from tts.runs.recorded_summary import read_whole_summary
+    from tts.runs.summary import read_summary
 
     found: Report | StudyReport | None = None
     if len(runs) == 1 and is_study(runs[0]):
@@ -52,7 +52,7 @@ def report(
     elif any(is_group(run) for run in runs):
         report_comparison(runs)
     else:
-        report_run(runs, [read_whole_summary(run) for run in runs])
+        report_run(runs, [read_summary(run) for run in runs])
     wanted: dict[Format, bool] = {"pdf": pdf, "svg": svg, "png": png}
     formats = [name for name, given in wanted.items() if given]
     try:

@@ -252,7 +252,7 @@ def bench(
     from tts.reports.progress import BenchProgress
     from tts.runs.config import Limits, RunConfig
     from tts.runs.groups import is_group
-    from tts.runs.recorded_summary import read_whole_summary
+    from tts.runs.summary import read_summary
 
     servers = tuple(endpoints or ())
     if resume is not None and ray:
@@ -294,7 +294,7 @@ def bench(
     if is_group(folder):
         report_comparison([folder])
     else:
-        report_run([folder], [read_whole_summary(folder)])
+        report_run([folder], [read_summary(folder)])
     say(f"figures and search trees, as a page: tts report --open {folder}")
 
 

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tts.runs.comparison import NoCurve, Row, joined_curves, label, varying
-from tts.runs.intervals import half_width
+from tts.runs.statistics import half_width
 
 from .runs import accuracy_cell, paired_table
 from .sheet import Sheet

@@ -9,22 +9,13 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
-from tts.runs.events import (
-    AnyEvent,
-    Finished,
-    Generated,
-    Idle,
-    ProblemSolved,
-    ProblemStarted,
-    Scored,
-    Session,
-    Used,
-)
+from tts.runs.events import AnyEvent, Idle, Session, Used
 from tts.runs.folder import Json
-from tts.runs.intervals import wilson
-from tts.runs.records import ENGINES, Engine
+from tts.runs.records import ENGINES, Engine, RequestRecord
 from tts.runs.requests import request_of
 from tts.runs.speculation import Speculation
+from tts.runs.state import ProblemState, RunState
+from tts.runs.statistics import wilson
 
 WINDOW_S: Final = 30
 """Over which rates and loads are taken: long enough for several steps of every beam."""
@@ -58,12 +49,6 @@ class _Second:
     sent: int = 0
 
 
-@dataclass
-class _Running:
-    started: float
-    tokens: int = 0
-
-
 class LiveNumbers:
     """A run so far. Times are those of the log: nothing here reads a clock."""
 
@@ -71,37 +56,39 @@ class LiveNumbers:
         """Of the run with this run.json."""
         self.total = len(config["problem_ids"])
         self.vote: str = config["vote"]
-        self.sessions = 0
-        self.session_s = 0.0
-        """What the log covers of the session that goes on."""
-        self.earlier_s = 0.0
-        """And of those before it."""
+        self.run = RunState(keeps_events=False)
         self.judged = self.right = 0
-        self.generated_tokens = 0
-        self.finished = False
         self.speculation = Speculation()
         self.recent: deque[SolvedProblem] = deque(maxlen=RECENT)
         """The newest last."""
         self._servers: set[str] = set()
-        self._solved: set[str] = set()
-        self._running: dict[str, _Running] = {}
         self._seconds: dict[int, _Second] = {}
         self._pace: deque[float] = deque([0.0], maxlen=_PACE + 1)
 
     @property
     def done(self) -> int:
         """Problems solved, in all sessions."""
-        return len(self._solved)
+        return len(self.run.solved)
 
     @property
     def running(self) -> int:
-        """Problems that have begun and are not solved."""
-        return len(self._running)
+        """Problems that were started in the session that goes on, and are not solved."""
+        return sum(problem.session == self.run.sessions for problem in self.run.open.values())
 
     @property
     def wall_s(self) -> float:
         """Of all sessions, without what was between them."""
-        return self.earlier_s + self.session_s
+        return self.run.wall_s
+
+    @property
+    def session_s(self) -> float:
+        """What the log covers of the session that goes on."""
+        return self.run.wall_s - self.run.began
+
+    @property
+    def generated_tokens(self) -> int:
+        """Tokens of all answers of the generator, in all sessions."""
+        return self.run.work.generated_tokens
 
     @property
     def accuracy(self) -> tuple[float, float, float] | None:
@@ -118,7 +105,7 @@ class LiveNumbers:
         Only the session that goes on counts: an earlier one may have been on another machine.
         """
         solved = len(self._pace) - 1
-        if not solved or self.finished:
+        if not solved or self.run.finished:
             return None
         return (self.total - self.done) * (self.session_s - self._pace[0]) / solved
 
@@ -151,66 +138,56 @@ class LiveNumbers:
 
     def add(self, event: AnyEvent) -> None:
         """Take in the next event."""
+        before = int(self.session_s)
+        solved = self.run.apply(event)
         if isinstance(event, Session):
-            self._begin()
+            self._seconds.clear()
+            self._pace = deque([0.0], maxlen=_PACE + 1)
             return
-        self._advance(event.t)
+        self._drop_old(before)
         if server := getattr(event, "server", ""):
             self._servers.add(server)
-        match event:
-            case ProblemStarted():
-                self._running[event.problem] = _Running(event.t)
-            case ProblemSolved():
-                self._solve(event)
-            case Used():
-                self.speculation.use(event.problem, event.node)
-            case Idle():
-                self._idle(event)
-            case Finished():
-                self.finished = True
         if request := request_of(event, 0.0):
-            if request.engine == "generator" and request.kind == "speculative":
-                self.speculation.add(request)
-            sent = self._second(request.sent)
-            sent.sent += 1
-            for engine, load in zip(ENGINES, request.in_flight, strict=True):
-                sent.in_flight[engine] += load
-        if isinstance(event, Generated):
-            self.generated_tokens += event.tokens
-            self._second(event.done).tokens["generator"] += event.tokens
-            if running := self._running.get(event.problem):
-                running.tokens += event.tokens
-        elif isinstance(event, Scored) and not event.cached:
-            self._second(event.done).tokens["verifier"] += event.prompt_tokens
+            self._count(request)
+        elif solved:
+            self._solve(solved, event.t)
+        elif isinstance(event, Used):
+            self.speculation.use(event.problem, event.node)
+        elif isinstance(event, Idle):
+            self._idle(event)
 
-    def _begin(self) -> None:
-        self.sessions += 1
-        self.earlier_s += self.session_s
-        self.session_s = 0.0
-        self.finished = False
-        self._running.clear()
-        self._seconds.clear()
-        self._pace = deque([0.0], maxlen=_PACE + 1)
+    def _count(self, request: RequestRecord) -> None:
+        """Add a request to the seconds in which it was sent and answered, on the session's clock.
 
-    def _solve(self, event: ProblemSolved) -> None:
-        running = self._running.pop(event.problem, None)
-        self.speculation.solved(event.problem)
-        if event.problem in self._solved:  # by two processes at once: only its first counts
+        Tokens are those that the generator wrote, and those that the verifier read.
+        """
+        if request.engine == "generator" and request.kind == "speculative":
+            self.speculation.add(request)
+        sent = self._second(request.sent)
+        sent.sent += 1
+        for engine, load in zip(ENGINES, request.in_flight, strict=True):
+            sent.in_flight[engine] += load
+        if request.cancelled is None and request.kind != "prefetch":
+            tokens = request.tokens if request.engine == "generator" else request.prompt_tokens
+            self._second(request.done).tokens[request.engine] += tokens or 0
+
+    def _solve(self, problem: ProblemState, now: float) -> None:
+        self.speculation.solved(problem.id)
+        if problem.repeated:  # by two processes at once: only its first solution counts
             return
-        self._solved.add(event.problem)
-        self._pace.append(event.t)
-        correct = None if event.correct is None else event.correct.get(self.vote)
+        self._pace.append(now)
+        correct = problem.correct(self.vote)
         if correct is not None:
             self.judged += 1
             self.right += correct
         self.recent.append(
             SolvedProblem(
-                event.problem,
-                event.level,
-                event.answers.get(self.vote),
+                problem.id,
+                problem.solution.level if problem.solution else None,
+                problem.answer(self.vote),
                 correct,
-                running.tokens if running else 0,
-                event.t - running.started if running else None,
+                problem.work.generated_tokens,
+                problem.seconds,
             )
         )
 
@@ -232,9 +209,8 @@ class LiveNumbers:
             return _Second()
         return self._seconds.setdefault(place, _Second())
 
-    def _advance(self, now: float) -> None:
-        """The log has come to this time: drop what is older than the window."""
-        before, self.session_s = int(self.session_s), max(self.session_s, now)
+    def _drop_old(self, before: int) -> None:
+        """Drop what is older than the window, if the log has come to another second."""
         if int(self.session_s) > before:
             oldest = self.session_s - WINDOW_S
             self._seconds = {at: each for at, each in self._seconds.items() if at >= oldest}

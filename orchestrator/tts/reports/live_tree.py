@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+import msgspec
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 from rich.tree import Tree as RichTree
 
 from tts.lab.observer import Observer
-from tts.runs.checks import read_summary
 from tts.runs.comparison import in_order, read_rows
 from tts.runs.groups import is_group, read_group
+from tts.runs.summary import Replayed, Summary, read_summary
 from tts.search import Fate, Limit, Tree
 from tts.session import Result, RunProgress, Step
 
@@ -40,7 +40,7 @@ _LIMITED: dict[Limit, str] = {
 }
 
 
-def report_run(folders: Sequence[Path], summaries: Sequence[dict[str, Any]]) -> None:
+def report_run(folders: Sequence[Path], summaries: Sequence[Summary]) -> None:
     """Print one run's table, or several side by side."""
     out, _ = consoles()
     print_report(out, folders, summaries)
@@ -55,13 +55,20 @@ def report_comparison(folders: Sequence[Path]) -> None:
     for folder, (_, unfinished) in zip(folders, read, strict=True):
         kind = "group folder" if is_group(folder) else "run folder"
         out.print(f"{kind}: {folder}", style="dim", highlight=False, soft_wrap=True)
-        replayed = read_group(folder)[0] if is_group(folder) else read_summary(folder)
-        if line := replay_line(replayed):
+        if line := _replay_line(folder):
             out.print(line, style="yellow", highlight=False, soft_wrap=True)
         if unfinished:
             left = ", ".join(unfinished)
             way_on = f"not finished: {left}. Continue with: tts bench --resume {folder}"
             out.print(way_on, style="yellow", markup=False, soft_wrap=True)
+
+
+def _replay_line(folder: Path) -> str | None:
+    if is_group(folder):
+        replay = read_group(folder)[0].get("replay")
+        return replay_line(msgspec.convert(replay, Replayed | None))
+    summary = read_summary(folder)
+    return replay_line(summary.replay, summary.tree_digest)
 
 
 class LiveTree(StartLines, Observer):

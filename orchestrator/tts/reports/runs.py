@@ -15,18 +15,17 @@ from rich.text import Text
 
 from tts.runs.comparison import correct_by_problem
 from tts.runs.events import AnyEvent
-from tts.runs.folder import Json
-from tts.runs.intervals import half_width
 from tts.runs.log import read_events
-from tts.runs.paired import paired_difference
 from tts.runs.records import ENGINES
 from tts.runs.requests import occupancy, requests_of
+from tts.runs.statistics import half_width, paired_difference
+from tts.runs.summary import Replayed, Summary
 
 from .sheet import Sheet
 from .sparkline import sparkline
 
 
-def comparison(summaries: Sequence[Json]) -> RenderableType:
+def comparison(summaries: Sequence[Summary]) -> RenderableType:
     """Runs side by side, a row each; speed-up is against the lockstep run of the same search."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("strategy", no_wrap=True)
@@ -43,47 +42,47 @@ def comparison(summaries: Sequence[Json]) -> RenderableType:
     ):
         table.add_column(heading, justify="right", no_wrap=True)
     for summary in summaries:
-        in_flight = summary["mean_in_flight"]
+        in_flight = summary.mean_in_flight
         table.add_row(
-            summary["strategy"],
-            summary["schedule"],
-            str(summary["n"]),
-            accuracy_cell(summary["accuracy"], summary["problems"]),
-            _number(summary["wall_s"], 1),
-            _number(summary["problems_per_s"], 2),
-            _number(summary["tokens_per_s"], 0),
-            _number(summary["verifier_calls"], 0),
-            f"{_number(in_flight['generator'], 1)} / {_number(in_flight['verifier'], 1)}",
+            summary.strategy,
+            summary.schedule,
+            str(summary.n),
+            accuracy_cell(summary.accuracy, summary.problems),
+            _number(summary.wall_s, 1),
+            _number(summary.problems_per_s, 2),
+            _number(summary.tokens_per_s, 0),
+            _number(summary.verifier_calls, 0),
+            f"{_number(in_flight.generator, 1)} / {_number(in_flight.verifier, 1)}",
             _speed_up(summary, summaries),
         )
     lines = [Text(line) for line in _tree_lines(summaries)]
     return Group(Sheet(table, keys=2), *lines)
 
 
-def details(summary: Json) -> RenderableType:
+def details(summary: Summary) -> RenderableType:
     """One run: accuracy by rule and by level."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("accuracy by")
     table.add_column("", justify="right")
     names = {"best": "best score", "weighted": "weighted vote", "majority": "majority vote"}
-    for rule, share in summary["accuracy_by_rule"].items():
-        chosen = " (the answer)" if rule == summary["vote"] else ""
-        table.add_row(names[rule] + chosen, accuracy_cell(share, summary["problems"]))
-    table.add_row("any of n (pass@n)", accuracy_cell(summary["pass_at_n"], summary["problems"]))
-    for level, entry in summary["accuracy_by_level"].items():
-        table.add_row(f"level {level}", accuracy_cell(entry["accuracy"], entry["problems"]))
-    if summary["undecided"]:
-        table.caption = f"{summary['undecided']} comparisons undecided, counted as wrong"
+    for rule, share in summary.accuracy_by_rule.items():
+        chosen = " (the answer)" if rule == summary.vote else ""
+        table.add_row(names[rule] + chosen, accuracy_cell(share, summary.problems))
+    table.add_row("any of n (pass@n)", accuracy_cell(summary.pass_at_n, summary.problems))
+    for level, entry in summary.accuracy_by_level.items():
+        table.add_row(f"level {level}", accuracy_cell(entry.accuracy, entry.problems))
+    if summary.undecided:
+        table.caption = f"{summary.undecided} comparisons undecided, counted as wrong"
     return table
 
 
-def engine_use(summary: Json, events: Iterable[AnyEvent], slices: int = 32) -> RenderableType:
+def engine_use(summary: Summary, events: Iterable[AnyEvent], slices: int = 32) -> RenderableType:
     """One run: what was in flight on each engine over time, and when nothing was and why.
 
     The idle times need a log of a version that kept them; else their columns are left out.
     """
-    wall = summary["wall_s"]
-    idle = summary.get("idle_s") or {engine: {} for engine in ENGINES}
+    wall = summary.wall_s
+    idle = summary.idle_s or {engine: {} for engine in ENGINES}
     reasons = sorted({why for by_why in idle.values() for why in by_why})
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("in flight", no_wrap=True)
@@ -103,52 +102,52 @@ def engine_use(summary: Json, events: Iterable[AnyEvent], slices: int = 32) -> R
     return Sheet(table)
 
 
-def work_lines(summary: Json) -> list[str]:
+def work_lines(summary: Summary) -> list[str]:
     """One run: the time of a problem, and what speculation, waste and verifier batches came to."""
-    latency, speculation, waste = summary["latency_s"], summary["speculation"], summary["waste"]
+    latency, ahead, waste = summary.latency_s, summary.speculation, summary.waste
     lines = []
-    for name, did in (summary.get("servers") or {}).items():
+    for name, did in (summary.servers or {}).items():
         lines.append(
-            f"server {name}: {did['generator_requests']:,} thoughts, "
-            f"{did['generated_tokens']:,} tokens, {did['verifier_requests']:,} scores"
+            f"server {name}: {did.generator_requests:,} thoughts, "
+            f"{did.generated_tokens:,} tokens, {did.verifier_requests:,} scores"
         )
-    if latency["median"] is not None:
+    if latency and latency.median is not None:
         lines.append(
-            f"time of one problem: median {latency['median']:,.2f} s, p95 {latency['p95']:,.2f} s"
+            f"time of one problem: median {latency.median:,.2f} s, p95 {latency.p95:,.2f} s"
         )
-    if speculation["sent"]:
+    if ahead and ahead.hit_rate is not None:
         lines.append(
-            f"speculative expansions: {speculation['sent']:,} sent, {speculation['used']:,} used "
-            f"({100 * speculation['hit_rate']:.1f}%)" + _cancelled(speculation["cancelled"])
+            f"speculative expansions: {ahead.sent:,} sent, {ahead.used:,} used "
+            f"({100 * ahead.hit_rate:.1f}%)" + _cancelled(ahead.cancelled)
         )
-    if waste["share"]:
+    if waste and waste.share:
         lines.append(
-            f"wasted generation: {100 * waste['share']:.1f}% of all tokens: "
-            f"{waste['unused_tokens']:,} never used, and about "
-            f"{waste['cancelled_tokens_estimated']:,} (estimated) in cancelled requests"
+            f"wasted generation: {100 * waste.share:.1f}% of all tokens: "
+            f"{waste.unused_tokens:,} never used, and about "
+            f"{waste.cancelled_tokens_estimated:,} (estimated) in cancelled requests"
         )
-    if batches := summary["verifier_batches"]:
+    if batches := summary.verifier_batches:
         each = ", ".join(
-            f"{name} {batch['batches']:,} (of {batch['tokens'] / batch['batches']:,.0f} tokens)"
+            f"{name} {batch.batches:,} (of {batch.tokens / batch.batches:,.0f} tokens)"
             for name, batch in batches.items()
         )
         lines.append(f"verifier batches by trigger: {each}")
     return lines
 
 
-def limit_lines(summary: Json) -> list[str]:
+def limit_lines(summary: Summary) -> list[str]:
     """One run: how many problems came to a limit, and which."""
-    limits, limited = summary.get("limits") or {}, summary.get("limited") or {}
+    limits, limited = summary.limits or {}, summary.limited or {}
     lines = []
     if tokens := limits.get("budget_tokens"):
         lines.append(
             f"budget of {tokens:,} generated tokens a problem: spent by "
-            f"{limited.get('tokens', 0):,} of {summary['problems']:,} problems"
+            f"{limited.get('tokens', 0):,} of {summary.problems:,} problems"
         )
     if "deadline_s" in limits:
         lines.append(
             f"deadline of {limits['deadline_s']:g} s a problem: passed by "
-            f"{limited.get('deadline', 0):,} of {summary['problems']:,} problems, whose answers "
+            f"{limited.get('deadline', 0):,} of {summary.problems:,} problems, whose answers "
             "depend on the time that everything took"
         )
     return lines
@@ -180,26 +179,26 @@ def paired_table(
     return table if table.row_count else None
 
 
-def print_report(console: Console, folders: Sequence[Path], summaries: Sequence[Json]) -> None:
+def print_report(console: Console, folders: Sequence[Path], summaries: Sequence[Summary]) -> None:
     """Print runs side by side, or one run with its details, and where they are kept."""
     console.print(comparison(summaries))
     if len(summaries) == 1:
         console.print(details(summaries[0]))
         console.print(engine_use(summaries[0], read_events(folders[0])))
-        if "waste" in summaries[0]:  # not in one of an older version
+        if summaries[0].waste:  # not in one of an older version
             lines = limit_lines(summaries[0]) + work_lines(summaries[0])
             console.print("\n".join(lines), highlight=False)
     else:
         distinct = {_same_search(s): (f, s) for f, s in zip(folders, summaries, strict=True)}
         entries = [
-            (summary["strategy"], summary["accuracy"], correct_by_problem(folder, summary["vote"]))
+            (summary.strategy, summary.accuracy, correct_by_problem(folder, summary.vote))
             for folder, summary in distinct.values()
         ]
         if table := paired_table(entries):
             console.print(table)
     for folder, summary in zip(folders, summaries, strict=True):
         console.print(f"run folder: {folder}", style="dim", highlight=False, soft_wrap=True)
-        if line := replay_line(summary):
+        if line := replay_line(summary.replay, summary.tree_digest):
             console.print(line, style="yellow", highlight=False, soft_wrap=True)
 
 
@@ -210,53 +209,58 @@ def accuracy_cell(share: float | None, problems: int) -> str:
     return f"{100 * share:.1f}% ±{100 * half_width(share, problems):.1f}"
 
 
-def replay_line(summary: Json) -> str | None:
-    """The line that says that a run is a replay; None if it is not.
+def replay_line(replay: Replayed | None, tree_digest: str | None = None) -> str | None:
+    """The line that says that a run, or each of a group's, is a replay; None if it is not.
 
-    `summary` is that of a run, or the configuration of a comparison.
+    `tree_digest` is that of the run's own trees and answers.
     """
-    replay = summary.get("replay")  # older ones do not say
     if not replay:
         return None
-    line = f"replay of {replay['source']}: the engines did the work, the recording answered"
-    if "tree_digest" in replay:
-        same = summary["tree_digest"] == replay["tree_digest"]
+    line = f"replay of {replay.source}: the engines did the work, the recording answered"
+    if replay.tree_digest is not None:
+        same = tree_digest == replay.tree_digest
         line += f"; trees and answers as recorded: {'yes' if same else 'NO'}"
-    if replay["text"] == "made up":
+    if replay.text == "made up":
         line += "; its text is made up, so there are no answers to grade"
     return line
 
 
-def _same_search(summary: Json) -> tuple[Any, ...]:
+def _same_search(summary: Summary) -> tuple[Any, ...]:
     """What two runs must share for their trees to be comparable."""
-    parameters = json.dumps(summary["parameters"], sort_keys=True)
-    names = ("strategy", "dataset", "seed", "problems", "deployment")
-    replayed = (summary.get("replay") or {}).get("digest")
-    limits = tuple(sorted((summary.get("limits") or {}).items()))
-    return (*(summary[name] for name in names), parameters, replayed, limits)
+    parameters = json.dumps(summary.parameters, sort_keys=True)
+    return (
+        summary.strategy,
+        summary.dataset,
+        summary.seed,
+        summary.problems,
+        summary.deployment,
+        parameters,
+        summary.replay.digest if summary.replay else None,
+        tuple(sorted((summary.limits or {}).items())),
+    )
 
 
-def _speed_up(summary: Json, summaries: Sequence[Json]) -> str:
+def _speed_up(summary: Summary, summaries: Sequence[Summary]) -> str:
     for other in summaries:
         if (
-            summary["wall_s"]
-            and summary["schedule"] != "lockstep"
-            and other["schedule"] == "lockstep"
+            summary.wall_s
+            and summary.schedule != "lockstep"
+            and other.schedule == "lockstep"
             and _same_search(other) == _same_search(summary)
         ):
-            return f"{other['wall_s'] / summary['wall_s']:.2f}x"
+            return f"{other.wall_s / summary.wall_s:.2f}x"
     return ""
 
 
-def _tree_lines(summaries: Sequence[Json]) -> list[str]:
-    by_search: dict[tuple[Any, ...], list[Json]] = {}
+def _tree_lines(summaries: Sequence[Summary]) -> list[str]:
+    by_search: dict[tuple[Any, ...], list[Summary]] = {}
     for summary in summaries:
         by_search.setdefault(_same_search(summary), []).append(summary)
     lines = []
     for equal in by_search.values():
         if len(equal) > 1:
-            same = len({summary["tree_digest"] for summary in equal}) == 1
-            schedules = " and ".join(summary["schedule"] for summary in equal)
+            same = len({summary.tree_digest for summary in equal}) == 1
+            schedules = " and ".join(summary.schedule for summary in equal)
             lines.append(
                 f"trees identical ({equal[0]['strategy']}: {schedules}): "
                 + ("yes" if same else "NO")

@@ -36,7 +36,8 @@ from tts.runs.events import (
 from tts.runs.folder import read_config
 from tts.runs.log import read_events
 from tts.runs.records import ENGINES, Engine, RequestRecord
-from tts.runs.requests import WINDOW, InOrderOfSending, end_to_end, request_of
+from tts.runs.requests import WINDOW, InOrderOfSending, request_of
+from tts.runs.state import end_to_end
 from tts.search import NodePath
 
 from .perfetto_file import Detail, PerfettoFile, Track

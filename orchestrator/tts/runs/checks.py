@@ -8,7 +8,7 @@ its summary again. Folders of older versions name no checksums and are read as t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ def check_run(folder: Path) -> None:
     Raises RunDamaged. A folder that holds no run is for its reader to refuse.
     """
     if (folder / SUMMARY).exists():
-        read_summary(folder)
+        read_summary_fields(folder)
     else:
         check_inputs(folder)
 
@@ -53,8 +53,8 @@ def check_inputs(folder: Path) -> None:
             _compare(folder, name, first.files.get(name), now.get(name), "when its log began")
 
 
-def read_summary(folder: Path) -> Json:
-    """The summary of a finished run; raises RunError if it has not finished.
+def read_summary_fields(folder: Path) -> Json:
+    """The fields of a finished run's summary.json; raises RunError if it has not finished.
 
     Raises RunDamaged if it, or a file that it was made from, is not as it was then.
     """
@@ -85,7 +85,7 @@ def read_summary(folder: Path) -> Json:
     return summary
 
 
-def write_summary(folder: Path, summary: Json) -> None:
+def write_summary(folder: Path, summary: Mapping[str, Any]) -> None:
     """Keep a finished run's summary, with the checksums of what it was made from; raises RunError.
 
     The folder's files must be as they will stay.
@@ -110,7 +110,7 @@ def drop_stale_summary(folder: Path, say: Callable[[str], None]) -> None:
         raise _gone(folder)
     check_inputs(folder)
     try:
-        read_summary(folder)
+        read_summary_fields(folder)
     except RunError as error:
         try:
             (folder / SUMMARY).unlink()

@@ -16,15 +16,13 @@ from tts.strategies.catalog import known_strategy
 from tts.strategies.names import STRATEGY_NAMES
 from tts.strategies.parameters import default_parameters
 
-from .curves import Point, Shares, block_shares, points
+from .curves import Point, Shares, WhyDependent, block_shares, points, unit_size, why_dependent
 from .events import ProblemSolved
-from .folder import SUMMARY, Json, has_finished, read_config
+from .folder import SUMMARY, has_finished, read_config
 from .groups import COMPARISON, Member, is_group, read_members
-from .independence import WhyDependent, unit_size, why_dependent
-from .intervals import wilson
 from .log import read_events
-from .recorded_summary import read_whole_summary
-from .summary import accuracy_by_level
+from .statistics import wilson
+from .summary import Summary, accuracy_by_level, read_summary
 
 NoCurve = WhyDependent | Literal["old_log", "no_reference"]
 """Why a row has only its own n: `independence` says so; its log lacks the completions' groups;
@@ -150,15 +148,16 @@ def correct_by_problem(folder: Path, vote: str) -> dict[str, bool | None]:
 
 
 def make_row(
-    summary: Json, solved: Iterable[ProblemSolved], run: str, strategy: str, vote: str
+    summary: Summary, solved: Iterable[ProblemSolved], run: str, strategy: str, vote: str
 ) -> Row:
     """A row from a run's summary and its solved problems, under a strategy's vote.
 
     The problems are gone through once, and little is kept of each.
     """
-    accuracy = summary["accuracy_by_rule"].get(vote)
-    no_curve = _no_curve(summary, strategy, vote)
-    n, unit = summary["n"], unit_size(strategy, summary["parameters"])
+    by_rule = {str(rule): share for rule, share in summary.accuracy_by_rule.items()}
+    accuracy = by_rule.get(vote)
+    no_curve = _no_curve(summary, strategy, accuracy)
+    n, unit = summary.n or 0, unit_size(strategy, summary.parameters)
     right: dict[str, bool] = {}
     by_level: list[tuple[int | str | None, bool]] = []
     shares: list[Shares | None] = []
@@ -172,27 +171,29 @@ def make_row(
     curve = points(shares, n, unit)
     if no_curve is None and curve is None:
         no_curve = "old_log"
-    own = () if no_curve == "no_reference" else (Point(n, accuracy, summary["pass_at_n"], 1),)
+    own: tuple[Point, ...] = ()
+    if accuracy is not None and summary.pass_at_n is not None:
+        own = (Point(n, accuracy, summary.pass_at_n, 1),)
     return Row(
         strategy=strategy,
         differs=_differs(strategy, summary),
         run=run,
-        deployment=summary["deployment"],
-        dataset=summary["dataset"],
-        schedule=summary["schedule"],
-        seed=summary["seed"],
+        deployment=summary.deployment,
+        dataset=summary.dataset,
+        schedule=summary.schedule,
+        seed=summary.seed,
         n=n,
         vote=vote,
         problems=len(right),
         accuracy=accuracy,
         interval_95=None if accuracy is None else _rounded(wilson(accuracy, len(right))),
-        pass_at_n=summary["pass_at_n"],
-        samples=summary["generator_calls"],
-        generated_tokens=summary["generated_tokens"],
-        verifier_calls=summary["verifier_calls"],
-        wall_s=summary["wall_s"],
+        pass_at_n=summary.pass_at_n,
+        samples=summary.generator_calls,
+        generated_tokens=summary.generated_tokens,
+        verifier_calls=summary.verifier_calls,
+        wall_s=summary.wall_s,
         accuracy_by_level=accuracy_by_level(by_level),
-        accuracy_by_rule=summary["accuracy_by_rule"],
+        accuracy_by_rule=by_rule,
         curve=own if curve is None else tuple(curve),
         no_curve=no_curve,
         right=right,
@@ -200,7 +201,7 @@ def make_row(
 
 
 def _rows_of_run(folder: Path, member: Member) -> list[Row]:
-    summary = read_whole_summary(folder)
+    summary = read_summary(folder)
     return [
         make_row(summary, _solved(folder), str(folder), strategy, vote)
         for strategy, vote in member.votes.items()
@@ -211,25 +212,25 @@ def _solved(folder: Path) -> Iterator[ProblemSolved]:
     return (event for event in read_events(folder) if isinstance(event, ProblemSolved))
 
 
-def _no_curve(summary: Json, strategy: str, vote: str) -> NoCurve | None:
+def _no_curve(summary: Summary, strategy: str, accuracy: float | None) -> NoCurve | None:
     """Why a run has no curve, as far as its summary shows."""
-    if summary["accuracy_by_rule"].get(vote) is None or summary["pass_at_n"] is None:
+    if accuracy is None or summary.pass_at_n is None:
         return "no_reference"
-    return why_dependent(strategy, summary["parameters"], summary.get("limits"))
+    return why_dependent(strategy, summary.parameters, summary.limits)
 
 
-def _differs(strategy: str, summary: Json) -> dict[str, Any]:
+def _differs(strategy: str, summary: Summary) -> dict[str, Any]:
     known = known_strategy(strategy)
     if known is None:
         return {}
     # logs from before the context was kept had defaults that did not depend on it
-    context = summary.get("context") or sys.maxsize
-    defaults = default_parameters(known, context, summary["n"])
+    context = summary.context or sys.maxsize
+    defaults = default_parameters(known, context, summary.n or 1)
     return {
         name: value
-        for name, value in summary["parameters"].items()
+        for name, value in summary.parameters.items()
         if name != "n" and (name not in defaults or value != defaults[name])
-    } | (summary.get("limits") or {})
+    } | (summary.limits or {})
 
 
 def _rounded(interval: tuple[float, float]) -> tuple[float, float]:

@@ -14,21 +14,12 @@ from dataclasses import dataclass, field
 from tts.compat import Self
 
 from .calibration import Calibration
-from .events import (
-    AnyEvent,
-    Generated,
-    ProblemSolved,
-    ProblemStarted,
-    Resources,
-    Scored,
-    Session,
-    Used,
-)
+from .events import AnyEvent, ProblemSolved, ProblemStarted, Resources, Session
 from .in_flight import InFlight
 from .quantiles import QuantileSketch
 from .records import ENGINES, Engine, RequestRecord
-from .requests import end_to_end, request_of
-from .trees import TreeMeasures, Trees
+from .state import ProblemState, RunState
+from .trees import TreeMeasures, tree_measures
 from .used_resources import UsedResources
 from .utilization import Utilization
 
@@ -90,87 +81,53 @@ class EngineRequests:
             self.seconds_per_token.add(request.seconds / request.tokens)
 
 
-@dataclass(slots=True)
-class _Open:
-    question: str | None = None
-    tokens: int = 0
-    verifier_tokens: int = 0
-
-
 class Measures:
     """What a run's events add up to, over all of its sessions laid end to end."""
 
     def __init__(self) -> None:
-        self.use = Utilization()
+        self.run = RunState()
+        self.use = Utilization(self.run)
         self.in_flight = InFlight()
         self.calibration = Calibration()
         self.requests: dict[Engine, EngineRequests] = {
             engine: EngineRequests() for engine in ENGINES
         }
-        self.cached_scores = 0
-        """Scores that needed no request: equal steps were scored before, or were being scored."""
         self.problems: dict[str, ProblemMeasures] = {}
         """Those that are solved, in the order in which they were."""
-        self.sessions = 0
-        self.limits: tuple[int, int] | None = None
-        """What may be in flight, as the last session says: generator requests, verifier tokens."""
         self.resources = UsedResources()
-        self._trees = Trees()
-        self._open: dict[str, _Open] = {}
 
     @classmethod
     def of(cls, events: Iterable[AnyEvent]) -> Self:
         """The measures of a whole log."""
         measures = cls()
-        for began, event in end_to_end(events):
-            measures.add(event, began)
-        measures.finish()
+        for event in events:
+            measures.add(event)
+        measures.use.finish()
         return measures
 
-    def add(self, event: AnyEvent, began: float) -> None:
-        """Take in the next event, of the session that began at `began`."""
-        self.use.add(event, began)
-        match event:
-            case Session():
-                self.sessions += 1
-                self.limits = event.limits or self.limits
-                self.resources.new_session()
-                self._trees.new_session()
-            case ProblemStarted():
-                self._trees.started(event.problem, began + event.t)
-                if event.question:
-                    self._of(event.problem).question = _hashed(event)
-            case Generated():
-                self._trees.generated(event, began + event.done)
-                self._of(event.problem).tokens += event.tokens
-            case Used():
-                self._trees.used(event.problem, event.node)
-            case Scored():
-                self._trees.scored(event, began + event.t)
-                self.cached_scores += event.cached
-                self._of(event.problem).verifier_tokens += event.prompt_tokens
-            case Resources():
-                self.resources.add(event)
-            case ProblemSolved():
-                self.calibration.add(event)
-                self.problems[event.problem] = self._solved(event)
-        if request := request_of(event, began):
+    def add(self, event: AnyEvent) -> None:
+        """Take in the next event."""
+        request, problem = self.use.add(event)
+        if request:
             self.requests[request.engine].add(request)
             self.in_flight.add(request)
-
-    def finish(self) -> None:
-        """There are no more events."""
-        self.use.finish()
+        elif problem and problem.solution:
+            self.calibration.add(problem.solution)
+            self.problems[problem.id] = problem_measures(problem, problem.solution)
+        elif isinstance(event, Session):
+            self.resources.new_session()
+        elif isinstance(event, Resources):
+            self.resources.add(event)
 
     @property
     def wall_s(self) -> float:
         """Seconds of searching, all sessions together."""
-        return self.use.wall_s
+        return self.run.wall_s
 
     @property
     def generated_tokens(self) -> int:
-        """Of all answers of the generator."""
-        return self.use.generated_tokens
+        """Tokens of all answers of the generator."""
+        return self.run.work.generated_tokens
 
     @property
     def useful_tokens(self) -> int:
@@ -187,19 +144,12 @@ class Measures:
         seconds = sum(tree.completion_s or 0.0 for tree in trees)
         return sum(tree.completion_tokens for tree in trees) / seconds if seconds else None
 
-    @property
-    def cache_hit_rate(self) -> float | None:
-        """Share of scores that needed no request; None without scores."""
-        asked = self.requests["verifier"].seconds.count
-        scores = asked + self.cached_scores
-        return self.cached_scores / scores if scores else None
-
     def batch_utilization(self, engine: Engine) -> float | None:
         """Mean load in flight over what may be; None where the log does not hold the limit."""
         load = self.in_flight.mean(engine, self.wall_s)
-        if self.limits is None or load is None:
+        if self.run.limits is None or load is None:
             return None
-        return load / self.limits[ENGINES.index(engine)]
+        return load / self.run.limits[ENGINES.index(engine)]
 
     def judged(self) -> list[ProblemMeasures]:
         """The solved problems that have a reference."""
@@ -215,25 +165,23 @@ class Measures:
             for problem in self.judged()
         )
 
-    def _of(self, problem: str) -> _Open:
-        return self._open.setdefault(problem, _Open())
 
-    def _solved(self, event: ProblemSolved) -> ProblemMeasures:
-        of_problem = self._open.pop(event.problem, _Open())
-        return ProblemMeasures(
-            id=event.problem,
-            question=of_problem.question,
-            level=event.level,
-            answers=event.answers,
-            correct=event.correct,
-            any_correct=event.any_correct,
-            right_roots=_right_roots(event),
-            tokens=of_problem.tokens,
-            verifier_tokens=of_problem.verifier_tokens,
-            seconds=self.use.latencies_s.get(event.problem),
-            tree=self._trees.solved(event),
-            limit=event.limit,
-        )
+def problem_measures(problem: ProblemState, solved: ProblemSolved) -> ProblemMeasures:
+    """The measures of a problem and of its solution."""
+    return ProblemMeasures(
+        id=problem.id,
+        question=_hashed(problem.asked) if problem.asked else None,
+        level=solved.level,
+        answers=solved.answers,
+        correct=solved.correct,
+        any_correct=solved.any_correct,
+        right_roots=_right_roots(solved),
+        tokens=problem.work.generated_tokens,
+        verifier_tokens=problem.work.verifier_tokens,
+        seconds=problem.seconds,
+        tree=tree_measures(problem),
+        limit=solved.limit,
+    )
 
 
 def _right_roots(event: ProblemSolved) -> tuple[int, ...]:

@@ -1,124 +1,373 @@
-"""The measures of a run by name, as docs/metrics.md defines them: for tables and programs."""
+"""The table of measures: name, unit, definition, source and function of every number of a run.
+
+docs/metrics.md shows this table; `python -m tests.runs.measures_page` writes it there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Literal
 
-from .intervals import wilson
 from .measured_run import MeasuredRun
-from .measures import EngineRequests, Measures
 from .quantiles import QuantileSketch
-from .records import ENGINES
-from .statistics import quantile
+from .records import ENGINES, Engine
+from .statistics import quantile, rounded, wilson
 
 Value = float | int | None
+Section = Literal["quality", "throughput", "latency", "engines", "speculation", "machine"]
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One number; None where the run does not say it."""
+    """One number of a run."""
+
+    name: str
+    unit: str
+    """`share` is within [0, 1]."""
+    definition: str
+    """A sentence or two in Markdown, with the formula."""
+    value_of: Callable[[MeasuredRun], Value]
+    """Its value, rounded; None where the run does not say it."""
+    section: Section
+    """The part of the page that holds it."""
+    source: str = ""
+    """Where the definition is from; empty for one of this project."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedValue:
+    """The value of a measure for a run; None where the run does not say it."""
 
     name: str
     value: Value
     unit: str
-    """`share` is within [0, 1]."""
 
 
-def named_measures(run: MeasuredRun) -> list[Measure]:
+def named_measures(run: MeasuredRun) -> list[NamedValue]:
     """Every measure of a run, always all of them and in the same order."""
-    measures = run.measures
-    parts = (_quality(run), _throughput(measures), _latency(measures), _requests(measures))
-    rest = (_speculation(measures), _machine(measures))
-    return [measure for part in (*parts, *rest) for measure in part]
+    return [NamedValue(each.name, each.value_of(run), each.unit) for each in MEASURES]
 
 
-def _quality(run: MeasuredRun) -> Iterator[Measure]:
-    judged = run.measures.judged()
-    yield Measure("problems", len(run.measures.problems), "problems")
-    yield Measure("accuracy", _rounded(run.accuracy, 4), "share")
-    low, high = (None, None) if run.accuracy is None else wilson(run.accuracy, len(judged))
-    yield Measure("accuracy_low_95", _rounded(low, 4), "share")
-    yield Measure("accuracy_high_95", _rounded(high, 4), "share")
-    any_right = _over(sum(bool(problem.any_correct) for problem in judged), len(judged))
-    yield Measure("pass_at_n", _rounded(any_right, 4), "share")
-    yield Measure("verifier_auroc", _rounded(run.measures.calibration.auroc, 4), "share")
-    error = run.measures.calibration.expected_error
-    yield Measure("verifier_calibration_error", _rounded(error, 4), "share")
-
-
-def _throughput(measures: Measures) -> Iterator[Measure]:
-    wall = measures.wall_s
-    yield Measure("wall", round(wall, 3), "s")
+def _quality() -> Iterator[Measure]:
     yield Measure(
-        "problem_throughput", _rounded(_over(len(measures.problems), wall), 4), "problems/s"
+        "problems",
+        "problems",
+        "Solved problems.",
+        lambda run: len(run.measures.problems),
+        "quality",
     )
-    yield Measure("generated_tokens", measures.generated_tokens, "tokens")
-    generated = _over(measures.generated_tokens, wall)
-    yield Measure("token_throughput", _rounded(generated, 2), "tokens/s")
-    useful = _over(measures.useful_tokens, wall)
-    yield Measure("useful_token_throughput", _rounded(useful, 2), "tokens/s")
-    share = _over(measures.useful_tokens, measures.generated_tokens)
-    yield Measure("useful_share", _rounded(share, 4), "share")
-    yield Measure("precise_goodput", _rounded(measures.goodput, 3), "tokens/s")
+    yield Measure(
+        "accuracy",
+        "share",
+        "Judged problems whose answer, by the run's own vote, equals the reference; an undecided "
+        "comparison is wrong.",
+        lambda run: rounded(run.accuracy, 4),
+        "quality",
+    )
+    for end, place in (("low", 0), ("high", 1)):
+        yield Measure(
+            f"accuracy_{end}_95",
+            "share",
+            f"The {'lower' if end == 'low' else 'upper'} end of its 95% interval: (p + z²/2m "
+            f"{'-' if end == 'low' else '+'} z √(p(1-p)/m + z²/4m²)) / (1 + z²/m), m judged "
+            "problems, z = 1.96. Tables have it by level and by rule, too.",
+            lambda run, place=place: _accuracy_95(run, place),  # type: ignore[misc]
+            "quality",
+            "Wilson 1927",
+        )
+    yield Measure(
+        "pass_at_n",
+        "share",
+        "Judged problems of which any completion is right.",
+        _pass_at_n,
+        "quality",
+    )
+    yield Measure(
+        "verifier_auroc",
+        "share",
+        "The chance that a right completion is scored above a wrong one of any problem, ties "
+        "counting half.",
+        lambda run: rounded(run.measures.calibration.auroc, 4),
+        "quality",
+        "Hanley and McNeil 1982",
+    )
+    yield Measure(
+        "verifier_calibration_error",
+        "share",
+        r"Σ over 10 equal bins of completions' scores: (completions in the bin / all) · \|mean "
+        r"score - share right\|.",
+        lambda run: rounded(run.measures.calibration.expected_error, 4),
+        "quality",
+        "Naeini et al. 2015",
+    )
 
 
-def _latency(measures: Measures) -> Iterator[Measure]:
-    problems = measures.problems.values()
-    latencies = [p.seconds for p in problems if p.seconds is not None]
-    first = [p.tree.first_step_s for p in problems if p.tree.first_step_s is not None]
+def _throughput() -> Iterator[Measure]:
+    yield Measure(
+        "wall",
+        "s",
+        "The time of searching, see above.",
+        lambda run: round(run.measures.wall_s, 3),
+        "throughput",
+    )
+    yield Measure(
+        "problem_throughput",
+        "problems/s",
+        "problems / wall. summary.json has it as `problems_per_s`.",
+        lambda run: rounded(_over(len(run.measures.problems), run.measures.wall_s), 4),
+        "throughput",
+    )
+    yield Measure(
+        "generated_tokens",
+        "tokens",
+        "Tokens of all answers of the generator; not of cancelled requests.",
+        lambda run: run.measures.generated_tokens,
+        "throughput",
+    )
+    yield Measure(
+        "token_throughput",
+        "tokens/s",
+        "generated_tokens / wall. summary.json has it as `tokens_per_s`.",
+        lambda run: rounded(_over(run.measures.generated_tokens, run.measures.wall_s), 2),
+        "throughput",
+    )
+    yield Measure(
+        "useful_token_throughput",
+        "tokens/s",
+        "Tokens of the nodes on the paths of the completions of solved problems, each node once, "
+        "/ wall. Never above token_throughput.",
+        lambda run: rounded(_over(run.measures.useful_tokens, run.measures.wall_s), 2),
+        "throughput",
+    )
+    yield Measure(
+        "useful_share",
+        "share",
+        "The same over generated_tokens. What is missing was pruned, speculated in vain, or "
+        "belongs to unsolved problems: a search has to write it, but nothing of it is in an "
+        "answer.",
+        lambda run: rounded(_over(run.measures.useful_tokens, run.measures.generated_tokens), 4),
+        "throughput",
+    )
+    yield Measure(
+        "precise_goodput",
+        "tokens/s",
+        "Mean tokens of a completion's path / mean time from its problem's start until it was "
+        "written and scored, over all completions of problems that one session has solved. It is "
+        "the speed at which *one* accepted beam grows; many grow at once, and those of one problem "
+        "share beginnings.",
+        lambda run: rounded(run.measures.goodput, 3),
+        "throughput",
+        "FastTTS (arXiv 2509.00195), where one problem runs at a time",
+    )
+
+
+def _latency() -> Iterator[Measure]:
     for percent in (50, 95, 99):
-        yield Measure(f"latency_p{percent}", _quantile(latencies, percent), "s")
+        yield Measure(
+            f"latency_p{percent}",
+            "s",
+            "Per problem, from `problem_started` to `problem_solved`, grading included, in the "
+            f"session that solved it: the smallest time that {percent}% are not above.",
+            lambda run, percent=percent: _quantile(  # type: ignore[misc]
+                [problem.seconds for problem in run.measures.problems.values()], percent
+            ),
+            "latency",
+        )
     for percent in (50, 95):
-        yield Measure(f"time_to_first_step_p{percent}", _quantile(first, percent), "s")
-    per_token = measures.requests["generator"].seconds_per_token
+        yield Measure(
+            f"time_to_first_step_p{percent}",
+            "s",
+            "From a problem's start to the generator's first answer; problems of one session only.",
+            lambda run, percent=percent: _quantile(  # type: ignore[misc]
+                [problem.tree.first_step_s for problem in run.measures.problems.values()], percent
+            ),
+            "latency",
+        )
     for percent in (50, 95):
-        yield Measure(f"time_per_token_p{percent}", _sketched(per_token, percent), "s")
+        yield Measure(
+            f"time_per_token_p{percent}",
+            "s",
+            "Over generator requests: time in flight / generated tokens. An upper bound of the "
+            "engine's time per token, as it holds waiting and the prompt.",
+            lambda run, percent=percent: _sketched(  # type: ignore[misc]
+                run.measures.requests["generator"].seconds_per_token, percent
+            ),
+            "latency",
+        )
 
 
-def _requests(measures: Measures) -> Iterator[Measure]:
-    for engine in ENGINES:
-        requests: EngineRequests = measures.requests[engine]
-        yield Measure(f"{engine}_requests", requests.seconds.count, "requests")
-        yield Measure(f"{engine}_request_p50", _sketched(requests.seconds, 50), "s")
-        yield Measure(f"{engine}_request_p95", _sketched(requests.seconds, 95), "s")
-        mean = requests.scheduled_tokens.mean
-        yield Measure(f"{engine}_tokens_per_request", _rounded(mean, 1), "tokens")
-        load = measures.in_flight.mean(engine, measures.wall_s)
-        unit = "requests" if engine == "generator" else "prompt tokens"
-        yield Measure(f"{engine}_in_flight", _rounded(load, 3), unit)
-        used = measures.batch_utilization(engine)
-        yield Measure(f"{engine}_batch_utilization", _rounded(used, 4), "share")
-        idle = _over(sum(measures.use.idle_s[engine].values()), measures.wall_s)
-        yield Measure(f"{engine}_idle", _rounded(idle, 4), "share")
-    yield Measure("score_cache_hit_rate", _rounded(measures.cache_hit_rate, 4), "share")
+def _requests(engine: Engine) -> Iterator[Measure]:
+    generates = engine == "generator"
+    yield Measure(
+        f"{engine}_requests",
+        "requests",
+        f"Answered requests{', prompts that were sent ahead among them' if generates else ''}.",
+        lambda run: run.measures.requests[engine].seconds.count,
+        "engines",
+    )
+    for percent in (50, 95):
+        yield Measure(
+            f"{engine}_request_p{percent}",
+            "s",
+            f"Time in flight of answered requests: {percent}% are not above it.",
+            lambda run, percent=percent: _sketched(  # type: ignore[misc]
+                run.measures.requests[engine].seconds, percent
+            ),
+            "engines",
+        )
+    yield Measure(
+        f"{engine}_tokens_per_request",
+        "tokens",
+        "Mean prompt and generated tokens of an answered request: what is scheduled for it, if the "
+        "engine has nothing of the prompt in its prefix cache."
+        if generates
+        else "Mean prompt tokens of an answered request.",
+        lambda run: rounded(run.measures.requests[engine].scheduled_tokens.mean, 1),
+        "engines",
+    )
+    yield Measure(
+        f"{engine}_in_flight",
+        "requests" if generates else "prompt tokens",
+        "Σ load · time in flight / wall (Little's law): load 1 on the generator, prompt tokens on "
+        "the verifier; cancelled requests as long as they were in flight.",
+        lambda run: rounded(run.measures.in_flight.mean(engine, run.measures.wall_s), 3),
+        "engines",
+    )
+    limit = "in_flight_requests" if generates else "in_flight_tokens"
+    beyond = "" if generates else " A request larger than it is sent alone, so this may pass 1."
+    yield Measure(
+        f"{engine}_batch_utilization",
+        "share",
+        f"The same over the policy's limit (`{limit}` of the deployment), which the log's "
+        f"`session` event holds.{beyond}",
+        lambda run: rounded(run.measures.batch_utilization(engine), 4),
+        "engines",
+    )
+    yield Measure(
+        f"{engine}_idle",
+        "share",
+        "Time with nothing in flight / wall; by cause in the [`idle` events](run-log.md#events).",
+        lambda run: rounded(
+            _over(sum(run.measures.use.idle_s[engine].values()), run.measures.wall_s), 4
+        ),
+        "engines",
+    )
 
 
-def _speculation(measures: Measures) -> Iterator[Measure]:
-    ahead = measures.use.speculation
-    yield Measure("speculation_sent", ahead.sent, "requests")
-    yield Measure("speculation_used", ahead.used, "requests")
-    yield Measure("speculation_hit_rate", _rounded(ahead.hit_rate, 4), "share")
-    yield Measure("speculation_wasted_tokens", ahead.unused_tokens, "tokens")
-    yield Measure("cancelled_tokens_estimated", round(measures.use.cancelled_tokens), "tokens")
-    yield Measure("waste", _rounded(measures.use.waste, 4), "share")
+def _score_cache() -> Iterator[Measure]:
+    yield Measure(
+        "score_cache_hit_rate",
+        "share",
+        "Scores that needed no request of their own (an equal step was scored before, or was being "
+        "scored) / all scores.",
+        lambda run: rounded(run.measures.run.work.cache_hit_rate, 4),
+        "engines",
+    )
 
 
-def _machine(measures: Measures) -> Iterator[Measure]:
-    yield Measure("orchestrator_cpu", _rounded(measures.resources.cpu_s, 3), "s")
-    yield Measure("orchestrator_cpu_share", _rounded(measures.resources.cpu_share, 4), "cores")
-    energy = measures.resources.energy_j
-    yield Measure("gpu_energy", _rounded(energy, 1), "J")
-    per_problem = None if energy is None else _over(energy, len(measures.problems))
-    yield Measure("gpu_energy_per_problem", _rounded(per_problem, 2), "J")
+def _speculation() -> Iterator[Measure]:
+    yield Measure(
+        "speculation_sent",
+        "requests",
+        "Expansions that were sent before their search asked for them.",
+        lambda run: run.measures.use.speculation.sent,
+        "speculation",
+    )
+    yield Measure(
+        "speculation_used",
+        "requests",
+        "Those that it asked for in the end.",
+        lambda run: run.measures.use.speculation.used,
+        "speculation",
+    )
+    yield Measure(
+        "speculation_hit_rate",
+        "share",
+        "used / sent.",
+        lambda run: rounded(run.measures.use.speculation.hit_rate, 4),
+        "speculation",
+    )
+    yield Measure(
+        "speculation_wasted_tokens",
+        "tokens",
+        "Tokens of answered ones that it never asked for.",
+        lambda run: run.measures.use.speculation.unused_tokens,
+        "speculation",
+    )
+    yield Measure(
+        "cancelled_tokens_estimated",
+        "tokens",
+        "What cancelled generator requests had generated, which the client does not see: at the "
+        "speed of the 16 answered ones sent nearest to each.",
+        lambda run: round(run.measures.use.cancelled_tokens),
+        "speculation",
+    )
+    yield Measure(
+        "waste",
+        "share",
+        "(The last two) / (generated_tokens + cancelled_tokens_estimated).",
+        lambda run: rounded(run.measures.use.waste, 4),
+        "speculation",
+    )
 
 
-def _over(value: float, total: float) -> float | None:
-    return value / total if total else None
+def _machine() -> Iterator[Measure]:
+    yield Measure(
+        "orchestrator_cpu",
+        "s",
+        "Processor time (user and system, all threads) of the orchestrator's process while the run "
+        "was carried out, from the `resources` events; the grader's workers and the server are "
+        "processes of their own. Other searches of the same process are in it.",
+        lambda run: rounded(run.measures.resources.cpu_s, 3),
+        "machine",
+    )
+    yield Measure(
+        "orchestrator_cpu_share",
+        "cores",
+        "The same over the time of the sessions that say it: near 1.0 the orchestrator itself is "
+        "the bottleneck.",
+        lambda run: rounded(run.measures.resources.cpu_share, 4),
+        "machine",
+    )
+    yield Measure(
+        "gpu_energy",
+        "J",
+        "What the GPUs of the orchestrator's machine have consumed during the run, by NVML's "
+        "energy counter (`nvmlDeviceGetTotalEnergyConsumption`, Volta and later), where the extra "
+        '`energy` is installed: `pip install "tts-toolkit[energy]"`. All GPUs of the machine and '
+        "whatever runs on them; a server elsewhere is not seen. Tested with a stand-in of NVML: "
+        "**it was never run on a GPU**.",
+        lambda run: rounded(run.measures.resources.energy_j, 1),
+        "machine",
+    )
+    yield Measure(
+        "gpu_energy_per_problem",
+        "J",
+        "The same over solved problems.",
+        lambda run: rounded(_over(run.measures.resources.energy_j, len(run.measures.problems)), 2),
+        "machine",
+    )
 
 
-def _quantile(values: Iterable[float], percent: int) -> float | None:
-    return _rounded(quantile(values, percent / 100), 4)
+def _accuracy_95(run: MeasuredRun, place: int) -> float | None:
+    if run.accuracy is None:
+        return None
+    return round(wilson(run.accuracy, len(run.measures.judged()))[place], 4)
+
+
+def _pass_at_n(run: MeasuredRun) -> float | None:
+    judged = run.measures.judged()
+    return rounded(_over(sum(bool(problem.any_correct) for problem in judged), len(judged)), 4)
+
+
+def _over(value: float | None, total: float) -> float | None:
+    return value / total if value is not None and total else None
+
+
+def _quantile(values: list[float | None], percent: int) -> float | None:
+    said = [value for value in values if value is not None]
+    return rounded(quantile(said, percent / 100), 4)
 
 
 def _sketched(sketch: QuantileSketch, percent: int) -> float | None:
@@ -127,5 +376,13 @@ def _sketched(sketch: QuantileSketch, percent: int) -> float | None:
     return None if value is None else float(f"{value:.3g}")
 
 
-def _rounded(value: float | None, digits: int) -> float | None:
-    return None if value is None else round(value, digits)
+MEASURES: tuple[Measure, ...] = (
+    *_quality(),
+    *_throughput(),
+    *_latency(),
+    *(measure for engine in ENGINES for measure in _requests(engine)),
+    *_score_cache(),
+    *_speculation(),
+    *_machine(),
+)
+"""Every measure, in the order in which they are shown."""

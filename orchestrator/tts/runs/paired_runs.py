@@ -15,7 +15,7 @@ from tts.build.errors import RunError
 
 from .measured_run import MeasuredRun
 from .measures import ProblemMeasures
-from .paired import Difference, mcnemar, paired, share_difference_95
+from .statistics import Difference, mcnemar, paired, share_difference_95
 
 _NOT_SETTINGS = ("problem_ids", "deployment_source")
 """Of run.json: the problems are matched by themselves, and a deployment is known by its digest."""

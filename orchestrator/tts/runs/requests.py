@@ -5,22 +5,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator
 
-from .events import AnyEvent, Cancelled, Event, Generated, Prefetched, Scored, Session
+from .events import AnyEvent, Cancelled, Event, Generated, Prefetched, Scored
 from .records import ENGINES, Engine, RequestKind, RequestRecord
+from .state import end_to_end
 
 WINDOW = 8192
 """Requests among which order of sending is restored; more than are ever in flight at a time."""
-
-
-def end_to_end(events: Iterable[AnyEvent]) -> Iterator[tuple[float, AnyEvent]]:
-    """Every event with the time at which its session began, in seconds: sessions have no gaps."""
-    began = wall_s = 0.0
-    for event in events:
-        if isinstance(event, Session):
-            began = wall_s
-        else:
-            wall_s = max(wall_s, began + event.t)
-        yield began, event
 
 
 def requests_of(events: Iterable[AnyEvent]) -> Iterator[RequestRecord]:

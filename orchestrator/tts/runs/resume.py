@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tts.build.errors import RunError
+from tts.compat import Self
 from tts.search import NodePath, Thought
 
-from .events import Generated, ProblemSolved, Scored, thoughts_of
+from .events import thoughts_of
 from .folder import EVENTS
 from .log import read_events
+from .state import ProblemState, RunState, solved_problems
 
 
 @dataclass
@@ -21,12 +23,13 @@ class ResumedWork:
     """The node is the first thought's; each further one is child 0 of the one before."""
     scores: dict[NodePath, float] = field(default_factory=dict)
 
-    def learn(self, event: Generated | Scored) -> None:
-        """Take in what a request of this problem has brought."""
-        if isinstance(event, Generated):
-            self.thoughts[event.node] = thoughts_of(event)
-        else:
-            self.scores[event.node] = event.score
+    @classmethod
+    def of(cls, problem: ProblemState) -> Self:
+        """What has been computed for a problem so far."""
+        return cls(
+            {event.node: thoughts_of(event) for _, event in problem.generated},
+            {event.node: event.score for _, event in problem.scored},
+        )
 
     @property
     def size(self) -> int:
@@ -40,8 +43,8 @@ class ResumePoint:
 
     solved: dict[str, bool | None] = field(default_factory=dict)
     """Of each solved problem, whether its answer is right; None without a reference."""
-    unfinished: dict[str, ResumedWork] = field(default_factory=dict)
-    """What there is of begun problems."""
+    unfinished: dict[str, ProblemState] = field(default_factory=dict)
+    """The problems that are not solved and for which something was generated or scored."""
 
 
 def read_resume_point(folder: Path, vote: str) -> ResumePoint:
@@ -49,20 +52,16 @@ def read_resume_point(folder: Path, vote: str) -> ResumePoint:
 
     Raises RunError for a log that is damaged, or in which a problem was solved twice.
     """
-    point = ResumePoint()
-    for event in read_events(folder):
-        match event:
-            case ProblemSolved():
-                if event.problem in point.solved:
-                    raise RunError(
-                        f"{folder / EVENTS}: problem {event.problem!r} was solved twice, as when "
-                        "two processes wrote this log.",
-                        hint="Keep the first solution of each problem, and a copy of the log: "
-                        f"tts bench --resume {folder} --repair",
-                    )
-                correct = event.correct
-                point.solved[event.problem] = None if correct is None else correct.get(vote)
-                point.unfinished.pop(event.problem, None)
-            case Generated() | Scored():
-                point.unfinished.setdefault(event.problem, ResumedWork()).learn(event)
-    return point
+    run = RunState()
+    solved: dict[str, bool | None] = {}
+    for problem in solved_problems(read_events(folder), run):
+        if problem.repeated:
+            raise RunError(
+                f"{folder / EVENTS}: problem {problem.id!r} was solved twice, as when "
+                "two processes wrote this log.",
+                hint="Keep the first solution of each problem, and a copy of the log: "
+                f"tts bench --resume {folder} --repair",
+            )
+        solved[problem.id] = problem.correct(vote)
+    worked_on = {name: each for name, each in run.open.items() if each.generated or each.scored}
+    return ResumePoint(solved, worked_on)

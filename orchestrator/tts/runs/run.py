@@ -9,17 +9,16 @@ problems, requests = run.to_frames()
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from tts.build.errors import RunError, TtsError
-from tts.search import NodePath
 
-from .checks import check_run, read_summary
-from .events import AnyEvent, Generated, ProblemSolved, ProblemStarted, Scored
+from .checks import check_run
+from .events import ProblemSolved
 from .folder import Json, has_finished, read_config, read_problems
 from .groups import is_group, read_group
 from .log import read_events
@@ -27,7 +26,9 @@ from .measured_run import MeasuredRun
 from .measures import Measures
 from .named_measures import named_measures
 from .records import CompletionRecord, ProblemRecord, RequestRecord
-from .requests import end_to_end, requests_of
+from .requests import requests_of
+from .state import ProblemState, solved_problems
+from .summary import Summary, read_summary
 
 FrameLibrary = Literal["pandas", "polars"]
 _VOTES = ("best", "weighted", "majority")
@@ -40,8 +41,8 @@ class Run:
     folder: Path
     config: Json
     """What was asked for: run.json."""
-    summary: Json | None
-    """summary.json; None if the run has not finished."""
+    summary: Summary | None
+    """What came of it: summary.json, its keys as attributes; None if the run has not finished."""
 
     @classmethod
     def load(cls, folder: Path | str) -> Run:
@@ -60,7 +61,10 @@ class Run:
     def problems(self) -> tuple[ProblemRecord, ...]:
         """The solved problems, in the order in which they were solved; raises RunError."""
         questions = {problem.id: problem.question for problem in read_problems(self.folder)}
-        return tuple(solved_problems(read_events(self.folder), self.config["vote"], questions))
+        return tuple(
+            problem_record(problem, self.config["vote"], questions.get(problem.id))
+            for problem in solved_problems(read_events(self.folder))
+        )
 
     @cached_property
     def requests(self) -> tuple[RequestRecord, ...]:
@@ -87,72 +91,34 @@ class Run:
         return frame(_problem_columns(self.problems)), frame(_request_columns(self.requests))
 
 
-@dataclass(slots=True)
-class _Unfinished:
-    """What the log has said so far of a problem that is being solved."""
-
-    started: float | None = None
-    question: str | None = None
-    tokens: int = 0
-    texts: dict[NodePath, str] = field(default_factory=dict)
-    scores: dict[NodePath, float] = field(default_factory=dict)
-
-
-def solved_problems(
-    events: Iterable[AnyEvent], vote: str, questions: dict[str, str]
-) -> Iterator[ProblemRecord]:
-    """The solved problems of a log, in the order in which they were solved.
-
-    `questions` has those that the log does not say, by problem. Little is kept of what is solved.
-    """
-    unfinished: dict[str, _Unfinished] = {}
-    for began, event in end_to_end(events):
-        match event:
-            case ProblemStarted():
-                problem = unfinished.setdefault(event.problem, _Unfinished())
-                problem.started = began + event.t
-                problem.question = event.question or questions.get(event.problem)
-            case Generated():
-                problem = unfinished.setdefault(event.problem, _Unfinished())
-                problem.tokens += event.tokens
-                node = event.node
-                for thought in event.thoughts:
-                    problem.texts[node] = thought.text
-                    node = (*node, 0)
-            case Scored():
-                problem = unfinished.setdefault(event.problem, _Unfinished())
-                problem.scores[event.node] = event.score
-            case ProblemSolved():
-                problem = unfinished.pop(event.problem, _Unfinished())
-                seconds = None if problem.started is None else began + event.t - problem.started
-                yield _problem(event, vote, problem, seconds)
-
-
-def _problem(
-    event: ProblemSolved, vote: str, problem: _Unfinished, seconds: float | None
-) -> ProblemRecord:
+def problem_record(problem: ProblemState, vote: str, question: str | None = None) -> ProblemRecord:
+    """The record of a solved problem; `question` is what was asked where the log does not tell."""
+    solved, seconds = problem.solution, problem.seconds
+    if solved is None:
+        raise ValueError(f"problem {problem.id} is not solved")
     return ProblemRecord(
-        id=event.problem,
-        question=problem.question,
-        level=event.level,
-        reference=event.reference,
-        answer=event.answers.get(vote),
-        answers=event.answers,
-        correct=None if event.correct is None else event.correct.get(vote),
-        completions=tuple(_completions(event, problem)),
-        tree_digest=event.tree_digest,
-        tokens=problem.tokens,
+        id=problem.id,
+        question=problem.asked.question if problem.asked else question,
+        level=solved.level,
+        reference=solved.reference,
+        answer=problem.answer(vote),
+        answers=solved.answers,
+        correct=problem.correct(vote),
+        completions=tuple(_completions(problem, solved)),
+        tree_digest=solved.tree_digest,
+        tokens=problem.work.generated_tokens,
         seconds=None if seconds is None else round(seconds, 6),
-        limit=event.limit,
+        limit=solved.limit,
     )
 
 
-def _completions(event: ProblemSolved, problem: _Unfinished) -> Iterator[CompletionRecord]:
-    for done in event.completions:
-        path = [done.node[:depth] for depth in range(1, len(done.node) + 1)]
+def _completions(problem: ProblemState, solved: ProblemSolved) -> Iterator[CompletionRecord]:
+    texts = {node: thought.text for node, thought, _, _ in problem.thoughts()}
+    scores = {event.node: event.score for _, event in problem.scored}
+    for done, path in zip(solved.completions, problem.completed_paths(), strict=True):
         # a node that no request wrote was not written at all: its prompt filled the context
-        chain = [(problem.texts.get(node, ""), problem.scores.get(node)) for node in path]
-        answer = event.groups[done.group].answer if event.groups and done.group >= 0 else None
+        chain = [(texts.get(node, ""), scores.get(node)) for node in path]
+        answer = solved.groups[done.group].answer if solved.groups and done.group >= 0 else None
         yield CompletionRecord.of(done.node, chain, done.score, answer)
 
 

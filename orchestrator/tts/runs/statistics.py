@@ -1,15 +1,20 @@
-"""Small statistics that several tables need."""
+"""The statistics of runs: quantiles, shares with intervals, paired differences, pass@k, the front.
+
+Two runs on the same problems are compared problem by problem: easy problems are easy for both and
+cancel, so that paired differences are known far more precisely than those of two averages.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from math import ceil
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 
 def quantile(values: Iterable[float], share: float) -> float | None:
     """The smallest value that so many are not above; None without values."""
     ordered = sorted(values)
-    return ordered[max(0, ceil(share * len(ordered)) - 1)] if ordered else None
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None
 
 
 def fraction(flags: Iterable[bool | None]) -> float | None:
@@ -24,3 +29,150 @@ def fraction(flags: Iterable[bool | None]) -> float | None:
 def rounded(value: float | None, digits: int) -> float | None:
     """`round` that lets None through."""
     return None if value is None else round(value, digits)
+
+
+Z_95 = 1.96
+
+
+def wilson(share: float, count: int) -> tuple[float, float]:
+    """The Wilson 95% interval of a share of `count`, which is sane at 0 and 1 too.
+
+    For an average of values within [0, 1] that are not all 0 or 1 it is too wide, never too
+    narrow: no such values vary more than zeros and ones of the same average.
+    """
+    shrink = 1 + Z_95**2 / count
+    centre = (share + Z_95**2 / (2 * count)) / shrink
+    half = half_width(share, count)
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def half_width(share: float, count: int) -> float:
+    """Half the width of the Wilson 95% interval."""
+    shrink = 1 + Z_95**2 / count
+    return Z_95 / shrink * math.sqrt(share * (1 - share) / count + (Z_95 / (2 * count)) ** 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A mean of paired differences (one minus other)."""
+
+    mean: float
+    error: float
+    """Standard error of the mean: sqrt(s² / count), s² the sample variance of the differences."""
+    count: int
+    """Pairs."""
+
+    @property
+    def interval_95(self) -> tuple[float, float]:
+        """Mean ± 1.96 standard errors."""
+        return self.mean - Z_95 * self.error, self.mean + Z_95 * self.error
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether the interval leaves out 0."""
+        low, high = self.interval_95
+        return low > 0 or high < 0
+
+
+def paired(differences: Sequence[float]) -> Difference | None:
+    """The mean of paired differences; None without any."""
+    count = len(differences)
+    if not count:
+        return None
+    mean = math.fsum(differences) / count
+    variance = math.fsum((value - mean) ** 2 for value in differences) / max(count - 1, 1)
+    return Difference(mean, math.sqrt(variance / count), count)
+
+
+def paired_difference(
+    one: Mapping[str, bool | None], other: Mapping[str, bool | None]
+) -> tuple[float, float, int]:
+    """Mean of one minus other over the problems both have, its standard error, and their number.
+
+    Both count as 1 where right, else 0.
+    """
+    common = sorted(one.keys() & other.keys())
+    found = paired([bool(one[name]) - bool(other[name]) for name in common])
+    return (found.mean, found.error, found.count) if found else (0.0, 0.0, 0)
+
+
+def mcnemar(only_one: int, only_other: int) -> float:
+    """The exact two-sided p-value of McNemar's test (1947), a sign test of the disagreements.
+
+    Given are the problems that only the one and only the other has right; those on which both agree
+    say nothing. 1.0 without any disagreement.
+    """
+    count = only_one + only_other
+    ways, tail = 1, 0  # to choose k of count, and the sum of these over k
+    for k in range(min(only_one, only_other) + 1):
+        tail += ways
+        ways = ways * (count - k) // (k + 1)
+    return min(1.0, 2 * tail / (1 << count))
+
+
+def share_difference_95(only_one: int, only_other: int, count: int) -> tuple[float, float]:
+    """The 95% interval of the share that one has right minus that of the other, on `count` pairs.
+
+    Given are the problems that only the one and only the other has right. The interval is that of
+    Agresti and Min, Simple improved confidence intervals for comparing matched proportions (2005):
+    the normal one of the paired differences with half a problem more of each of the four outcomes,
+    so that a few problems without a disagreement do not pass for certainty.
+    """
+    total = count + 2
+    mean = (only_one - only_other) / total
+    variance = max(0.0, (only_one + only_other + 1) / total - mean**2)
+    half = Z_95 * math.sqrt(variance / total)
+    return max(-1.0, mean - half), min(1.0, mean + half)
+
+
+def pass_at_k(n: int, right: int, k: int) -> float:
+    """How likely one of k completions is right, from n of which `right` are: over all draws of k.
+
+    1 - C(n - right, k) / C(n, k), the estimator of Chen et al., Evaluating Large Language Models
+    Trained on Code (2021), section 2.1. It is unbiased where the n are independent and alike:
+    chains of self-consistency and best-of-n, or subtrees of DVTS.
+
+    Raises ValueError unless 0 <= right <= n and 1 <= k <= n.
+    """
+    if not (0 <= right <= n and 1 <= k <= n):
+        raise ValueError(f"no {k} of {n} can be drawn with {right} right ones")
+    missed = 1.0
+    for drawn in range(k):  # one after the other: no huge binomials
+        missed *= max(0, n - right - drawn) / (n - drawn)
+    return 1.0 - missed
+
+
+def mean_pass_at_k(counts: Mapping[tuple[int, int], int], k: int) -> float | None:
+    """The mean over problems that have k units; `counts`: problems by (units, right units).
+
+    None if no problem has that many.
+    """
+    enough = {pair: problems for pair, problems in counts.items() if pair[0] >= k}
+    total = sum(enough.values())
+    if not total:
+        return None
+    return sum(pass_at_k(n, c, k) * problems for (n, c), problems in enough.items()) / total
+
+
+def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
+    """The places of the (cost, value) pairs that no other pair dominates, by rising cost.
+
+    A pair dominates another if it costs no more and is worth no less, and one of the two is better.
+    Of equal pairs the first one is taken, so both costs and values rise along the front.
+    """
+    front: list[int] = []
+    order = sorted(range(len(points)), key=lambda place: (points[place][0], -points[place][1]))
+    for place in order:
+        if not front or points[place][1] > points[front[-1]][1]:
+            front.append(place)
+    return front
+
+
+def best_within(points: Sequence[tuple[float, float]], budget: float) -> int | None:
+    """The place of the most valuable pair that costs no more than `budget`; the cheapest of those.
+
+    This is how accuracies are read at an equal cost: the front's step below the budget, never a
+    line drawn between two runs. None if every pair costs more.
+    """
+    affordable = [place for place in pareto_front(points) if points[place][0] <= budget]
+    return affordable[-1] if affordable else None

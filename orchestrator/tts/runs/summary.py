@@ -1,75 +1,296 @@
-"""A run's summary, derived from its log and nothing else, in one pass."""
+"""A run's summary: what summary.json holds, derived from the run's log and nothing else."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from .events import AnyEvent, Generated, ProblemSolved, Scored, Session
-from .folder import Json
-from .requests import end_to_end
+import msgspec
+
+from tts.build.errors import RunError
+
+from .checks import read_summary_fields
+from .events import AnyEvent, ProblemSolved
+from .folder import SUMMARY, Json
+from .records import ENGINES
+from .state import WorkCounts
 from .statistics import fraction
 from .utilization import Utilization
 
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=10**15)]
+Number = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
+Rule = Literal["best", "weighted", "majority"]
 
-def summarise(config: Json, events: Iterable[AnyEvent]) -> Json:
-    """What `summary.json` holds; `config` is the run's run.json.
 
-    `wall_s` adds up the sessions' searching time (no server start, no model load). Mean in-flight
-    work is the sum of the requests' durations over the wall time (Little's law); latency, idle
-    time, speculation, waste and batches are those of `utilization`. `accuracy` is by the strategy's
-    own rule, `accuracy_by_rule` by each; undecided comparisons count as wrong.
+class InFlight(msgspec.Struct, frozen=True):
+    """Answered requests in flight on each engine, on average over the wall time."""
+
+    generator: Number | None
+    verifier: Number | None
+
+
+class Latency(msgspec.Struct, frozen=True):
+    """Seconds from the start of a problem to its result, grading included, over problems."""
+
+    median: Number | None
+    p95: Number | None
+
+
+class SpeculationCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Expansions that were sent before their search asked for them, and what became of them."""
+
+    sent: Count
+    answered: Count = 0
+    used: Count
+    """Their search asked for these in the end."""
+    cancelled: dict[str, Count]
+    """By why."""
+    hit_rate: Share | None
+    """Used over sent; None where none was sent."""
+
+    def __post_init__(self) -> None:
+        if self.sent and self.hit_rate is None:
+            raise ValueError("`hit_rate` is null, although expansions were sent")
+
+
+class Waste(msgspec.Struct, frozen=True):
+    """Generated tokens that no search needed."""
+
+    unused_tokens: Count
+    """Tokens of speculative answers that were never asked for."""
+    cancelled_tokens_estimated: int | Number
+    """What cancelled requests had generated, which the client does not see."""
+    share: Share | None
+    """Both over all generated tokens; None where there are none."""
+
+
+class BatchCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """The verifier's batches that went out for one reason."""
+
+    batches: Annotated[int, msgspec.Meta(ge=1, le=10**15)]
+    requests: Count = 0
+    tokens: Count
+
+
+class ServerCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """What one of several servers did."""
+
+    generated_tokens: Count = 0
+    generator_requests: Count = 0
+    verifier_requests: Count = 0
+
+
+class Level(msgspec.Struct, frozen=True):
+    """The judged problems of one level."""
+
+    problems: Count
+    accuracy: Share | None
+
+
+class Replayed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a run was a replay of."""
+
+    source: str
+    """The path of the recorded run, or of the trace file."""
+    digest: str | None = None
+    """The checksum of its log, or of the file."""
+    text: str = "recorded"
+    """`recorded`, or `made up` where there are no answers to grade."""
+    tree_digest: str | None = None
+    """The recorded run's; None for a trace file."""
+
+
+_LATER = ("waste", "latency_s", "speculation", "verifier_batches")
+"""Fields that came with one version."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Summary(Mapping[str, Any]):
+    """What came of a run: summary.json, whose keys are these fields in this order.
+
+    As a mapping it has the keys of the file, with plain data: `summary["waste"]["share"]` is
+    `summary.waste.share`. A field with a default is missing in files of older versions, or where
+    its documentation says so.
     """
-    tally, use = _Tally(), Utilization()
-    for began, event in end_to_end(events):
-        tally.add(event)
-        use.add(event, began)
+
+    problems: Count
+    """Solved problems."""
+    accuracy: Share | None
+    """Share of the judged problems, those with a reference, that the run's own vote has right."""
+    wall_s: Number
+    """Seconds of searching, all sessions together: no server start, no model load."""
+    problems_per_s: Number | None
+    generated_tokens: Count
+    """Tokens of all answers of the generator."""
+    tokens_per_s: Number | None
+    """Generated tokens over the wall time."""
+    generator_calls: Count = 0
+    """Answered requests to the generator."""
+    verifier_calls: Count
+    """Answered requests to the verifier."""
+    verifier_cached: Count = 0
+    """Scores that needed no request."""
+    verifier_tokens: Count = 0
+    """Prompt tokens of the requests to the verifier."""
+    mean_in_flight: InFlight
+    servers: dict[str, ServerCounts] | None = None
+    """By address; missing unless there were several."""
+    latency_s: Latency | None = None
+    idle_s: dict[Literal["generator", "verifier"], dict[str, Number]] | None = None
+    """Seconds in which an engine had nothing in flight, by why; of several servers the mean."""
+    speculation: SpeculationCounts | None = None
+    waste: Waste | None = None
+    verifier_batches: dict[str, BatchCounts] | None = None
+    """By what sent them."""
+    strategy: str
+    schedule: str
+    seed: int
+    n: Count | None
+    """Completions of a problem; None of a program's own search."""
+    vote: Rule
+    """The rule that chooses the answers."""
+    parameters: dict[str, bool | int | float | str | dict[str, Any] | None]
+    """The strategy's."""
+    context: int | None = None
+    """Tokens that the generator's sequences may have."""
+    deployment: str
+    dataset: str
+    accuracy_by_rule: dict[Rule, Share | None]
+    pass_at_n: Share | None
+    """Share of the judged problems of which any completion is right."""
+    accuracy_by_level: dict[str, Level]
+    undecided: Count
+    """Comparisons of answers that could not be decided, which count as wrong."""
+    sessions: Count = 0
+    tree_digest: str
+    """One hash over every problem's tree and answers."""
+    replay: Replayed | None = None
+    limits: dict[str, int | float] | None = None
+    """What each problem was limited to; missing in runs without limits."""
+    limited: dict[Literal["tokens", "deadline"], Count] | None = None
+    """How many searches each limit ended; missing in runs without limits."""
+    missing: tuple[str, ...] = ()
+    """The fields that summary.json does not have; not one of its keys."""
+
+    def __post_init__(self) -> None:
+        if len({getattr(self, name) is None for name in _LATER}) > 1:
+            raise ValueError(
+                "one of `waste`, `latency_s`, `speculation` and `verifier_batches` is missing"
+            )
+        if self.idle_s is not None and len(self.idle_s) < 2:
+            raise ValueError("`idle_s` lacks an engine")
+
+    @classmethod
+    def of_json(cls, data: Json) -> Summary:
+        """The summary with these fields, as summary.json has them.
+
+        Raises msgspec.ValidationError, naming what is missing or not as it must be.
+        """
+        missing = tuple(name for name in _KEYS if name not in data)
+        return msgspec.convert({**data, "missing": missing}, cls)
+
+    def to_json(self) -> Json:
+        """The fields as plain data, as summary.json has them."""
+        return dict(self)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in _KEYS or name in self.missing:
+            raise KeyError(name)
+        return msgspec.to_builtins(getattr(self, name))
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in _KEYS if name not in self.missing)
+
+    def __len__(self) -> int:
+        return len(_KEYS) - len(self.missing)
+
+
+_KEYS = tuple(field.name for field in fields(Summary) if field.name != "missing")
+"""The keys of summary.json, in their order."""
+
+
+def read_summary(folder: Path) -> Summary:
+    """The summary of a finished run; raises RunError if there is none, or it does not fit."""
+    found = read_summary_fields(folder)
+    try:
+        return Summary.of_json(found)
+    except msgspec.ValidationError as error:
+        raise RunError(
+            f"{folder / SUMMARY} is not the summary of a run: {error}.",
+            hint="It was damaged. It is derived from the log: remove it, and the run writes it "
+            f"again when it is continued: tts bench --resume {folder}",
+        ) from error
+
+
+def summarise(config: Json, events: Iterable[AnyEvent]) -> Summary:
+    """The summary of a run with this run.json and this log, which is gone through once.
+
+    Mean in-flight work is the sum of the requests' durations over the wall time (Little's law);
+    latency, idle time, speculation, waste and batches are those of `utilization`.
+    """
+    use = Utilization()
+    solved_by_id: dict[str, _Solved] = {}
+    for event in events:
+        _, problem = use.add(event)
+        if problem and problem.solution:
+            solved_by_id[problem.id] = _Solved.of(problem.solution)
     use.finish()
-    wall = use.wall_s
-    solved = [tally.solved[problem] for problem in sorted(tally.solved)]
+    work, wall = use.run.work, use.run.wall_s
+    solved = [solved_by_id[problem] for problem in sorted(solved_by_id)]
     judged = [problem for problem in solved if problem.correct is not None]
     rule = config["vote"]
+    return Summary.of_json(
+        {
+            "problems": len(solved),
+            "accuracy": fraction(problem.right(rule) for problem in judged),
+            "wall_s": round(wall, 3),
+            "problems_per_s": round(len(solved) / wall, 4) if wall else None,
+            **_counts(work, wall),
+            "mean_in_flight": {
+                engine: round(use.answered_s[engine] / wall, 3) if wall else None
+                for engine in ENGINES
+            },
+            **use.to_json(),
+            "strategy": config["strategy"],
+            "schedule": config["schedule"],
+            "seed": config["seed"],
+            "n": config["parameters"]["n"],
+            "vote": rule,
+            "parameters": config["parameters"],
+            "context": config.get("context"),
+            "deployment": config["deployment"],
+            "dataset": config["dataset"],
+            "accuracy_by_rule": _by_rule(judged),
+            "pass_at_n": fraction(problem.any_correct for problem in judged),
+            "accuracy_by_level": accuracy_by_level(
+                (problem.level, problem.right(rule)) for problem in judged
+            ),
+            "undecided": sum(problem.undecided for problem in judged),
+            "sessions": use.run.sessions,
+            "tree_digest": _digest(solved),
+            "replay": config.get("replay"),
+            **_limits(config, solved),
+        }
+    )
+
+
+def _counts(work: WorkCounts, wall: float) -> Json:
     return {
-        "problems": len(solved),
-        "accuracy": fraction(_right(problem, rule) for problem in judged),
-        "wall_s": round(wall, 3),
-        "problems_per_s": round(len(solved) / wall, 4) if wall else None,
-        "generated_tokens": tally.generated_tokens,
-        "tokens_per_s": round(tally.generated_tokens / wall, 2) if wall else None,
-        "generator_calls": tally.generator_calls,
-        "verifier_calls": tally.verifier_calls,
-        "verifier_cached": tally.verifier_cached,
-        "verifier_tokens": tally.verifier_tokens,
-        "mean_in_flight": {
-            "generator": round(tally.generator_busy_s / wall, 3) if wall else None,
-            "verifier": round(tally.verifier_busy_s / wall, 3) if wall else None,
-        },
-        **use.to_json(),
-        "strategy": config["strategy"],
-        "schedule": config["schedule"],
-        "seed": config["seed"],
-        "n": config["parameters"]["n"],
-        "vote": rule,
-        "parameters": config["parameters"],
-        "context": config.get("context"),
-        "deployment": config["deployment"],
-        "dataset": config["dataset"],
-        "accuracy_by_rule": _by_rule(judged),
-        "pass_at_n": fraction(problem.any_correct for problem in judged),
-        "accuracy_by_level": accuracy_by_level(
-            (problem.level, _right(problem, rule)) for problem in judged
-        ),
-        "undecided": sum(problem.undecided for problem in judged),
-        "sessions": tally.sessions,
-        "tree_digest": _digest(solved),
-        "replay": config.get("replay"),
-    } | _limits(config, solved)
+        "generated_tokens": work.generated_tokens,
+        "tokens_per_s": round(work.generated_tokens / wall, 2) if wall else None,
+        "generator_calls": work.generator_calls,
+        "verifier_calls": work.verifier_calls,
+        "verifier_cached": work.cached_scores,
+        "verifier_tokens": work.verifier_tokens,
+    }
 
 
-def _limits(config: Mapping[str, Any], solved: Iterable[_Solved]) -> dict[str, Any]:
+def _limits(config: Mapping[str, Any], solved: Iterable[_Solved]) -> Json:
     """What limits a run had, and how many searches each ended; nothing of a run without any."""
     if not config.get("limits"):
         return {}
@@ -102,54 +323,25 @@ class _Solved:
     undecided: int
     limit: str | None
 
+    @classmethod
+    def of(cls, solved: ProblemSolved) -> _Solved:
+        answers = [solved.answers[rule] for rule in ("best", "weighted", "majority")]
+        return cls(
+            f"{solved.problem}|{solved.tree_digest}|{answers}\n".encode(),
+            solved.level,
+            solved.correct,
+            solved.any_correct,
+            solved.undecided,
+            solved.limit,
+        )
 
-class _Tally:
-    """Running totals over a run's events."""
-
-    def __init__(self) -> None:
-        self.solved: dict[str, _Solved] = {}
-        self.sessions = 0
-        self.generated_tokens = self.generator_calls = 0
-        self.verifier_calls = self.verifier_cached = self.verifier_tokens = 0
-        self.generator_busy_s = self.verifier_busy_s = 0.0
-
-    def add(self, event: AnyEvent) -> None:
-        match event:
-            case Session():
-                self.sessions += 1
-            case Generated():
-                self.generator_calls += 1
-                self.generated_tokens += event.tokens
-                self.generator_busy_s += event.done - event.sent
-            case Scored(cached=True):
-                self.verifier_cached += 1
-            case Scored():
-                self.verifier_calls += 1
-                self.verifier_tokens += event.prompt_tokens
-                self.verifier_busy_s += event.done - event.sent
-            case ProblemSolved():
-                self.solved[event.problem] = _Solved(
-                    _digested(event),
-                    event.level,
-                    event.correct,
-                    event.any_correct,
-                    event.undecided,
-                    event.limit,
-                )
-
-
-def _right(problem: _Solved, rule: str) -> bool:
-    return bool(problem.correct and problem.correct.get(rule))
+    def right(self, rule: str) -> bool:
+        return bool(self.correct and self.correct.get(rule))
 
 
 def _by_rule(judged: list[_Solved]) -> dict[str, float | None]:
     rules = {rule for problem in judged for rule in problem.correct or ()}
-    return {rule: fraction(_right(problem, rule) for problem in judged) for rule in sorted(rules)}
-
-
-def _digested(event: ProblemSolved) -> bytes:
-    answers = [event.answers[rule] for rule in ("best", "weighted", "majority")]
-    return f"{event.problem}|{event.tree_digest}|{answers}\n".encode()
+    return {rule: fraction(each.right(rule) for each in judged) for rule in sorted(rules)}
 
 
 def _digest(solved: list[_Solved]) -> str:

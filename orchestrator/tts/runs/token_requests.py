@@ -25,7 +25,7 @@ from .events import (
     thoughts_of,
 )
 from .paged_cache import Ids, TimedRequest
-from .requests import end_to_end
+from .state import end_to_end
 
 _NONE = np.empty(0, np.int32)
 

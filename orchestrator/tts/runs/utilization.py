@@ -8,100 +8,66 @@ and not with the requests.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict
 from typing import Any
 
 from tts.compat import Self
 
 from .batches import BatchCounter, Batches
 from .cancelled_tokens import CancelledTokens
-from .events import (
-    AnyEvent,
-    Generated,
-    Idle,
-    ProblemSolved,
-    ProblemStarted,
-    Scored,
-    Session,
-    Used,
-)
+from .events import AnyEvent, Idle, Used
 from .records import ENGINES, Engine, RequestRecord
-from .requests import InOrderOfSending, end_to_end, request_of
+from .requests import InOrderOfSending, request_of
 from .speculation import Speculation
+from .state import ProblemState, RunState, WorkCounts
 from .statistics import quantile, rounded
-
-
-@dataclass
-class ServerLoad:
-    """What one of several servers did."""
-
-    generated_tokens: int = 0
-    requests: dict[Engine, int] = field(default_factory=lambda: dict.fromkeys(ENGINES, 0))
-    """Those that were answered."""
-
-    def add(self, event: AnyEvent) -> None:
-        """Take in an event of this server."""
-        if isinstance(event, Generated):
-            self.generated_tokens += event.tokens
-            self.requests["generator"] += 1
-        elif isinstance(event, Scored):
-            self.requests["verifier"] += 1
-
-    def to_json(self) -> dict[str, int]:
-        """What a run's summary keeps of this."""
-        requests = {f"{engine}_requests": count for engine, count in self.requests.items()}
-        return {"generated_tokens": self.generated_tokens, **requests}
 
 
 class Utilization:
     """What a run's events add up to, over all of its sessions laid end to end."""
 
-    def __init__(self) -> None:
-        self.wall_s = 0.0
-        self.generated_tokens = 0
-        """Of all answers."""
-        self._idle_s: dict[Engine, dict[str, float]] = {engine: {} for engine in ENGINES}
+    def __init__(self, run: RunState | None = None) -> None:
+        self.run = run or RunState(keeps_events=False)
+        """The run itself, which this folds."""
+        self.servers: dict[str, WorkCounts] = {}
+        """What each of several servers did, by its address; empty where there was one."""
         self.latencies_s: dict[str, float] = {}
         """From the start of each problem to its result."""
+        self.answered_s: dict[Engine, float] = dict.fromkeys(ENGINES, 0.0)
+        """Seconds that answered requests were in flight, added up; not those of prompts that were
+        sent ahead."""
         self.speculation = Speculation()
+        self._idle_s: dict[Engine, dict[str, float]] = {engine: {} for engine in ENGINES}
         self._cancelled = CancelledTokens()
         self._batches = BatchCounter()
         self._order = InOrderOfSending()
-        self._started: dict[str, float] = {}
-        self.servers: dict[str, ServerLoad] = {}
-        """What each of several servers did, by its address; empty where there was one."""
 
     @classmethod
     def of(cls, events: Iterable[AnyEvent]) -> Self:
         """The utilization of a whole run."""
         use = cls()
-        for began, event in end_to_end(events):
-            use.add(event, began)
+        for event in events:
+            use.add(event)
         use.finish()
         return use
 
-    def add(self, event: AnyEvent, began: float) -> None:
-        """Take in the next event, of the session that began at `began`."""
-        if isinstance(event, Session):
-            return
-        now = began + event.t
+    def add(self, event: AnyEvent) -> tuple[RequestRecord | None, ProblemState | None]:
+        """Take in the next event; returns the request that it ends, and the problem it solves."""
+        problem = self.run.apply(event)
         if server := getattr(event, "server", ""):
-            self.servers.setdefault(server, ServerLoad()).add(event)
-        match event:
-            case ProblemStarted():
-                self._started[event.problem] = now
-            case ProblemSolved():
-                self.speculation.solved(event.problem)
-                if (started := self._started.pop(event.problem, None)) is not None:
-                    self.latencies_s[event.problem] = now - started
-            case Used():
-                self.speculation.use(event.problem, event.node)
-            case Idle():
-                sums = self._idle_s[event.engine]
-                sums[event.why] = sums.get(event.why, 0.0) + (event.until - event.since)
-            case _ if request := request_of(event, began):
-                self._add_request(request)
-        self.wall_s = max(self.wall_s, now)
+            self.servers.setdefault(server, WorkCounts()).add(event)
+        if request := request_of(event, self.run.began):
+            self._add_request(request)
+        elif isinstance(event, Used):
+            self.speculation.use(event.problem, event.node)
+        elif isinstance(event, Idle):
+            sums = self._idle_s[event.engine]
+            sums[event.why] = sums.get(event.why, 0.0) + (event.until - event.since)
+        if problem:
+            self.speculation.solved(problem.id)
+            if problem.seconds is not None:
+                self.latencies_s[problem.id] = problem.seconds
+        return request, problem
 
     def finish(self) -> None:
         """There are no more events."""
@@ -131,15 +97,15 @@ class Utilization:
     @property
     def waste(self) -> float | None:
         """Share of generated tokens that no search needed, those of cancelled requests included."""
-        total = self.generated_tokens + self.cancelled_tokens
+        total = self.run.work.generated_tokens + self.cancelled_tokens
         return (self.speculation.unused_tokens + self.cancelled_tokens) / total if total else None
 
     def to_json(self) -> dict[str, Any]:
-        """What a run's summary keeps of this."""
+        """The parts of a run's summary that this tells, as `tts.runs.summary.Summary` has them."""
         latencies, ahead = self.latencies_s.values(), self.speculation
-        by_server = {name: load.to_json() for name, load in sorted(self.servers.items())}
+        servers = {name: _server(work) for name, work in sorted(self.servers.items())}
         return {
-            **({"servers": by_server} if by_server else {}),
+            **({"servers": servers} if servers else {}),
             "latency_s": {
                 "median": rounded(quantile(latencies, 0.5), 3),
                 "p95": rounded(quantile(latencies, 0.95), 3),
@@ -160,14 +126,12 @@ class Utilization:
                 "cancelled_tokens_estimated": round(self.cancelled_tokens),
                 "share": rounded(self.waste, 4),
             },
-            "verifier_batches": {
-                name: {"batches": b.batches, "requests": b.requests, "tokens": b.tokens}
-                for name, b in self.batches.items()
-            },
+            "verifier_batches": {name: asdict(batches) for name, batches in self.batches.items()},
         }
 
     def _add_request(self, request: RequestRecord) -> None:
-        self.generated_tokens += request.tokens or 0
+        if request.cancelled is None and request.kind != "prefetch":
+            self.answered_s[request.engine] += request.seconds
         if request.kind == "speculative" and request.engine == "generator":
             self.speculation.add(request)
         if next_sent := self._order.add(request):
@@ -180,3 +144,11 @@ class Utilization:
             self._cancelled.answered(request)
         elif request.kind != "prefetch":  # which generates a token at most
             self._cancelled.cancelled(request)
+
+
+def _server(work: WorkCounts) -> dict[str, int]:
+    return {
+        "generated_tokens": work.generated_tokens,
+        "generator_requests": work.generator_calls,
+        "verifier_requests": work.verifier_calls + work.cached_scores,
+    }

@@ -18,7 +18,7 @@
 | functions | the program's own reward, `answer_of` and `equal` |
 | solver, tasks, outcome | problems in, results out; what is done with each; their answers |
 | drivers | a driver for each server |
-| journal, usage | where events go; what problems have taken |
+| journal | where events go, and what problems have taken |
 | requests | samples and scores outside of any search |
 | engine_steps | what the engines do per step, recorded beside a run |
 | run, logged | a run in a folder; the results of one that is continued |

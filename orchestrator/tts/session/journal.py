@@ -1,4 +1,4 @@
-"""Where the events of a session's drivers go: they are counted, and with a log written there."""
+"""Where the events of a session's drivers go: to the state of their problem, and into a log."""
 
 from __future__ import annotations
 
@@ -8,51 +8,64 @@ import time
 import msgspec
 
 from tts.build.errors import TtsError
-from tts.runs.events import Event, Generated, Idle, ProblemStarted, Request, Scored
+from tts.runs.events import Event, Idle, ProblemStarted, Request, Scored
 from tts.runs.log import RunLog
 from tts.runs.resume import ResumedWork
+from tts.runs.state import ProblemState
 
 from .outcome import Outcome
-from .usage import Meter
+from .result import Usage
 
 
 class Journal:
     """One for all drivers of a solver, whose events it brings into one log."""
 
-    def __init__(self, log: RunLog | None, meter: Meter) -> None:
-        self.meter = meter
+    def __init__(self, log: RunLog | None) -> None:
         self.clock = log.clock if log else time.monotonic
         self._log = log
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._problems: dict[str, ProblemState] = {}
+        """Those that have begun and have not ended."""
         self._known: dict[str, ResumedWork] = {}
-        self._kept: set[str] = set()
-        """Problems of which everything that is answered is kept, as they may move."""
-        self._started: set[str] = set()
-        """Of those, the ones whose start is recorded."""
+        """What was known of them when they began."""
 
-    def begin(self, problem: str, resumed: ResumedWork, *, keep: bool) -> None:
-        """A problem is to be solved of which so much is known; `keep` what is learned of it."""
-        self._known[problem] = resumed
-        if keep:
-            self._kept.add(problem)
+    def begin(self, problem: str, resumed: ProblemState | None, *, keep: bool) -> None:
+        """Start to track a problem that earlier sessions may have begun.
+
+        With `keep` everything that is computed for it is kept, as it may move to another server.
+        """
+        self._known[problem] = ResumedWork.of(resumed) if resumed else ResumedWork()
+        state = ProblemState(problem, keeps_events=keep)
+        if resumed:
+            state.work = resumed.work
+        self._problems[problem] = state
 
     def known(self, problem: str) -> ResumedWork:
         """What is known of a problem that has begun, as it is now."""
-        known = self._known[problem]
-        if problem in self._kept:
-            return ResumedWork(dict(known.thoughts), dict(known.scores))
-        return known
+        before, state = self._known[problem], self._problems[problem]
+        if not state.keeps_events:
+            return before
+        now = ResumedWork.of(state)
+        return ResumedWork(before.thoughts | now.thoughts, before.scores | now.scores)
+
+    def usage(self, problem: str, now: float, completion_tokens: int) -> Usage:
+        """What a problem has taken, in all sessions, when it is solved at `now`.
+
+        `completion_tokens` is how many tokens its completions consist of.
+        """
+        state = self._problems[problem]
+        seconds = 0.0 if state.started is None else now - state.started
+        return Usage.of(state.work, completion_tokens, round(seconds, 6))
 
     def end(self, problem: str) -> None:
         """A problem is solved, or given up: forget it."""
-        self.meter.forget(problem)
+        self._problems.pop(problem, None)
         self._known.pop(problem, None)
-        self._kept.discard(problem)
-        self._started.discard(problem)
 
     def record(self, event: Event) -> None:
         """Take one event; a log that cannot be written ends the run, not this call."""
-        self.meter.add(event)
+        if state := self._problems.get(getattr(event, "problem", "")):
+            state.apply(event)
         if self._log and not self._failure.done():
             try:
                 self._log.write(event)
@@ -62,15 +75,10 @@ class Journal:
 
     def record_of(self, server: str, event: Event) -> None:
         """Take one event of one of several servers; a problem that moves starts once."""
-        match event:
-            case ProblemStarted():
-                if event.problem in self._started:
-                    return
-                if event.problem in self._kept:
-                    self._started.add(event.problem)
-            case Generated() | Scored():
-                if event.problem in self._kept:
-                    self._known[event.problem].learn(event)
+        if isinstance(event, ProblemStarted):
+            state = self._problems.get(event.problem)
+            if state and state.keeps_events and state.started is not None:
+                return
         if isinstance(event, Request | Scored | Idle) and server:
             event = msgspec.structs.replace(event, server=server)
         self.record(event)

@@ -2,47 +2,26 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from tts.problem import Problem
-from tts.runs.events import AnyEvent, Generated
-from tts.runs.run import solved_problems
-from tts.search import NodePath
+from tts.runs.events import AnyEvent
+from tts.runs.run import problem_record
+from tts.runs.state import solved_problems
 from tts.strategies.strategy import Vote
 
-from .result import Result
-from .usage import Meter
+from .result import Result, Usage
 
 
 def logged_results(
-    events: Iterable[AnyEvent], problems: Iterable[Problem], vote: Vote, meter: Meter
+    events: Iterable[AnyEvent], problems: Iterable[Problem], vote: Vote
 ) -> Iterator[Result]:
-    """The results of solved problems, in the order in which they were solved, without trees.
-
-    What is known of a problem is dropped as soon as it has its result; `meter` keeps what the
-    unfinished ones have taken.
-    """
+    """The results of solved problems, in the order in which they were solved, without trees."""
     asked = {problem.id: problem for problem in problems}
-    tokens: defaultdict[str, dict[NodePath, int]] = defaultdict(dict)
-
-    def counted() -> Iterator[AnyEvent]:
-        for event in events:
-            meter.add(event)
-            if isinstance(event, Generated):
-                node = event.node
-                for thought in event.thoughts:
-                    tokens[event.problem][node] = len(thought.ids)
-                    node = (*node, 0)
-            yield event
-
-    for record in solved_problems(counted(), vote, {}):
-        of_node = tokens.pop(record.id, {})
-        used = {
-            done.node[:depth] for done in record.completions for depth in range(len(done.node) + 1)
-        }
-        usage = meter.take(record.id, 0.0, sum(of_node.get(node, 0) for node in used))
+    for problem in solved_problems(events):
+        record, tokens = problem_record(problem, vote), problem.tokens_by_node()
+        used = {node for path in problem.completed_paths() for node in path}
+        completion_tokens = sum(tokens.get(node, 0) for node in used)
         yield Result(
             asked[record.id],
             record.answer,
@@ -50,7 +29,7 @@ def logged_results(
             vote,
             record.answers,
             record.completions,
-            replace(usage, seconds=record.seconds or 0.0),
+            Usage.of(problem.work, completion_tokens, record.seconds or 0.0),
             record.tree_digest,
             None,
             record.limit,

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tts.compat import Self
     from tts.problem import Problem
     from tts.runs.records import CompletionRecord
+    from tts.runs.state import WorkCounts
     from tts.search import Limit, NodePath, Tree
     from tts.strategies.strategy import Vote
 
@@ -29,6 +31,19 @@ class Usage:
     """Scores that took no request of their own: an equal path had been scored before."""
     seconds: float = 0.0
     """From the start of the problem to its answer."""
+
+    @classmethod
+    def of(cls, work: WorkCounts, completion_tokens: int, seconds: float) -> Self:
+        """The usage of a problem for which the engines did this work."""
+        return cls(
+            work.generator_calls,
+            work.verifier_calls,
+            work.generated_tokens,
+            completion_tokens,
+            work.verifier_tokens,
+            work.cached_scores,
+            seconds,
+        )
 
 
 @dataclass(frozen=True, slots=True, repr=False)

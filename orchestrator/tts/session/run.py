@@ -44,7 +44,6 @@ from .replicas import Replicas
 from .resources import recorded_resources
 from .solver import Solver, open_solver
 from .tasks import Task
-from .usage import Meter
 
 
 @dataclass(frozen=True)
@@ -117,10 +116,9 @@ async def execute(
     problem fails; what was done until then is saved.
     """
     plan, folder = run.plan, run.folder
-    meter = Meter()
     if run.begun:
         earlier = read_events(folder)
-        for result in logged_results(earlier, plan.problems, plan.strategy.vote, meter):
+        for result in logged_results(earlier, plan.problems, plan.strategy.vote):
             await outbox.room()
             progress.count(result.correct)
             outbox.put(result)
@@ -138,7 +136,7 @@ async def execute(
         async with (
             recorded_resources(log),
             recording_steps(log, steps),
-            open_solver(models, replicas, policy, log, meter, endpoints_of=endpoints_of) as solver,
+            open_solver(models, replicas, policy, log, endpoints_of=endpoints_of) as solver,
         ):
             opened.add(solver)
             try:

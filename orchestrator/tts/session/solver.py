@@ -16,7 +16,7 @@ from tts.compat.aio import BaseExceptionGroup, TaskGroup
 from tts.problem import Problem
 from tts.prompting import Models
 from tts.runs.log import RunLog
-from tts.runs.resume import ResumedWork
+from tts.runs.state import ProblemState
 from tts.scheduling import Policy
 from tts.search import Search, SearchResult
 
@@ -29,7 +29,6 @@ from .progress import RunProgress
 from .replicas import FAILURES, EnginePair, Replicas
 from .result import Result
 from .tasks import StepCallbacks, Task
-from .usage import Meter
 
 AHEAD = 256
 """Problems that wait in the driver; the others are not handed over yet, and cost nothing."""
@@ -79,7 +78,7 @@ class Solver:
         priority: int = 0,
         deadline_s: float | None = None,
         time_s: float | None = None,
-        resumed: ResumedWork | None = None,
+        resumed: ProblemState | None = None,
         on_start: Callable[[], None] = lambda: None,
     ) -> Result:
         """Solve one problem; it is submitted before the first wait, and cancelled with the call.
@@ -100,7 +99,7 @@ class Solver:
             StepCallbacks(problem, task.on_step) if task.on_step else None,
             task.on_server,
         )
-        self._journal.begin(name, resumed or ResumedWork(), keep=self._replicas.elastic)
+        self._journal.begin(name, resumed, keep=self._replicas.elastic)
         try:
             found = await self._search(asked)
             optional = strategy.factory is not None
@@ -114,7 +113,7 @@ class Solver:
                 ballot=strategy.ballot,
             )
             now = self._journal.clock()
-            usage = self._journal.meter.take(name, now, outcome.completion_tokens)
+            usage = self._journal.usage(name, now, outcome.completion_tokens)
         finally:
             self._journal.end(name)
             self._names.discard(name)
@@ -209,7 +208,7 @@ class Solver:
         task: Task,
         outbox: Outbox,
         *,
-        resumed: dict[str, ResumedWork] | None = None,
+        resumed: dict[str, ProblemState] | None = None,
         time_s: float | None = None,
         progress: RunProgress | None = None,
     ) -> None:
@@ -272,16 +271,15 @@ async def open_solver(
     replicas: Replicas,
     policy: Policy,
     log: RunLog | None = None,
-    meter: Meter | None = None,
     *,
     endpoints_of: EndpointsOf = own_endpoints,
 ) -> AsyncIterator[Solver]:
     """A solver on a session's replicas; with a log every event goes there too, on its clock.
 
-    `meter` has counted what earlier sessions of the run did; `endpoints_of` says what is asked of a
-    replica. What is not solved at the end is cancelled on the engines.
+    `endpoints_of` says what is asked of a replica. What is not solved at the end is
+    cancelled on the engines.
     """
-    journal = Journal(log, meter or Meter())
+    journal = Journal(log)
     drivers = Drivers(models, replicas, policy, journal, endpoints_of)
     try:
         yield Solver(replicas, drivers, journal)

@@ -56,7 +56,7 @@ def run_search(
         with _machine(server) as machine:
             measured, useful = asyncio.run(_search(plan, trial, address, Path(folder), profile))
         use = Utilization.of(read_events(Path(folder)))
-        loads = occupancy(requests_of(read_events(Path(folder))), use.wall_s, SLICES)
+        loads = occupancy(requests_of(read_events(Path(folder))), use.run.wall_s, SLICES)
     measured |= machine | use.to_json()
     measured["latencies_s"] = sorted(round(each, 4) for each in use.latencies_s.values())
     measured["occupancy"] = {

@@ -11,7 +11,6 @@ from tts.lab.bench import single_run
 from tts.lab.bench.group_run import resume_group, run_all
 from tts.lab.bench.single_run import resume_bench, run_bench, run_solve
 from tts.lab.observer import Observer
-from tts.runs.checks import read_summary
 from tts.runs.checksums import Chain
 from tts.runs.comparison import read_rows
 from tts.runs.config import RunConfig
@@ -22,6 +21,7 @@ from tts.runs.lock import locked
 from tts.runs.log import read_events
 from tts.runs.measured_run import expand_groups
 from tts.runs.run import Run
+from tts.runs.summary import read_summary
 from tts.session import AsyncSession
 
 WANTED = RunConfig(

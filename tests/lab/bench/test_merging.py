@@ -12,12 +12,13 @@ from tts.datasets.shards import Shard, interleaved
 from tts.lab.bench.merging import merge_runs
 from tts.lab.bench.single_run import resume_bench, run_bench
 from tts.lab.observer import Observer
-from tts.runs.checks import read_summary, write_summary
+from tts.runs.checks import write_summary
 from tts.runs.config import RunConfig, read_run_config
 from tts.runs.events import Finished, ProblemSolved, Resources, Session, encode
 from tts.runs.folder import SUMMARY, read_config
 from tts.runs.log import read_events
 from tts.runs.run import Run
+from tts.runs.summary import read_summary
 
 WANTED = RunConfig(
     deployment_source="tiny", dataset="demo", limit=7, parameters={"n": 4, "max_tokens": 16}

@@ -10,8 +10,8 @@ from tts.build.errors import ConfigError, EndpointUnavailable, RequestRefused, R
 from tts.lab.bench import on_ray
 from tts.lab.bench.single_run import run_bench
 from tts.lab.observer import Observer
-from tts.runs.checks import read_summary
 from tts.runs.config import RunConfig
+from tts.runs.summary import read_summary
 
 WANTED = RunConfig(
     deployment_source="tiny",

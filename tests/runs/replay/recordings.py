@@ -14,6 +14,7 @@ from tts.prompting import Models
 from tts.runs.events import encode
 from tts.runs.folder import CONFIG, EVENTS, SUMMARY
 from tts.runs.replay import ReplayGenerator, ReplayVerifier, read_recording
+from tts.runs.summary import summarise
 
 PROMPTING = {
     "generator": {"system_prompt", "step_delimiter"},
@@ -68,8 +69,10 @@ def config_of(deployment, parameters):
 def record(folder, run, deployment):
     """Keep a scripted run as a real one is kept."""
     folder.mkdir(exist_ok=True)
-    (folder / CONFIG).write_text(json.dumps(config_of(deployment, run.config)))
-    (folder / SUMMARY).write_text(json.dumps({"tree_digest": "recorded"}))
+    config = config_of(deployment, run.config)
+    (folder / CONFIG).write_text(json.dumps(config))
+    solved = {"problems": len(PROBLEMS), "tree_digest": "recorded"}
+    (folder / SUMMARY).write_text(json.dumps(dict(summarise(config, run.events)) | solved))
     (folder / EVENTS).write_bytes(b"".join(encode(event) + b"\n" for event in run.events))
     return folder
 

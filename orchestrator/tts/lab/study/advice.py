@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tts.runs.intervals import wilson
+from tts.runs.statistics import wilson
 
 from .blocks import Ratio
 from .cells import BASE

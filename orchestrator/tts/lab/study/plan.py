@@ -16,8 +16,8 @@ from tts.build.user_paths import is_there
 from tts.datasets.load import load_problems
 from tts.problem import Problem
 from tts.prompting import Models
-from tts.runs.checks import read_summary
 from tts.runs.folder import has_finished
+from tts.runs.summary import read_summary
 from tts.serving.server.lookup import find_server
 from tts.session.plan import check_lengths
 from tts.session.strategy import ChosenStrategy, choose
@@ -76,8 +76,7 @@ class Study:
     def unit_s(self) -> float:
         """Seconds that a unit of work took in the pilot, which must have finished."""
         summary = read_summary(pilot_folder(self.folder))
-        wall_s, problems = float(summary["wall_s"]), int(summary["problems"])
-        return wall_s / (problems * self.n)
+        return summary.wall_s / (summary.problems * self.n)
 
     def steps(self) -> tuple[list[Step], list[tuple[Problem, ...]]]:
         """Every run of the study, and each round's problems; after the pilot."""
@@ -130,5 +129,5 @@ def seconds_of(study: Study, steps: Sequence[Step]) -> dict[str, float]:
     seconds: dict[str, list[float]] = defaultdict(list)
     for step in steps:
         if has_finished(where := run_folder(study.folder, step)):
-            seconds[step.cell.name].append(float(read_summary(where)["wall_s"]))
+            seconds[step.cell.name].append(read_summary(where).wall_s)
     return {name: fmean(each) for name, each in seconds.items()}

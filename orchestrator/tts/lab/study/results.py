@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from tts.runs.checks import read_summary
 from tts.runs.measured_run import MeasuredRun
-from tts.runs.paired import Difference, paired
-from tts.runs.statistics import quantile
+from tts.runs.statistics import Difference, paired, quantile
+from tts.runs.summary import read_summary
 
 from .blocks import Ratio, ratios
 from .cells import BASE, Cell, Step
@@ -50,20 +49,20 @@ class RunResult:
         """From a run's folder; raises RunError."""
         run = MeasuredRun.load(folder)
         measures = run.measures
-        asked = measures.requests["verifier"]
+        work = measures.run.work
         return cls(
             folder,
             measures.wall_s,
             len(measures.problems),
             measures.generated_tokens,
-            asked.prompt_tokens,
+            work.verifier_tokens,
             measures.useful_tokens,
             measures.goodput,
             tuple(measures.use.latencies_s.values()),
             {problem.id: problem.right(run.rule) for problem in measures.judged()},
-            asked.seconds.count + measures.cached_scores,
-            measures.cached_scores,
-            str(read_summary(folder)["tree_digest"]),
+            work.verifier_calls + work.cached_scores,
+            work.cached_scores,
+            read_summary(folder).tree_digest,
         )
 
 

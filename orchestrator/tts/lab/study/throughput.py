@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tts.runs.folder import Json
-from tts.runs.intervals import wilson
-from tts.runs.statistics import rounded
+from tts.runs.statistics import rounded, wilson
 
 from .advice import of_n
 from .cells import BASE

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import altair as alt
 
-from tts.runs.independence import unit_size, why_dependent
-from tts.runs.intervals import wilson
+from tts.runs.curves import unit_size, why_dependent
 from tts.runs.measured_run import MeasuredRun
-from tts.runs.pass_at_k import mean_pass_at_k
+from tts.runs.statistics import mean_pass_at_k, wilson
 
 from .charts import ALL_FIELDS, BLUE, GREEN, PERCENT, VERMILLION, bars_height, chart, percent, spec
 from .figure import Figure, Row, Spec

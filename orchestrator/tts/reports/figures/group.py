@@ -10,7 +10,7 @@ import altair as alt
 
 from tts.runs.comparison import Row as Compared
 from tts.runs.comparison import in_order, joined_curves, label, read_rows, varying
-from tts.runs.pareto import best_within, pareto_front
+from tts.runs.statistics import best_within, pareto_front
 
 from .charts import (
     ALL_FIELDS,

@@ -75,7 +75,7 @@ def _in_flight(run: MeasuredRun, engine: Engine) -> Figure | None:
         )
     )
     used = run.measures.batch_utilization(engine)
-    limits, of_limit = run.measures.limits, ""
+    limits, of_limit = run.measures.run.limits, ""
     drawn: alt.Chart | alt.LayerChart | alt.FacetChart = area
     if limits is not None and used is not None:
         limit = limits[ENGINES.index(engine)]

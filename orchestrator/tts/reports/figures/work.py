@@ -31,13 +31,13 @@ from .figure import Figure, Row
 def token_use(run: MeasuredRun) -> Figure | None:
     """Where the generated tokens went; None without any."""
     use, useful = run.measures.use, run.measures.useful_tokens
-    total = use.generated_tokens + round(use.cancelled_tokens)
+    total = use.run.work.generated_tokens + round(use.cancelled_tokens)
     if not total:
         return None
     unused = use.speculation.unused_tokens
     parts = {
         "on completions' paths": useful,
-        "pruned or unfinished": max(0, use.generated_tokens - useful - unused),
+        "pruned or unfinished": max(0, use.run.work.generated_tokens - useful - unused),
         "speculated in vain": unused,
         "cancelled (estimated)": round(use.cancelled_tokens),
     }
@@ -75,7 +75,7 @@ def requests_by_kind(run: MeasuredRun) -> Figure | None:
     """Requests to each engine by kind; None without requests."""
     kinds = ["main", "eager", "speculative", "prefetch", "cancelled", "cached"]
     counts = {engine: Counter(run.measures.requests[engine].kinds) for engine in ENGINES}
-    counts["verifier"]["cached"] = run.measures.cached_scores
+    counts["verifier"]["cached"] = run.measures.run.work.cached_scores
     rows: list[Row] = [
         {"engine": engine, "kind": kind, "requests": counts[engine][kind]}
         for engine in ENGINES
@@ -98,7 +98,7 @@ def requests_by_kind(run: MeasuredRun) -> Figure | None:
         )
         .transform_calculate(place=f"indexof({there!r}, datum.kind)")
     )
-    hits = run.measures.cache_hit_rate
+    hits = run.measures.run.work.cache_hit_rate
     asked = run.measures.requests
     return Figure(
         "requests-by-kind",

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from tts.reports.figures.figure import Cell
-from tts.runs.checks import read_summary
 from tts.runs.events import Session
 from tts.runs.folder import Json, has_finished, read_config
 from tts.runs.log import read_events
+from tts.runs.summary import read_summary
 
 from .page import Facts
 
@@ -66,7 +66,7 @@ def _facts(run: Path) -> dict[str, Cell]:
     if replay := config.get("replay"):
         facts["replay of"] = _cell(replay.get("source"))
     if has_finished(run):
-        facts["digest of all trees"] = _cell(read_summary(run).get("tree_digest"))
+        facts["digest of all trees"] = read_summary(run).tree_digest
     first = next(iter(read_events(run)), None)
     if isinstance(first, Session):
         facts["began"] = first.time

@@ -8,20 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from tts.runs.events import (
-    AnyEvent,
-    Cancelled,
-    Generated,
-    LoggedAnswer,
-    LoggedCompletion,
-    LoggedThought,
-    ProblemSolved,
-    ProblemStarted,
-    Scored,
-    Used,
-    problem_of,
-)
-from tts.runs.requests import end_to_end
+from tts.runs.events import AnyEvent, LoggedAnswer, LoggedCompletion, LoggedThought
+from tts.runs.state import ProblemState, RunState, solved_problems
 from tts.search import Fate, Limit, NodePath, Stop
 
 LOOKAHEAD = -1
@@ -89,45 +77,46 @@ class ProblemTree:
     groups: tuple[LoggedAnswer, ...] = ()
 
 
-@dataclass(slots=True)
-class _Growing:
-    """What the log has said so far of a problem."""
-
-    tree: ProblemTree
-    nodes: dict[NodePath, ThoughtRecord] = field(default_factory=dict)
-    scores: dict[NodePath, tuple[float, float, bool]] = field(default_factory=dict)
-    """Score, when it was known, whether it took no call of its own."""
-    used: dict[NodePath, float] = field(default_factory=dict)
-
-
 def problem_trees(
     events: Iterable[AnyEvent], vote: str, questions: dict[str, str]
 ) -> Iterator[ProblemTree]:
     """The trees of a log: solved problems in the order in which they were solved, then the others.
 
     `vote` is the rule by which the run chooses answers; `questions` has those that the log does
-    not say, by problem. What is solved is not kept; what is cancelled after it is left out.
+    not say, by problem. What is cancelled after a problem is solved is left out.
     """
-    growing: dict[str, _Growing] = {}
-    done: set[str] = set()
-    for began, event in end_to_end(events):
-        match event:
-            case ProblemStarted():
-                if event.problem not in growing:  # else it goes on after an interruption
-                    tree = ProblemTree(event.problem, began=began + event.t)
-                    tree.question = problem_of(event).full_question or questions.get(event.problem)
-                    growing[event.problem] = _Growing(tree)
-            case ProblemSolved():
-                one = growing.pop(event.problem, None) or _Growing(ProblemTree(event.problem))
-                done.add(event.problem)
-                yield _solved(one, event, vote, began + event.t)
-            case Generated() | Scored() | Used() | Cancelled() if event.problem not in done:
-                one = growing.setdefault(event.problem, _Growing(ProblemTree(event.problem)))
-                _take_in(one, event, began)
-            case _:
-                pass
-    for one in growing.values():
-        yield _settled(one)
+    run = RunState()
+    for problem in solved_problems(events, run):
+        yield problem_tree(problem, vote, questions.get(problem.id))
+    for problem in run.open.values():
+        yield problem_tree(problem, vote, questions.get(problem.id))
+
+
+def problem_tree(problem: ProblemState, vote: str, question: str | None = None) -> ProblemTree:
+    """The tree of a problem; `question` is what was asked where the log does not tell."""
+    tree = ProblemTree(
+        problem.id,
+        problem.question or question,
+        answer=problem.answer(vote),
+        correct=problem.correct(vote),
+        began=problem.first_started or 0.0,
+        ended=problem.ended,
+        tokens=problem.work.generated_tokens,
+        cancelled=[
+            CancelledRecord(
+                event.node, event.work, event.why, began + event.sent, began + event.done
+            )
+            for began, event in problem.cancelled
+        ],
+    )
+    if solved := problem.solution:
+        tree.level, tree.reference, tree.limit = solved.level, solved.reference, solved.limit
+        tree.digest = solved.tree_digest
+        tree.completions, tree.groups = solved.completions, solved.groups or ()
+    nodes = _thoughts(problem)
+    _settle(tree, nodes)
+    tree.thoughts = sorted(nodes.values(), key=lambda record: (record.done, record.path))
+    return tree
 
 
 def tree_digest(thoughts: Iterable[ThoughtRecord]) -> str:
@@ -145,50 +134,33 @@ def tree_digest(thoughts: Iterable[ThoughtRecord]) -> str:
     return sha.hexdigest()
 
 
-def _take_in(one: _Growing, event: Generated | Scored | Used | Cancelled, began: float) -> None:
-    match event:
-        case Generated():
-            one.tree.tokens += event.tokens
-            sent, done = began + event.sent, began + event.done
-            speculative = event.kind == "speculative"
-            node = event.node
-            for thought in event.thoughts:
-                used = None if speculative else sent
-                one.nodes[node] = ThoughtRecord(
-                    node, event.node, thought, sent, done, speculative, used
-                )
-                node = (*node, 0)
-        case Scored():
-            at = began + (event.t if event.cached else event.done)
-            one.scores.setdefault(event.node, (event.score, at, event.cached))
-        case Used():
-            one.used[event.node] = began + event.t
-        case Cancelled():
-            times = began + event.sent, began + event.done
-            one.tree.cancelled.append(CancelledRecord(event.node, event.work, event.why, *times))
+def _thoughts(problem: ProblemState) -> dict[NodePath, ThoughtRecord]:
+    """Every thought with its times and its score."""
+    used = {event.node: began + event.t for began, event in problem.used}
+    nodes = {}
+    for node, thought, began, event in problem.thoughts():
+        sent, speculative = began + event.sent, event.kind == "speculative"
+        nodes[node] = ThoughtRecord(
+            node,
+            event.node,
+            thought,
+            sent,
+            began + event.done,
+            speculative,
+            used.get(event.node) if speculative else sent,
+        )
+    for session, scored in reversed(problem.scored):  # a node's first score is the one that holds
+        if record := nodes.get(scored.node):
+            record.score, record.reused = scored.score, scored.cached
+            record.scored = session + (scored.t if scored.cached else scored.done)
+    return nodes
 
 
-def _solved(one: _Growing, event: ProblemSolved, vote: str, now: float) -> ProblemTree:
-    tree = one.tree
-    tree.ended = now
-    tree.level, tree.reference, tree.limit = event.level, event.reference, event.limit
-    tree.answer = event.answers.get(vote)
-    tree.correct = None if event.correct is None else event.correct.get(vote)
-    tree.digest = event.tree_digest
-    tree.completions, tree.groups = event.completions, event.groups or ()
-    return _settled(one)
-
-
-def _settled(one: _Growing) -> ProblemTree:
-    """Give every thought its score, its fate, and the time from which the log shows it."""
-    tree, nodes = one.tree, one.nodes
+def _settle(tree: ProblemTree, nodes: dict[NodePath, ThoughtRecord]) -> None:
+    """Give every thought its fate, and the time from which the log shows it."""
     expanded: dict[NodePath, float] = {}
     """When the first child of a node was asked for."""
     for path, record in nodes.items():
-        if record.speculative:
-            record.used = one.used.get(record.request)
-        if path in one.scores:
-            record.score, record.scored, record.reused = one.scores[path]
         if record.used is not None and path[-1] != LOOKAHEAD:
             expanded[path[:-1]] = min(record.used, expanded.get(path[:-1], record.used))
     completed = {completion.node for completion in tree.completions}
@@ -198,8 +170,6 @@ def _settled(one: _Growing) -> ProblemTree:
     if any(record.fate is Fate.SURPLUS for record in in_tree):
         _call_as_logged(tree, in_tree)
     _date(in_tree, expanded, tree.ended)
-    tree.thoughts = sorted(nodes.values(), key=lambda record: (record.done, record.path))
-    return tree
 
 
 def _fate(

@@ -15,9 +15,9 @@ from tts.build.user_paths import is_folder, is_there
 from tts.problem import Problem
 from tts.prompting import Models
 
-from ..checks import read_summary
 from ..config import RunConfig, read_run_config
 from ..folder import EVENTS, GROUP
+from ..summary import read_summary
 from .chains import read_chains
 from .recording import read_recording
 from .script import Script
@@ -49,7 +49,7 @@ class Source:
             raise RunError(f"{file} cannot be read: {error}") from error
         described = {"source": str(self.path), "digest": digest, "text": self.text}
         if self.recorded is not None:
-            described["tree_digest"] = read_summary(self.path)["tree_digest"]
+            described["tree_digest"] = read_summary(self.path).tree_digest
         return described
 
     def problems(self, loaded: Sequence[Problem]) -> list[Problem]:

@@ -32,8 +32,8 @@ from tts.runs.config import read_run_config
 from tts.runs.folder import GROUP, PROBLEMS, read_problems
 from tts.runs.groups import Member, group_config, read_whole_group
 from tts.runs.log import read_events
-from tts.runs.recorded_summary import read_whole_summary
 from tts.runs.replay.chains import read_chains
+from tts.runs.summary import read_summary
 from tts.serving.command.ports import Addresses
 from tts.serving.server.state import Identity, ServerState, parse_state
 
@@ -284,8 +284,8 @@ def _read_group(folder: Path) -> None:
 
 def _report(folder: Path) -> None:
     out = Console(file=io.StringIO(), width=80)
-    print_report(out, [folder, folder], [read_whole_summary(folder), read_whole_summary(folder)])
-    print_report(out, [folder], [read_whole_summary(folder)])
+    print_report(out, [folder, folder], [read_summary(folder), read_summary(folder)])
+    print_report(out, [folder], [read_summary(folder)])
 
 
 def _read_shards(folder: Path) -> None:

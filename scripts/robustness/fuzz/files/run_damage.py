@@ -85,12 +85,12 @@ def cut_the_log(folder: Path, other: Path, numbers: random.Random) -> None:
 
 def lose_problems(folder: Path, other: Path, numbers: random.Random) -> None:
     """Drop all that the log says of some problems; what is left may get right checksums again."""
-    from tts.runs.checks import read_summary, write_summary
+    from tts.runs.checks import read_summary_fields, write_summary
     from tts.runs.checksums import Chain
     from tts.runs.events import decode, encode
 
     log = _log(folder, numbers)
-    summary = read_summary(log.parent)
+    summary = read_summary_fields(log.parent)
     events = [decode(line) for line in log.read_bytes().splitlines()]
     names = sorted({event.problem for event in events if hasattr(event, "problem")})
     lost = numbers.sample(names, numbers.randint(1, len(names)))

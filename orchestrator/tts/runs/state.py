@@ -1,0 +1,268 @@
+"""The state of a run: the one fold of its log.
+
+`RunState.apply` takes in an event and hands on a problem when it is solved, with everything that
+the log has said of it; then it is forgotten, so that memory grows with the problems that run at a
+time and not with the log:
+
+    run = RunState()
+    for event in read_events(folder):
+        if problem := run.apply(event):
+            print(problem.id, problem.work.generated_tokens, problem.seconds)
+
+What is wanted of a problem is a function of its `ProblemState`. What is wanted of the run as a
+whole is counted beside it, from the same events, on the run's clock. Pure: no clock is read here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from tts.search import NodePath
+
+from .events import (
+    AnyEvent,
+    Cancelled,
+    Event,
+    Finished,
+    Generated,
+    LoggedThought,
+    ProblemSolved,
+    ProblemStarted,
+    Scored,
+    Session,
+    Used,
+    problem_of,
+)
+
+
+class RunClock:
+    """The sessions of a run laid end to end: seconds since the first one began, without gaps."""
+
+    def __init__(self) -> None:
+        self.began = 0.0
+        """When the session that goes on began."""
+        self.wall_s = 0.0
+        """Seconds of searching so far, of all sessions."""
+
+    def advance(self, event: Event) -> None:
+        """Take in the next event."""
+        if isinstance(event, Session):
+            self.began = self.wall_s
+        else:
+            self.wall_s = max(self.wall_s, self.began + event.t)
+
+
+def end_to_end(events: Iterable[AnyEvent]) -> Iterator[tuple[float, AnyEvent]]:
+    """Every event with the time at which its session began, in seconds on the run's clock."""
+    clock = RunClock()
+    for event in events:
+        clock.advance(event)
+        yield clock.began, event
+
+
+@dataclass(slots=True)
+class WorkCounts:
+    """What the engines did, counted from their answers: for a problem, a server, or a run.
+
+    Cancelled requests and prompts that were sent ahead are not counted.
+    """
+
+    generator_calls: int = 0
+    """Answered requests to the generator, speculative ones included."""
+    generated_tokens: int = 0
+    """Tokens of these answers."""
+    verifier_calls: int = 0
+    """Answered requests to the verifier."""
+    verifier_tokens: int = 0
+    """Prompt tokens of these requests."""
+    cached_scores: int = 0
+    """Scores without a request: an equal step had been scored before, or was being scored."""
+
+    def add(self, event: Event) -> None:
+        """Count an event, if it is an answer."""
+        if isinstance(event, Generated):
+            self.generator_calls += 1
+            self.generated_tokens += event.tokens
+        elif isinstance(event, Scored):
+            if event.cached:
+                self.cached_scores += 1
+            else:
+                self.verifier_calls += 1
+                self.verifier_tokens += event.prompt_tokens
+
+    @property
+    def cache_hit_rate(self) -> float | None:
+        """Share of the scores that needed no request; None without scores."""
+        scores = self.verifier_calls + self.cached_scores
+        return self.cached_scores / scores if scores else None
+
+
+@dataclass(slots=True)
+class ProblemState:
+    """What the log has said of a problem so far.
+
+    Events are kept with the time at which their session began, in the order in which they came;
+    `began + event.t` is a time on the run's clock.
+    """
+
+    id: str
+    place: int = 0
+    """Its number among the run's problems, in the order in which they are first mentioned."""
+    keeps_events: bool = True
+    """Whether requests are kept; otherwise they are only counted."""
+    work: WorkCounts = field(default_factory=WorkCounts)
+    asked: ProblemStarted | None = None
+    """Its latest start that tells the question; logs of version 1 tell none."""
+    first_started: float | None = None
+    """When it was first started, on the run's clock, in seconds."""
+    started: float | None = None
+    """When it was started in the session that goes on with it, or solved it."""
+    session: int = 0
+    """The number of that session, from 1."""
+    resumed: bool = False
+    """Whether an earlier session has begun it, so that its times do not say how long it took."""
+    generated: list[tuple[float, Generated]] = field(default_factory=list)
+    scored: list[tuple[float, Scored]] = field(default_factory=list)
+    used: list[tuple[float, Used]] = field(default_factory=list)
+    cancelled: list[tuple[float, Cancelled]] = field(default_factory=list)
+    solution: ProblemSolved | None = None
+    ended: float | None = None
+    """When its solution was written, on the run's clock."""
+    repeated: bool = False
+    """Whether it had been solved before, as when two processes wrote one log."""
+
+    def apply(self, event: Event, began: float = 0.0, session: int = 1) -> None:
+        """Take in an event of this problem, of a session that began at `began`."""
+        match event:
+            case Generated():
+                self.work.add(event)
+                if self.keeps_events:
+                    self.generated.append((began, event))
+            case Scored():
+                self.work.add(event)
+                if self.keeps_events:
+                    self.scored.append((began, event))
+            case Used() if self.keeps_events:
+                self.used.append((began, event))
+            case Cancelled() if self.keeps_events:
+                self.cancelled.append((began, event))
+            case ProblemStarted():
+                self.started = began + event.t
+                self.session = session
+                if self.first_started is None:
+                    self.first_started = self.started
+                if event.question:
+                    self.asked = event
+            case ProblemSolved():
+                self.solution = event
+                self.ended = began + event.t
+            case _:
+                pass
+
+    @property
+    def seconds(self) -> float | None:
+        """From its start to its result, grading included, in the session that solved it."""
+        if self.started is None or self.ended is None:
+            return None
+        return self.ended - self.started
+
+    def answer(self, vote: str) -> str | None:
+        """The answer that this vote chooses; None without one, or while it is open."""
+        return self.solution.answers.get(vote) if self.solution else None
+
+    def correct(self, vote: str) -> bool | None:
+        """Whether that answer is right; None without a reference, or while it is open."""
+        if self.solution is None or self.solution.correct is None:
+            return None
+        return self.solution.correct.get(vote)
+
+    @property
+    def question(self) -> str | None:
+        """What was asked, after what was said before; None where the log does not tell."""
+        return problem_of(self.asked).full_question if self.asked else None
+
+    def thoughts(self) -> Iterator[tuple[NodePath, LoggedThought, float, Generated]]:
+        """Every thought: its node, itself, the begin of its session, the answer that it is from.
+
+        The first thought of an answer stands at the answer's node, each further one below it.
+        """
+        for began, event in self.generated:
+            node = event.node
+            for thought in event.thoughts:
+                yield node, thought, began, event
+                node = (*node, 0)
+
+    def tokens_by_node(self) -> dict[NodePath, int]:
+        """How many tokens each thought has."""
+        return {node: len(thought.ids) for node, thought, _, _ in self.thoughts()}
+
+    def completed_paths(self) -> list[list[NodePath]]:
+        """The nodes on the path of each completion, from the first thought to the last."""
+        completions = self.solution.completions if self.solution else ()
+        return [
+            [done.node[:depth] for depth in range(1, len(done.node) + 1)] for done in completions
+        ]
+
+
+class RunState(RunClock):
+    """What a run's log adds up to so far: its clock, its sessions, the problems that are open."""
+
+    def __init__(self, *, keeps_events: bool = True) -> None:
+        """With `keeps_events` the requests of open problems are kept, else they are counted."""
+        super().__init__()
+        self.keeps_events = keeps_events
+        self.sessions = 0
+        self.limits: tuple[int, int] | None = None
+        """What may be in flight, as the last session says: generator requests, verifier tokens."""
+        self.work = WorkCounts()
+        """What the engines did in the whole run."""
+        self.open: dict[str, ProblemState] = {}
+        """The problems that the log has mentioned and that are not solved, by id."""
+        self.solved: set[str] = set()
+        """The ids of the others."""
+        self.finished = False
+        """Whether the log says so, after its last session began."""
+
+    def apply(self, event: AnyEvent) -> ProblemState | None:
+        """Take in the next event; returns the problem that it solves, which is then forgotten.
+
+        What comes of a problem after its solution counts for the run, and changes no problem.
+        """
+        self.advance(event)
+        if isinstance(event, Session):
+            self.sessions += 1
+            self.limits = event.limits or self.limits
+            self.finished = False
+            for problem in self.open.values():
+                problem.resumed = True
+            return None
+        name: str | None = getattr(event, "problem", None)
+        if name is None:
+            self.finished = self.finished or isinstance(event, Finished)
+            return None
+        self.work.add(event)
+        over = name in self.solved
+        if over and not isinstance(event, ProblemSolved):
+            return None
+        found = self.open.get(name)
+        if found is None:
+            place = len(self.solved) + len(self.open)
+            found = ProblemState(name, place, self.keeps_events, repeated=over)
+            self.open[name] = found
+        found.apply(event, self.began, self.sessions)
+        if found.solution is None:
+            return None
+        self.solved.add(name)
+        return self.open.pop(name)
+
+
+def solved_problems(
+    events: Iterable[AnyEvent], run: RunState | None = None
+) -> Iterator[ProblemState]:
+    """The solved problems of a log, in the order in which they were solved.
+
+    After the last of them `run` has those that are open.
+    """
+    run = run or RunState()
+    return (problem for event in events if (problem := run.apply(event)))
