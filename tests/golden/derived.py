@@ -33,6 +33,10 @@ from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.endpoints.token_stream import TokenCall, TokenStreams
 from tts.endpoints.triton import TritonConnection
+from tts.gateway.generation import TextGenerator
+from tts.gateway.observability import RequestRecord
+from tts.gateway.openai.requests import Request
+from tts.gateway.safety import FilterChain
 from tts.lab.bench import group_run, request
 from tts.lab.bench.observer import Silent
 from tts.lab.study.campaign import finished_study
@@ -60,6 +64,7 @@ from tts.search import Stop, Thought
 from tts.serving.repository.digest import deployment_digest
 from tts.session import AsyncSession, Session
 from tts.session.endpoints import triton_endpoints
+from tts.session.replicas import EnginePair, Replicas
 
 _TERMINAL = {"COLUMNS": "100", "LINES": "50", "TERM": "dumb", "TTY_COMPATIBLE": "1"}
 _ENGINES = ("generator", "verifier")
@@ -309,6 +314,55 @@ def of_wire(socket):
                 pass
             sent[f"stream: {name}"] = server.taken()
         await streams.aclose()
+        return sent
+
+    with _recording_server(socket) as server:
+        sent = asyncio.run(send(server))
+    return {
+        name: [base64.b64encode(without_id(each)).decode() for each in requests]
+        for name, requests in sent.items()
+    }
+
+
+def of_gateway(socket):
+    """The bytes of requests that are part of no search, as the gateway sends them."""
+    models = _models()
+    prompt = models.generator.encode("Compute 3 + 4 * 5.")
+    fields = {"model": models.deployment.name, "seed": 5, "max_tokens": 20}
+    stopping = {"stop": "\n\n", "stop_token_ids": [7, 9]}
+    asked = {
+        "defaults": {},
+        "streamed": {"stream": True},
+        "greedy": {"temperature": 0.0},
+        "sampled": {"temperature": 0.7, "top_p": 0.9, "stream": True},
+        "of the first k": {"temperature": 0.7, "top_k": 40},
+        "three choices": {"n": 3},
+        "stops": {**stopping, "stream": True},
+        "stops, whole": {"stop": ["3", "nothing"]},
+        "goes on at the end": {"ignore_eos": True},
+        "goes on, and stops": {**stopping, "ignore_eos": True, "temperature": 0.0},
+        "log-probabilities": {"stream": True},
+        "log-probabilities, whole": {},
+    }
+
+    async def send(server):
+        sent = {}
+        connection = TritonConnection(server.address)
+        pair = EnginePair("", *triton_endpoints(models, connection), connection)
+        async with connection, Replicas(None) as replicas:
+            replicas.use(pair)
+            generator = TextGenerator(models, replicas, FilterChain())
+            for name, more in asked.items():
+                request = Request(**fields, **more)
+                logs = name.startswith("log")
+                calls = generator.calls([prompt], request, [request.limit], logs=logs)
+                for index, call in enumerate(calls):
+                    record = RequestRecord(id="", endpoint="", time=0.0, t0=0.0)
+                    choice = generator.choice(index, call, request)
+                    async for _ in generator.deltas(call, choice, record, ""):
+                        pass
+                sent[name] = server.taken()
+            await generator.aclose()
         return sent
 
     with _recording_server(socket) as server:
