@@ -31,7 +31,6 @@ from tts.constraints.answer import answer_constraint
 from tts.datasets.load import problems_of_run
 from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
-from tts.endpoints.token_stream import TokenCall, TokenStreams
 from tts.endpoints.triton import TritonConnection
 from tts.gateway.generation import TextGenerator
 from tts.gateway.observability import RequestRecord
@@ -275,7 +274,6 @@ def of_wire(socket):
     assert constraint is not None
     guide = constraint.guide("")
     stop = tuple(models.step_stop_words)
-    end = models.end_id
     calls = {
         "a first step": GenerateCall(first, 300, 12345678901234567890, 0.8, 1.0, True),
         "a later step": GenerateCall(second, 280, 1, 0.8, 0.95, True),
@@ -289,12 +287,12 @@ def of_wire(socket):
     }
     scores = {"a first step": (0,), "a step that was cut off": (0, 0)}
     streamed = {
-        "greedy": TokenCall(first, 20, end),
-        "sampled": TokenCall(first, 20, end, seed=5, temperature=0.7, top_p=0.9),
-        "of the first k": TokenCall(first, 20, end, seed=5, temperature=0.7, top_k=40),
-        "stop words": TokenCall(first, 20, end, temperature=1.0, stop_words=stop),
-        "log-probabilities": TokenCall(second, 20, end, log_probs=True),
-        "whole": TokenCall(second, 20, end, streaming=False),
+        "greedy": GenerateCall(first, 20, 0, 0.0, 1.0, False),
+        "sampled": GenerateCall(first, 20, 5, 0.7, 0.9, False),
+        "of the first k": GenerateCall(first, 20, 5, 0.7, 1.0, False, top_k=40),
+        "stop words": GenerateCall(first, 20, 0, 1.0, 1.0, False, stop_words=stop),
+        "log-probabilities": GenerateCall(second, 20, 0, 0.0, 1.0, False, log_probs=True),
+        "whole": GenerateCall(second, 20, 0, 0.0, 1.0, False, streaming=False),
     }
 
     async def send(server):
@@ -307,13 +305,10 @@ def of_wire(socket):
             for name, node in scores.items():
                 await verifier.score(ScoreCall(context.verifier_ids(node)))
                 sent[f"score: {name}"] = server.taken()
-        streams = TokenStreams(server.address)
-        for name, call in streamed.items():
-            run = streams.start(call)
-            while not (await run.next()).final:
-                pass
-            sent[f"stream: {name}"] = server.taken()
-        await streams.aclose()
+            for name, call in streamed.items():
+                async for _ in generator.stream(call):
+                    pass
+                sent[f"stream: {name}"] = server.taken()
         return sent
 
     with _recording_server(socket) as server:
@@ -362,7 +357,6 @@ def of_gateway(socket):
                     async for _ in generator.deltas(call, choice, record, ""):
                         pass
                 sent[name] = server.taken()
-            await generator.aclose()
         return sent
 
     with _recording_server(socket) as server:
