@@ -48,11 +48,12 @@ class Streams:
 
     def start(self, encode: Encode, *, whole: bool) -> Sample:
         """Send a request; `whole` says that its first answer is its last."""
-        if self._latest is None or not self._latest.open:
+        latest = self._latest
+        if latest is None or latest.broken or not latest.left:
             self._streams = {stream for stream in self._streams if not stream.ended}
-            self._latest = _Stream(self._open_call(), self)
-            self._streams.add(self._latest)
-        return self._latest.start(encode, whole=whole)
+            latest = self._latest = _Stream(self._open_call(), self)
+            self._streams.add(latest)
+        return latest.start(encode, whole=whole)
 
     @property
     def running(self) -> int:
@@ -132,11 +133,12 @@ class Sample:
 
         Raises EndpointError for a whole answer that holds no tokens.
         """
-        ids, log_probs = _tokens(answer, whole=self._whole)
+        whole = self._whole
+        ids, log_probs = _tokens(answer, whole=whole)
         self._ids += ids
         if log_probs:  # TensorRT-LLM's are those of the whole output so far
             self._log_probs += log_probs[len(log_probs) - len(ids) :]
-        self._final = self._whole or answer.parameters[_FINAL].bool_param
+        self._final = whole or answer.parameters[_FINAL].bool_param
         self._wake()
         return self._final
 
@@ -176,19 +178,15 @@ class _Stream:
         self.samples: dict[str, Sample] = {}
         """Those that run, by id."""
         self.broken = False
+        self.left = REQUESTS_PER_STREAM
+        """Requests that it still takes."""
         self._call = call
         self._streams = streams
         self._name = secrets.token_hex(6)  # another client's ids must not stop our requests
         self._numbers = itertools.count(1)
-        self._left = REQUESTS_PER_STREAM
         self._outbox: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._writer = asyncio.create_task(self._write())
         self._reader = asyncio.create_task(self._read())
-
-    @property
-    def open(self) -> bool:
-        """Whether it takes another request."""
-        return self._left > 0 and not self.broken
 
     @property
     def ended(self) -> bool:
@@ -208,7 +206,7 @@ class _Stream:
         """Send one more request."""
         number = f"{self._name}-{next(self._numbers)}"
         self._outbox.put_nowait(encode(number))
-        self._left -= 1
+        self.left -= 1
         sample = self.samples[number] = Sample(self, number, whole=whole)
         return sample
 
@@ -219,7 +217,7 @@ class _Stream:
             self._end_if_used_up()
 
     def _end_if_used_up(self) -> None:
-        if not (self._left or self.samples):
+        if not (self.left or self.samples):
             self._outbox.put_nowait(None)
 
     async def _write(self) -> None:
@@ -239,7 +237,7 @@ class _Stream:
         except grpc.aio.AioRpcError as error:
             failure = error
         finally:  # in silence if the channel was closed here
-            self.broken = self._left > 0 or bool(self.samples)
+            self.broken = self.left > 0 or bool(self.samples)
             self._writer.cancel()
             for sample in self.samples.values():
                 sample.fail(failure)
@@ -269,7 +267,7 @@ def _tokens(answer: Any, *, whole: bool) -> tuple[list[int], list[float]]:
     if one and outputs[0].name == "output_ids":
         return [int.from_bytes(contents[0], "little")], []
     ids = log_probs = b""
-    length = None
+    length: int | None = None
     for output, raw in zip(outputs, contents, strict=False):
         match output.name:
             case "output_ids":
@@ -280,7 +278,9 @@ def _tokens(answer: Any, *, whole: bool) -> tuple[list[int], list[float]]:
                 log_probs = raw
     if whole and length is None:
         raise EndpointError(f"The answer of model {answer.model_name} holds no output.")
-    found: list[int] = np.frombuffer(ids, dtype=np.int32)[:length].tolist()
+    found: list[int] = np.frombuffer(ids, dtype=np.int32).tolist()
+    if length is not None:
+        del found[length:]
     return found, np.frombuffer(log_probs, dtype=np.float32).tolist() if log_probs else []
 
 
