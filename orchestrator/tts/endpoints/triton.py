@@ -29,10 +29,9 @@ from .triton_requests import (
     Draw,
     Encode,
     RequestTemplate,
+    generate_template,
     reset_request,
     score_template,
-    token_template,
-    whole_template,
 )
 from .triton_stream import Streams
 
@@ -236,7 +235,7 @@ class TritonGenerator(StreamingGenerator):
 
     def stream(self, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:
         """See endpoints.StreamingGenerator."""
-        flags = call.log_probs, call.streaming
+        flags = call.streaming, call.log_probs
         return self._connection.stream(partial(self._encode, call, flags))
 
     def _encode(self, call: GenerateCall, flags: tuple[bool, bool] | None, number: str) -> bytes:
@@ -271,12 +270,7 @@ class TritonGenerator(StreamingGenerator):
             *(() if ignore_end else self._end_stop_words),
             *(self._step_stop_words if at_step else ()),
         ]
-        if flags is None:
-            return whole_template(end_id, words, draw, guided=guided)
-        log_probs, streaming = flags
-        return token_template(
-            end_id, words, draw, guided=guided, log_probs=log_probs, streaming=streaming
-        )
+        return generate_template(end_id, words, draw, guided=guided, flags=flags)
 
 
 class TritonVerifier:

@@ -106,45 +106,34 @@ class RequestTemplate:
         )
 
 
-def whole_template(
-    end_id: int, stop_words: Sequence[tuple[int, ...]], draw: Draw, *, guided: bool
-) -> RequestTemplate:
-    """Samples that are answered once: what a search sends. Flags that are off are left out."""
-    return RequestTemplate(
-        wire.GENERATOR,
-        scalars=("input_lengths", "request_output_len", *_DRAWN_BY[draw]),
-        constants=[
-            _constant("end_id", end_id),
-            _constant("exclude_input_in_output", True),
-            *_stop_words(stop_words),
-        ],
-        texts=_guide(guided),
-        outputs=("output_ids", "sequence_length"),
-    )
-
-
-def token_template(
+def generate_template(
     end_id: int,
     stop_words: Sequence[tuple[int, ...]],
     draw: Draw,
     *,
     guided: bool,
-    log_probs: bool,
-    streaming: bool,
+    flags: tuple[bool, bool] | None,
 ) -> RequestTemplate:
-    """Samples whose tokens may come one by one, with their log-probabilities."""
+    """Samples. `flags` are whether tokens come one by one, and with their log-probabilities.
+
+    Without flags, as a search sends them, they are answered once: the wire's default is off.
+    """
+    constants = [_constant("end_id", end_id), _constant("exclude_input_in_output", True)]
+    outputs = ["output_ids", "sequence_length"]
+    if flags is not None:
+        names = ("streaming", "return_log_probs")
+        given = [_constant(name, flag) for name, flag in zip(names, flags, strict=True)]
+        constants = [constants[1], *given, constants[0]]
+        outputs += ["output_log_probs"] * flags[1]
+    if stop_words:
+        layout = wire.encode_stop_words(stop_words)
+        constants.append(Constant("stop_words_list", layout.tobytes(), (1, *layout.shape)))
     return RequestTemplate(
         wire.GENERATOR,
         scalars=("input_lengths", "request_output_len", *_DRAWN_BY[draw]),
-        constants=[
-            _constant("exclude_input_in_output", True),
-            _constant("streaming", streaming),
-            _constant("return_log_probs", log_probs),
-            _constant("end_id", end_id),
-            *_stop_words(stop_words),
-        ],
-        texts=_guide(guided),
-        outputs=("output_ids", "sequence_length", *(("output_log_probs",) if log_probs else ())),
+        constants=constants,
+        texts=("guided_decoding_guide_type", "guided_decoding_guide") if guided else (),
+        outputs=outputs,
     )
 
 
@@ -185,17 +174,6 @@ def _by_hand(message: service_pb2.ModelInferRequest, **scalars: int) -> bytes:
 
 def _constant(name: str, value: int) -> Constant:
     return Constant(name, wire.scalar(name, value).tobytes())
-
-
-def _stop_words(words: Sequence[tuple[int, ...]]) -> list[Constant]:
-    if not words:
-        return []
-    layout = wire.encode_stop_words(words)
-    return [Constant("stop_words_list", layout.tobytes(), (1, *layout.shape))]
-
-
-def _guide(guided: bool) -> Sequence[str]:
-    return ("guided_decoding_guide_type", "guided_decoding_guide") if guided else ()
 
 
 @lru_cache(maxsize=4096)

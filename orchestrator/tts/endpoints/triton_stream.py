@@ -74,19 +74,6 @@ class Streams:
 class Sample:
     """One request while it is answered. Read it until `final`, and cancel it in any case."""
 
-    __slots__ = (
-        "_alarm",
-        "_failure",
-        "_final",
-        "_ids",
-        "_log_probs",
-        "_number",
-        "_stream",
-        "_waiter",
-        "_whole",
-        "_woken",
-    )
-
     def __init__(self, stream: _Stream, number: str, *, whole: bool) -> None:
         self._stream = stream
         self._number = number
@@ -155,7 +142,7 @@ class Sample:
             self._ring()
         elif self._alarm is None:
             loop = asyncio.get_running_loop()
-            due = self._woken + self._stream.load * PIECE_S
+            due = self._woken + self._stream.streams.running * PIECE_S
             if due - loop.time() < SHORTEST_WAIT_S:
                 self._ring()
             else:
@@ -181,7 +168,7 @@ class _Stream:
         self.left = REQUESTS_PER_STREAM
         """Requests that it still takes."""
         self._call = call
-        self._streams = streams
+        self.streams = streams
         self._name = secrets.token_hex(6)  # another client's ids must not stop our requests
         self._numbers = itertools.count(1)
         self._outbox: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -192,11 +179,6 @@ class _Stream:
     def ended(self) -> bool:
         """Whether nothing of it is left."""
         return self._reader.done() and self._writer.done()
-
-    @property
-    def load(self) -> int:
-        """How many samples run on all streams of the channel."""
-        return self._streams.running
 
     async def wait_closed(self) -> None:
         """Wait until nothing of it is left."""
