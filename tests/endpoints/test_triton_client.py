@@ -9,8 +9,8 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tts.build.errors import EndpointUnavailable
 from tts.endpoints import retry
-from tts.endpoints.base import ScoreCall, VerifierResult
-from tts.endpoints.triton import TritonConnection, TritonVerifier
+from tts.endpoints.base import GenerateCall, ScoreCall, VerifierResult
+from tts.endpoints.triton import TritonConnection, TritonGenerator, TritonVerifier
 
 
 def test_a_server_that_is_not_there_is_named():
@@ -40,8 +40,18 @@ def test_a_server_that_dies_again_and_again_is_given_up_with_a_sentence(monkeypa
     assert len(asked) == 10, "the first, fifth and tenth question found it down"
 
 
-class _Scores(service_pb2_grpc.GRPCInferenceServiceServicer):
-    """A verifier that answers 0.5."""
+class _Engines(service_pb2_grpc.GRPCInferenceServiceServicer):
+    """A verifier that answers 0.5, and a generator that gives 7 and 8, one by one."""
+
+    async def ModelStreamInfer(self, requests, context):
+        async for request in requests:
+            for token in (7, 8):
+                answer = service_pb2.ModelInferResponse(id=request.id)
+                answer.parameters["triton_final_response"].bool_param = token == 8
+                for name, value in (("output_ids", token), ("sequence_length", 1)):
+                    answer.outputs.add(name=name, datatype="INT32", shape=[1, 1])
+                    answer.raw_output_contents.append(np.int32(value).tobytes())
+                yield service_pb2.ModelStreamInferResponse(infer_response=answer)
 
     async def ModelInfer(self, request, context):
         answer = service_pb2.ModelInferResponse(model_name=request.model_name)
@@ -52,7 +62,7 @@ class _Scores(service_pb2_grpc.GRPCInferenceServiceServicer):
 
 async def _serve(port):
     server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
-    service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(_Scores(), server)
+    service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(_Engines(), server)
     port = server.add_insecure_port(f"127.0.0.1:{port}")
     await server.start()
     return server, port
@@ -74,3 +84,30 @@ def test_a_server_that_is_replaced_is_survived():
         await server.stop(None)
 
     asyncio.run(go())
+
+
+def test_tokens_are_streamed_over_a_new_connection_once_a_server_is_back():
+    """gRPC waits a second and more before it connects again to what was not there."""
+
+    async def tokens(generator):
+        call = GenerateCall(np.int32([1, 2]), 9, 1, 0.0, 1.0, stop_at_step=False)
+        return [token async for new in generator.stream(call) for token in new.ids]
+
+    async def go():
+        server, port = await _serve(0)
+        async with TritonConnection(f"127.0.0.1:{port}") as connection:
+            generator = TritonGenerator(connection, end_id=2, step_stop_words=())
+            assert await tokens(generator) == [7, 8]
+            first = connection._tokens
+            await server.stop(None)
+            with pytest.raises(EndpointUnavailable, match=f"127.0.0.1:{port} is gone"):
+                await tokens(generator)
+            server, _ = await _serve(port)
+            assert await tokens(generator) == [7, 8]
+            assert connection._tokens is not first
+            again = connection._tokens
+            assert await tokens(generator) == [7, 8]
+            assert connection._tokens is again
+        await server.stop(None)
+
+    asyncio.run(asyncio.wait_for(go(), 20))

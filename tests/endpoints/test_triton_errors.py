@@ -3,8 +3,15 @@
 import grpc
 import pytest
 
-from tts.build.errors import EndpointTimeout, EndpointUnavailable, RequestRefused
-from tts.endpoints.triton_errors import EngineInUse, error_of_status, error_of_text
+from tts.build.errors import EndpointError, EndpointTimeout, EndpointUnavailable, RequestRefused
+from tts.endpoints.triton_errors import (
+    BY_FAILURE,
+    BY_STATUS,
+    EngineInUse,
+    ErrorAnswer,
+    Translation,
+    error_of_text,
+)
 from tts.engines.wire import Failure, encode_failure
 from tts.serving.contract.facts import passing_failures
 
@@ -13,6 +20,31 @@ KILLED = "the engine's process was killed by SIGKILL"
 
 def status(code, details=""):
     return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details)
+
+
+def translated(error, model="prm"):
+    with pytest.raises(EndpointError) as raised, Translation(model, "127.0.0.1:1", 60):
+        raise error
+    return raised.value
+
+
+def test_no_code_of_an_engine_and_no_status_of_grpc_is_unmapped():
+    assert BY_FAILURE.keys() == set(Failure)
+    assert BY_STATUS.keys() == set(grpc.StatusCode)
+
+
+@pytest.mark.parametrize("code", grpc.StatusCode)
+def test_every_status_becomes_the_error_of_the_table(code):
+    error = translated(status(code, "what the server says"))
+    assert type(error) is BY_STATUS[code]
+    assert "127.0.0.1:1" in error.message or "what the server says" in error.message
+
+
+def test_what_is_an_error_of_ours_or_no_error_of_a_server_passes_unchanged():
+    for error in (EngineInUse("x"), ValueError("y")):
+        with pytest.raises(type(error)) as raised, Translation("prm", "127.0.0.1:1", 60):
+            raise error
+        assert raised.value is error
 
 
 @pytest.mark.parametrize(
@@ -29,10 +61,7 @@ def test_the_code_of_an_engine_decides_whatever_its_sentence_says(failure, kind)
         for path in ("", "in ensemble 'prm', "):
             text = path + encode_failure(failure, sentence)
             ended = status(grpc.StatusCode.INVALID_ARGUMENT, text)
-            for error in (
-                error_of_text("prm", text),
-                error_of_status("prm", "127.0.0.1:1", ended, 60),
-            ):
+            for error in (translated(ErrorAnswer(text)), translated(ended)):
                 assert type(error) is kind
                 assert error.message.endswith(f": {path}{sentence}")
 
@@ -41,7 +70,9 @@ def test_the_code_of_an_engine_decides_whatever_its_sentence_says(failure, kind)
 def test_what_is_known_by_its_words_alone_is_asked_again(known):
     assert known.text in known.example
     for text in (known.example, f"in ensemble 'prm', {known.example}"):
-        assert isinstance(error_of_text("prm", text), EndpointUnavailable)
+        assert isinstance(translated(ErrorAnswer(text)), EndpointUnavailable)
+        ended = status(grpc.StatusCode.INTERNAL, text)
+        assert isinstance(translated(ended), EndpointUnavailable)
 
 
 @pytest.mark.parametrize(
@@ -58,11 +89,11 @@ def test_any_other_words_refuse_the_request(text):
 
 def test_what_grpc_says_by_its_status():
     def error(code, details=""):
-        return error_of_status("prm", "127.0.0.1:1", status(code, details), 60)
+        return translated(status(code, details))
 
     assert isinstance(error(grpc.StatusCode.UNAVAILABLE, "Connection refused"), EndpointUnavailable)
     assert "127.0.0.1:1 is gone: CANCELLED" in error(grpc.StatusCode.CANCELLED).message
-    late = error(grpc.StatusCode.DEADLINE_EXCEEDED)
-    assert isinstance(late, EndpointTimeout)
-    assert "within 60 s" in late.message
+    for late in (error(grpc.StatusCode.DEADLINE_EXCEEDED), translated(TimeoutError())):
+        assert isinstance(late, EndpointTimeout)
+        assert "within 60 s" in late.message
     assert isinstance(error(grpc.StatusCode.INVALID_ARGUMENT, "top_k is -1"), RequestRefused)

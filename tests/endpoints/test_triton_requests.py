@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tritonclient.grpc import service_pb2
 
-from tts.endpoints.base import GenerateCall, ScoreCall
+from tts.endpoints.base import GenerateCall, NewTokens, ScoreCall
 from tts.endpoints.triton import TritonGenerator, TritonVerifier
 from tts.endpoints.triton_requests import Constant, RequestTemplate
 from tts.engines import wire
@@ -79,10 +79,13 @@ class Connection:
         self.sent = request
         return self.answer(model, [("score", np.float32(0.25).tobytes())])
 
-    async def infer_decoupled(self, model, encode):
+    async def generate(self, encode):
         self.sent = encode("7")
-        outputs = [("sequence_length", b"\2\0\0\0"), ("output_ids", np.int32([5, 6, 7]).tobytes())]
-        return self.answer(model, outputs)
+        return [5, 6]
+
+    async def stream(self, encode):
+        self.sent = encode("7")
+        yield NewTokens([5, 6], final=True)
 
     @staticmethod
     def answer(model, outputs):
@@ -128,6 +131,54 @@ def test_a_sample_is_asked_for_by_the_tensors_of_the_contract(
             ("guided_decoding_guide", (1, 1), wire.encode_text(guide)),
         ]
     outputs = ["output_ids", "sequence_length"]
+    assert connection.sent == by_protobuf("generator", "7", tensors, outputs)
+
+
+async def streamed(generator, call):
+    return [token async for new in generator.stream(call) for token in new.ids]
+
+
+@given(
+    top_k=st.integers(0, 100),
+    stop=st.booleans(),
+    ignore_end=st.booleans(),
+    log_probs=st.booleans(),
+    streaming=st.booleans(),
+)
+def test_tokens_are_asked_for_by_the_tensors_of_the_contract(
+    top_k, stop, ignore_end, log_probs, streaming
+):
+    connection = Connection()
+    generator = TritonGenerator(
+        connection, end_id=2, step_stop_words=[(3, 4)], end_stop_words=[(8,)]
+    )
+    call = GenerateCall(
+        np.int32([1]),
+        9,
+        5,
+        0.5,
+        1.0,
+        stop,
+        top_k=top_k,
+        stop_words=((6,), (7, 7)),
+        ignore_end=ignore_end,
+        log_probs=log_probs,
+        streaming=streaming,
+    )
+    assert asyncio.run(streamed(generator, call)) == [5, 6]
+    words = [(6,), (7, 7), *([] if ignore_end else [(8,)]), *([(3, 4)] if stop else [])]
+    layout = wire.encode_stop_words(words)
+    scalars = {"input_lengths": 1, "request_output_len": 9, "temperature": 0.5}
+    scalars |= {"runtime_top_p": 1.0, "seed": 5}
+    scalars |= {"runtime_top_k": top_k} if top_k else {}
+    scalars |= {"exclude_input_in_output": True, "streaming": streaming}
+    scalars |= {"return_log_probs": log_probs, "end_id": wire.NO_END_ID if ignore_end else 2}
+    tensors = [
+        ("input_ids", (1, 1), b"\1\0\0\0"),
+        *((name, (1, 1), wire.scalar(name, value).tobytes()) for name, value in scalars.items()),
+        ("stop_words_list", (1, *layout.shape), layout.tobytes()),
+    ]
+    outputs = ["output_ids", "sequence_length", *(["output_log_probs"] if log_probs else [])]
     assert connection.sent == by_protobuf("generator", "7", tensors, outputs)
 
 

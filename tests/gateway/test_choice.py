@@ -2,7 +2,7 @@
 
 import pytest
 
-from tts.endpoints.token_stream import NewTokens
+from tts.endpoints.base import NewTokens
 from tts.gateway.choice import Choice
 from tts.gateway.stop_strings import StopStrings
 

@@ -1,12 +1,14 @@
-"""Samples as text: seeds, and what happens when a server goes away."""
+"""Samples as text: seeds, any generator, and what happens when a server goes away."""
 
 import asyncio
-from types import SimpleNamespace
+import json
 
 import pytest
+from tests.gateway.in_process import post, serving
 
 from tts.build.errors import EndpointUnavailable
-from tts.endpoints.token_stream import NewTokens
+from tts.endpoints.base import NewTokens
+from tts.endpoints.scripted import ScriptedVerifier
 from tts.gateway.generation import TextGenerator
 from tts.gateway.observability import RequestRecord
 from tts.gateway.openai.requests import Request
@@ -17,36 +19,35 @@ from tts.session.replicas import EnginePair, Replicas
 LETTERS = list(range(40, 60))
 
 
-class Streams:
-    """A server that gives the letters that follow the prompt, and may go away."""
+class Whole:
+    """A program's own generator: it gives the letters that follow the prompt of one id."""
+
+    def __init__(self):
+        self.calls = []
+
+    async def generate(self, call):
+        self.calls.append(call)
+        already = len(call.input_ids) - 1
+        return LETTERS[already : already + call.max_new_tokens]
+
+
+class Streaming(Whole):
+    """The same letters one by one, until it goes away."""
 
     def __init__(self, lives_for=None):
-        self.lives_for, self.calls = lives_for, []
+        super().__init__()
+        self.lives_for, self.closed = lives_for, 0
 
-    def start(self, call):
-        self.calls.append(call)
-        already = len(call.input_ids) - 1  # the prompt has one id
-        left = LETTERS[already : already + call.max_new_tokens]
-        return Run(left, self)
-
-    async def aclose(self):
-        pass
-
-
-class Run:
-    def __init__(self, left, server):
-        self.left, self.server = left, server
-
-    async def next(self):
-        if self.server.lives_for == 0:
-            raise EndpointUnavailable("gone")
-        if self.server.lives_for is not None:
-            self.server.lives_for -= 1
-        token, *self.left = self.left
-        return NewTokens([token], [], not self.left)
-
-    def cancel(self):
-        pass
+    async def stream(self, call):
+        try:
+            for token in await self.generate(call):
+                if self.lives_for == 0:
+                    raise EndpointUnavailable("gone")
+                if self.lives_for is not None:
+                    self.lives_for -= 1
+                yield NewTokens([token])
+        finally:
+            self.closed += 1
 
 
 def run(tiny_deployment, servers, limit=6, **fields):
@@ -55,15 +56,9 @@ def run(tiny_deployment, servers, limit=6, **fields):
 
     async def go():
         async with Replicas(None) as replicas:
-            for name in servers:
-                pair = EnginePair(name, None, None, SimpleNamespace(address=name, patience_s=0))
-                replicas.use(pair)
-            if len(servers) > 1:
-                replicas.be_elastic()
+            for name, server in servers.items():
+                replicas.use(EnginePair(name, server, None))
             generator = TextGenerator(models, replicas, FilterChain())
-            generator._streams = {
-                pair: (servers[pair.name], replicas.lost(pair)) for pair in replicas.pairs
-            }
             request = Request(model="tiny", stream=True, **fields)
             (call,) = generator.calls([[7]], request, [limit], logs=False)
             choice = generator.choice(0, call, request)
@@ -78,7 +73,7 @@ def run(tiny_deployment, servers, limit=6, **fields):
 
 @pytest.mark.parametrize("lives_for", range(7))
 def test_a_sample_goes_on_elsewhere_after_the_tokens_that_it_has(tiny_deployment, lives_for):
-    dying, other = Streams(lives_for), Streams()
+    dying, other = Streaming(lives_for), Streaming()
     (text, choice, record), models = run(tiny_deployment, {"a": dying, "b": other})
     assert text == models.generator.decode(LETTERS[:6])
     assert (choice.finish, choice.tokens) == ("length", 6)
@@ -87,12 +82,71 @@ def test_a_sample_goes_on_elsewhere_after_the_tokens_that_it_has(tiny_deployment
         assert other.calls[0].max_new_tokens == 6 - lives_for
 
 
+def test_a_sample_whose_last_word_is_lost_is_whole(tiny_deployment):
+    class LosesTheEnd(Streaming):
+        async def stream(self, call):
+            async for new in super().stream(call):
+                yield new
+            raise EndpointUnavailable("gone")
+
+    other = Streaming()
+    (text, choice, _), models = run(tiny_deployment, {"a": LosesTheEnd(), "b": other})
+    assert text == models.generator.decode(LETTERS[:6])
+    assert (choice.finish, other.calls) == ("length", [])
+
+
 def test_one_server_is_asked_again_and_then_its_failure_is_told(tiny_deployment, monkeypatch):
-    monkeypatch.setattr("tts.gateway.generation.RETRY_WAIT_S", 0)
-    dead = Streams(0)
+    monkeypatch.setattr("tts.session.replicas.RETRY_WAIT_S", 0)
+    dead = Streaming(0)
     with pytest.raises(EndpointUnavailable, match="gone"):
         run(tiny_deployment, {"a": dead})
     assert len(dead.calls) == 4
+
+
+def test_a_sample_that_has_its_stop_string_is_ended_on_the_engine(tiny_deployment):
+    server = Streaming()
+    stop = Models.load(tiny_deployment).generator.decode(LETTERS[2:3])
+    (_, choice, _), _ = run(tiny_deployment, {"a": server}, limit=15, stop=stop)
+    assert (choice.finish, choice.tokens) == ("stop", 3)
+    assert server.closed == 1
+
+
+@pytest.mark.parametrize("kind", [Whole, Streaming])
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_gateway_serves_a_generator_of_the_programs_own(tiny_deployment, kind, stream):
+    models = Models.load(tiny_deployment)
+    endpoints = {"generator": kind(), "verifier": ScriptedVerifier()}
+    body = {"model": tiny_deployment.name, "prompt": [7], "max_tokens": 6, "stream": stream}
+
+    async def go():
+        async with serving(tiny_deployment, endpoints) as app:
+            return await post(app, "/v1/completions", body)
+
+    status, said = asyncio.run(go())
+    assert status == 200
+    pieces = [said]
+    if stream:
+        lines = [line.removeprefix("data: ") for line in said.splitlines() if line]
+        assert lines.pop() == "[DONE]"
+        pieces = [json.loads(line) for line in lines]
+    choices = [choice for piece in pieces for choice in piece["choices"]]
+    assert "".join(choice["text"] for choice in choices) == models.generator.decode(LETTERS[:6])
+    assert choices[-1]["finish_reason"] == "length"
+    assert len([choice for choice in choices if choice["text"]]) == (
+        6 if stream and kind is Streaming else 1
+    )
+
+
+def test_log_probabilities_that_a_generator_does_not_give_are_refused(tiny_deployment):
+    endpoints = {"generator": Whole(), "verifier": ScriptedVerifier()}
+    body = {"model": tiny_deployment.name, "prompt": [7], "max_tokens": 6, "logprobs": 0}
+
+    async def go():
+        async with serving(tiny_deployment, endpoints) as app:
+            return await post(app, "/v1/completions", body)
+
+    status, said = asyncio.run(go())
+    assert (status, said["error"]["code"]) == (400, "unsupported_parameter")
 
 
 def test_a_choice_ends_with_its_last_delta_however_late_that_is_read(tiny_deployment):
@@ -100,10 +154,8 @@ def test_a_choice_ends_with_its_last_delta_however_late_that_is_read(tiny_deploy
 
     async def go():
         async with Replicas(None) as replicas:
-            pair = EnginePair("a", None, None, SimpleNamespace(address="a", patience_s=0))
-            replicas.use(pair)
+            replicas.use(EnginePair("a", Streaming(), None))
             generator = TextGenerator(models, replicas, FilterChain())
-            generator._streams = {pair: (Streams(), replicas.lost(pair))}
             request = Request(model="tiny", stream=True, n=2)
             calls = generator.calls([[7]], request, [6], logs=False)
             choices = [generator.choice(i, call, request) for i, call in enumerate(calls)]
@@ -118,43 +170,8 @@ def test_a_choice_ends_with_its_last_delta_however_late_that_is_read(tiny_deploy
     read = asyncio.run(asyncio.wait_for(go(), 20))
     for index in (0, 1):
         mine = [delta for delta in read if delta.choice.index == index]
-        assert [delta.finish for delta in mine] == [*[None] * 5, "length"]
+        assert [delta.finish for delta in mine] == [*[None] * 6, "length"]
         assert "".join(delta.text for delta in mine) == models.generator.decode(LETTERS[:6])
-
-
-def test_streams_to_a_server_that_is_back_are_opened_anew(tiny_deployment, monkeypatch):
-    """gRPC waits, more and more, before it connects again to what was not there."""
-    monkeypatch.setattr("tts.gateway.generation.RETRY_WAIT_S", 0)
-    models, opened, closed = Models.load(tiny_deployment), [], []
-
-    class Dying(Streams):
-        async def aclose(self):
-            closed.append(self)
-
-    def streams(address):
-        opened.append(Dying(None if opened else 2))
-        return opened[-1]
-
-    monkeypatch.setattr("tts.gateway.generation.TokenStreams", streams)
-
-    async def go():
-        async with Replicas(None) as replicas:
-            pair = EnginePair("a", None, None, SimpleNamespace(address="a", patience_s=0))
-            replicas.use(pair)
-            replicas.be_elastic()
-            generator = TextGenerator(models, replicas, FilterChain())
-            (call,) = generator.calls([[7]], Request(model="tiny", stream=True), [6], logs=False)
-            choice = generator.choice(0, call, Request(model="tiny"))
-            record = RequestRecord(id="", endpoint="", time=0.0, t0=0.0)
-            text = ""
-            async for delta in generator.deltas(call, choice, record, "key"):
-                text += delta.text
-            return text
-
-    text = asyncio.run(asyncio.wait_for(go(), 20))
-    assert text == models.generator.decode(LETTERS[:6])
-    assert closed == opened[:1]
-    assert len(opened) == 2
 
 
 def test_every_choice_has_a_seed_of_its_own_that_repeats(tiny_deployment):
@@ -174,6 +191,6 @@ def test_a_stop_at_the_step_delimiter_is_left_to_the_engine(tiny_deployment):
     generator = TextGenerator(models, None, FilterChain())
     request = Request(model="tiny", stop="\n\n", stop_token_ids=[9])
     (call,) = generator.calls([[1]], request, [5], logs=False)
-    assert set(models.step_stop_words) < set(call.stop_words)
-    assert (9,) in call.stop_words
+    assert call.stop_at_step
+    assert call.stop_words == ((9,),)
     assert call.streaming

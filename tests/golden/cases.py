@@ -51,6 +51,7 @@ def cases():
     found["study"] = partial(_on_copy, derived.of_study, "study")
     found["tune"] = partial(_on_copy, derived.of_tune, "tune")
     found["wire/single"] = lambda where: derived.of_wire(where / "grpc")
+    found["wire/gateway"] = lambda where: derived.of_gateway(where / "grpc")
     found["wire/continued"] = lambda where: derived.of_requests(
         unpacked("v1-interrupted", where), where / "grpc"
     )

@@ -31,8 +31,11 @@ from tts.constraints.answer import answer_constraint
 from tts.datasets.load import problems_of_run
 from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
-from tts.endpoints.token_stream import TokenCall, TokenStreams
 from tts.endpoints.triton import TritonConnection
+from tts.gateway.generation import TextGenerator
+from tts.gateway.observability import RequestRecord
+from tts.gateway.openai.requests import Request
+from tts.gateway.safety import FilterChain
 from tts.lab.bench import single_run
 from tts.lab.observer import Observer
 from tts.lab.study.campaign import finished_study
@@ -60,6 +63,7 @@ from tts.search import Stop, Thought
 from tts.serving.repository.digest import deployment_digest
 from tts.session import AsyncSession, Session
 from tts.session.endpoints import triton_endpoints
+from tts.session.replicas import EnginePair, Replicas
 
 _TERMINAL = {"COLUMNS": "100", "LINES": "50", "TERM": "dumb", "TTY_COMPATIBLE": "1"}
 _ENGINES = ("generator", "verifier")
@@ -269,7 +273,6 @@ def of_wire(socket):
     assert constraint is not None
     guide = constraint.guide("")
     stop = tuple(models.step_stop_words)
-    end = models.end_id
     calls = {
         "a first step": GenerateCall(first, 300, 12345678901234567890, 0.8, 1.0, True),
         "a later step": GenerateCall(second, 280, 1, 0.8, 0.95, True),
@@ -283,12 +286,12 @@ def of_wire(socket):
     }
     scores = {"a first step": (0,), "a step that was cut off": (0, 0)}
     streamed = {
-        "greedy": TokenCall(first, 20, end),
-        "sampled": TokenCall(first, 20, end, seed=5, temperature=0.7, top_p=0.9),
-        "of the first k": TokenCall(first, 20, end, seed=5, temperature=0.7, top_k=40),
-        "stop words": TokenCall(first, 20, end, temperature=1.0, stop_words=stop),
-        "log-probabilities": TokenCall(second, 20, end, log_probs=True),
-        "whole": TokenCall(second, 20, end, streaming=False),
+        "greedy": GenerateCall(first, 20, 0, 0.0, 1.0, False),
+        "sampled": GenerateCall(first, 20, 5, 0.7, 0.9, False),
+        "of the first k": GenerateCall(first, 20, 5, 0.7, 1.0, False, top_k=40),
+        "stop words": GenerateCall(first, 20, 0, 1.0, 1.0, False, stop_words=stop),
+        "log-probabilities": GenerateCall(second, 20, 0, 0.0, 1.0, False, log_probs=True),
+        "whole": GenerateCall(second, 20, 0, 0.0, 1.0, False, streaming=False),
     }
 
     async def send(server):
@@ -301,13 +304,58 @@ def of_wire(socket):
             for name, node in scores.items():
                 await verifier.score(ScoreCall(context.verifier_ids(node)))
                 sent[f"score: {name}"] = server.taken()
-        streams = TokenStreams(server.address)
-        for name, call in streamed.items():
-            run = streams.start(call)
-            while not (await run.next()).final:
-                pass
-            sent[f"stream: {name}"] = server.taken()
-        await streams.aclose()
+            for name, call in streamed.items():
+                async for _ in generator.stream(call):
+                    pass
+                sent[f"stream: {name}"] = server.taken()
+        return sent
+
+    with _recording_server(socket) as server:
+        sent = asyncio.run(send(server))
+    return {
+        name: [base64.b64encode(without_id(each)).decode() for each in requests]
+        for name, requests in sent.items()
+    }
+
+
+def of_gateway(socket):
+    """The bytes of requests that are part of no search, as the gateway sends them."""
+    models = _models()
+    prompt = models.generator.encode("Compute 3 + 4 * 5.")
+    fields = {"model": models.deployment.name, "seed": 5, "max_tokens": 20}
+    stopping = {"stop": "\n\n", "stop_token_ids": [7, 9]}
+    asked = {
+        "defaults": {},
+        "streamed": {"stream": True},
+        "greedy": {"temperature": 0.0},
+        "sampled": {"temperature": 0.7, "top_p": 0.9, "stream": True},
+        "of the first k": {"temperature": 0.7, "top_k": 40},
+        "three choices": {"n": 3},
+        "stops": {**stopping, "stream": True},
+        "stops, whole": {"stop": ["3", "nothing"]},
+        "goes on at the end": {"ignore_eos": True},
+        "goes on, and stops": {**stopping, "ignore_eos": True, "temperature": 0.0},
+        "log-probabilities": {"stream": True},
+        "log-probabilities, whole": {},
+    }
+
+    async def send(server):
+        sent = {}
+        connection = TritonConnection(server.address)
+        pair = EnginePair("", *triton_endpoints(models, connection), connection)
+        async with connection, Replicas(None) as replicas:
+            replicas.use(pair)
+            generator = TextGenerator(models, replicas, FilterChain())
+            for name, more in asked.items():
+                request = Request(**fields, **more)
+                logs = name.startswith("log")
+                calls = generator.calls([prompt], request, [request.limit], logs=logs)
+                for index, call in enumerate(calls):
+                    record = RequestRecord(id="", endpoint="", time=0.0, t0=0.0)
+                    choice = generator.choice(index, call, request)
+                    async for _ in generator.deltas(call, choice, record, ""):
+                        pass
+                sent[name] = server.taken()
         return sent
 
     with _recording_server(socket) as server:

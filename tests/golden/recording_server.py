@@ -91,6 +91,8 @@ class RecordingServer:
         response.parameters["triton_final_response"].bool_param = True
         _add(response, "output_ids", "INT32", np.asarray(ids, "<i4").tobytes())
         _add(response, "sequence_length", "INT32", struct.pack("<i", len(ids)))
+        if inputs.get("return_log_probs") == b"\1":
+            _add(response, "output_log_probs", "FP32", np.full(len(ids), -0.5, "<f4").tobytes())
         return response
 
 

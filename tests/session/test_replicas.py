@@ -3,6 +3,8 @@
 import asyncio
 import warnings
 from contextlib import asynccontextmanager
+from functools import partial
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -20,7 +22,7 @@ from tts.runs.folder import create_run
 from tts.runs.log import RunLog, read_events
 from tts.search import BeamSearchConfig
 from tts.session.outbox import Outbox
-from tts.session.replicas import Replicas
+from tts.session.replicas import Attempts, Replicas
 from tts.session.solver import Task, open_solver
 from tts.session.strategy import choose
 
@@ -275,6 +277,57 @@ def test_what_a_server_refuses_is_not_sent_to_another(tiny_deployment, words):
 
     run_virtual(go())
     assert sum(server.answered for server in servers) == 1
+
+
+def test_a_request_for_which_no_server_works_says_so(words):
+    async def go():
+        async with opened(FakeServer("one", words), patience_s=1) as replicas:
+            (pair,) = replicas.pairs
+            replicas.be_elastic()
+            pair.probe = partial(refuse, "not there")
+            replicas.lose(pair, EndpointUnavailable("gone"))
+            await replicas.call(lambda pair: pair.generator.generate(None))
+
+    async def refuse(why):
+        raise EndpointUnavailable(why)
+
+    with pytest.raises(EndpointUnavailable, match="not there"):
+        run_virtual(go())
+
+
+async def fail_until_given_up(attempts, asked, achieved=0):
+    """Add the name of each replica that is asked; the first attempts achieve something."""
+    while True:
+        async with attempts.next() as pair:
+            asked.append(pair.name)
+            if len(asked) <= achieved:
+                attempts.count_anew()
+            raise EndpointUnavailable("gone")
+
+
+def test_work_that_fails_goes_round_all_servers_before_it_comes_back_to_one(words):
+    async def go():
+        async with opened(*(FakeServer(name, words) for name in "abc")) as replicas:
+            asked = []
+            with pytest.raises(EndpointUnavailable):
+                await fail_until_given_up(Attempts(replicas, most=lambda: 7), asked)
+            return asked
+
+    asked = run_virtual(go())
+    assert len(asked) == 7
+    assert {*asked[:3]} == {*"abc"}
+    assert all(one != following for one, following in pairwise(asked))
+
+
+def test_an_attempt_that_achieved_something_makes_failures_count_anew(words):
+    async def go():
+        async with opened(FakeServer("a", words), FakeServer("b", words)) as replicas:
+            asked = []
+            with pytest.raises(EndpointUnavailable):
+                await fail_until_given_up(Attempts(replicas, most=lambda: 2), asked, achieved=4)
+            return asked
+
+    assert len(run_virtual(go())) == 4 + 2
 
 
 def test_a_request_is_repeated_elsewhere_and_a_conversation_stays(words):

@@ -1,9 +1,16 @@
-"""What the driver asks of the two engines, wherever they run."""
+"""What is asked of the two engines, wherever they run.
+
+A generator needs `generate` alone, a verifier `score`. A generator that can hand its tokens over as
+they come has `stream`, too; `stream_of` asks any generator. All may raise an EndpointError:
+RequestRefused says that the request would be refused again, EndpointUnavailable and EndpointTimeout
+that another server, or a later attempt, may answer it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +29,27 @@ class GenerateCall:
     """End at the step delimiter; else only at the end of sequence."""
     guide: str | None = None
     """A grammar (EBNF) that the new text follows; None: it is free."""
+    top_k: int = 0
+    """How many of the likeliest tokens may be drawn; 0: any. Searches set none of what follows."""
+    stop_words: tuple[tuple[int, ...], ...] = ()
+    """The output also ends with any of these token sequences, which is part of it."""
+    ignore_end: bool = False
+    """Go on after the end of the sequence, up to `max_new_tokens`."""
+    log_probs: bool = False
+    """Whether `stream` gives the natural logarithm of each token's probability."""
+    streaming: bool = True
+    """Whether `stream` gives tokens as they come, rather than all at the end."""
+
+
+@dataclass(slots=True)
+class NewTokens:
+    """What an output has gained."""
+
+    ids: list[int]
+    log_probs: list[float] = field(default_factory=list)
+    """Natural logarithms, one for each of `ids`, if the call asked for them."""
+    final: bool = False
+    """Whether the output ends here. The end of the iteration says so, too."""
 
 
 class Generator(Protocol):
@@ -33,6 +61,37 @@ class Generator(Protocol):
         Fewer than `max_new_tokens` unless the limit ended it. Raises EndpointError; cancelling
         the awaiting task cancels the request on the engine.
         """
+
+
+@runtime_checkable
+class StreamingGenerator(Generator, Protocol):
+    """A generator that hands tokens over while it writes.
+
+    A class that inherits from it and has `stream` gets `generate`.
+    """
+
+    def stream(self, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:
+        """The new token ids as they come, one or several at a time.
+
+        All together they are what `generate` returns. Raises EndpointError: what was given before
+        stands, and a caller may go on after it elsewhere. Closing the iterator (`aclose`) cancels
+        the request on the engine.
+        """
+
+    async def generate(self, call: GenerateCall) -> list[int]:
+        """All that `stream` gives."""
+        return [token async for new in self.stream(call) for token in new.ids]
+
+
+def stream_of(generator: Generator, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:
+    """What a generator streams; of one that has only `generate` its output in one piece."""
+    if isinstance(generator, StreamingGenerator):
+        return generator.stream(call)
+    return _whole(generator, call)
+
+
+async def _whole(generator: Generator, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:
+    yield NewTokens(await generator.generate(call), final=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,20 +1,20 @@
-"""The generator and the verifier behind a Triton server, over one asyncio gRPC channel.
+"""The generator and the verifier behind a Triton server, over asyncio gRPC.
 
 Requests are encoded from templates (`triton_requests`), answers are Triton's own protobuf messages.
-The generator is a decoupled model, which takes requests only by stream; cancelling the awaiting
-task cancels the request on the engine.
+The generator is a decoupled model, which takes requests only by stream (`triton_stream`); what a
+server's errors mean is in `triton_errors`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import struct
-from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
+from collections.abc import AsyncGenerator, Callable, Sequence
+from functools import lru_cache, partial
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 import grpc
-import numpy as np
 from tritonclient.grpc import service_pb2
 
 from tts.build.errors import EndpointError, EndpointUnavailable
@@ -22,11 +22,18 @@ from tts.build.owner import require_unforked
 from tts.compat import Self
 from tts.engines import wire
 
-from .base import GenerateCall, ScoreCall, VerifierResult
+from .base import GenerateCall, NewTokens, ScoreCall, StreamingGenerator, VerifierResult
 from .retry import PATIENCE_S, retried
-from .triton_errors import EngineInUse, error_of_status, error_of_text, timed_out
-from .triton_requests import Constant, RequestTemplate
-from .triton_stream import Encode, SharedStream
+from .triton_errors import EngineInUse, Translation
+from .triton_requests import (
+    Draw,
+    Encode,
+    RequestTemplate,
+    generate_template,
+    reset_request,
+    score_template,
+)
+from .triton_stream import Streams
 
 REQUEST_TIMEOUT_S = 120.0
 RESET_TIMEOUT_S = 1800.0
@@ -35,13 +42,22 @@ MOST_DEATHS = 3
 """What has died so often without an answer in between would die again."""
 
 _SERVICE = "/inference.GRPCInferenceService"
-STREAM_METHOD = f"{_SERVICE}/ModelStreamInfer"
-
-T = TypeVar("T")
+_OPTIONS = [
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    # gRPC's own limit is 2 minutes: a server that is back would be called gone
+    ("grpc.max_reconnect_backoff_ms", 1000),
+]
+_FP32 = struct.Struct("<f")
 
 
 class TritonConnection:
-    """One gRPC channel to a server, shared by both endpoints; an async context manager."""
+    """What connects to one server, shared by both endpoints; an async context manager.
+
+    Whole answers share one connection. What is streamed token by token has another, which is opened
+    when it is first needed: HTTP/2 sends what is asked of one connection through one socket, so a
+    token would wait behind the long prompts of a search.
+    """
 
     def __init__(self, address: str, comes_back: Callable[[], bool] = lambda: False) -> None:
         """`address` is `host:port` or `unix:path` of the gRPC endpoint.
@@ -56,27 +72,10 @@ class TritonConnection:
         """Whether it was coming back when it was last asked after."""
         self._deaths = 0
         """How often it has gone since it last answered."""
-        require_unforked("gRPC")
-        self._channel = grpc.aio.insecure_channel(
-            address,
-            options=[
-                ("grpc.max_receive_message_length", -1),
-                ("grpc.max_send_message_length", -1),
-                # gRPC's own limit is 2 minutes: a server that is back would be called gone
-                ("grpc.max_reconnect_backoff_ms", 1000),
-            ],
-        )
-        self._infer = self._channel.unary_unary(
-            f"{_SERVICE}/ModelInfer",
-            response_deserializer=service_pb2.ModelInferResponse.FromString,
-        )
-        self._open_stream = self._channel.stream_stream(
-            STREAM_METHOD,
-            response_deserializer=service_pb2.ModelStreamInferResponse.FromString,
-        )
-        self._stream: SharedStream | None = None
-        self._streams: set[SharedStream] = set()
-        """Those that have not ended, the present one included."""
+        self._whole = _Channel(address, _OPTIONS)
+        self._infer = self._whole.infer
+        self._tokens: _Channel | None = None
+        self._closing: set[asyncio.Future[None]] = set()
 
     async def __aenter__(self) -> Self:
         return self
@@ -87,26 +86,41 @@ class TritonConnection:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self._channel.close()
-        for stream in self._streams:
-            await stream.wait_closed()
+        await self._whole.aclose()
+        if self._tokens:
+            await self._tokens.aclose()
+        if self._closing:
+            await asyncio.wait(self._closing)
 
     async def infer(self, model: str, request: bytes, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
         """One unary request, as a ModelInferRequest's bytes; retried. Raises EndpointError."""
-        return await self._retried(
-            model, lambda: self._infer(request, timeout=timeout_s), timeout_s
-        )
+        attempt = partial(self._infer_once, model, request, timeout_s)
+        return await retried(attempt, self._comes_back, self.patience_s)
 
-    async def infer_decoupled(
-        self, model: str, encode: Encode, timeout_s: float = REQUEST_TIMEOUT_S
-    ) -> Any:
-        """One request to a decoupled model that answers once; retried. Raises EndpointError.
+    async def generate(self, encode: Encode, timeout_s: float = REQUEST_TIMEOUT_S) -> list[int]:
+        """The tokens of a request that the generator answers once; retried.
 
-        `encode` gives the request's bytes with the id that is passed to it.
+        Raises EndpointError. A request that is not answered in time, and one whose wait is
+        cancelled, is stopped on the engine.
         """
-        return await self._retried(
-            model, lambda: self._stream_one(model, encode, timeout_s), timeout_s
-        )
+        attempt = partial(self._generate_once, encode, timeout_s)
+        return await retried(attempt, self._comes_back, self.patience_s)
+
+    async def stream(self, encode: Encode) -> AsyncGenerator[NewTokens, None]:
+        """The tokens of a request to the generator as they come; never retried, without a timeout.
+
+        Raises EndpointError. Closing it stops the request on the engine.
+        """
+        with Translation(wire.GENERATOR, self.address, REQUEST_TIMEOUT_S):
+            sample = self._token_streams().start(encode, whole=False)
+            try:
+                while True:
+                    new = await sample.next()
+                    yield new
+                    if new.final:
+                        return
+            finally:
+                sample.cancel()
 
     async def reset_prefix_caches(self) -> bool:
         """Leave both engines of target openvino as they were when the server was ready.
@@ -114,41 +128,53 @@ class TritonConnection:
         False if one of them holds requests. Raises EndpointError.
         """
         try:
-            generator = partial(_reset_request, wire.GENERATOR)
-            await self.infer_decoupled(wire.GENERATOR, generator, RESET_TIMEOUT_S)
-            verifier = _reset_request(wire.PRM_ENGINE)
+            await self.generate(partial(reset_request, wire.GENERATOR), RESET_TIMEOUT_S)
+            verifier = reset_request(wire.PRM_ENGINE)
             await self.infer(wire.PRM_ENGINE, verifier, RESET_TIMEOUT_S)
         except EngineInUse:
             return False
         return True
 
-    async def _stream_one(self, model: str, encode: Encode, timeout_s: float) -> Any:
-        if self._stream is None or not self._stream.open:
-            self._streams = {stream for stream in self._streams if not stream.ended}
-            self._stream = SharedStream(self._open_stream())
-            self._streams.add(self._stream)
-        try:
-            answer = await self._stream.infer(model, encode, timeout_s)
-        except TimeoutError:
-            raise timed_out(model, self.address, timeout_s) from None
-        if answer.error_message:
-            raise error_of_text(model, answer.error_message)
-        return answer.infer_response
+    async def _infer_once(self, model: str, request: bytes, timeout_s: float) -> Any:
+        self._see_that_it_is_back()
+        with Translation(model, self.address, timeout_s):
+            answer = await self._infer(request, timeout=timeout_s)
+        self._deaths = 0
+        return answer
 
-    async def _retried(
-        self, model: str, attempt: Callable[[], Awaitable[T]], timeout_s: float
-    ) -> T:
-        async def translated() -> T:
-            if self._down:
-                self._down = self._is_coming_back()
+    async def _generate_once(self, encode: Encode, timeout_s: float) -> list[int]:
+        self._see_that_it_is_back()
+        with Translation(wire.GENERATOR, self.address, timeout_s):
+            sample = self._whole.streams.start(encode, whole=True)
+            alarm = asyncio.get_running_loop().call_later(timeout_s, sample.time_out)
             try:
-                answer = await attempt()
-            except grpc.aio.AioRpcError as error:
-                raise error_of_status(model, self.address, error, timeout_s) from error
-            self._deaths = 0
-            return answer
+                new = await sample.next()
+            finally:
+                alarm.cancel()
+                sample.cancel()
+        self._deaths = 0
+        return new.ids
 
-        return await retried(translated, self._comes_back, self.patience_s)
+    def _token_streams(self) -> Streams:
+        """Those of a new channel after a failure.
+
+        gRPC waits, more and more, before it connects again to what was not there.
+        """
+        channel = self._tokens
+        if channel and channel.streams.broken and not channel.streams.running:
+            closing = asyncio.ensure_future(channel.aclose())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+            channel = None
+        if channel is None:
+            # without an option of its own gRPC gives channels to one address the same connection
+            own = ("grpc.use_local_subchannel_pool", 1)
+            channel = self._tokens = _Channel(self.address, [*_OPTIONS, own])
+        return channel.streams
+
+    def _see_that_it_is_back(self) -> None:
+        if self._down:
+            self._down = self._is_coming_back()
 
     def _comes_back(self) -> bool:
         """Whether it is worth waiting for; EndpointUnavailable if it dies again and again."""
@@ -162,8 +188,31 @@ class TritonConnection:
         return self._down
 
 
-class TritonGenerator:
-    """The `generator` model; see endpoints.Generator."""
+class _Channel:
+    """A gRPC channel with what is called on it."""
+
+    def __init__(self, address: str, options: Sequence[tuple[str, int]]) -> None:
+        require_unforked("gRPC")
+        self._channel = grpc.aio.insecure_channel(address, options=options)
+        self.infer = self._channel.unary_unary(
+            f"{_SERVICE}/ModelInfer",
+            response_deserializer=service_pb2.ModelInferResponse.FromString,
+        )
+        self.streams = Streams(
+            self._channel.stream_stream(
+                f"{_SERVICE}/ModelStreamInfer",
+                response_deserializer=service_pb2.ModelStreamInferResponse.FromString,
+            )
+        )
+
+    async def aclose(self) -> None:
+        """End what runs on it."""
+        await self._channel.close()
+        await self.streams.wait_closed()
+
+
+class TritonGenerator(StreamingGenerator):
+    """The `generator` model; see endpoints.StreamingGenerator."""
 
     def __init__(
         self,
@@ -175,36 +224,53 @@ class TritonGenerator:
     ) -> None:
         """`step_stop_words` end a step, `end_stop_words` end a sequence as `end_id` does."""
         self._connection = connection
-        self._templates = {
-            (stop, greedy, guided): _generate_template(
-                end_id,
-                [*end_stop_words, *(step_stop_words if stop else ())],
-                greedy=greedy,
-                guided=guided,
-            )
-            for stop in (True, False)
-            for greedy in (True, False)
-            for guided in (True, False)
-        }
+        self._end_id = end_id
+        self._step_stop_words = tuple(step_stop_words)
+        self._end_stop_words = tuple(end_stop_words)
+        self._template = lru_cache(maxsize=256)(self._new_template)
 
     async def generate(self, call: GenerateCall) -> list[int]:
-        """See endpoints.Generator."""
-        greedy, guided = call.temperature == 0, call.guide is not None
-        template = self._templates[call.stop_at_step, greedy, guided]
-        ids = call.input_ids
+        """See endpoints.Generator; retried."""
+        return await self._connection.generate(partial(self._encode, call, None))
+
+    def stream(self, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:
+        """See endpoints.StreamingGenerator."""
+        flags = call.streaming, call.log_probs
+        return self._connection.stream(partial(self._encode, call, flags))
+
+    def _encode(self, call: GenerateCall, flags: tuple[bool, bool] | None, number: str) -> bytes:
+        """The request with this id; without flags it is answered once."""
+        guide, ids = call.guide, call.input_ids
         scalars: list[float] = [len(ids), call.max_new_tokens]
-        if not greedy:
-            scalars += [call.temperature, call.top_p, call.seed]
-        texts = () if call.guide is None else (wire.GUIDE_TYPE, call.guide)
+        draw: Draw = "greedy"
+        if call.temperature != 0:
+            draw = "all"
+            scalars += (call.temperature, call.top_p, call.seed)
+            if call.top_k:
+                draw = "top_k"
+                scalars.append(call.top_k)
+        template = self._template(
+            call.stop_at_step, call.stop_words, call.ignore_end, draw, guide is not None, flags
+        )
+        texts = () if guide is None else (wire.GUIDE_TYPE, guide)
+        return template.encode(number, ids, scalars, texts)
 
-        def encode(number: str) -> bytes:
-            return template.encode(number, ids, scalars, texts)
-
-        answer = await self._connection.infer_decoupled(template.model, encode)
-        (length,) = _INT32.unpack(_output(answer, "sequence_length"))
-        output = np.frombuffer(_output(answer, "output_ids"), dtype=np.int32)
-        tokens: list[int] = output[:length].tolist()
-        return tokens
+    def _new_template(
+        self,
+        at_step: bool,
+        stop_words: tuple[tuple[int, ...], ...],
+        ignore_end: bool,
+        draw: Draw,
+        guided: bool,
+        flags: tuple[bool, bool] | None,
+    ) -> RequestTemplate:
+        end_id = wire.NO_END_ID if ignore_end else self._end_id
+        words = [
+            *stop_words,
+            *(() if ignore_end else self._end_stop_words),
+            *(self._step_stop_words if at_step else ()),
+        ]
+        return generate_template(end_id, words, draw, guided=guided, flags=flags)
 
 
 class TritonVerifier:
@@ -212,15 +278,7 @@ class TritonVerifier:
 
     def __init__(self, connection: TritonConnection) -> None:
         self._connection = connection
-        self._template = RequestTemplate(
-            wire.PRM,
-            scalars=["input_lengths"],
-            constants=[
-                Constant("request_output_len", _INT32.pack(1)),
-                Constant("return_generation_logits", b"\x01"),
-            ],
-            outputs=["score"],
-        )
+        self._template = score_template()
 
     async def score(self, call: ScoreCall) -> VerifierResult:
         """See endpoints.Verifier."""
@@ -233,47 +291,8 @@ class TritonVerifier:
         return VerifierResult(min(max(score, 0.0), 1.0))
 
 
-def _generate_template(
-    end_id: int, stop_words: Sequence[tuple[int, ...]], *, greedy: bool, guided: bool
-) -> RequestTemplate:
-    """Greedy is a request without temperature: no top_k and no top_p mean greedy on the wire."""
-    constants = [
-        Constant("end_id", _INT32.pack(end_id)),
-        Constant("exclude_input_in_output", b"\x01"),
-    ]
-    if stop_words:
-        layout = wire.encode_stop_words(stop_words)
-        constants.append(Constant("stop_words_list", layout.tobytes(), (1, *layout.shape)))
-    sampling = () if greedy else ("temperature", "runtime_top_p", "seed")
-    return RequestTemplate(
-        wire.GENERATOR,
-        scalars=["input_lengths", "request_output_len", *sampling],
-        constants=constants,
-        texts=["guided_decoding_guide_type", "guided_decoding_guide"] if guided else [],
-        outputs=["output_ids", "sequence_length"],
-    )
-
-
-def _reset_request(model: str, number: str = "") -> bytes:
-    """A request for one token that finds an empty cache, as the first one of a server does."""
-    request = service_pb2.ModelInferRequest(model_name=model, id=number)
-    request.parameters[wire.RESET_PREFIX_CACHE].bool_param = True
-    inputs = {"input_ids": 0, "input_lengths": 1, "request_output_len": 1}
-    if model == wire.PRM_ENGINE:
-        inputs["return_generation_logits"] = 1
-    for name, value in inputs.items():
-        request.inputs.add(name=name, datatype=wire.INPUTS[name], shape=[1, 1])
-        request.raw_input_contents.append(wire.scalar(name, value).tobytes())
-    data: bytes = request.SerializeToString()
-    return data
-
-
 def _output(answer: Any, name: str) -> bytes:
     for output, raw in zip(answer.outputs, answer.raw_output_contents, strict=False):
         if output.name == name:
             return bytes(raw)
     raise EndpointError(f"The answer of model {answer.model_name} holds no output {name!r}.")
-
-
-_INT32 = struct.Struct("<i")
-_FP32 = struct.Struct("<f")

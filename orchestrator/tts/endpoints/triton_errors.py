@@ -7,6 +7,8 @@ again may help are data (serving/contract/passing_failures.json).
 
 from __future__ import annotations
 
+from types import TracebackType
+
 import grpc
 
 from tts.build.errors import EndpointError, EndpointTimeout, EndpointUnavailable, RequestRefused
@@ -18,27 +20,84 @@ class EngineInUse(RequestRefused):
     """An engine holds requests, so it does not empty its prefix cache."""
 
 
-_BY_FAILURE: dict[wire.Failure, type[EndpointError]] = {
+class ErrorAnswer(Exception):
+    """A request on a stream was answered by an error, of which there is only the text."""
+
+
+BY_FAILURE: dict[wire.Failure, type[EndpointError]] = {
     wire.Failure.REFUSED: RequestRefused,
     wire.Failure.UNAVAILABLE: EndpointUnavailable,
     # what this client cancels it awaits no more: another one has stopped it
     wire.Failure.CANCELLED: EndpointUnavailable,
     wire.Failure.IN_USE: EngineInUse,
 }
-_GONE = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.OK}
+"""By the code of an engine of ours, which counts for more than gRPC's."""
+
+BY_STATUS: dict[grpc.StatusCode, type[EndpointError]] = {
+    grpc.StatusCode.OK: EndpointUnavailable,  # of a stream that ended without an answer
+    grpc.StatusCode.CANCELLED: EndpointUnavailable,
+    grpc.StatusCode.UNAVAILABLE: EndpointUnavailable,
+    grpc.StatusCode.DEADLINE_EXCEEDED: EndpointTimeout,
+    grpc.StatusCode.UNKNOWN: RequestRefused,
+    grpc.StatusCode.INVALID_ARGUMENT: RequestRefused,
+    grpc.StatusCode.NOT_FOUND: RequestRefused,
+    grpc.StatusCode.ALREADY_EXISTS: RequestRefused,
+    grpc.StatusCode.PERMISSION_DENIED: RequestRefused,
+    grpc.StatusCode.UNAUTHENTICATED: RequestRefused,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: RequestRefused,
+    grpc.StatusCode.FAILED_PRECONDITION: RequestRefused,
+    grpc.StatusCode.ABORTED: RequestRefused,
+    grpc.StatusCode.OUT_OF_RANGE: RequestRefused,
+    grpc.StatusCode.UNIMPLEMENTED: RequestRefused,
+    grpc.StatusCode.INTERNAL: RequestRefused,
+    grpc.StatusCode.DATA_LOSS: RequestRefused,
+}
+"""By gRPC's status. What is refused here is asked again if its words are known to pass."""
 
 
-def error_of_status(
-    model: str, address: str, error: grpc.aio.AioRpcError, timeout_s: float
-) -> EndpointError:
-    """What the end of a call, or of a stream, means for the requests on it."""
-    if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return timed_out(model, address, timeout_s)
-    details = error.details() or error.code().name
-    failure, _ = wire.decode_failure(details)
-    if failure is None and error.code() in _GONE:
-        return EndpointUnavailable(f"The server at {address} is gone: {details}")
-    return error_of_text(model, details)
+class Translation:
+    """A context whose body talks to a server: what it raises leaves it as an EndpointError."""
+
+    __slots__ = ("_address", "_model", "_timeout_s")
+
+    def __init__(self, model: str, address: str, timeout_s: float) -> None:
+        """`timeout_s` is how long the body waits, in seconds."""
+        self._model, self._address, self._timeout_s = model, address, timeout_s
+
+    def __enter__(self) -> None:
+        """Nothing is needed."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        match error:
+            case None:
+                return
+            case ErrorAnswer():
+                raise error_of_text(self._model, str(error)) from None
+            case TimeoutError():
+                raise self._timed_out() from None
+            case grpc.aio.AioRpcError():
+                raise self._error_of_status(error) from error
+
+    def _error_of_status(self, error: grpc.aio.AioRpcError) -> EndpointError:
+        """What the end of a call, or of a stream, means for the requests on it."""
+        kind = BY_STATUS[error.code()]
+        if kind is EndpointTimeout:
+            return self._timed_out()
+        details = error.details() or error.code().name
+        failure, _ = wire.decode_failure(details)
+        if failure is None and kind is EndpointUnavailable:
+            return EndpointUnavailable(f"The server at {self._address} is gone: {details}")
+        return error_of_text(self._model, details)
+
+    def _timed_out(self) -> EndpointTimeout:
+        return EndpointTimeout(
+            f"Model {self._model} at {self._address} did not answer within {self._timeout_s:.0f} s."
+        )
 
 
 def error_of_text(model: str, text: str) -> EndpointError:
@@ -47,12 +106,7 @@ def error_of_text(model: str, text: str) -> EndpointError:
     if failure is None:
         passes = any(known.text in text for known in passing_failures())
         failure = wire.Failure.UNAVAILABLE if passes else wire.Failure.REFUSED
-    kind = _BY_FAILURE[failure]
+    kind = BY_FAILURE[failure]
     if issubclass(kind, EndpointUnavailable):
         return kind(f"Model {model} cannot answer now: {sentence}")
     return kind(f"Model {model} refused a request: {sentence}")
-
-
-def timed_out(model: str, address: str, timeout_s: float) -> EndpointTimeout:
-    """What it means that nothing has come in time."""
-    return EndpointTimeout(f"Model {model} at {address} did not answer within {timeout_s:.0f} s.")

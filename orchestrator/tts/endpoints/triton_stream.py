@@ -1,8 +1,10 @@
-"""Requests to decoupled models that share a gRPC stream; answers find theirs by request id.
+"""Samples that share gRPC streams; answers find theirs by request id.
 
 Opening a stream costs both sides more than a request on it. Cancelling a shared stream would cancel
 everything on it, so a request is cancelled as TensorRT-LLM has it: by a second one with the same id
-and the tensor `stop`. No IO but the call's.
+and the tensor `stop`. What has come of a sample since it was last read is handed over together, so
+a reader that falls behind takes more at a time, and the first token waits for nothing. No IO but
+the calls'.
 """
 
 from __future__ import annotations
@@ -10,40 +12,168 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from collections.abc import Callable, Sized
+from collections.abc import Callable
 from typing import Any
 
 import grpc
-from tritonclient.grpc import service_pb2
+import numpy as np
 
-from tts.engines import wire
+from tts.build.errors import EndpointError
+
+from .base import NewTokens
+from .triton_errors import ErrorAnswer
+from .triton_requests import Encode, stop_request
 
 REQUESTS_PER_STREAM = 64
 """Then another is opened: what spreads streams over several servers can still spread the load."""
+PIECE_S = 100e-6
+"""Twice what passing on a piece of text costs a process. While n requests run, each is given its
+tokens at most once in n times that, so that under load one piece has several rather than all come
+late."""
+SHORTEST_WAIT_S = 0.5e-3
+"""Waiting less is not worth a timer."""
+_FINAL = "triton_final_response"
+"""The parameter of an answer that says whether it is the request's last (Triton's gRPC server)."""
 
 
-Encode = Callable[[str], bytes]
-"""A ModelInferRequest's bytes with the id that is passed to it."""
+class Streams:
+    """The streams of one channel. Samples start on the latest, until it has had its share."""
+
+    def __init__(self, open_call: Callable[[], Any]) -> None:
+        """`open_call` opens a ModelStreamInfer call of grpc.aio, which is ended here."""
+        self._open_call = open_call
+        self._latest: _Stream | None = None
+        self._streams: set[_Stream] = set()
+        """Those that have not ended, the latest included."""
+
+    def start(self, encode: Encode, *, whole: bool) -> Sample:
+        """Send a request; `whole` says that its first answer is its last."""
+        latest = self._latest
+        if latest is None or latest.broken or not latest.left:
+            self._streams = {stream for stream in self._streams if not stream.ended}
+            latest = self._latest = _Stream(self._open_call(), self)
+            self._streams.add(latest)
+        return latest.start(encode, whole=whole)
+
+    @property
+    def running(self) -> int:
+        """How many samples run."""
+        return sum(len(stream.samples) for stream in self._streams)
+
+    @property
+    def broken(self) -> bool:
+        """Whether the latest stream has ended before its time."""
+        return self._latest is not None and self._latest.broken
+
+    async def wait_closed(self) -> None:
+        """Wait until all streams have ended; their channel is closed, or every answer has come."""
+        for stream in self._streams:
+            await stream.wait_closed()
 
 
-class StreamCall:
-    """One ModelStreamInfer call that requests share. A subclass reads the answers, in `_read`."""
+class Sample:
+    """One request while it is answered. Read it until `final`, and cancel it in any case."""
 
-    def __init__(self, call: Any) -> None:
-        """`call` is a new one of grpc.aio; it is ended here."""
+    def __init__(self, stream: _Stream, number: str, *, whole: bool) -> None:
+        self._stream = stream
+        self._number = number
+        self._whole = whole
+        self._ids: list[int] = []
+        self._log_probs: list[float] = []
+        self._final = False
+        self._failure: Exception | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._woken = 0.0
+        """When its reader was last woken; 0: never, so that the first token waits for nothing."""
+        self._alarm: asyncio.TimerHandle | None = None
+
+    async def next(self) -> NewTokens:
+        """What is new, as soon as anything is.
+
+        Raises ErrorAnswer, TimeoutError, AioRpcError if the stream has ended, and EndpointError if
+        it was closed here.
+        """
+        if not (self._ids or self._final or self._failure):
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        if self._failure and not self._ids:
+            raise self._failure
+        new = NewTokens(self._ids, self._log_probs, self._final)
+        self._ids, self._log_probs = [], []
+        return new
+
+    def cancel(self) -> None:
+        """End it on the engine, if it has not ended; it gives nothing more."""
+        if not self._final:
+            self._final = True
+            self._stream.stop(self._number)
+
+    def time_out(self) -> None:
+        """It has not been answered in time."""
+        self.fail(TimeoutError())
+
+    def take(self, answer: Any) -> bool:
+        """Take in one answer, a ModelInferResponse; whether it is the last.
+
+        Raises EndpointError for a whole answer that holds no tokens.
+        """
+        whole = self._whole
+        ids, log_probs = _tokens(answer, whole=whole)
+        self._ids += ids
+        if log_probs:  # TensorRT-LLM's are those of the whole output so far
+            self._log_probs += log_probs[len(log_probs) - len(ids) :]
+        self._final = whole or answer.parameters[_FINAL].bool_param
+        self._wake()
+        return self._final
+
+    def fail(self, failure: Exception) -> None:
+        """It ends with an error, unless it has ended."""
+        if not self._final:
+            self._failure = failure
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is None or self._waiter.done():
+            return
+        if self._final or self._failure is not None:  # nothing more is worth a wait
+            self._ring()
+        elif self._alarm is None:
+            loop = asyncio.get_running_loop()
+            due = self._woken + self._stream.streams.running * PIECE_S
+            if due - loop.time() < SHORTEST_WAIT_S:
+                self._ring()
+            else:
+                self._alarm = loop.call_at(due, self._ring)
+
+    def _ring(self) -> None:
+        if self._alarm:
+            self._alarm.cancel()
+            self._alarm = None
+        if self._waiter and not self._waiter.done():
+            if not self._whole:
+                self._woken = asyncio.get_running_loop().time()
+            self._waiter.set_result(None)
+
+
+class _Stream:
+    """One ModelStreamInfer call, which samples share."""
+
+    def __init__(self, call: Any, streams: Streams) -> None:
+        self.samples: dict[str, Sample] = {}
+        """Those that run, by id."""
+        self.broken = False
+        self.left = REQUESTS_PER_STREAM
+        """Requests that it still takes."""
         self._call = call
+        self.streams = streams
         self._name = secrets.token_hex(6)  # another client's ids must not stop our requests
         self._numbers = itertools.count(1)
-        self._left = REQUESTS_PER_STREAM
-        self._broken = False
         self._outbox: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._writer = asyncio.create_task(self._write())
         self._reader = asyncio.create_task(self._read())
-
-    @property
-    def open(self) -> bool:
-        """Whether it takes another request."""
-        return self._left > 0 and not self._broken
 
     @property
     def ended(self) -> bool:
@@ -51,22 +181,25 @@ class StreamCall:
         return self._reader.done() and self._writer.done()
 
     async def wait_closed(self) -> None:
-        """Wait until nothing of it is left; its channel is closed, or every answer has come."""
+        """Wait until nothing of it is left."""
         await asyncio.wait({self._reader, self._writer})
 
-    def _send(self, encode: Encode) -> str:
-        """Send one more request; its id."""
+    def start(self, encode: Encode, *, whole: bool) -> Sample:
+        """Send one more request."""
         number = f"{self._name}-{next(self._numbers)}"
         self._outbox.put_nowait(encode(number))
-        self._left -= 1
-        return number
+        self.left -= 1
+        sample = self.samples[number] = Sample(self, number, whole=whole)
+        return sample
 
-    def _send_stop(self, model: str, number: str) -> None:
-        """Stop a request on the engine: cancelling the call would cancel all that share it."""
-        self._outbox.put_nowait(stop_request(model, number))
+    def stop(self, number: str) -> None:
+        """Stop a request on the engine, if it runs."""
+        if self.samples.pop(number, None) is not None:
+            self._outbox.put_nowait(stop_request(number))
+            self._end_if_used_up()
 
-    def _end_if_used_up(self, unanswered: Sized) -> None:
-        if not (self._left or unanswered):
+    def _end_if_used_up(self) -> None:
+        if not (self.left or self.samples):
             self._outbox.put_nowait(None)
 
     async def _write(self) -> None:
@@ -78,75 +211,62 @@ class StreamCall:
             pass  # the stream has ended; the reader says why
 
     async def _read(self) -> None:
-        raise NotImplementedError
-
-
-class SharedStream(StreamCall):
-    """One ModelStreamInfer call. Each request gets exactly one answer."""
-
-    def __init__(self, call: Any) -> None:
-        """`call` is a new one of grpc.aio; it is ended here."""
-        super().__init__(call)
-        self._awaited: dict[str, asyncio.Future[Any]] = {}
-
-    async def infer(self, model: str, encode: Encode, timeout_s: float) -> Any:
-        """Send a request, and wait for its ModelStreamInferResponse.
-
-        A request that is not answered in time, and one whose wait is cancelled, is stopped on the
-        engine. Raises TimeoutError, and AioRpcError if the stream ends.
-        """
-        number = self._send(encode)
-        loop = asyncio.get_running_loop()
-        answer = self._awaited[number] = loop.create_future()
-        alarm = loop.call_later(timeout_s, _time_out, answer)
-        try:
-            return await answer
-        except (asyncio.CancelledError, TimeoutError):
-            self._send_stop(model, number)
-            raise
-        finally:
-            alarm.cancel()
-            del self._awaited[number]
-            self._end_if_used_up(self._awaited)
-
-    async def _read(self) -> None:
-        failure: grpc.aio.AioRpcError | None = None
+        failure: Exception = EndpointError("The connection to the server was closed.")
         try:
             while (message := await self._call.read()) is not grpc.aio.EOF:
-                answer = self._awaited.get(message.infer_response.id)  # none if it was cancelled
-                if answer is not None and not answer.done():
-                    answer.set_result(message)
-            failure = await status_of(self._call)
+                self._take(message)
+            failure = await _status_of(self._call)
         except grpc.aio.AioRpcError as error:
             failure = error
-        finally:
-            self._broken = True
+        finally:  # in silence if the channel was closed here
+            self.broken = self.left > 0 or bool(self.samples)
             self._writer.cancel()
-            for answer in self._awaited.values():
-                if answer.done():
-                    continue
-                if failure is None:  # the channel was closed here
-                    answer.cancel()
-                else:
-                    answer.set_exception(failure)
+            for sample in self.samples.values():
+                sample.fail(failure)
+            self.samples.clear()
+
+    def _take(self, message: Any) -> None:
+        answer = message.infer_response
+        sample = self.samples.get(answer.id)
+        if sample is None:  # it was cancelled
+            return
+        if message.error_message:
+            sample.fail(ErrorAnswer(message.error_message))
+        else:
+            try:
+                if not sample.take(answer):
+                    return
+            except EndpointError as error:
+                sample.fail(error)
+        del self.samples[answer.id]
+        self._end_if_used_up()
 
 
-def _time_out(answer: asyncio.Future[Any]) -> None:
-    if not answer.done():
-        answer.set_exception(TimeoutError())
+def _tokens(answer: Any, *, whole: bool) -> tuple[list[int], list[float]]:
+    """Token ids and log-probabilities of one answer; a last one may hold no outputs at all."""
+    outputs, contents = answer.outputs, answer.raw_output_contents
+    one = not whole and len(outputs) == 2 and len(contents[0]) == 4  # as nearly always
+    if one and outputs[0].name == "output_ids":
+        return [int.from_bytes(contents[0], "little")], []
+    ids = log_probs = b""
+    length: int | None = None
+    for output, raw in zip(outputs, contents, strict=False):
+        match output.name:
+            case "output_ids":
+                ids = raw
+            case "sequence_length":
+                length = int.from_bytes(raw, "little")
+            case "output_log_probs":
+                log_probs = raw
+    if whole and length is None:
+        raise EndpointError(f"The answer of model {answer.model_name} holds no output.")
+    found: list[int] = np.frombuffer(ids, dtype=np.int32).tolist()
+    if length is not None:
+        del found[length:]
+    return found, np.frombuffer(log_probs, dtype=np.float32).tolist() if log_probs else []
 
 
-def stop_request(model: str, number: str) -> bytes:
-    """What stops the request of this id. The lengths mean nothing; the model requires them."""
-    message = service_pb2.ModelInferRequest(model_name=model, id=number)
-    for name, value in (("input_lengths", 1), ("request_output_len", 1), ("stop", True)):
-        message.inputs.add(name=name, datatype=wire.INPUTS[name], shape=[1, 1])
-        message.raw_input_contents.append(wire.scalar(name, value).tobytes())
-    data: bytes = message.SerializeToString()
-    return data
-
-
-async def status_of(call: Any) -> grpc.aio.AioRpcError:
+async def _status_of(call: Any) -> grpc.aio.AioRpcError:
     """The status of a stream that has ended, as gRPC would raise it."""
     return grpc.aio.AioRpcError(
         await call.code(),

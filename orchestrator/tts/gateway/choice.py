@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
-from tts.endpoints.token_stream import NewTokens
+from tts.endpoints.base import NewTokens
 
 from .detokenizer import Detokenizer
 from .stop_strings import StopStrings

@@ -7,17 +7,16 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
-from tts.build.errors import CheckpointError, EndpointUnavailable, TtsError
-from tts.endpoints.token_stream import NewTokens, TokenCall, TokenStreams
-from tts.engines import wire
+from tts.build.errors import CheckpointError
+from tts.endpoints.base import GenerateCall
 from tts.prompting import Models
 from tts.search import node_seed
-from tts.session.replicas import FAILURES, EnginePair, Replicas
+from tts.session.endpoints import routed_stream
+from tts.session.replicas import Replicas
 
 from .chat_shapes import ChatShapes
 from .choice import Choice, Finish
@@ -27,12 +26,6 @@ from .openai.errors import bad_request
 from .openai.requests import Request
 from .safety import FilterChain
 from .stop_strings import StopStrings
-
-Ids = npt.NDArray[np.int32]
-
-RETRIES = 3
-"""How often a request is sent again whose server went away before it gave a token."""
-RETRY_WAIT_S = 0.2
 
 
 @dataclass(slots=True)
@@ -53,8 +46,6 @@ class TextGenerator:
     def __init__(self, models: Models, replicas: Replicas, filters: FilterChain) -> None:
         self.models = models
         self._replicas = replicas
-        self._streams: dict[EnginePair, tuple[TokenStreams, asyncio.Future[TtsError]]] = {}
-        """With what `Replicas.lost` was when they were opened."""
         self._filters = filters
         self.chats = ChatShapes(models.generator)
         """Chats as the model reads them."""
@@ -79,35 +70,30 @@ class TextGenerator:
 
     def calls(
         self, prompts: Sequence[list[int]], request: Request, limits: Sequence[int], *, logs: bool
-    ) -> list[TokenCall]:
+    ) -> list[GenerateCall]:
         """A call for each choice: n for each prompt, each with a seed of its own."""
         seed = request.seed if request.seed is not None else secrets.randbits(62)
-        models = self.models
-        greedy = request.temperature == 0
-        stop_words: list[tuple[int, ...]] = [(token,) for token in request.stop_token_ids]
-        if not request.ignore_eos:
-            stop_words += models.end_stop_words
-        if models.step_delimiter in request.stops:  # the engine itself can end there
-            stop_words += models.step_stop_words
-        streams = request.stream or bool(request.stops)  # else there is nothing to be seen early
+        temperature = 1.0 if request.temperature is None else request.temperature
         return [
-            TokenCall(
+            GenerateCall(
                 np.asarray(prompt, dtype=np.int32),
                 limit,
-                wire.NO_END_ID if request.ignore_eos else models.end_id,
                 node_seed(seed, "generate", (place * request.n + sample,)),
-                0.0 if greedy else 1.0 if request.temperature is None else request.temperature,
+                temperature,
                 request.top_p or 1.0,
-                max(request.top_k or 0, 0),
-                tuple(stop_words),
-                logs,
-                streams,
+                stop_at_step=self.models.step_delimiter in request.stops,
+                top_k=max(request.top_k or 0, 0),
+                stop_words=tuple((token,) for token in request.stop_token_ids),
+                ignore_end=request.ignore_eos,
+                log_probs=logs,
+                # else there is nothing to be seen early
+                streaming=request.stream or bool(request.stops),
             )
             for place, (prompt, limit) in enumerate(zip(prompts, limits, strict=True))
             for sample in range(request.n)
         ]
 
-    def choice(self, index: int, call: TokenCall, request: Request) -> Choice:
+    def choice(self, index: int, call: GenerateCall, request: Request) -> Choice:
         """What becomes of a call's tokens."""
         ends = set(request.stop_token_ids)
         if not request.ignore_eos:
@@ -136,71 +122,36 @@ class TextGenerator:
             async for _ in sample:
                 pass
 
-    async def aclose(self) -> None:
-        """Let go of all streams."""
-        for streams, _ in self._streams.values():
-            await streams.aclose()
-
     async def deltas(
-        self, call: TokenCall, choice: Choice, record: RequestRecord, key: str
+        self, call: GenerateCall, choice: Choice, record: RequestRecord, key: str
     ) -> AsyncGenerator[Delta, None]:
         """One sample; the last delta's choice has a reason to end. Raises EndpointError.
 
-        `key` is the same for what should go to the same replica. A sample whose server goes away
-        goes on elsewhere, where there are several, after the tokens that it has: what it draws
-        there is not what it would have drawn. Leaving it early ends it on the engine.
+        `key` and what becomes of a sample whose server goes away are as of `routed_stream`. Leaving
+        it early ends it on the engine.
         """
-        failed: list[str] = []
-        while True:
-            given: list[int] = []
-            pair: EnginePair | None = None
-            try:
-                async with self._replicas.lease(key, avoid=failed) as pair:
-                    record.replica = pair.name
-                    if pair.name in failed:  # there is no other, and it may not know yet
-                        await asyncio.sleep(RETRY_WAIT_S)
-                    run = (await self._streams_of(pair)).start(call)
-                    record.t2 = record.t2 or time.monotonic()
-                    try:
-                        while choice.finish is None:
-                            new = await run.next()
-                            record.t3 = record.t3 or time.monotonic()
-                            given += new.ids
-                            text = choice.take(new)
-                            yield Delta(choice, text, new.ids, new.log_probs, choice.finish)
-                    finally:
-                        run.cancel()
-                return
-            except FAILURES:
-                if pair is None or len(failed) >= max(RETRIES, len(self._replicas)):
-                    raise
-                failed.append(pair.name)
-            if len(given) == call.max_new_tokens:  # only the word that it ends there is missing
-                text = choice.take(NewTokens([], [], final=True))
-                yield Delta(choice, text, finish=choice.finish)
-                return
-            call = _continued(call, given)
 
-    async def _streams_of(self, pair: EnginePair) -> TokenStreams:
-        """The streams to a replica; those to replicas that are no more are let go of.
+        def sent(server: str) -> None:
+            record.replica = server
+            record.t2 = record.t2 or time.monotonic()
 
-        To one that was lost and is back they are opened anew: gRPC would wait with its connection.
-        """
-        streams, lost = self._streams.get(pair, (None, None))
-        if streams is None or lost is not self._replicas.lost(pair):
-            if pair.connection is None:
-                raise EndpointUnavailable("There is no server behind these engines.")
-            kept = {*self._replicas.pairs} - {pair}
-            closing = [self._streams.pop(each)[0] for each in self._streams.keys() - kept]
-            streams = TokenStreams(pair.connection.address)
-            self._streams[pair] = streams, self._replicas.lost(pair)
-            for each in closing:
-                await each.aclose()
-        return streams
+        async with aclosing(routed_stream(self._replicas, call, key, sent)) as sample:
+            async for new in sample:
+                record.t3 = record.t3 or time.monotonic()
+                if call.log_probs and len(new.log_probs) != len(new.ids):
+                    raise bad_request(
+                        "The generator of this gateway gives no log-probabilities.",
+                        "logprobs",
+                        "unsupported_parameter",
+                    )
+                text = choice.take(new)
+                yield Delta(choice, text, new.ids, new.log_probs, choice.finish)
+                if choice.finish:
+                    return
 
     def merged(
         self,
-        calls: Sequence[TokenCall],
+        calls: Sequence[GenerateCall],
         choices: Sequence[Choice],
         record: RequestRecord,
         key: str,
@@ -241,9 +192,3 @@ async def _merged(
         for task in pumps:
             task.cancel()
         await asyncio.wait(pumps)
-
-
-def _continued(call: TokenCall, given: Sequence[int]) -> TokenCall:
-    """What is left of a call that has given some tokens."""
-    ids = np.concatenate((call.input_ids, np.asarray(given, dtype=np.int32)))
-    return replace(call, input_ids=ids, max_new_tokens=call.max_new_tokens - len(given))

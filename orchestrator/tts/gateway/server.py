@@ -106,7 +106,6 @@ async def serve(
         )
         await stack.enter_async_context(session)
         generator = TextGenerator(session.models, session.replicas, filters)
-        stack.push_async_callback(generator.aclose)
         await generator.warm()
         process.started()
         service = Service(session, generator, settings, keyring, filters, observer, drain)

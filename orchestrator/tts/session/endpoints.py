@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, replace
 
-from tts.endpoints.base import GenerateCall, Generator, ScoreCall, Verifier, VerifierResult
+import numpy as np
+
+from tts.endpoints.base import (
+    GenerateCall,
+    Generator,
+    NewTokens,
+    ScoreCall,
+    Verifier,
+    VerifierResult,
+    stream_of,
+)
 from tts.endpoints.triton import TritonConnection, TritonGenerator, TritonVerifier
 from tts.engines import wire
 from tts.prompting import Models
 from tts.runs.replay import Replay, ReplayGenerator, ReplayVerifier
 
-from .replicas import EnginePair, Replicas
+from .replicas import Attempts, EnginePair, Replicas
 
 EndpointsOf = Callable[[EnginePair], tuple[Generator, Verifier]]
 """What a run asks of a replica."""
+STREAM_ATTEMPTS = 4
+"""How often a sample is sent to one server, or to as many servers as there are if these are more.
+"""
 
 
 def own_endpoints(pair: EnginePair) -> tuple[Generator, Verifier]:
@@ -55,6 +69,36 @@ def endpoints_for(replay: Replay | None) -> EndpointsOf:
 def routed_endpoints(replicas: Replicas) -> tuple[Generator, Verifier]:
     """Both engines of several servers: each request goes to one, and to another if that fails."""
     return _RoutedGenerator(replicas), _RoutedVerifier(replicas)
+
+
+async def routed_stream(
+    replicas: Replicas,
+    call: GenerateCall,
+    key: str = "",
+    on_server: Callable[[str], None] = lambda name: None,
+) -> AsyncGenerator[NewTokens, None]:
+    """The tokens of a sample, the last ones `final`. Raises EndpointError.
+
+    `key` is the same for what should go to the same replica; `on_server` is called with the name of
+    the replica before each attempt. A sample whose server goes away goes on elsewhere, where there
+    are several, after the tokens that it has: what it draws there is not what it would have drawn.
+    Closing it early ends it on the engine.
+    """
+    attempts = Attempts(replicas, key, most=lambda: max(STREAM_ATTEMPTS, len(replicas) + 1))
+    while call.max_new_tokens:
+        given: list[int] = []
+        async with attempts.next() as pair:
+            on_server(pair.name)
+            async with aclosing(stream_of(pair.generator, call)) as sample:
+                async for new in sample:
+                    given += new.ids
+                    yield new
+                    if new.final:
+                        return
+            break
+        ids = np.concatenate((call.input_ids, np.asarray(given, dtype=np.int32)))
+        call = replace(call, input_ids=ids, max_new_tokens=call.max_new_tokens - len(given))
+    yield NewTokens([], final=True)  # only the word that it ends here was missing
 
 
 @dataclass(frozen=True)

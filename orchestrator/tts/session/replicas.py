@@ -27,6 +27,9 @@ MOVING_PATIENCE_S = 2.0
 FAILURES = (EndpointUnavailable, EndpointTimeout, ServerError)
 """What says that a server does not work, rather than that a request was wrong."""
 
+RETRY_WAIT_S = 0.2
+"""Before work goes back to a replica on which it has failed, which may not be known to be lost."""
+
 T = TypeVar("T")
 
 
@@ -202,15 +205,12 @@ class Replicas:
 
         Each is asked once. Raises what the last of them has raised.
         """
-        failed: list[str] = []
+        attempts = Attempts(
+            self, key, work=work, most=lambda: max(2, len(self)) if self.elastic else 1
+        )
         while True:
-            try:
-                async with self.lease(key, work=work, avoid=failed) as pair:
-                    return await request(pair)
-            except FAILURES:
-                failed.append(pair.name)
-                if not self.elastic or len(failed) >= max(2, len(self._pairs)):
-                    raise
+            async with attempts.next() as pair:
+                return await request(pair)
 
     async def _leased(
         self, key: str, work: int, avoid: Collection[str], *, strictly: bool
@@ -311,3 +311,69 @@ class Replicas:
     @staticmethod
     def _now() -> float:
         return asyncio.get_running_loop().time()
+
+
+class Attempts:
+    """Tries a piece of work on one replica after another, until it is done or fails for good.
+
+    Work moves only here: whatever a search, a sample or a request does when its server is lost is
+    the next attempt.
+
+        attempts = Attempts(replicas, most=lambda: 3)
+        while True:
+            async with attempts.next() as pair:
+                return await pair.generator.generate(call)
+    """
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        key: str = "",
+        *,
+        most: Callable[[], int],
+        work: int = 1,
+        busy: Collection[str] = (),
+    ) -> None:
+        """`most` attempts may fail in a row; `busy` names replicas that take nothing new now.
+
+        At first a replica that is not busy is waited for; what has failed goes to a busy one, too.
+        """
+        self._replicas = replicas
+        self._key = key
+        self._most = most
+        self._work = work
+        self._busy = busy
+        self._failed: list[str] = []
+        """Replicas on which it has failed, while there is another."""
+        self._in_vain = 0
+
+    @asynccontextmanager
+    async def next(self) -> AsyncIterator[EnginePair]:
+        """The engines to try it on, which are waited for.
+
+        A failure that says that they do not work ends the block in silence, as long as another
+        attempt may be made; the last one, and everything else, is raised.
+        """
+        pair: EnginePair | None = None
+        self._in_vain += 1
+        try:
+            async with self._replicas.lease(
+                self._key,
+                work=self._work,
+                # while it waits for one that is not busy, `busy` itself may change
+                avoid={*self._failed, *self._busy} if self._failed else self._busy,
+                strictly=not self._failed,
+            ) as pair:
+                if pair.name in self._failed:  # there is no other
+                    await asyncio.sleep(RETRY_WAIT_S)
+                yield pair
+        except FAILURES:
+            if pair is None or self._in_vain >= self._most():
+                raise
+            self._failed.append(pair.name)
+            if len(self._failed) >= len(self._replicas):
+                del self._failed[:-1]
+
+    def count_anew(self) -> None:
+        """Something has been achieved: failures before it do not count."""
+        self._in_vain = 0

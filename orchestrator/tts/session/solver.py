@@ -26,14 +26,16 @@ from .journal import Journal
 from .outbox import Outbox
 from .outcome import judged_outcome
 from .progress import RunProgress
-from .replicas import FAILURES, EnginePair, Replicas
+from .replicas import FAILURES, Attempts, EnginePair, Replicas
 from .result import Result
 from .tasks import StepCallbacks, Task
 
 AHEAD = 256
 """Problems that wait in the driver; the others are not handed over yet, and cost nothing."""
 AHEAD_EACH = 2
-"""Likewise for each of several servers; the next goes to whichever has started one first."""
+"""Problems that wait in the driver of each of several servers, at most.
+
+The next goes to whichever has started one first."""
 MOST_IN_VAIN = 5
 """A problem that has failed so often in a row per server, without one answer, ends the run."""
 
@@ -122,25 +124,22 @@ class Solver:
 
     async def _search(self, asked: _Asked) -> SearchResult:
         """Search on one replica, and on the next from what is known when that one fails."""
-        name = asked.problem.id
-        failed: str | None = None
-        in_vain = 0
+        name, replicas = asked.problem.id, self._replicas
+        attempts = Attempts(
+            replicas,
+            most=lambda: MOST_IN_VAIN * len(replicas) if replicas.elastic else 0,
+            busy=self._full,
+        )
         while True:
-            before, pair = self._journal.known(name).size, None
-            try:
-                async with self._replicas.lease(
-                    avoid=self._full if failed is None else {failed, *self._full},
-                    strictly=failed is None,
-                ) as pair:
+            before = self._journal.known(name).size
+            async with attempts.next() as pair:
+                try:
                     return await self._search_on(pair, asked)
-            except FAILURES as error:
-                if pair is None or not self._replicas.elastic:
+                except FAILURES as error:
+                    logger.info("problem %s leaves %s: %s", name, pair.name, error.message)
+                    if self._journal.known(name).size > before or not asked.started:
+                        attempts.count_anew()
                     raise
-                failed = pair.name
-                in_vain = 0 if self._journal.known(name).size > before else in_vain + asked.started
-                if in_vain >= MOST_IN_VAIN * len(self._replicas):
-                    raise
-                logger.info("problem %s leaves %s: %s", name, failed, error.message)
 
     async def _search_on(self, pair: EnginePair, asked: _Asked) -> SearchResult:
         """Search on one replica; raises one of FAILURES when it is lost."""

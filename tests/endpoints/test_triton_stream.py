@@ -1,0 +1,307 @@
+"""Samples on scripted calls; tests/end_to_end has them on a real server."""
+
+import asyncio
+
+import grpc
+import numpy as np
+import pytest
+from tritonclient.grpc import service_pb2
+
+from tts.build.errors import EndpointError
+from tts.endpoints import triton_stream
+from tts.endpoints.triton_errors import ErrorAnswer
+from tts.endpoints.triton_stream import Streams
+
+
+class Call:
+    """A bidirectional call as grpc.aio's: what was written, and answers on demand."""
+
+    def __init__(self):
+        self.written, self.half_closed = [], False
+        self._answers = asyncio.Queue()
+
+    @property
+    def numbers(self):
+        return [message.id for message in self.written]
+
+    async def write(self, message):
+        self.written.append(service_pb2.ModelInferRequest.FromString(message))
+
+    async def done_writing(self):
+        self.half_closed = True
+        self._answers.put_nowait(grpc.aio.EOF)
+
+    async def read(self):
+        message = await self._answers.get()
+        if isinstance(message, Exception):
+            raise message
+        return message
+
+    def answer(self, number, error="", **fields):
+        response = service_pb2.ModelInferResponse(id=number, **fields)
+        self._answers.put_nowait(
+            service_pb2.ModelStreamInferResponse(infer_response=response, error_message=error)
+        )
+
+    def tokens(self, number, ids, *, final, log_probs=(), length=None):
+        length = len(ids) if length is None else length
+        raw = [np.array(ids, np.int32).tobytes(), length.to_bytes(4, "little")]
+        names = ["output_ids", "sequence_length"]
+        if log_probs:
+            raw.append(np.array(log_probs, np.float32).tobytes())
+            names.append("output_log_probs")
+        self.answer(
+            number,
+            outputs=[{"name": name} for name in names],
+            raw_output_contents=raw,
+            parameters={"triton_final_response": {"bool_param": final}},
+        )
+
+    def end(self, failure):
+        self._answers.put_nowait(failure)
+
+    async def code(self):
+        return grpc.StatusCode.OK
+
+    async def details(self):
+        return ""
+
+    async def initial_metadata(self):
+        return grpc.aio.Metadata()
+
+    trailing_metadata = initial_metadata
+
+
+def run(scene):
+    async def go():
+        calls = []
+
+        def opened():
+            calls.append(Call())
+            return calls[-1]
+
+        streams = Streams(opened)
+        await scene(streams, calls)
+        for call in calls:
+            if not call.half_closed:
+                call.end(lost())
+        await streams.wait_closed()
+
+    asyncio.run(asyncio.wait_for(go(), 10))
+
+
+def lost():
+    empty = grpc.aio.Metadata()
+    return grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, empty, empty, "connection lost")
+
+
+def encode(number):
+    request = service_pb2.ModelInferRequest(model_name="generator", id=number)
+    return request.SerializeToString()
+
+
+async def send(streams, count=1, *, whole=True):
+    samples = [streams.start(encode, whole=whole) for _ in range(count)]
+    await settle()
+    return samples
+
+
+async def settle():
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def tensors(message):
+    names = [tensor.name for tensor in message.inputs]
+    return dict(zip(names, message.raw_input_contents, strict=True))
+
+
+def test_whole_answers_in_any_order_find_their_requests():
+    async def scene(streams, calls):
+        samples = await send(streams, 5)
+        (call,) = calls
+        assert len(set(call.numbers)) == 5
+        call.answer("unknown")
+        for place in reversed(range(5)):
+            call.tokens(call.numbers[place], [place, 9], final=False, length=1)
+        answers = [await sample.next() for sample in samples]
+        assert [answer.ids for answer in answers] == [[0], [1], [2], [3], [4]]
+        assert all(answer.final for answer in answers), "its first answer is its last"
+
+    run(scene)
+
+
+def test_a_whole_answer_without_tokens_fails_its_request_alone():
+    async def scene(streams, calls):
+        one, other = await send(streams, 2)
+        (call,) = calls
+        call.answer(call.numbers[0], model_name="generator")
+        call.tokens(call.numbers[1], [7], final=True)
+        assert (await other.next()).ids == [7]
+        with pytest.raises(EndpointError, match="model generator holds no output"):
+            await one.next()
+
+    run(scene)
+
+
+def test_tokens_are_handed_over_as_they_come_and_together_if_nobody_waited():
+    async def scene(streams, calls):
+        (sample,) = await send(streams, whole=False)
+        waiting = asyncio.ensure_future(sample.next())
+        await settle()
+        (call,) = calls
+        (number,) = call.numbers
+        call.tokens(number, [7], final=False, log_probs=[-0.5])
+        first = await waiting
+        assert (first.ids, first.log_probs, first.final) == ([7], [-0.5], False)
+        call.tokens(number, [8], final=False, log_probs=[-0.5, -0.25])
+        call.tokens(number, [9], final=False, log_probs=[-0.5, -0.25, -1.0])
+        call.tokens(number, [], final=True)
+        await settle()
+        rest = await sample.next()
+        assert (rest.ids, rest.log_probs, rest.final) == ([8, 9], [-0.25, -1.0], True)
+
+    run(scene)
+
+
+def test_a_last_answer_may_hold_nothing():
+    async def scene(streams, calls):
+        (sample,) = await send(streams, whole=False)
+        (call,) = calls
+        call.tokens(call.numbers[0], [7], final=False)
+        call.answer(call.numbers[0], parameters={"triton_final_response": {"bool_param": True}})
+        await settle()
+        new = await sample.next()
+        assert (new.ids, new.final) == ([7], True)
+
+    run(scene)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_cancelling_stops_the_request_and_nothing_else(whole):
+    async def scene(streams, calls):
+        one, other = await send(streams, 2, whole=whole)
+        (call,) = calls
+        one.cancel()
+        one.cancel()
+        await settle()
+        first, second, stop = call.written
+        assert (stop.id, stop.model_name) == (first.id, "generator")
+        assert tensors(stop)["stop"] == b"\x01"
+        assert {"input_lengths", "request_output_len"} < tensors(stop).keys()
+        call.tokens(first.id, [1], final=True)  # to the request
+        call.answer(first.id)  # to the stop
+        call.tokens(second.id, [3], final=True)
+        assert (await other.next()).ids == [3]
+        other.cancel()
+        await settle()
+        assert len(call.written) == 3
+
+    run(scene)
+
+
+def test_a_request_that_is_not_answered_in_time_fails_and_can_be_stopped():
+    async def scene(streams, calls):
+        late, other = await send(streams, 2)
+        (call,) = calls
+        late.time_out()
+        with pytest.raises(TimeoutError):
+            await late.next()
+        late.cancel()
+        await settle()
+        assert call.numbers == [call.numbers[0], call.numbers[1], call.numbers[0]]
+        assert "stop" in tensors(call.written[2])
+        call.tokens(call.numbers[1], [3], final=True)
+        await settle()
+        other.time_out()
+        assert (await other.next()).ids == [3], "it was answered before"
+
+    run(scene)
+
+
+def test_an_error_fails_its_request_alone():
+    async def scene(streams, calls):
+        one, other = await send(streams, 2)
+        (call,) = calls
+        call.answer(call.numbers[0], "[refused] top_k is -1")
+        call.tokens(call.numbers[1], [3], final=True)
+        assert (await other.next()).ids == [3]
+        with pytest.raises(ErrorAnswer, match="top_k is -1"):
+            await one.next()
+
+    run(scene)
+
+
+def test_a_broken_stream_gives_what_it_had_fails_everything_on_it_and_takes_nothing_more():
+    async def scene(streams, calls):
+        first, *others = await send(streams, 3, whole=False)
+        calls[0].tokens(calls[0].numbers[0], [7], final=False)
+        calls[0].end(lost())
+        await settle()
+        assert streams.broken
+        assert not streams.running
+        assert (await first.next()).ids == [7]
+        for sample in (first, *others):
+            with pytest.raises(grpc.aio.AioRpcError, match="connection lost"):
+                await sample.next()
+        (again,) = await send(streams)
+        assert not streams.broken
+        calls[1].tokens(calls[1].numbers[0], [1], final=True)
+        assert (await again.next()).final
+
+    run(scene)
+
+
+def test_a_stream_that_the_server_closes_fails_what_is_left():
+    async def scene(streams, calls):
+        (sample,) = await send(streams)
+        calls[0].end(grpc.aio.EOF)
+        with pytest.raises(grpc.aio.AioRpcError, match="ended without an answer"):
+            await sample.next()
+
+    run(scene)
+
+
+def test_a_full_stream_ends_after_its_last_answer(monkeypatch):
+    monkeypatch.setattr(triton_stream, "REQUESTS_PER_STREAM", 3)
+
+    async def scene(streams, calls):
+        samples = await send(streams, 4)
+        call, following = calls
+        assert len(following.written) == 1
+        *numbers, last = call.numbers
+        samples[2].cancel()
+        await settle()
+        assert not call.half_closed
+        for number in numbers:
+            call.tokens(number, [1], final=True)
+        await asyncio.gather(*(sample.next() for sample in samples[:2]))
+        await settle()
+        assert call.half_closed
+        assert call.numbers[-1] == last, "its stop was sent before the end"
+        assert not streams.broken
+
+    run(scene)
+
+
+def test_under_load_several_tokens_are_handed_over_together_and_the_last_waits_for_nothing(
+    monkeypatch,
+):
+    monkeypatch.setattr(triton_stream, "PIECE_S", 1000.0)
+
+    async def scene(streams, calls):
+        (sample,) = await send(streams, whole=False)
+        (call,) = calls
+        (number,) = call.numbers
+        call.tokens(number, [1], final=False)
+        assert (await sample.next()).ids == [1]  # the first waits for nothing
+        reading = asyncio.ensure_future(sample.next())
+        for token in (2, 3):
+            await settle()
+            call.tokens(number, [token], final=False)
+            await settle()
+            assert not reading.done()
+        call.tokens(number, [4], final=True)
+        assert (await reading).ids == [2, 3, 4]
+
+    run(scene)
