@@ -7,8 +7,7 @@
 | `writer` | the thread that takes records to where they are kept |
 | `request_log` | records on disk: SQLite segments |
 | `request_reader`, `export` | reading them, also meanwhile; JSON lines and CSV |
-| `metrics` | the gateway's metrics, by name |
-| `prometheus` | counters, gauges, histograms and their text format |
+| `metrics` | the gateway's metrics, by name, for Prometheus |
 | `telemetry` | spans and measurements for an OpenTelemetry collector |
 """
 
