@@ -10,7 +10,7 @@ COPY constraints.txt dist/*.whl /wheels/
 # --only-binary: nothing is compiled, so that no compiler is needed here either
 RUN python -m venv /opt/tts \
     && /opt/tts/bin/pip install --no-cache-dir --only-binary=:all: --constraint /wheels/constraints.txt \
-        --find-links /wheels "tts-toolkit[otel]"
+        --find-links /wheels "tts-toolkit[otel,filters]"
 
 FROM python:${PYTHON}
 RUN groupadd --gid 10001 tts \

@@ -1,14 +1,15 @@
 """The gateway in front of the real server: OpenAI's own client reads every answer of it."""
 
-import asyncio
 import json
 import re
 import socket
 import ssl
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import openai
@@ -263,24 +264,18 @@ def test_tokens_go_out_and_come_back(api):
     assert "messages" in api.get("../tokenizer_info", cast_to=object)["chat_template"]
 
 
-def its_hub_search(address, algorithm):
-    from its_hub.core.lms.step_generation import StepGeneration
-
-    from tts.gateway.its_hub import GatewayLanguageModel, GatewayRewardModel
-
-    steps = StepGeneration(8, "\n\n", stop_token=r"\boxed")
-    model, verifier = GatewayLanguageModel(address, "demo"), GatewayRewardModel(address, "demo")
-    return asyncio.run(algorithm(steps, verifier).ainfer(model, "Compute 12 + 30.", 4))
-
-
-def test_its_hubs_algorithms_run_on_the_engines_of_a_gateway(address):
-    from its_hub.core.algorithms.beam_search import BeamSearch
-    from its_hub.core.algorithms.particle_gibbs import ParticleFiltering
-
-    found = its_hub_search(address, lambda steps, verifier: BeamSearch(steps, verifier, 2))
-    assert r"\boxed{" in found["content"]
-    found = its_hub_search(address, ParticleFiltering)
-    assert r"\boxed{" in found["content"]
+@pytest.mark.parametrize("algorithm", ["beam", "particles"])
+def test_its_hubs_algorithms_run_on_the_engines_of_a_gateway(address, algorithm):
+    program = Path(__file__).parents[2] / "examples" / "its_hub_on_gateway.py"
+    options = ("--algorithm", algorithm, "--budget", "4", "--steps", "8")
+    done = subprocess.run(
+        [sys.executable, program, address, "demo", "Compute 12 + 30.", *options],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert r"\boxed{" in done.stdout
 
 
 def get(url):

@@ -12,9 +12,9 @@ from tts.build.spec import Deployment
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.gateway.draining import Drain
 from tts.gateway.generation import TextGenerator
+from tts.gateway.http_server import Listen, _usable_port, answer
 from tts.gateway.observability import Observer, RequestLog, requests_dir
 from tts.gateway.safety import FilterChain, Keyring, KeyStore, keys_file
-from tts.gateway.server import Listen, _usable_port, answer
 from tts.gateway.service import Service, Settings
 from tts.session import AsyncSession
 

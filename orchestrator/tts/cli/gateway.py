@@ -120,8 +120,8 @@ def gateway(
     import uvloop
 
     from tts.gateway.draining import Drain
+    from tts.gateway.http_server import Listen, Upstreams, serve
     from tts.gateway.safety import FilterChain
-    from tts.gateway.server import Engines, Listen, serve
     from tts.gateway.service import Settings
     from tts.reports.waiting import StartLines
     from tts.session.interrupts import interruptible
@@ -135,11 +135,11 @@ def gateway(
         otlp_endpoint=otlp_endpoint,
         keep_prompts=keep_prompts,
     )
-    engines = Engines(tuple(endpoint or ()), replicas, routing.value, threshold)
+    upstreams = Upstreams(tuple(endpoint or ()), replicas, routing.value, threshold)
     lines = StartLines()
     with lines:
         drain = Drain(grace, lines.say)
         serving = serve(
-            deployment, listen, engines, settings, chain, drain, lines.say, lines.loading
+            deployment, listen, upstreams, settings, chain, drain, lines.say, lines.loading
         )
         interruptible(serving, lines.say, uvloop.run, drain=drain.begin)

@@ -80,8 +80,12 @@ def requests(
     ] = Format.TABLE,
 ) -> None:
     """Show, filter and export the requests that gateways have had, also while they run."""
-    from tts.gateway.observability.export import as_csv, as_json_lines
-    from tts.gateway.observability.request_reader import Query, read_requests
+    from tts.gateway.observability.request_reader import (
+        Query,
+        as_csv,
+        as_json_lines,
+        read_requests,
+    )
     from tts.reports.console import consoles, say
 
     now = time.time()

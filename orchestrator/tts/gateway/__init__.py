@@ -2,22 +2,24 @@
 
     HTTP (granian) ──► app ──► completions, chat ──► generation ──► token streams, the generator
                                searches ────────────► tts.session, the driver
-                               pooling, tokens, models, health
+                               pooling, tokens, status
 
 | module | job |
 |---|---|
-| server | the HTTP server: where it listens, TLS, how it ends |
+| http_server | the HTTP server: where it listens, TLS, how it ends |
 | process | threads, garbage collection and files of the process |
 | draining | what runs comes to its end after SIGTERM, and nothing new begins |
 | local_servers | the servers of this machine, or one of its own, which is kept running |
-| following, replicas_file, names | servers that were named, as they change: in a file, by DNS |
+| following, server_names | servers that were named, as they change: in a file, by DNS |
 | app | which handler a path has; errors, disconnected clients, limits of a request's body |
 | exchange | one request and its response |
 | openai/ | what a request may say, what an answer looks like, events as bytes. Pure |
 | detokenizer, stop_strings | text from tokens while they come. Pure |
 | generation | samples of the generator: prompts, choices, deltas |
 | completions, chat | plain generation, and searches by the name of the model |
-| searches, joining | a search as a response; the same request twice is one search |
-| pooling | scores of steps; tokens, models, health: what their names say |
+| search_request, searches | which search is asked for; its response |
+| running_search, joining | a search while it runs; the same request twice is one search |
+| pooling, tokens | scores of steps; texts and token ids |
+| status, openapi | whether it lives and can answer, its models and metrics; its API |
 | safety/, observability/ | keys, limits and filters; records, metrics and traces |
 """

@@ -14,8 +14,6 @@ from .chat import chat_completions
 from .completions import completions
 from .draining import DRAINING, cut_off, refused
 from .exchange import Exchange, Receive, Send
-from .health import Readiness, health
-from .models import list_models, one_model
 from .observability.observer import PROBES
 from .observability.record import Outcome
 from .openai.errors import ApiError, api_error, internal_error
@@ -28,12 +26,11 @@ from .page.kept_reports import kept_report
 from .pooling import pooling
 from .reading import authenticate
 from .service import Service
+from .status import MODEL, Readiness, health, list_models, metrics, one_model
 from .tokens import detokenize, tokenize, tokenizer_info
 
 logger = logging.getLogger(__name__)
 
-MODEL = "/v1/models/"
-METRICS = b"text/plain; version=0.0.4; charset=utf-8"
 FOLDERS = (MODEL, FOLDER, REPORTS)
 """Each of them is one route, whatever stands behind."""
 OPEN = frozenset({"/health", "/ready", "/openapi.json", PAGE, FOLDER, REPORTS})
@@ -143,12 +140,6 @@ class App:
             return True
         exchange.extra_headers += answer_headers(origin, named)
         return False
-
-
-async def metrics(service: Service, exchange: Exchange) -> None:
-    """What Prometheus scrapes."""
-    text = service.observer.metrics.exposition()
-    await exchange.respond(text.encode(), content_type=METRICS)
 
 
 async def _nothing(service: Service, exchange: Exchange) -> None:

@@ -10,6 +10,7 @@ from .long_texts import tokenised
 from .openai.requests import ChatMessage, ChatRequest
 from .prompts import chat_text, filter_messages, require_length
 from .reading import read
+from .search_request import wants_search
 from .service import Service
 
 
@@ -19,8 +20,10 @@ async def chat_completions(service: Service, exchange: Exchange) -> None:
     strategy = service.strategy_of(request.model)
     exchange.record.model = request.model
     form = plain.ChatForm()
-    if searches.wants_search(request, strategy):
-        await searches.answer(service, exchange, request, strategy, request.messages, body, form)
+    if wants_search(request, strategy):
+        await searches.answer_by_search(
+            service, exchange, request, strategy, request.messages, body, form
+        )
         return
     tokenizer, context = service.generator.models.generator, service.generator.context
     characters = require_length(tokenizer, context, *(message.text for message in request.messages))

@@ -9,6 +9,7 @@ from .openai.errors import bad_request
 from .openai.requests import MAX_CHOICES, ChatMessage, CompletionRequest
 from .prompts import known_ids, prompt_text, require_length
 from .reading import read
+from .search_request import wants_search
 from .service import Service
 
 DEFAULT_MAX_TOKENS = 16
@@ -20,13 +21,13 @@ async def completions(service: Service, exchange: Exchange) -> None:
     request, body = await read(service, exchange, CompletionRequest)
     strategy = service.strategy_of(request.model)
     exchange.record.model = request.model
-    if searches.wants_search(request, strategy):
+    if wants_search(request, strategy):
         (prompt, *others) = request.prompts
         if others or not isinstance(prompt, str):
             raise bad_request("A search takes one prompt, as text.", "prompt")
         form = plain.TextForm()
         asked = [ChatMessage("user", prompt)]
-        await searches.answer(service, exchange, request, strategy, asked, body, form)
+        await searches.answer_by_search(service, exchange, request, strategy, asked, body, form)
         return
     if request.limit is None:
         request.max_tokens = DEFAULT_MAX_TOKENS

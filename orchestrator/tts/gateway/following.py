@@ -15,8 +15,7 @@ from pathlib import Path
 from tts.build.errors import ConfigError, TtsError
 from tts.session.replicas import Replicas
 
-from .names import Names, Resolve, is_well_formed, resolve
-from .replicas_file import read_replicas
+from .server_names import Names, Resolve, is_well_formed, read_replicas, resolve
 
 LOOK_S = 0.5
 RETRY_S = 2.0

@@ -30,6 +30,8 @@ class Form(Protocol):
     object: str
     chunk: str
     prefix: str
+    chats: bool
+    """Whether the answer is a message of a chat, which begins by naming its role."""
 
     def choice(self, index: int, text: str, finish: str, logs: list[Any] | None) -> Any:
         """A whole choice."""
@@ -44,6 +46,7 @@ class TextForm:
     object = "text_completion"
     chunk = TEXT_CHUNK
     prefix = "cmpl-"
+    chats = False
 
     def choice(self, index: int, text: str, finish: str, logs: Any) -> TextChoice:
         """See Form."""
@@ -69,6 +72,7 @@ class ChatForm:
     object = "chat.completion"
     chunk = CHAT_CHUNK
     prefix = "chatcmpl-"
+    chats = True
 
     def choice(self, index: int, text: str, finish: str, logs: Any) -> ChatChoice:
         """See Form."""

@@ -18,7 +18,11 @@ from its_hub.core.algorithms.beam_search import BeamSearch
 from its_hub.core.algorithms.particle_gibbs import ParticleFiltering
 from its_hub.core.lms.step_generation import StepGeneration
 
-from tts.gateway.its_hub import GatewayLanguageModel, GatewayRewardModel
+sys.path.append(str(next(p for p in Path(__file__).parents if (p / "examples").is_dir())))
+from examples.its_hub_on_gateway import (
+    GatewayLanguageModel,
+    GatewayRewardModel,
+)
 
 BUDGET = 8
 

@@ -24,15 +24,15 @@ def test_a_request_is_in_flight_until_it_ends_and_then_it_is_counted_once():
     text = observer.metrics.exposition()
     assert 'tts_gateway_requests_in_flight{model="demo"} 1' not in text
     labels = 'endpoint="/v1/completions",model="demo",outcome="ok",status="200"'
-    assert f"tts_gateway_requests_total{{{labels}}} 1\n" in text
-    assert 'tts_gateway_tokens_total{model="demo",kind="answer"} 5\n' in text
+    assert f"tts_gateway_requests_total{{{labels}}} 1.0\n" in text
+    assert 'tts_gateway_tokens_total{kind="answer",model="demo"} 5.0\n' in text
 
 
 def test_what_waits_for_an_engine_is_queued():
     observer = Observer()
     first, second = observer.begin("/a"), observer.begin("/a")
     first.t1 = second.t1 = second.t2 = first.t0
-    assert "tts_gateway_requests_queued 1\n" in observer.metrics.exposition()
+    assert "tts_gateway_requests_queued 1.0\n" in observer.metrics.exposition()
 
 
 def test_own_latency_is_what_the_engines_did_not_take():

@@ -10,9 +10,9 @@ import pytest
 
 from tts.build.errors import RunError
 from tts.gateway.observability import RequestLog, RequestRecord, Retention, request_log
+from tts.gateway.observability.observer import Writer
 from tts.gateway.observability.request_log import remove_old, segments
 from tts.gateway.observability.request_reader import Query, read_requests
-from tts.gateway.observability.writer import Writer
 
 
 def record(number=0, **changes):
@@ -272,7 +272,7 @@ def test_the_writer_gives_everything_to_every_sink_before_it_ends():
 
 
 def test_what_nobody_has_time_for_is_counted(monkeypatch):
-    monkeypatch.setattr("tts.gateway.observability.writer.MOST_WAITING", 5)
+    monkeypatch.setattr("tts.gateway.observability.observer.MOST_WAITING", 5)
     busy, go_on, written = threading.Event(), threading.Event(), []
 
     def slow(records):

@@ -11,7 +11,7 @@ from tts.build import paths
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.gateway.page import kept_reports
-from tts.gateway.page.tree import tree_of
+from tts.gateway.page.kept_reports import tree_of
 from tts.gateway.running_search import RunningSearch
 from tts.reports.page.trees import tree_digest
 from tts.session import AsyncSession

@@ -3,12 +3,10 @@
 | module | job |
 |---|---|
 | `record` | one request: its stages t0 to t6, tokens, outcome |
-| `observer` | where the gateway tells of its requests |
-| `writer` | the thread that takes records to where they are kept |
+| `observer` | where the gateway tells of its requests, and the thread that has them kept |
 | `request_log` | records on disk: SQLite segments |
-| `request_reader`, `export` | reading them, also meanwhile; JSON lines and CSV |
-| `metrics` | the gateway's metrics, by name |
-| `prometheus` | counters, gauges, histograms and their text format |
+| `request_reader` | reading them, also meanwhile; as JSON lines and CSV |
+| `metrics` | the gateway's metrics, by name, for Prometheus |
 | `telemetry` | spans and measurements for an OpenTelemetry collector |
 """
 

@@ -1,11 +1,13 @@
-"""Reading the log of requests, also while gateways write it."""
+"""Reading the log of requests, also while gateways write it; as text for other programs."""
 
 from __future__ import annotations
 
+import csv
 import heapq
+import io
 import itertools
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,8 @@ import msgspec
 
 from .record import Outcome, RequestRecord
 from .request_log import COLUMNS, segments
+
+_DERIVED = "own_latency_s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,24 @@ def read_requests(
     )
 
 
+def as_json_lines(records: Iterable[RequestRecord]) -> Iterator[str]:
+    """A JSON object for each record, without line breaks in it or after it."""
+    for record in records:
+        yield msgspec.json.encode(_fields(record)).decode()
+
+
+def as_csv(records: Iterable[RequestRecord]) -> Iterator[str]:
+    """The lines of a CSV file (RFC 4180, but for the line's end), the first with the names.
+
+    A prompt may hold line breaks: what is one line here may be several in the file.
+    """
+    heading: list[object] = [*COLUMNS, _DERIVED]
+    for row in itertools.chain([heading], map(_values, records)):
+        line = io.StringIO()
+        csv.writer(line, lineterminator="").writerow(row)
+        yield line.getvalue()
+
+
 def _rows(
     file: Path,
     query: Query,
@@ -101,3 +123,12 @@ def _rows(
                 yield msgspec.convert({**found, "t0": 0.0}, RequestRecord, strict=False)
     except (sqlite3.Error, msgspec.ValidationError) as error:
         unreadable(file, str(error))
+
+
+def _fields(record: RequestRecord) -> dict[str, object]:
+    fields = {name: getattr(record, name) for name in COLUMNS}
+    return {**fields, _DERIVED: record.own_latency_s()}
+
+
+def _values(record: RequestRecord) -> list[object]:
+    return ["" if value is None else value for value in _fields(record).values()]

@@ -6,6 +6,5 @@
 | module | job |
 |---|---|
 | files | the page's files: its own, and the viewer's of `tts.reports.page` |
-| tree | a search's tree as the viewer draws it, from its steps and its result |
-| kept_reports | reports on disk: written when a request asks for one, the oldest removed |
+| kept_reports | reports of searches on disk: written when a request asks; the oldest go |
 """

@@ -19,7 +19,10 @@ from tts.build.errors import TtsError
 from tts.build.private import private_folder
 from tts.reports.page.packing import pack, unpack
 from tts.reports.page.page import page_of_trees
+from tts.reports.page.trees import ProblemTree, ThoughtRecord
 from tts.runs.durable import write_whole
+from tts.runs.events import LoggedAnswer, LoggedCompletion, LoggedThought
+from tts.search import Fate, NodePath
 from tts.session import Result
 
 from ..exchange import Exchange
@@ -27,7 +30,6 @@ from ..openai.errors import ApiError
 from ..running_search import RunningSearch
 from ..service import Service
 from .files import SECURITY
-from .tree import tree_of
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +41,7 @@ _NAME = re.compile(rf"{FOLDER}([0-9a-f]{{32}}\.(html|json))")
 _TITLE_CHARS = 120
 _TYPES = {"html": b"text/html; charset=utf-8", "json": b"application/json"}
 _POLICY = b"sandbox allow-scripts allow-downloads"
-"""Of a report that is served: it has a policy of its own, and may not speak for this origin."""
+"""Sent with a report, which has a policy of its own and may not speak for this origin."""
 
 
 def reports_dir() -> Path:
@@ -104,3 +106,64 @@ def _remove_oldest(folder: Path) -> None:
     for page in pages[:-KEPT]:
         for file in (page, page.with_suffix(".json")):
             file.unlink(missing_ok=True)
+
+
+def tree_of(search: RunningSearch, result: Result) -> ProblemTree:
+    """The tree of a search that has ended with `result`, as the report's viewer draws it.
+
+    Times are the clock's of the search.
+    """
+    answers = list(dict.fromkeys(done.answer for done in result.completions if done.answer))
+    tree = ProblemTree(
+        result.problem.id,
+        question=result.problem.full_question,
+        level=result.problem.level,
+        reference=result.problem.answer,
+        answer=result.answer,
+        correct=result.correct,
+        began=search.began,
+        ended=search.ended,
+        limit=result.limit,
+        digest=result.tree_digest,
+        tokens=result.usage.generated_tokens,
+        completions=tuple(
+            LoggedCompletion(
+                done.node, done.score, answers.index(done.answer) if done.answer else -1
+            )
+            for done in result.completions
+        ),
+        groups=tuple(LoggedAnswer(answer, None) for answer in answers),
+    )
+    tree.thoughts = _thoughts(search, result)
+    return tree
+
+
+def _thoughts(search: RunningSearch, result: Result) -> list[ThoughtRecord]:
+    written: dict[NodePath, float] = {}
+    scored: dict[NodePath, float] = {}
+    expanded: dict[NodePath, float] = {}
+    for at, step in search.timed_steps:
+        times = written if step.score is None else scored
+        times.setdefault(step.node, at)
+        expanded.setdefault(step.node[:-1], at)
+    thoughts = []
+    for node in result.tree or ():
+        if node.thought is None:
+            continue
+        done = written.get(node.path, search.began)
+        thoughts.append(
+            ThoughtRecord(
+                node.path,
+                node.path,
+                LoggedThought(node.thought.token_ids, node.thought.text, node.thought.stop),
+                sent=None,
+                done=done,
+                speculative=False,
+                used=done,
+                score=node.score,
+                scored=None if node.score is None else scored.get(node.path, done),
+                fate=node.fate,
+                decided=expanded.get(node.path) if node.fate is Fate.EXPANDED else search.ended,
+            )
+        )
+    return sorted(thoughts, key=lambda thought: (thought.done, thought.path))

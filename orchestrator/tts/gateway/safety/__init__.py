@@ -7,7 +7,8 @@
 | `gcra` | the leaky bucket behind a limit (pure) |
 | `filters` | content filters of prompts and answers, as a chain of streams |
 | `rules` | what a file of terms and patterns asks for |
-| `matching` | the automaton that finds all of it in a text that comes in parts (pure) |
+| `expressions` | rules as one expression of RE2 (pure) |
+| `matching` | finding all of it in a text that comes in parts |
 """
 
 from .filters import FilterChain, TextStream

@@ -25,7 +25,8 @@ from tts.build.yaml_text import parse_yaml
 from tts.constraints.regex import Search, parse_search
 from tts.constraints.regular import literal
 
-from .matching import Rule, is_word
+from .expressions import is_word
+from .matching import Rule
 
 Direction = Literal["input", "output"]
 MAX_BYTES = 4_000_000

@@ -55,7 +55,7 @@ class Listen:
 
 
 @dataclass(frozen=True)
-class Engines:
+class Upstreams:
     """Which servers are used; by default those that are found on this machine, or one started."""
 
     addresses: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ class Engines:
 async def serve(
     deployment: str | Path,
     listen: Listen,
-    engines: Engines,
+    upstreams: Upstreams,
     settings: Settings,
     filters: FilterChain,
     drain: Drain,
@@ -94,12 +94,12 @@ async def serve(
             RequestLog(requests_dir(name)), telemetry, keeps_prompts=settings.keep_prompts
         )
         stack.callback(observer.close)
-        servers = await stack.enter_async_context(_servers(spec, engines, say, on_loading))
+        servers = await stack.enter_async_context(_servers(spec, upstreams, say, on_loading))
         session = AsyncSession(
             deployment,
             endpoints=tuple(servers.groups),
             routing=routing_policy(
-                engines.routing, few=FEW, many=MANY, threshold=engines.threshold
+                upstreams.routing, few=FEW, many=MANY, threshold=upstreams.threshold
             ),
             groups=servers.groups,
             say=say,
@@ -148,16 +148,16 @@ class _Servers:
 @asynccontextmanager
 async def _servers(
     deployment: Deployment,
-    engines: Engines,
+    upstreams: Upstreams,
     say: Callable[[str], None],
     on_loading: Callable[[Loading], None],
 ) -> AsyncIterator[_Servers]:
     """Those that were named, else those of this machine. Raises a TtsError."""
-    if engines.file and engines.addresses:
+    if upstreams.file and upstreams.addresses:
         raise ConfigError("Name the servers by --endpoint or by --replicas, not by both.")
-    addresses = engines.addresses or deployment.endpoints
-    if engines.file or addresses:
-        told = ToldServers(addresses if not engines.file else (), engines.file, say)
+    addresses = upstreams.addresses or deployment.endpoints
+    if upstreams.file or addresses:
+        told = ToldServers(addresses if not upstreams.file else (), upstreams.file, say)
         first = await told.at_first(lambda each: asyncio.to_thread(serves, deployment, each))
         yield _Servers(first, lambda replicas: follow(told, replicas, say))
         return

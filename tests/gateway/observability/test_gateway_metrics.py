@@ -2,24 +2,37 @@ import re
 
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import generate_latest
+from prometheus_client.registry import Collector
 
 from tts.gateway.observability import Observer
-from tts.gateway.observability.prometheus import (
+from tts.gateway.observability.metrics import (
     MOST_SERIES,
     OTHER,
     Counter,
     Gauge,
     Histogram,
-    exposition,
 )
 
 SAMPLE = re.compile(r'([a-z_]+)(\{(?:[a-z_]+="(?:[^"\\\n]|\\[\\"n])*",?)*\})? (\S+)')
 
 
+class Scraped(Collector):
+    def __init__(self, metrics):
+        self.metrics = metrics
+
+    def collect(self):
+        return [metric.family() for metric in self.metrics]
+
+
+def exposition(metrics):
+    return generate_latest(Scraped(metrics)).decode()
+
+
 def samples(metrics):
     """The exposition, read back; every line must be one that Prometheus takes."""
     found = {}
-    for line in exposition(metrics).splitlines():
+    for line in exposition(metrics).split("\n")[:-1]:
         if not line.startswith("#"):
             name, braces, value = SAMPLE.fullmatch(line).groups()
             labels = re.findall(r'([a-z_]+)="((?:[^"\\]|\\.)*)"', braces or "")
@@ -48,7 +61,7 @@ def test_any_text_can_be_a_label(text):
     counter.add(2, text)
     lines = exposition([counter]).split("\n")
     assert len(lines) == 4
-    value = re.fullmatch(r'c\{label="(.*)"\} 2', lines[2], re.DOTALL)[1]
+    value = re.fullmatch(r'c_total\{label="(.*)"\} 2\.0', lines[2], re.DOTALL)[1]
     assert re.sub(r"\\(.)", lambda m: {"n": "\n"}.get(m[1], m[1]), value) == text
 
 
@@ -60,10 +73,10 @@ def test_too_many_series_are_counted_together_and_none_is_lost():
         counter.add(1, "x", "0")
         histogram.observe(1, str(number))
     found = samples([counter, histogram, gauge])
-    assert found["c", (("a", OTHER), ("b", OTHER))] == 50
-    assert found["c", (("a", "x"), ("b", "0"))] == MOST_SERIES + 51
+    assert found["c_total", (("a", OTHER), ("b", OTHER))] == 50
+    assert found["c_total", (("a", "x"), ("b", "0"))] == MOST_SERIES + 51
     assert found["h_count", (("a", OTHER),)] == 50
-    assert sum(name == "c" for name, _ in found) == MOST_SERIES + 1
+    assert sum(name == "c_total" for name, _ in found) == MOST_SERIES + 1
     assert sum(name == "g" for name, _ in found) == MOST_SERIES
 
 
@@ -76,3 +89,21 @@ def test_the_gateways_metrics_have_help_types_and_good_names():
         assert f"# TYPE {name} {kind}\n" in text
         assert re.search(f"# HELP {name} .+\\.\n", text)
         assert (kind == "counter") == name.endswith("_total")
+
+
+def test_every_series_and_bucket_has_its_name():
+    """Dashboards and alerts name them: no bound may be written otherwise."""
+    observer = Observer()
+    record = observer.begin("/v1/completions")
+    record.t1 = record.t2 = record.t3 = record.t5 = record.t6 = record.t0 + 0.3
+    record.model, record.stream, record.prompt_tokens, record.answer_tokens = "demo", True, 20, 3
+    record.outcome, record.status = "ok", 200
+    observer.end(record)
+    lines = observer.metrics.exposition().splitlines()
+    names = {line.rpartition(" ")[0] for line in lines if not line.startswith("#")}
+    assert 'tts_gateway_tokens_total{kind="prompt",model="demo"}' in names
+    bounds = {re.search('le="(.*?)"', name)[1] for name in names if "_bucket" in name}
+    shown = """0.0001 0.00025 0.0005 0.001 0.0025 0.005 0.01 0.025 0.05 0.1 0.25 0.5 1 2.5 5 10 30
+    60 120 300 600 16 64 256 1024 4096 16384 65536 262144 1048576 +Inf"""
+    assert bounds == set(shown.split())
+    assert not any("_created" in name for name in names)

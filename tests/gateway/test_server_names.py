@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts.build.errors import ConfigError, EndpointUnavailable
-from tts.gateway import following, names
+from tts.gateway import following, server_names
 from tts.gateway.following import ToldServers, follow
-from tts.gateway.names import Names, is_well_formed, resolve
+from tts.gateway.server_names import Names, is_well_formed, read_replicas, resolve
 from tts.session.replicas import EnginePair, Replicas
 
 PODS = "dns:pods.here:8001"
@@ -34,7 +34,7 @@ class Resolver:
 @pytest.fixture
 def at_once(monkeypatch):
     """Names are resolved, and replicas looked at, all the time."""
-    monkeypatch.setattr(names, "RESOLVE_S", 0.0)
+    monkeypatch.setattr(server_names, "RESOLVE_S", 0.0)
     monkeypatch.setattr(following, "LOOK_S", 0.002)
     monkeypatch.setattr(following, "RETRY_S", 0.002)
 
@@ -170,3 +170,19 @@ def test_replicas_follow_a_name_and_what_has_gone_is_drained(at_once):
     asyncio.run(run())
     assert sum("c:8001 is not used yet" in line for line in said) == 1
     assert sum("does not resolve now" in line for line in said) == 1
+
+
+def test_a_line_is_an_address_and_perhaps_a_group(tmp_path):
+    file = tmp_path / "servers"
+    file.write_text("# ours\n10.0.0.1:8001\n\n10.0.0.2:8001 throughput  # many\n")
+    assert read_replicas(file) == {"10.0.0.1:8001": "", "10.0.0.2:8001": "throughput"}
+
+
+@pytest.mark.parametrize("text", ["", "# none\n", "a b c\n", "a\na group\n", "dns:a\n"])
+def test_what_is_no_such_file_is_refused(tmp_path, text):
+    file = tmp_path / "servers"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=str(file)):
+        read_replicas(file)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_replicas(tmp_path / "nowhere")

@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from tts.gateway import server
-from tts.gateway.server import Listen, _server, _until_listening, _usable_port
+from tts.gateway import http_server
+from tts.gateway.http_server import Listen, _server, _until_listening, _usable_port
 
 
 def test_the_wait_ends_when_somebody_listens():
@@ -44,7 +44,7 @@ def test_the_wait_ends_with_the_server():
     ids=["nothing", "a byte", "HTTP/2", "half a header"],
 )
 def test_a_connection_that_brings_no_request_is_closed(said, monkeypatch):
-    monkeypatch.setattr(server, "HEADERS_TIMEOUT_MS", 200)
+    monkeypatch.setattr(http_server, "HEADERS_TIMEOUT_MS", 200)
 
     async def app(scope, receive, send):
         raise AssertionError("there was no request")

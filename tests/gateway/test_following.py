@@ -1,30 +1,11 @@
-"""The file of servers: what it says, and that the replicas follow it."""
+"""The replicas follow the file of servers."""
 
 import asyncio
 
-import pytest
-
-from tts.build.errors import ConfigError, EndpointUnavailable
+from tts.build.errors import EndpointUnavailable
 from tts.gateway import following
 from tts.gateway.following import ToldServers, follow
-from tts.gateway.replicas_file import read_replicas
 from tts.session.replicas import EnginePair, Replicas
-
-
-def test_a_line_is_an_address_and_perhaps_a_group(tmp_path):
-    file = tmp_path / "servers"
-    file.write_text("# ours\n10.0.0.1:8001\n\n10.0.0.2:8001 throughput  # many\n")
-    assert read_replicas(file) == {"10.0.0.1:8001": "", "10.0.0.2:8001": "throughput"}
-
-
-@pytest.mark.parametrize("text", ["", "# none\n", "a b c\n", "a\na group\n", "dns:a\n"])
-def test_what_is_no_such_file_is_refused(tmp_path, text):
-    file = tmp_path / "servers"
-    file.write_text(text)
-    with pytest.raises(ConfigError, match=str(file)):
-        read_replicas(file)
-    with pytest.raises(ConfigError, match="cannot be read"):
-        read_replicas(tmp_path / "nowhere")
 
 
 def test_replicas_follow_the_file(tmp_path, monkeypatch):

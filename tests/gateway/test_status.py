@@ -7,8 +7,8 @@ import pytest
 
 from tts.build.errors import EndpointUnavailable
 from tts.gateway.draining import Drain
-from tts.gateway.health import Readiness
 from tts.gateway.openai.errors import ApiError
+from tts.gateway.status import Readiness
 
 
 class Answers:

@@ -1,15 +1,15 @@
 """its_hub's algorithms on a gateway's engines: its language model and its process reward model.
 
-    lm = GatewayLanguageModel("http://127.0.0.1:8080", "demo")
-    prm = GatewayRewardModel("http://127.0.0.1:8080", "demo")
-    search = BeamSearch(StepGeneration(40, step_delimiter), prm, beam_width=4)
-    await search.ainfer(lm, "Compute 12 + 30.", budget=8)
+    tts gateway demo &
+    pip install its_hub
+    python examples/its_hub_on_gateway.py http://127.0.0.1:8080 demo "Compute 12 + 30."
 
-Needs the packages its_hub and aiohttp, which it brings.
+its_hub generates the steps and searches; the gateway's two engines answer it over HTTP.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 from typing import Any, overload
 
@@ -20,9 +20,12 @@ from its_hub.api import (
     ChatMessage,
     ChatMessages,
 )
+from its_hub.core.algorithms.beam_search import BeamSearch
+from its_hub.core.algorithms.particle_gibbs import ParticleFiltering
+from its_hub.core.lms.step_generation import StepGeneration
 
 
-class _Gateway:
+class Gateway:
     """Posts to one gateway, on a connection for each call: its_hub runs loops of its own."""
 
     def __init__(self, address: str, model: str, api_key: str = "none") -> None:
@@ -43,8 +46,8 @@ class _Gateway:
             return list(await asyncio.gather(*map(one, bodies)))
 
 
-class GatewayLanguageModel(_Gateway, AbstractLanguageModel):  # type: ignore[misc]
-    """A last message of the assistant is gone on with, as its step generation wants."""
+class GatewayLanguageModel(Gateway, AbstractLanguageModel):  # type: ignore[misc]
+    """Generates answers; a last message of the assistant is continued, as step generation needs."""
 
     async def agenerate(
         self,
@@ -81,7 +84,7 @@ class GatewayLanguageModel(_Gateway, AbstractLanguageModel):  # type: ignore[mis
         return await self.agenerate(messages, stop, **kwargs)
 
 
-class GatewayRewardModel(_Gateway, AbstractProcessRewardModel):  # type: ignore[misc]
+class GatewayRewardModel(Gateway, AbstractProcessRewardModel):  # type: ignore[misc]
     """The score of an answer is that of its last step."""
 
     @overload
@@ -104,3 +107,30 @@ class GatewayRewardModel(_Gateway, AbstractProcessRewardModel):  # type: ignore[
     def score(self, prompt_or_messages: Any, steps: Any) -> Any:
         """See AbstractProcessRewardModel."""
         return asyncio.run(self.ascore(prompt_or_messages, steps))
+
+
+def main() -> None:
+    """Search for an answer and print it."""
+    parser = argparse.ArgumentParser(description="its_hub's algorithms on a gateway's engines.")
+    parser.add_argument("address", help="such as http://127.0.0.1:8080")
+    parser.add_argument("model", help="the deployment's name")
+    parser.add_argument("question")
+    parser.add_argument("--algorithm", choices=("beam", "particles"), default="beam")
+    parser.add_argument("--budget", type=int, default=8, help="answers that are generated")
+    parser.add_argument("--steps", type=int, default=20, help="of an answer at most")
+    parser.add_argument("--api-key", default="none")
+    given = parser.parse_args()
+    steps = StepGeneration(given.steps, "\n\n", stop_token=r"\boxed")
+    model = GatewayLanguageModel(given.address, given.model, given.api_key)
+    verifier = GatewayRewardModel(given.address, given.model, given.api_key)
+    algorithm = (
+        BeamSearch(steps, verifier, beam_width=2)
+        if given.algorithm == "beam"
+        else ParticleFiltering(steps, verifier)
+    )
+    found = asyncio.run(algorithm.ainfer(model, given.question, given.budget))
+    print(found["content"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,10 +1,16 @@
-"""Whether the gateway lives, and whether it can answer: by a real answer of both engines."""
+"""What a gateway says of itself: whether it lives and can answer, its models, its metrics.
+
+It can answer if both engines have just given a real answer.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
+from typing import Any
+
+import msgspec
 
 from tts.build.errors import TtsError
 from tts.compat.aio import timeout
@@ -19,10 +25,14 @@ logger = logging.getLogger(__name__)
 PATIENCE_S = 10.0
 FRESH_S = 2.0
 """How long an answer of the engines counts, so that probes do not become load."""
+MODEL = "/v1/models/"
+"""What the paths of single models begin with."""
+METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+_STARTED = int(time.time())
 
 
 async def health(service: Service, exchange: Exchange) -> None:
-    """The gateway answers: nothing else is asked."""
+    """`/health`: the gateway answers, nothing else is asked."""
     await exchange.respond(b'{"status":"ok"}')
 
 
@@ -57,3 +67,34 @@ async def _prove(service: Service) -> None:
     except TtsError as error:
         logger.warning("the engines do not answer: %s", error.message)
         raise ApiError(503, "The engines do not answer.") from None
+
+
+async def metrics(service: Service, exchange: Exchange) -> None:
+    """`/metrics`: what Prometheus scrapes."""
+    text = service.observer.metrics.exposition()
+    await exchange.respond(text.encode(), content_type=METRICS_TYPE)
+
+
+async def list_models(service: Service, exchange: Exchange) -> None:
+    """`/v1/models`: the deployment, and with it every strategy."""
+    name = service.deployment.name
+    names = [name, *(f"{name}:{strategy}" for strategy in service.strategies)]
+    models = [_model(service, each) for each in names]
+    await exchange.respond(msgspec.json.encode({"object": "list", "data": models}))
+
+
+async def one_model(service: Service, exchange: Exchange) -> None:
+    """The model that the path names."""
+    name = exchange.path.removeprefix(MODEL)
+    service.strategy_of(name)
+    await exchange.respond(msgspec.json.encode(_model(service, name)))
+
+
+def _model(service: Service, name: str) -> dict[str, Any]:
+    return {
+        "id": name,
+        "object": "model",
+        "created": _STARTED,
+        "owned_by": "tts",
+        "max_model_len": service.generator.context,
+    }

@@ -1,0 +1,140 @@
+"""Which search a request asks for, if it asks for one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tts.problem import Problem
+from tts.session.strategy import choose
+
+from .exchange import Exchange
+from .openai.errors import bad_request
+from .openai.requests import Request, SearchOptions
+from .service import Service
+
+DEFAULT_STRATEGY = "beam-search"
+_ANNOUNCED = (b"x-stainless-read-timeout", b"x-stainless-timeout")
+"""Headers in which OpenAI's clients say how long they wait for an answer, in seconds."""
+_DELIVERY_S = 1.0
+"""What is left of a client's patience for the answer to reach it."""
+
+
+@dataclass(frozen=True)
+class SearchRequest:
+    """What is searched, as a request says."""
+
+    problem: Problem
+    strategy: str
+    parameters: dict[str, Any]
+    """Those of the strategy that the request gives, by their names."""
+    seed: int
+    budget_tokens: int | None
+    deadline_s: float
+    n: int
+    """Completions that the search makes."""
+
+
+def wants_search(request: Request, strategy: str | None) -> bool:
+    """Whether a request asks for a search: by the model's name, or by its fields."""
+    options = request.tts
+    return bool(
+        strategy
+        or request.budget
+        or (options and (options.strategy or options.n or options.budget))
+    )
+
+
+def read_search_request(
+    service: Service, exchange: Exchange, request: Request, strategy: str | None, problem: Problem
+) -> SearchRequest:
+    """The search that a request asks for; `strategy` is what its model's name says, if anything.
+
+    Raises ApiError for what no search can do, what is said twice, and what is not allowed here.
+    """
+    _refuse_unsupported(request)
+    options = request.tts or SearchOptions()
+    strategy = _strategy(strategy, options)
+    parameters = _parameters(request, options)
+    config = choose(strategy, service.deployment, parameters).config
+    n = config.n if config else 1
+    if n > service.settings.max_n:
+        raise bad_request(
+            f"n is {n}; this gateway allows {service.settings.max_n} completions of a search.",
+            "tts.n",
+        )
+    return SearchRequest(
+        problem,
+        strategy,
+        parameters,
+        seed=options.seed if options.seed is not None else request.seed or 0,
+        budget_tokens=options.budget_tokens,
+        deadline_s=_deadline_s(service, exchange, request, options),
+        n=n,
+    )
+
+
+def _strategy(named: str | None, options: SearchOptions) -> str:
+    if named and options.strategy not in (None, named):
+        raise bad_request(
+            f"The model's name says {named}, tts.strategy says {options.strategy}.",
+            "tts.strategy",
+        )
+    return named or options.strategy or DEFAULT_STRATEGY
+
+
+def _parameters(request: Request, options: SearchOptions) -> dict[str, Any]:
+    """The strategy's parameters, from all fields that are called otherwise for other clients."""
+    counts = {n for n in (options.n, options.budget, request.budget) if n is not None}
+    if len(counts) > 1:
+        raise bad_request("tts.n and budget say the same with different numbers.", "budget")
+    parameters = dict(options.parameters)
+    given = {
+        "n": next(iter(counts), None),
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "max_tokens": request.limit,
+    }
+    for parameter, value in given.items():
+        if value is not None:
+            if parameter in parameters:
+                raise bad_request(f"{parameter} is given twice.", f"tts.parameters.{parameter}")
+            parameters[parameter] = value
+    return parameters
+
+
+def _refuse_unsupported(request: Request) -> None:
+    """Refuse what plain generation honours and a search cannot."""
+    for name, given in (
+        ("n", request.n > 1),
+        ("stop", bool(request.stops)),
+        ("stop_token_ids", bool(request.stop_token_ids)),
+        ("top_k", (request.top_k or 0) > 0),
+        ("ignore_eos", request.ignore_eos),
+        ("logprobs", getattr(request, "logprobs", None) not in (None, False)),
+        ("echo", getattr(request, "echo", False)),
+        ("continue_final_message", getattr(request, "continue_final_message", False)),
+    ):
+        if given:
+            hint = " How many completions it makes is tts.n." if name == "n" else ""
+            raise bad_request(
+                f"{name} has no meaning for a search.{hint}", name, "unsupported_parameter"
+            )
+
+
+def _deadline_s(
+    service: Service, exchange: Exchange, request: Request, options: SearchOptions
+) -> float:
+    """Seconds: the least of ours, the request's, and what its client waits for an answer."""
+    limits = [service.settings.deadline_s]
+    if options.deadline_s is not None:
+        limits.append(options.deadline_s)
+    if not request.stream:  # in a stream it waits so long for each chunk
+        for name in _ANNOUNCED:
+            try:
+                announced = float(exchange.header(name) or "nan")
+            except ValueError:
+                continue
+            if announced > 0:
+                limits.append(max(announced - _DELIVERY_S, announced / 2))
+    return min(limits)
