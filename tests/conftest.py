@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from tests.amounts import VARIABLE
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from tts.build.spec import Deployment
@@ -69,12 +70,30 @@ def write_tokenizer(folder: Path) -> None:
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": 4}))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--all", action="store_true", help="the long forms, too: what is slow, and more examples"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--all"):
+        os.environ[VARIABLE] = "1"
+
+
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of real servers stay together by file, so that what they share is made once."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests of real servers stay together by file, so that what they share is made once.
+
+    What is slow is left out, unless it is asked for by `--all` or by its marker.
+    """
     for item in items:
         if item.get_closest_marker("server"):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    if not config.getoption("--all") and "slow" not in config.getoption("-m"):
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item not in slow]
 
 
 @pytest.fixture(scope="session")

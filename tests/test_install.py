@@ -2,15 +2,13 @@
 
 import re
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from scripts.programs import command
 
 NO_INDEX = (
     "Failed to establish a new connection|name resolution|timed out|pip failed\nIt was not done"
 )
-SCRIPT = Path(__file__).parents[1] / "scripts" / "check_install"
 
 
 @pytest.mark.slow
@@ -18,7 +16,7 @@ SCRIPT = Path(__file__).parents[1] / "scripts" / "check_install"
 @pytest.mark.parametrize("python", ["python3.10", "python3.13"])
 def test_a_clean_environment_runs_what_needs_no_server_and_says_what_else_needs(python):
     done = subprocess.run(
-        [sys.executable, SCRIPT, python], capture_output=True, text=True, check=False
+        command("check_install", python), capture_output=True, text=True, check=False
     )
     if "there is no python" in done.stderr:
         pytest.skip(f"{python} is not installed")

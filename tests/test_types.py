@@ -20,8 +20,14 @@ def test_everything_directly_in_the_namespace_is_a_typed_package() -> None:
         assert [path for path in names if not (path / "py.typed").is_file()] == []
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What mypy has learnt of the packages for the page before."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_the_programs_of_the_page_have_types(page: Path, tmp_path: Path) -> None:
+def test_the_programs_of_the_page_have_types(page: Path, tmp_path: Path, cache: Path) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
     assert blocks
     (tmp_path / "program.py").write_text("\n".join(blocks), encoding="utf-8")
@@ -32,7 +38,7 @@ def test_the_programs_of_the_page_have_types(page: Path, tmp_path: Path) -> None
             "mypy",
             "--strict",
             "--cache-dir",
-            str(tmp_path / "cache"),
+            str(cache),
             "program.py",
         ],
         cwd=tmp_path,  # out of reach of the settings of this repository

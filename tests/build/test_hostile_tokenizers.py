@@ -1,7 +1,6 @@
 """A tokenizer.json from a stranger: what it asks for beside its vocabulary is not obeyed."""
 
 import json
-import os
 import stat
 from copy import deepcopy
 from functools import partial
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amounts import amount
 
 from tts.build import paths, tokenizer_check
 from tts.build.errors import CheckpointError
@@ -265,7 +265,7 @@ def damaged(draw: st.DrawFn) -> dict[str, Any]:
 DEMO = paths.deployments_dir().parent / "checkpoints" / "demo-generator"
 
 
-@settings(max_examples=int(os.environ.get("TOKENIZER_MUTATIONS", "12")))
+@settings(max_examples=amount(12, 60))
 @given(file=damaged())
 def test_a_damaged_file_is_refused_in_a_sentence_or_used(
     tmp_path_factory: pytest.TempPathFactory, file: dict[str, Any]

@@ -1,7 +1,6 @@
 """The mutation score of `tts lint`: single faults in a deployment and in all that is made of it.
 
-A short form is part of every test run; the long one is `LINT_MUTATIONS=400 scripts/test
-tests/checks/test_lint_mutations.py`, with `LINT_SEED` for other faults than the usual ones.
+A part of the long form of the tests; `LINT_MUTATIONS=400` tries more faults, `LINT_SEED` others.
 """
 
 import os

@@ -1,17 +1,15 @@
 """A recorded demo run, replayed by random engines of another size on a real server."""
 
 import json
-import subprocess
-import sys
 import time
 import urllib.request
-from pathlib import Path
 
 import pytest
 import yaml
 from tests.end_to_end.commands import carry_out, events, summary
 
 from tts.build import paths
+from tts.build.random_checkpoint import make_random_checkpoint
 from tts.build.spec import load_deployment
 from tts.lab.bench.replaying import as_recorded
 from tts.lab.bench.single_run import plan_of, problems_of
@@ -19,7 +17,6 @@ from tts.runs.config import RunConfig
 from tts.serving.server.start import start_server
 
 CHECKPOINTS = paths.deployments_dir().parent / "checkpoints"
-ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = [
     pytest.mark.server,
@@ -46,9 +43,8 @@ def pair(tts, tmp_path_factory):
     data["name"] = "random"
     for role in ("generator", "verifier"):
         checkpoint = folder / role
-        make = [sys.executable, ROOT / "scripts" / "make_random_checkpoint", "--params", "1M"]
-        tokenizer = ["--tokenizer", CHECKPOINTS / f"demo-{role}"]
-        subprocess.run([*make, *tokenizer, checkpoint], check=True, capture_output=True)
+        tokenizer = CHECKPOINTS / f"demo-{role}"
+        make_random_checkpoint(checkpoint, tokenizer=tokenizer, parameters=1_000_000)
         data[role]["checkpoint"] = str(checkpoint)
     file = folder / "random.yaml"
     file.write_text(yaml.safe_dump(data))

@@ -7,6 +7,7 @@ import pytest
 import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amounts import amount
 
 from tts.grading.equivalence import compare, read
 from tts.grading.invariants import sketch_of
@@ -71,13 +72,13 @@ def require_sound(one, other):
         assert not compare(other, one).equal
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=amount(50, 150))
 @given(scalars)
 def test_no_two_scalars_that_math_verify_calls_equal_are_separated(pair):
     require_sound(*pair)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=amount(50, 150))
 @given(shaped)
 def test_no_two_answers_of_any_form_that_math_verify_calls_equal_are_separated(pair):
     require_sound(*pair)

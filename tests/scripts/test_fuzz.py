@@ -14,12 +14,14 @@ from scripts.robustness.fuzz.files import campaign, readers, run_folders
 from scripts.robustness.fuzz.files.mutate import mutated
 from scripts.robustness.fuzz.requests import attempts
 from scripts.robustness.fuzz.requests import campaign as request_campaign
+from tests.amounts import amount
 
 ROOT = Path(__file__).parents[2]
+FOLDERS = amount(20, 40)
 
 
 def test_some_hundred_hostile_files_are_read_or_refused_in_a_sentence():
-    words = command("robustness.fuzz", "--files", 40, "--seed", 7)
+    words = command("robustness.fuzz", "--files", amount(12, 40), "--seed", 7)
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
@@ -75,10 +77,10 @@ def test_the_same_seed_gives_the_same_files():
 
 
 def test_some_dozens_of_damaged_folders_never_show_a_changed_result():
-    outcome = run_folders.fuzz_folders(40, 7)
+    outcome = run_folders.fuzz_folders(FOLDERS, 7)
     assert outcome.failures == []
-    assert outcome.same + outcome.refused.total() == 40
-    assert outcome.refused.total() > 20
+    assert outcome.same + outcome.refused.total() == FOLDERS
+    assert outcome.refused.total() > FOLDERS / 2
 
 
 def test_a_changed_result_and_a_traceback_are_failures(monkeypatch):

@@ -142,6 +142,7 @@ def changing(sums, tmp_path):
     return shutil.copytree(sums, tmp_path / "root")
 
 
+@pytest.mark.slow  # pytest in processes of their own
 def test_a_recording_says_which_fast_tests_reach_a_line(sums):
     reached = reach.reach(sums)
     total, zero, three = (f"{TEST_SUMS}::test_{n}" for n in ("total", "to_one[0]", "to_one[3]"))
@@ -153,6 +154,7 @@ def test_a_recording_says_which_fast_tests_reach_a_line(sums):
     assert set(reached.tests_beside(SUMS)) == {total, zero, three}
 
 
+@pytest.mark.slow  # pytest in processes of their own
 def test_a_recording_is_made_again_when_a_test_has_changed(sums, changing):
     assert len(reach.reach(sums).seconds) == 3
     with (changing / TEST_SUMS).open("a") as file:
@@ -160,6 +162,7 @@ def test_a_recording_is_made_again_when_a_test_has_changed(sums, changing):
     assert len(reach.reach(changing).seconds) == 4
 
 
+@pytest.mark.slow  # pytest in processes of their own
 def test_tests_that_fail_without_a_mutant_are_refused(changing):
     with (changing / TEST_SUMS).open("a") as file:
         file.write("\ndef test_wrong():\n    assert total(2, 2) == 5\n")
@@ -167,6 +170,7 @@ def test_tests_that_fail_without_a_mutant_are_refused(changing):
         reach.reach(changing)
 
 
+@pytest.mark.slow  # pytest in processes of their own
 def test_what_no_test_notices_survives(sums):
     reached = reach.reach(sums)
     outcomes = {}
@@ -185,6 +189,7 @@ def test_what_no_test_notices_survives(sums):
     }
 
 
+@pytest.mark.slow  # pytest in processes of their own
 def test_a_mutant_that_hangs_is_noticed_and_leaves_the_copy_as_it_was(sums):
     source = (sums / SUMS).read_text()
     hangs = next(edit for edit in edits(source) if edit.new == "pass")
@@ -199,6 +204,7 @@ def test_a_mutant_that_hangs_is_noticed_and_leaves_the_copy_as_it_was(sums):
         assert runs.outcome(sums, copy, limits) == "survived"
 
 
+@pytest.mark.slow  # pytest in processes of their own
 def test_a_mutant_that_cannot_be_imported_is_killed(sums):
     """Not even by what prepares the tests."""
     limits = {f"{TEST_SUMS}::test_total": 60.0}

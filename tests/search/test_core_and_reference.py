@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 from hypothesis import given, settings
+from tests.amounts import amount
 from tests.search import reference
 from tests.search.reference_run import (
     LOOKAHEAD,
@@ -22,7 +23,7 @@ from tests.search.worlds import STRATEGIES, RandomWorld, cases
 import tts.search as core
 from tts.search.thought import NodePath
 
-TREES = 5000
+TREES = amount(1400, 5000)
 """Random trees on which core and reference are compared, over all strategies."""
 
 COMMON = ["n", "temperature", "top_p", "max_tokens", "agg_strategy"]

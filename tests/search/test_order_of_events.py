@@ -7,12 +7,13 @@ from collections import Counter
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amounts import amount
 from tests.search.driving import build, configs, drive, may_stop_early, worlds
 
 from tts.search import Expand, Fate, Search, Work
 from tts.strategies.catalog import STRATEGIES
 
-INTERLEAVINGS = 1500
+INTERLEAVINGS = amount(400, 1500)
 """Random trees, each under a random order of events, in the first test below."""
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from tests.amounts import amount
 from tests.search.driving import drive
 
 from tts.search import (
@@ -189,7 +190,7 @@ def their_completions(config, world):
     return theirs.dvts() if isinstance(config, DvtsConfig) else theirs.best_of_n()
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=amount(400, 1500), deadline=None)
 @given(st.one_of(beams, subtrees, chains), st.integers(0, 10**6), st.integers(0, 10**6))
 def test_completions_their_order_and_their_weights_are_search_and_learns(config, world, shuffle):
     """In any order of events; a completion weighs its last score, whatever chose the beams."""
