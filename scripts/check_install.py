@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 VERSIONS = ("python3.10", "python3.11", "python3.12", "python3.13")
 DEMO_DIGEST = "97621135745848d2"
-"""Of `tts bench demo --n 16 --limit 40`, on every Python."""
+"""The digest of `tts bench demo --n 16 --limit 40`, on every Python."""
 INSTALL_S = 400.0
 """A package index that takes longer is not there for our purposes."""
 COMMAND_S = 300.0
@@ -60,7 +60,7 @@ class Environment:
 
     @property
     def version(self) -> tuple[int, int]:
-        """Of its Python."""
+        """The major and minor version of its Python."""
         code = "import sys; print(*sys.version_info[:2])"
         said = subprocess.check_output([self._bin / "python", "-c", code], text=True)
         major, minor = said.split()
@@ -87,7 +87,7 @@ class Environment:
         return done.returncode, done.stdout + done.stderr
 
     def digest(self) -> str:
-        """Of the trees of its one run."""
+        """The digest of the trees of its one run."""
         (summary,) = self._home.glob("runs/*/summary.json")
         return str(json.loads(summary.read_text())["tree_digest"])
 

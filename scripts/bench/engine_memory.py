@@ -44,7 +44,7 @@ class Usage:
     share: int
     """PSS: its own pages, and its part of those that it shares."""
     of_files: int
-    """Of that, unchanged pages of files."""
+    """The part of it that is unchanged pages of files."""
     peak: int
     """Most that was ever resident (VmHWM)."""
 

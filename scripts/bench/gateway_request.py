@@ -32,7 +32,7 @@ from tts.gateway.safety.matching import Matcher, Matching, Rule
 
 ROUNDS, REQUESTS = 7, 5000
 AIM_US = 100.0
-"""Of key, limits, record, metrics and log together."""
+"""What key, limits, record, metrics and log may take together."""
 AIM_MS = 100.0
 """What a killed gateway's log may lack."""
 PATTERNS = {

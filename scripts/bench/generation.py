@@ -34,11 +34,11 @@ class Generation:
     tokens: int
     """Generated."""
     latencies_s: tuple[float, ...]
-    """Of each request, in order."""
+    """Seconds that each request took, in increasing order."""
 
     @property
     def tokens_per_s(self) -> float:
-        """Of all clients together."""
+        """Tokens generated per second for all clients together."""
         return self.tokens / self.wall_s
 
 

@@ -32,7 +32,7 @@ input { name: "return_generation_logits" data_type: TYPE_BOOL dims: [ 1 ] }
 output { name: "score" data_type: TYPE_FP32 dims: [ 1 ] }
 instance_group [ { count: 1 kind: KIND_CPU } ]
 """
-"""Of a verifier that is one Python model, in the ensemble's place."""
+"""Configuration of a verifier that is one Python model, in the ensemble's place."""
 
 
 @contextmanager

@@ -45,7 +45,7 @@ CONTEXT = 1 << 23
 PATTERN = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 """How GPT-2's descendants split text before the merges."""
 AIM_MS = 50.0
-"""Of the longest wait: a token's time on a large model."""
+"""The longest wait that is aimed at: a token's time on a large model."""
 
 
 def main() -> None:

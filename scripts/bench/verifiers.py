@@ -29,7 +29,7 @@ from tts.prompting import Models
 
 KINDS = ("demo", "demo-classification", "demo-value", "demo-prompted", "demo-likelihood")
 STEPS = 6
-"""Of each path: what a demo problem takes in the mean."""
+"""Steps of each path: what a demo problem takes in the mean."""
 
 
 def dialogues(deployment: Deployment, problems: int) -> list[list[Ids]]:

@@ -30,7 +30,7 @@ from tts.datasets import demo
 PROBLEMS, SAMPLES_EACH = 2400, 3
 STEPS: dict[heads.Kind, int] = {"classification": 720, "value": 360}
 TOKENS: dict[heads.Kind, int] = {"classification": 4096, "value": 2048}
-"""Of a training step; the value head begins with layers that judge already."""
+"""Tokens of a training step; the value head begins with layers that judge already."""
 MIX = (0.25, 0.25, 0.4, 0.1)  # of made-up attempts: many mistakes, one, structural, right
 
 

@@ -40,7 +40,7 @@ class System:
     """http or grpc."""
     address: str
     pid: int | None
-    """Of its process; None for the server itself."""
+    """The id of its process; None for the server itself."""
 
 
 @dataclass(frozen=True)

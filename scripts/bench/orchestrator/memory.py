@@ -18,7 +18,7 @@ class Run:
     thoughts: int
     cpu_s: float
     instructions: int | None
-    """Of its thread; None where the machine does not count them."""
+    """Instructions of its thread; None where the machine does not count them."""
     imported_mb: float
     """The peak before it: imports, and what a first small run makes once."""
     peak_mb: float

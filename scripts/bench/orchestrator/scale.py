@@ -21,7 +21,7 @@ PROBLEMS = (10, 100, 1_000, 10_000)
 SIZES = (4, 16, 64, 256, 1_024)
 N = 16
 CHAINS = 4_096
-"""Of the runs that differ in n: n times problems."""
+"""n times problems, in the runs that differ in n."""
 LONG = 5_000
 """A run of so many problems is measured in the first round only."""
 AIM = 1.2
@@ -46,7 +46,7 @@ def measure(most: int, rounds: int) -> Iterator[tuple[Point, Run]]:
 
 
 def best(runs: list[tuple[Point, Run]]) -> dict[Point, Run]:
-    """Of each point's runs what took least, each measure by itself."""
+    """The least that any run of a point took, each measure by itself."""
     by_point: dict[Point, list[Run]] = {}
     for point, each in runs:
         by_point.setdefault(point, []).append(each)

@@ -118,7 +118,7 @@ class _Load:
             thread.join()
 
     def p99(self, since: float, until: float) -> float:
-        """Of the seconds that requests took that were sent in this time."""
+        """The 99th percentile of the seconds that requests sent in this time took."""
         took = [seconds for sent, seconds in self.answered if since <= sent < until]
         return round(float(np.percentile(took, 99)), 3) if took else float("nan")
 
