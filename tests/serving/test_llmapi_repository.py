@@ -12,6 +12,7 @@ from typing import Any
 import numpy
 import pytest
 import yaml
+from tests.serving.expected_configs import unexpected
 from tests.serving.mutations import mutate
 
 from tts.build import paths
@@ -53,6 +54,7 @@ def test_the_models_are_told_what_the_deployment_says(llmapi: Make):
     )
     folder = render_repository(deployment)
     assert check_repository(folder, deployment) == []
+    assert unexpected(folder, deployment) == []
     configs = {path.name: parse_config(path / "config.pbtxt") for path in folder.iterdir()}
     assert {c.backend for c in configs.values()} == {"python", ""}
     assert configs["generator"].model_transaction_policy.decoupled

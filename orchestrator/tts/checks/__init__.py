@@ -8,7 +8,7 @@ check reports. To add one, write it and name it in a list below.
 | checkpoints | that both checkpoints are there, whole, and long enough for max_seq_len |
 | file_kinds | that files are files and folders are folders |
 | model_pair | that the two models belong together, and the verifier's format to its labels |
-| build_settings, build_flags | what is built and how, and the flags of the compiler |
+| build_settings | what is built and how, and the flags of the compiler |
 | placement, memory | GPUs, their memory, and the machine's |
 | in_flight | how much is sent to the engines at a time |
 | prompts | tokenizers, prompts, the verifier's dialogue, stop words, end tokens |

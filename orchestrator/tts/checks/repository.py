@@ -11,7 +11,7 @@ from pathlib import Path
 from tts.build import paths
 from tts.build.errors import CheckpointError, ServerError
 from tts.build.spec import Deployment
-from tts.serving.contract import Finding, check_repository
+from tts.serving.contract import Finding, check_repository, check_values
 from tts.serving.repository.render import render_models, template_values
 
 from .file_kinds import no_folder
@@ -19,7 +19,7 @@ from .findings import not_checked, refused
 
 
 def rendering(deployment: Deployment) -> Iterator[Finding]:
-    """Every configuration that `tts deploy` would render, against the contract."""
+    """What `tts deploy` would render can be read, and its values are such as servers take."""
     fix = "This is a fault of the toolkit's templates: report it with the deployment file."
     try:
         values = template_values(deployment, iteration_log=False)
@@ -27,8 +27,8 @@ def rendering(deployment: Deployment) -> Iterator[Finding]:
             folder = Path(temporary) / "model_repository"
             render_models(deployment, values, folder)
             if deployment.target != "openvino":
-                for finding in check_repository(folder, deployment):
-                    yield replace(finding, where=f"as rendered: {finding.where}", fix=fix)
+                for finding in check_values(folder, fix):
+                    yield replace(finding, where=f"as rendered: {finding.where}")
     except CheckpointError as error:
         if (deployment.verifier.checkpoint / "tokenizer.json").is_file():
             return  # the check of the tokenizers reports it
