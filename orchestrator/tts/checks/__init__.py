@@ -95,7 +95,7 @@ ALL: Sequence[Check] = (
     python_caches.python_caches,
 )
 DEEP: Sequence[Check] = (*ALL, built_engines.contents)
-"""With the content of the engines, which takes as long as reading them."""
+"""All checks, and the content of the engines, which takes as long as reading them."""
 
 
 def lint(deployment: Deployment, checks: Sequence[Check] = ALL) -> list[Finding]:

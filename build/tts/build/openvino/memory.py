@@ -39,7 +39,7 @@ PROCESS = 120 * MIB
 SERVER = 48 * MIB
 """tritonserver and the process that turns the verifier's logits into scores."""
 STORED_BYTES: Mapping[Precision, int] = {"fp32": 4, "bf16": 2, "int8": 1}
-"""Of one weight."""
+"""Bytes of one weight."""
 _SCALE = 4
 """One fp32 per row of an int8 matrix."""
 _LABELS = 2

@@ -29,7 +29,7 @@ from .excerpts import telling_lines
 from .outcome import Outcome, State
 
 LOG_BYTES = 4_000_000
-"""Of a log, from its beginning: a start is told there."""
+"""How much of a log is read, from its beginning: a start is told there."""
 Say = Callable[[str], None]
 
 
@@ -44,7 +44,7 @@ class FirstRun:
     plan: MemoryPlan | None = None
     findings: list[Finding] = field(default_factory=list)
     command: str = ""
-    """With which a server would be started."""
+    """The command with which a server would be started."""
     excerpts: dict[str, list[str]] = field(default_factory=dict)
     """Telling lines of each log, by the log's name."""
 

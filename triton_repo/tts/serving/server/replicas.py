@@ -29,7 +29,7 @@ def known_replicas(deployment: Deployment) -> list[Deployment]:
 
 
 def running_replicas(deployment: Deployment) -> list[Deployment]:
-    """Those whose server runs now, whichever process has started it."""
+    """The replicas whose server runs now, whichever process has started it."""
     return [each for each in known_replicas(deployment) if read_state(state_file(each))]
 
 

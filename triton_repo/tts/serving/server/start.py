@@ -50,7 +50,7 @@ __all__ = ["RunningServer", "find_server", "start_server", "stop_server"]
 TELL_S = 0.5
 """How often a start says how far it is."""
 _ANSWER_S = 600.0
-"""For the first request of a server that is ready; a slow engine may compute long."""
+"""Patience with the first request of a ready server; a slow engine may compute long."""
 _TRIES_AGAIN: dict[type[BaseException], int] = {PortTaken: 2, Mishap: 1}
 _POLL_S = 0.05
 
@@ -83,7 +83,7 @@ class RunningServer:
 
     @property
     def addresses(self) -> Addresses:
-        """Where it listens."""
+        """The addresses at which it listens."""
         return self.state.addresses
 
     def check(self) -> None:

@@ -22,7 +22,7 @@ class Seen:
     form: str
     line: str
     numbers: Mapping[str, int]
-    """By the name of the group in the form's pattern without its unit; sizes in bytes."""
+    """Numbers by the name of their group in the pattern without its unit; sizes in bytes."""
 
 
 def read_start_log(lines: Iterable[str]) -> list[Seen]:
