@@ -8,7 +8,7 @@ import pytest
 
 from tts.build.checkpoint import open_checkpoint
 from tts.build.model_config import ARCHITECTURES
-from tts.build.tensorrt.known_models import known_names
+from tts.build.tensorrt.model_shape import known_names
 from tts.build.tokenizer import Tokenizer
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "make_random_checkpoint"

@@ -160,11 +160,11 @@ def test_a_changed_module_of_a_model_is_found(llmapi: Make):
 
 
 def test_clients_tell_a_server_with_other_modules(llmapi: Make, monkeypatch: pytest.MonkeyPatch):
-    from tts.serving.repository import modules
+    from tts.serving.repository import templates
 
     deployment = llmapi()
     before = parameters(render_repository(deployment), "generator")["deployment_digest"]
-    monkeypatch.setattr(modules, "MODULES", modules.MODULES[:-1])
+    monkeypatch.setattr(templates, "MODULES", templates.MODULES[:-1])
     after = parameters(render_repository(deployment), "generator")["deployment_digest"]
     assert before != after
 

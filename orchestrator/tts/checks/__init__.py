@@ -9,13 +9,13 @@ check reports. To add one, write it and name it in a list below.
 | file_kinds | that files are files and folders are folders |
 | model_pair | that the two models belong together, and the verifier's format to its labels |
 | build_settings | what is built and how, and the flags of the compiler |
-| placement, memory | GPUs, their memory, and the machine's |
+| placement | GPUs, their memory, and the machine's |
 | in_flight | how much is sent to the engines at a time |
 | prompts | tokenizers, prompts, the verifier's dialogue, stop words, end tokens |
 | guided | what guided decoding needs of the generator's tokenizer |
 | addresses | where a server would listen |
 | strategies | what the deployment says about searches |
-| repository, python_caches | the Triton model repository, as rendered and on disk |
+| repository | the Triton model repository: as rendered, on disk, and its compiled code |
 | container_command | the docker command that runs a server |
 | manifests | docker compose and Kubernetes, as they lie on disk |
 | built_engines | the engines on disk |
@@ -40,11 +40,9 @@ from . import (
     file_kinds,
     guided,
     in_flight,
-    memory,
     model_pair,
     placement,
     prompts,
-    python_caches,
     repository,
     strategies,
 )
@@ -68,8 +66,8 @@ BEFORE_BUILD: Sequence[Check] = (
     placement.gpu_numbers,
     placement.replicas,
     placement.host_cache,
-    memory.memory,
-    memory.machine_memory,
+    placement.memory,
+    placement.machine_memory,
     in_flight.requests,
     in_flight.verifier_tokens,
     in_flight.verifier_batches,
@@ -92,7 +90,7 @@ ALL: Sequence[Check] = (
     built_engines.current,
     repository.on_disk,
     guided.tokenizer_file,
-    python_caches.python_caches,
+    repository.python_caches,
 )
 DEEP: Sequence[Check] = (*ALL, built_engines.contents)
 """All checks, and the content of the engines, which takes as long as reading them."""

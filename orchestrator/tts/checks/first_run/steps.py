@@ -18,8 +18,8 @@ from tts.build.tensorrt.memory_plan import MemoryPlan, check_pools, plan_memory
 from tts.build.tensorrt.placement import gpus_of
 from tts.serving.contract import Finding
 from tts.serving.server.start import planned_command, start_server
-from tts.serving.server.start_log import read_start_log
 from tts.serving.server.state import LOG
+from tts.serving.server.triton_log import read_start_log
 
 from .. import BEFORE_BUILD, has_errors, lint
 from ..requirements import require_checkpoints

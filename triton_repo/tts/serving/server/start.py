@@ -12,7 +12,7 @@ from types import TracebackType
 
 from tts.build import paths
 from tts.build.errors import CheckpointError, ConfigError, ServerError
-from tts.build.openvino.fits import require_memory, shortage
+from tts.build.openvino.memory import require_memory, shortage
 from tts.build.owner import Owner
 from tts.build.private import private_folder
 from tts.build.spec import Deployment
