@@ -12,9 +12,8 @@ check reports. To add one, write it and name it in a list below.
 | placement | GPUs, their memory, and the machine's |
 | in_flight | how much is sent to the engines at a time |
 | prompts | tokenizers, prompts, the verifier's dialogue, stop words, end tokens |
-| guided | what guided decoding needs of the generator's tokenizer |
 | addresses | where a server would listen |
-| strategies | what the deployment says about searches |
+| strategies | what the deployment says about searches, and what guided decoding needs |
 | repository | the Triton model repository: as rendered, on disk, and its compiled code |
 | container_command | the docker command that runs a server |
 | manifests | docker compose and Kubernetes, as they lie on disk |
@@ -38,7 +37,6 @@ from . import (
     checkpoints,
     container_command,
     file_kinds,
-    guided,
     in_flight,
     model_pair,
     placement,
@@ -77,7 +75,7 @@ BEFORE_BUILD: Sequence[Check] = (
     prompts.prompt,
     prompts.dialogue,
     prompts.stop_words,
-    guided.token_texts,
+    strategies.token_texts,
     repository.rendering,
 )
 BEFORE_DEPLOY: Sequence[Check] = (*BEFORE_BUILD, built_engines.read_back)
@@ -89,7 +87,7 @@ ALL: Sequence[Check] = (
     file_kinds.engine_files,
     built_engines.current,
     repository.on_disk,
-    guided.tokenizer_file,
+    strategies.tokenizer_file,
     repository.python_caches,
 )
 DEEP: Sequence[Check] = (*ALL, built_engines.contents)

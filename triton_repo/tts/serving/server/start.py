@@ -27,13 +27,13 @@ from ..command.tritonserver import TritonServer, find_runtime
 from ..repository.digest import deployment_digest
 from ..repository.render import render_repository, require_engines
 from . import probe, triton_log
-from .deaths import Mishap
 from .health import observe, watch
 from .launch import Launched, PortTaken, Stopped, launch
 from .loading import STALL_S, Loading, Watchdog, read_loading
 from .lookup import find_server, state_file, stop_server
 from .state import (
     LOG,
+    Mishap,
     ServerState,
     clean_up,
     end_processes,
