@@ -20,7 +20,7 @@ from tts.checks.first_run import steps
 from tts.cli import app
 from tts.serving.repository import render as repository
 
-PLAY = Path(__file__).parents[1] / "serving" / "stand_ins" / "play.py"
+PLAY = Path(__file__).parents[2] / "serving" / "stand_ins" / "play.py"
 SMI = "#!/bin/sh\necho '0, NVIDIA GeForce RTX 4090, 24564, 300, {driver}, {capability}'\n"
 DOCKER = """#!/bin/sh
 case "$1" in
