@@ -23,7 +23,7 @@ from rich.table import Table
 from scripts.bench.generation import Prompts, simulate_generation
 from tts.build.spec import Deployment, EngineSpec, Role
 from tts.build.tensorrt.gpus import GIB, GPUS
-from tts.build.tensorrt.known_models import known_names
+from tts.build.tensorrt.model_shape import known_names
 from tts.endpoints.routing import PolicyName
 from tts.endpoints.routing.policies import THRESHOLD
 from tts.lab.simulation.fleet import ServerGroup

@@ -1,7 +1,7 @@
 """Random verifiers with a head, rebuilt from their published description, saved as those are.
 
 Linear, ReLU, Linear to two classes (Qwen2.5-Math-PRM) or Linear to one value (Skywork-o1-Open-PRM)
-over transformers' own Qwen2 layers; see the sources in tts.build.verifier_head.
+over transformers' own Qwen2 layers; see the sources in tts.build.verifiers.head.
 """
 
 import json

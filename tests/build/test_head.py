@@ -14,6 +14,7 @@ from tests.build.conftest import SHAPE, write_tokenizer
 from tests.build.headed import HeadedModel, Published
 from tests.build.openvino_build import Deploy, build
 from tests.build.stand_in_build import calls
+from tests.serving.expected_configs import unexpected
 
 from tts.build import paths
 from tts.build.builder import preview_build
@@ -371,6 +372,7 @@ def test_the_bias_of_a_head_is_added_where_the_score_is_computed(
     bias = published.model.head.bias.item()
     assert [float(b) for b in given["label_biases"].string_value.split(",")] == [bias, 0.0]
     assert check_repository(folder, pair) == []
+    assert unexpected(folder, pair) == []
 
 
 @pytest.mark.parametrize("bias", [None, "0.5,-0.25"])

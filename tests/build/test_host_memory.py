@@ -12,7 +12,7 @@ from tts.build.checkpoint import open_checkpoint
 from tts.build.errors import ConfigError
 from tts.build.machine_memory import MemoryLimit
 from tts.build.model_config import ModelConfig, parse_model_config
-from tts.build.openvino import fits
+from tts.build.openvino import memory
 from tts.build.openvino.export import export_model, save_model
 from tts.build.openvino.memory import MIB, SERVER, engine_memory, plan_host_memory
 from tts.build.spec import (
@@ -23,7 +23,7 @@ from tts.build.spec import (
     bundled_deployments,
     load_deployment,
 )
-from tts.build.tensorrt.known_models import known_model
+from tts.build.tensorrt.model_shape import known_model
 
 ROLES: tuple[Role, ...] = ("generator", "verifier")
 
@@ -160,26 +160,26 @@ def test_a_pair_that_cannot_fit_is_refused_by_name_and_figure(
     demo: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needed = plan_host_memory(demo).needed
-    monkeypatch.setattr(fits, "memory_limit", lambda: MemoryLimit(needed - 1, "this test"))
+    monkeypatch.setattr(memory, "memory_limit", lambda: MemoryLimit(needed - 1, "this test"))
     with pytest.raises(ConfigError) as caught:
-        fits.require_memory(demo)
+        memory.require_memory(demo)
     figure = f"{needed / 2**30:.2f} GiB"
     assert f"Deployment 'demo' needs {figure} of memory (the generator 0." in caught.value.message
     assert caught.value.message.endswith(f"; there are {figure} in this test.")
     assert "kv_cache.tokens" in str(caught.value.hint)
-    monkeypatch.setattr(fits, "memory_limit", lambda: MemoryLimit(needed, "this test"))
-    assert fits.require_memory(demo).needed == needed
+    monkeypatch.setattr(memory, "memory_limit", lambda: MemoryLimit(needed, "this test"))
+    assert memory.require_memory(demo).needed == needed
 
 
 def test_a_machine_whose_memory_others_use_is_warned_of(
     demo: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = plan_host_memory(demo)
-    monkeypatch.setattr(fits, "memory_available", lambda: plan.needed - 1)
-    assert "are available now" in str(fits.shortage(plan))
+    monkeypatch.setattr(memory, "memory_available", lambda: plan.needed - 1)
+    assert "are available now" in str(memory.shortage(plan))
     for enough in (plan.needed, None):
-        monkeypatch.setattr(fits, "memory_available", lambda found=enough: found)
-        assert fits.shortage(plan) is None
+        monkeypatch.setattr(memory, "memory_available", lambda found=enough: found)
+        assert memory.shortage(plan) is None
 
 
 def host_rows() -> list[str]:

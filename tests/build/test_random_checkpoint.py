@@ -10,7 +10,7 @@ from tts.build.errors import TtsError
 from tts.build.model_config import ARCHITECTURES
 from tts.build.paths import deployments_dir
 from tts.build.random_checkpoint import make_random_checkpoint, size_of
-from tts.build.tensorrt.known_models import known_names
+from tts.build.tensorrt.model_shape import known_names
 from tts.build.tokenizer import Tokenizer
 
 TOKENIZER = deployments_dir().parent / "checkpoints" / "demo-generator"

@@ -1,12 +1,14 @@
 """The commands of a build: they fit the contract, and say what the deployment says."""
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from tests.build.expected_flags import FAULTS, flag_problems, flags_with_values
 from tests.build.tensorrt_deployments import WORK, deployments, make, model
 
 from tts.build.errors import ConfigError
@@ -30,8 +32,8 @@ def test_commands_of_any_deployment_fit_the_contract(deployment: Deployment, rol
     compile_step = made[-1]
     assert compile_step.command[0] == "trtllm-build"
     assert contract.check_build_arguments(compile_step.command[1:]) == []
-    logits = "--gather_generation_logits" in compile_step.command
-    assert logits == (role == "verifier")
+    spec = deployment.engines()[role]
+    assert list(flag_problems(role, spec, model(), WORK, compile_step.command[1:])) == []
     for step in made:
         assert step.network == (step.name == "quantise" and "cnn_dailymail" in step.command)
         assert len(step.devices) == deployment.engines()[role].placement.ranks
@@ -67,6 +69,23 @@ def test_experts_divided_over_ranks_are_part_of_what_is_called() -> None:
     more = set(mapping(expert_parallel=2)) - set(mapping())
     assert more == {"moe_ep_size", "moe_tp_size"}
     assert all(f'"{name}"' in SCRIPT.read_text() for name in more)
+
+
+@given(
+    deployments(),
+    st.sampled_from(["generator", "verifier"]),
+    st.sampled_from(FAULTS),
+    st.randoms(use_true_random=False),
+)
+def test_any_flag_that_says_something_else_is_told(
+    deployment: Deployment, role: Any, fault: Any, rng: random.Random
+) -> None:
+    command = steps(deployment, role, model(), WORK)[-1].command
+    words = list(command[1:])
+    fault(words, rng.choice(flags_with_values(words)), rng)
+    assume(tuple(words) != command[1:])
+    spec = deployment.engines()[role]
+    assert list(flag_problems(role, spec, model(), WORK, words)) != []
 
 
 CORRUPTIONS = ("misspelt", "no value", "two values", "not a choice", "dropped", "repeated", "stray")

@@ -1,13 +1,14 @@
 """Checks of what is built: calibration samples, and the command that compiles an engine."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pytest
 from tests.checks.deployments import LLAMA, changed, serious
 
 from tts.build.spec import load_deployment
-from tts.build.tensorrt.commands import steps
-from tts.build.tensorrt.model_shape import read_model
-from tts.build.tensorrt.target import workspace
+from tts.build.tensorrt.commands import Step
 from tts.checks import build_settings, lint
 
 
@@ -26,20 +27,22 @@ def test_calibration_folders(tmp_path: Path):
     assert "neither a set that is known" in finding.what
 
 
-def test_a_command_at_fault_is_told_once():
+def test_a_command_at_fault_is_told_once(monkeypatch: pytest.MonkeyPatch):
     deployment = load_deployment(LLAMA)
-    model = read_model(deployment.verifier.checkpoint)
-    work = workspace(deployment, "verifier")
-    command = list(steps(deployment, "verifier", model, work)[-1].command)
-    assert list(build_settings.command_findings(deployment, "verifier", model, command)) == []
-    command.remove("--gather_generation_logits")
-    (finding,) = build_settings.command_findings(deployment, "verifier", model, command)
-    assert "--gather_generation_logits is missing" in finding.what
-    command[command.index("--max_batch_size")] = "--batch"
-    problems = [
-        f.what for f in build_settings.command_findings(deployment, "verifier", model, command)
-    ]
-    assert problems == [
+    assert list(build_settings.flags(deployment)) == []
+    real = build_settings.steps
+
+    def planned(*given: Any) -> list[Step]:
+        made = real(*given)
+        command = tuple(made[-1].command)
+        at = command.index("--max_batch_size")
+        return [
+            *made[:-1],
+            replace(made[-1], command=(*command[:at], "--batch", *command[at + 1 :])),
+        ]
+
+    monkeypatch.setattr(build_settings, "steps", planned)
+    assert {finding.what for finding in build_settings.flags(deployment)} == {
         "--batch is not a flag of trtllm-build 1.2.1",
         "--max_batch_size is missing",
-    ]
+    }

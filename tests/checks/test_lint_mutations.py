@@ -8,7 +8,6 @@ import random
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,9 +24,7 @@ from tts.build import paths
 from tts.build.builder import build_engines
 from tts.build.errors import ConfigError
 from tts.build.spec import bundled_deployments, load_deployment
-from tts.build.tensorrt import contract
-from tts.build.tensorrt.commands import Step, steps
-from tts.checks import DEEP, build_settings, check_manifests, container_command, lint
+from tts.checks import DEEP, check_manifests, container_command, lint
 from tts.serving.command.server_command import ServerCommand, server_command
 from tts.serving.contract import Finding
 from tts.serving.repository.manifests import render_manifests
@@ -35,88 +32,6 @@ from tts.serving.repository.render import render_repository
 
 MUTATIONS = int(os.environ.get("LINT_MUTATIONS", "120"))
 SEED = os.environ.get("LINT_SEED", "0")
-
-
-def value(words: list[str], at: int, rng: random.Random) -> None:
-    """Another value that the flag could have."""
-    flag, old = contract.build_flags()[words[at]], words[at + 1]
-    if flag.choices:
-        words[at + 1] = rng.choice([choice for choice in flag.choices if choice != old])
-    elif flag.type == "int":
-        words[at + 1] = rng.choice(
-            [str(2 * int(old)), str(int(old) + 1), "1" if old != "1" else "3"]
-        )
-    else:
-        words[at + 1] = rng.choice([f"{old}x", str(Path(old).parent)])
-
-
-def nonsense(words: list[str], at: int, rng: random.Random) -> None:
-    words[at + 1] = rng.choice(["", "-1", "none", "0x10", "1e3", "True"])
-
-
-def dropped(words: list[str], at: int, rng: random.Random) -> None:
-    del words[at : at + (1 if words[at + 1].startswith("--") else 2)]
-
-
-def misspelt(words: list[str], at: int, rng: random.Random) -> None:
-    words[at] = rng.choice([words[at] + "s", words[at].replace("_", "-", 1) + "x", words[at][:-1]])
-
-
-def swapped(words: list[str], at: int, rng: random.Random) -> None:
-    """The values of two flags."""
-    others = [i for i in flags_with_values(words) if words[i + 1] != words[at + 1]]
-    other = rng.choice(others)
-    words[at + 1], words[other + 1] = words[other + 1], words[at + 1]
-
-
-def added(words: list[str], at: int, rng: random.Random) -> None:
-    """A flag that exists and nobody asked for."""
-    unused = sorted(set(contract.build_flags()) - set(words))
-    name = rng.choice(unused)
-    flag = contract.build_flags()[name]
-    argument = flag.choices[0] if flag.choices else "1"
-    words += [name] if flag.type == "switch" else [name, argument]
-
-
-def switched(words: list[str], at: int, rng: random.Random) -> None:
-    """Logits of every generated token: the verifier's engine, and only it, must have them."""
-    if "--gather_generation_logits" in words:
-        words.remove("--gather_generation_logits")
-    else:
-        words.append("--gather_generation_logits")
-
-
-COMMAND_KINDS = [value, nonsense, dropped, misspelt, swapped, added, switched]
-
-
-def flags_with_values(words: Sequence[str]) -> list[int]:
-    return [
-        i
-        for i, word in enumerate(words[:-1])
-        if word.startswith("--") and not words[i + 1].startswith("--")
-    ]
-
-
-def corrupted(made: list[Step], kind: Callable[..., None], rng: random.Random) -> list[Step]:
-    words = list(made[-1].command)
-    kind(words, rng.choice(flags_with_values(words)), rng)
-    assert tuple(words) != made[-1].command
-    return [*made[:-1], replace(made[-1], command=tuple(words))]
-
-
-@contextmanager
-def command_mutation(kind: Callable[..., None], site: Site, rng: random.Random) -> Iterator[str]:
-    """While it lasts, the compiler of one engine would be called with another command."""
-    need_gpus(site)
-    hit = rng.choice(ROLES)
-
-    def planned(*given: Any) -> list[Step]:
-        made = steps(*given)
-        return corrupted(made, kind, rng) if given[1] == hit else made
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(build_settings, "steps", planned)
-        yield f"{kind.__name__} in the command of the {hit}"
 
 
 @contextmanager
@@ -192,7 +107,6 @@ def repository_mutation(
 MUTATION_KINDS = [
     *(partial(file_mutation, kind) for kind in faults.KINDS),
     *(partial(file_mutation, partial(repository_mutation, kind)) for kind in mutations.KINDS),
-    *(partial(command_mutation, kind) for kind in COMMAND_KINDS),
     *(partial(container_mutation, kind) for kind in CONTAINER_KINDS),
 ]
 

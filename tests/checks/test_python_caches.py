@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.checks.deployments import LLAMA
 
 from tts.build.spec import load_deployment
-from tts.checks.python_caches import python_caches
+from tts.checks.repository import python_caches
 from tts.serving.repository.render import render_repository
 
 Mode = py_compile.PycInvalidationMode

@@ -1,5 +1,6 @@
 """Checks of the model repository, as rendered and on disk."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +28,14 @@ def test_a_template_at_fault_is_told_as_such(monkeypatch: pytest.MonkeyPatch):
 
     def render(deployment: Deployment, values: dict[str, Any], folder: Path) -> None:
         real(deployment, values, folder)
-        file = folder / "prm" / "config.pbtxt"
-        file.write_text(file.read_text().replace("TYPE_FP32", "TYPE_FP16"))
+        file = folder / "generator" / "config.pbtxt"
+        policy = re.compile("guaranteed_no_evict|max_utilization")
+        file.write_text(policy.sub("static_batch", file.read_text()))
 
     monkeypatch.setattr(repository, "render_models", render)
     found = serious(load_deployment(LLAMA))
     assert {f.where for f in found} == {
-        "as rendered: prm/config.pbtxt: output.score.data_type",
-        "as rendered: prm/config.pbtxt: output.label_logits.data_type",
+        "as rendered: generator/config.pbtxt: parameters.batch_scheduler_policy"
     }
     assert all("templates" in finding.fix for finding in found)
 

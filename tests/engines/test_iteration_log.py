@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts.engines import iteration_log
-from tts.engines.iteration_log import IterationLog, IterationLogFollower, rotated
-from tts.engines.recorder import Recorder
+from tts.engines.iteration_log import IterationLog, IterationLogFollower, Recorder, rotated
 from tts.engines.statistics import Statistics
 
 COUNTS = st.integers(0, 10**9)

@@ -5,7 +5,7 @@ from dataclasses import asdict, fields
 
 import pytest
 
-from tts.engines.recorder import Recorder
+from tts.engines.iteration_log import Recorder
 from tts.engines.statistics import Statistics
 
 
@@ -13,7 +13,7 @@ from tts.engines.statistics import Statistics
 def clock(monkeypatch):
     """Seconds that pass only where a test says so."""
     now = [100.0]
-    monkeypatch.setattr("tts.engines.recorder.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("tts.engines.iteration_log.time.monotonic", lambda: now[0])
     return now
 
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from tests.build.planned_pair import EIGHT_B, ONE_B, PRM, generator
 
 from tts.build.spec import TensorRTEngine
-from tts.build.tensorrt.known_models import known_names
-from tts.build.tensorrt.model_shape import shape_of
+from tts.build.tensorrt.model_shape import known_names, shape_of
 from tts.build.tensorrt.roofline import roofline as planned
 from tts.engines.simulated import (
     GPUS,

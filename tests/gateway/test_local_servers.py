@@ -9,7 +9,7 @@ import pytest
 from tts.build.errors import ServerError
 from tts.gateway import local_servers as module
 from tts.gateway.local_servers import local_servers
-from tts.serving.server import background
+from tts.serving.server import supervise as supervise_module
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def engines(monkeypatch):
     monkeypatch.setattr(module, "require_engines", require_engines)
     monkeypatch.setattr(module, "wait_for_server", lambda *_, **__: scene.found)
     monkeypatch.setattr(module, "LOOK_S", 0.001)
-    monkeypatch.setattr(background, "supervise", supervise)
+    monkeypatch.setattr(supervise_module, "supervise", supervise)
     return scene
 
 

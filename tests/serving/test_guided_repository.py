@@ -5,6 +5,7 @@ import json
 import pytest
 from pydantic import ValidationError
 from tests.conftest import write_tokenizer
+from tests.serving.expected_configs import unexpected
 
 from tts.build import paths
 from tts.serving.contract import check_repository
@@ -28,6 +29,7 @@ def test_a_backend_matches_grammars_only_where_the_deployment_asks_for_it(tensor
     assert values(folder, "generator") == ("xgrammar", str(file), "")
     assert values(folder, "prm_engine") == ("", "", "")
     assert check_repository(folder, guided) == []
+    assert unexpected(folder, guided) == []
     config = folder / "generator" / "config.pbtxt"
     config.write_text(config.read_text().replace('"xgrammar"', '""'))
     (finding,) = check_repository(folder, guided)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy
 import pytest
 import yaml
+from tests.serving.expected_configs import unexpected
 from tests.serving.mutations import mutate
 
 from tts.build import paths
@@ -53,6 +54,7 @@ def test_the_models_are_told_what_the_deployment_says(llmapi: Make):
     )
     folder = render_repository(deployment)
     assert check_repository(folder, deployment) == []
+    assert unexpected(folder, deployment) == []
     configs = {path.name: parse_config(path / "config.pbtxt") for path in folder.iterdir()}
     assert {c.backend for c in configs.values()} == {"python", ""}
     assert configs["generator"].model_transaction_policy.decoupled
@@ -158,11 +160,11 @@ def test_a_changed_module_of_a_model_is_found(llmapi: Make):
 
 
 def test_clients_tell_a_server_with_other_modules(llmapi: Make, monkeypatch: pytest.MonkeyPatch):
-    from tts.serving.repository import modules
+    from tts.serving.repository import templates
 
     deployment = llmapi()
     before = parameters(render_repository(deployment), "generator")["deployment_digest"]
-    monkeypatch.setattr(modules, "MODULES", modules.MODULES[:-1])
+    monkeypatch.setattr(templates, "MODULES", templates.MODULES[:-1])
     after = parameters(render_repository(deployment), "generator")["deployment_digest"]
     assert before != after
 

@@ -11,7 +11,8 @@ from tts.build import paths
 from tts.build.errors import ServerError
 from tts.serving.command.ports import Addresses
 from tts.serving.repository.render import iteration_logs
-from tts.serving.server import background, replicas
+from tts.serving.server import replicas
+from tts.serving.server import supervise as supervise_module
 from tts.serving.server.health import ReplicaHealth
 from tts.serving.server.replicas import (
     known_replicas,
@@ -95,7 +96,7 @@ class Supervised:
 
 def supervised(monkeypatch, deployment, fails=(), said=None):
     told = Supervised(fails)
-    monkeypatch.setattr(background, "supervise", told)
+    monkeypatch.setattr(supervise_module, "supervise", told)
     return told, lambda: supervise_replicas(
         deployment, 2, say=([] if said is None else said).append
     )

@@ -62,7 +62,7 @@ def test_a_pair_that_does_not_fit_the_memory_is_refused_before_anything_starts(
     echo: Echo, monkeypatch: pytest.MonkeyPatch
 ):
     limit = MemoryLimit(2**20, "this test")
-    monkeypatch.setattr("tts.build.openvino.fits.memory_limit", lambda: limit)
+    monkeypatch.setattr("tts.build.openvino.memory.memory_limit", lambda: limit)
     deployment = echo(checkpoint=DEMO)
     with pytest.raises(ConfigError, match=r"needs 0\.\d+ GiB of memory .* 0\.00 GiB in this test"):
         start_server(deployment)
@@ -72,7 +72,7 @@ def test_a_pair_that_does_not_fit_the_memory_is_refused_before_anything_starts(
 def test_a_pair_for_which_too_little_memory_is_free_is_served_with_a_warning(
     echo: Echo, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("tts.build.openvino.fits.memory_available", lambda: 2**20)
+    monkeypatch.setattr("tts.build.openvino.memory.memory_available", lambda: 2**20)
     lines: list[str] = []
     with start_server(echo(checkpoint=DEMO), say=lines.append):
         assert "needs 0." in lines[0]

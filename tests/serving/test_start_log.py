@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts.serving.contract.facts import start_log_forms
-from tts.serving.server.start_log import read_start_log
+from tts.serving.server.triton_log import read_start_log
 
 FORMS = start_log_forms()
 PREFIXES = ["", "[TensorRT-LLM][INFO] ", "[TRT-LLM] [I] [batchmgr][RANK 1] ", "[1,0]<stdout>:"]

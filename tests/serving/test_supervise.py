@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from tts.build.errors import ServerError
 from tts.build.spec import Deployment
 from tts.serving.server import supervise
-from tts.serving.server.background import BackgroundServer
 from tts.serving.server.health import Health, observe
 from tts.serving.server.lookup import find_server, stop_server
 from tts.serving.server.start import start_server
@@ -24,6 +23,7 @@ from tts.serving.server.state import ServerState, identify
 from tts.serving.server.supervise import (
     MOST_RESTARTS,
     WINDOW_S,
+    BackgroundServer,
     wait_before_restart,
     wait_for_server,
 )

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 MAX_JSON_BYTES = 100_000_000
-"""Of a JSON file: far above any tokenizer or run, far below memory."""
+"""The largest JSON file that is read: far above any tokenizer or run, far below memory."""
 MAX_DEPTH = 64
-"""Of nested JSON: deeper than any file of ours, far from Python's recursion limit."""
+"""The deepest JSON that is read: deeper than our files, far from the recursion limit."""
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 

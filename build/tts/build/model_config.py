@@ -73,9 +73,9 @@ class Experts:
     per_token: int
     """Experts that one token passes through."""
     intermediate_size: int
-    """Of one expert."""
+    """Inner size of one expert."""
     shared_intermediate_size: int
-    """Of the expert that every token passes through; 0: there is none."""
+    """Inner size of the expert that every token passes through; 0: there is none."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from .checkpoint import expected_tensors
 from .errors import CheckpointError, ConfigError
 from .model_config import ARCHITECTURES, ModelConfig, parse_model_config
 from .tensorrt.engine_memory import parameters as parameters_of
-from .tensorrt.known_models import known_model, known_names
+from .tensorrt.model_shape import known_model, known_names
 from .tokenizer import Tokenizer
 from .weights import INDEX
 

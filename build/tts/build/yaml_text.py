@@ -39,7 +39,7 @@ class _Loader(yaml.SafeLoader):
         self._depth = 0
         self._values = 0
         self._sizes: dict[yaml.Node, int] = {}
-        """Of each complete node: how many values it stands for, itself included."""
+        """How many values each complete node stands for, itself included."""
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]

@@ -24,8 +24,7 @@
 | stop_words | where an output ends; pure |
 | responses | from tokens to output tensors |
 | statistics | what each iteration did, as data |
-| recorder | recording it: totals, log, publication |
-| iteration_log | the log of iterations: a file of bounded size, written and followed |
+| iteration_log | recording it: totals, publication, a log of bounded size, written and followed |
 | triton_metrics | statistics under TensorRT-LLM's metric names |
 | llmapi | models on TensorRT-LLM's `LLM(...)`, and what they bring into NVIDIA's container |
 | simulated | engines on a GPU that only take (virtual) time |

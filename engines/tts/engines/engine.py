@@ -24,10 +24,10 @@ from tts.build.openvino.export import WEIGHTS_FILE
 from .admission import Admission
 from .generate_request import GenerateRequest, Limits
 from .generation import Generation
+from .iteration_log import Recorder
 from .mapped_weights import release_mapped
 from .pipeline import add_request, open_pipeline
 from .prefix_guard import PrefixGuard, extend_hashes, prefix_hashes
-from .recorder import Recorder
 from .responses import CLOSING, IN_USE, OnResponse, Response, guarded, unavailable
 from .statistics import Statistics
 

@@ -1,4 +1,4 @@
-"""From tensors to a validated request. Pure.
+"""A validated request, made from tensors. Pure.
 
 The pipeline accepts invalid input without an error (ids outside the vocabulary, NaN, prompts that
 are too long) and then fails other requests as well, so every request passes here first. A declared
@@ -26,11 +26,11 @@ MAX_TOP_K = 1024
 MAX_STOP_WORD_IDS = 65536
 """Ids of all stop words of a request together; a request waits with its own in memory."""
 _PROMPT_ID_BYTES = 48
-"""Of one id of a prompt: itself, and the hash of the prefix that it ends."""
+"""Memory of one id of a prompt: itself, and the hash of the prefix that it ends."""
 MAX_GUIDE_BYTES = 1 << 18
-"""Of a guide's text: a JSON schema of hundreds of fields takes less."""
+"""The longest text of a guide: a JSON schema of hundreds of fields takes less."""
 _STOP_ID_BYTES = 96
-"""Of one id of a stop word, in a tuple of its own as most of them are."""
+"""Memory of one id of a stop word, in a tuple of its own as most of them are."""
 REQUIRED = ("input_ids", "input_lengths", "request_output_len")
 # Declared because a TensorRT-LLM client may send them; accepted only where they change nothing.
 NEUTRAL: dict[str, int | float | bool] = {

@@ -26,7 +26,7 @@ class Stage:
     """How much of it is done, 0 to 1; None where nobody can know."""
 
     def line(self) -> str:
-        """As it stands in the log."""
+        """The line that the log has of it."""
         return _MARK + json.dumps(asdict(self))
 
     @staticmethod

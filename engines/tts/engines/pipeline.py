@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import openvino as ov
+import openvino.opset15 as ops
 import openvino_genai as ov_genai
 
 from tts.build.manifest import EngineConfig
 from tts.build.openvino.runtime import plugin_properties, require_precision
 
 from .generate_request import GenerateRequest, Limits
-from .guide_tokenizer import guide_tokenizer
 from .stop_words import single_stops
 
 RUNNING = ov_genai.GenerationStatus.RUNNING.value
@@ -103,3 +105,21 @@ def _fold_seed(seed: int) -> int:
     seed = ((seed ^ (seed >> 30)) * 0xBF58476D1CE4E5B9) & mask
     seed = ((seed ^ (seed >> 27)) * 0x94D049BB133111EB) & mask
     return (seed ^ (seed >> 31)) >> 32
+
+
+def guide_tokenizer(texts: Sequence[bytes], vocab_size: int, end_id: int) -> Any:
+    """A tokenizer of these texts, by id; ids beyond them, up to `vocab_size`, have none."""
+    # here, because importing it changes what openvino.Core loads
+    from openvino_tokenizers.tokenizer_pipeline import FuseStep, VocabDecoderStep
+
+    padded = [*texts, *[b""] * (vocab_size - len(texts))]
+    ids = ops.parameter(ov.PartialShape(["?", "?"]), ov.Type.i64)
+    # a list of skipped tokens that is empty gives a graph that does not compile (2026.4)
+    decoded = VocabDecoderStep(padded, [end_id]).get_ov_subgraph(ops.convert(ids, "i32").outputs())
+    packed = ops.string_tensor_pack(*FuseStep().get_ov_subgraph(decoded))
+    model = ov.Model(packed.outputs(), [ids], "detokenizer")
+    model.output().tensor.add_names({"string_output"})
+    with tempfile.TemporaryDirectory() as folder:
+        ov.save_model(model, Path(folder, "openvino_detokenizer.xml"), compress_to_fp16=False)
+        Path(folder, "config.json").write_text(json.dumps({"eos_token_id": end_id}))
+        return ov_genai.Tokenizer(folder)

@@ -98,7 +98,7 @@ class PrefixGuard:
         self._block_size = block_size
         self._step_tokens = step_tokens
         self._contents: OrderedDict[Hash, None] = OrderedDict()
-        """Those that the cache may hold, by hash."""
+        """Blocks that the cache may hold, by hash."""
         self._first_blocks: OrderedDict[Hash, None] = OrderedDict()
         """Hashes of the full first blocks that the cache may hold."""
         # what so many others have followed was overwritten: the cache drops what is used least

@@ -24,9 +24,9 @@ class Statistics:
     scheduled: int = 0
     """Requests that took part in this iteration."""
     context_requests: int = 0
-    """Of the scheduled requests, those whose prompt is not computed yet."""
+    """Scheduled requests whose prompt is not computed yet."""
     generation_requests: int = 0
-    """Of the scheduled requests, those that generated one token each."""
+    """Scheduled requests that generated one token each."""
     context_tokens: int = 0
     """Tokens of the prompts completed in this iteration. Each prompt counts fully and once: the
     pipeline reports neither how it was split over iterations nor how much of it was reused. Prompts

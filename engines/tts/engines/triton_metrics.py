@@ -43,12 +43,12 @@ class Metric(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As exported."""
+        """The metric's exported name."""
         return self.family + self.suffix
 
     @property
     def labels(self) -> dict[str, str]:
-        """As exported, but for model and version."""
+        """The exported labels, but for model and version."""
         label = {FAMILIES[self.family][0]: self.kind}
         return label | {"le": self.le} if self.le else label
 

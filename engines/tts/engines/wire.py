@@ -41,11 +41,11 @@ class Failure(Enum):
     """
 
     REFUSED = "refused"
-    """By what it asks for: it would be refused again."""
+    """Refused for what it asks: it would be refused again."""
     UNAVAILABLE = "unavailable"
-    """By the state of the engine, or of its process: asking again may help."""
+    """Failed by the state of the engine or its process: asking again may help."""
     CANCELLED = "cancelled"
-    """By its client, or by a stop request of any client."""
+    """Cancelled by its client, or by a stop request of any client."""
     IN_USE = "in_use"
     """It asks for an empty prefix cache while the engine holds other requests."""
 

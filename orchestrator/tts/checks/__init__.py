@@ -8,14 +8,13 @@ check reports. To add one, write it and name it in a list below.
 | checkpoints | that both checkpoints are there, whole, and long enough for max_seq_len |
 | file_kinds | that files are files and folders are folders |
 | model_pair | that the two models belong together, and the verifier's format to its labels |
-| build_settings, build_flags | what is built and how, and the flags of the compiler |
-| placement, memory | GPUs, their memory, and the machine's |
+| build_settings | what is built and how, and the flags of the compiler |
+| placement | GPUs, their memory, and the machine's |
 | in_flight | how much is sent to the engines at a time |
 | prompts | tokenizers, prompts, the verifier's dialogue, stop words, end tokens |
-| guided | what guided decoding needs of the generator's tokenizer |
 | addresses | where a server would listen |
-| strategies | what the deployment says about searches |
-| repository, python_caches | the Triton model repository, as rendered and on disk |
+| strategies | what the deployment says about searches, and what guided decoding needs |
+| repository | the Triton model repository: as rendered, on disk, and its compiled code |
 | container_command | the docker command that runs a server |
 | manifests | docker compose and Kubernetes, as they lie on disk |
 | built_engines | the engines on disk |
@@ -38,13 +37,10 @@ from . import (
     checkpoints,
     container_command,
     file_kinds,
-    guided,
     in_flight,
-    memory,
     model_pair,
     placement,
     prompts,
-    python_caches,
     repository,
     strategies,
 )
@@ -68,8 +64,8 @@ BEFORE_BUILD: Sequence[Check] = (
     placement.gpu_numbers,
     placement.replicas,
     placement.host_cache,
-    memory.memory,
-    memory.machine_memory,
+    placement.memory,
+    placement.machine_memory,
     in_flight.requests,
     in_flight.verifier_tokens,
     in_flight.verifier_batches,
@@ -79,7 +75,7 @@ BEFORE_BUILD: Sequence[Check] = (
     prompts.prompt,
     prompts.dialogue,
     prompts.stop_words,
-    guided.token_texts,
+    strategies.token_texts,
     repository.rendering,
 )
 BEFORE_DEPLOY: Sequence[Check] = (*BEFORE_BUILD, built_engines.read_back)
@@ -91,11 +87,11 @@ ALL: Sequence[Check] = (
     file_kinds.engine_files,
     built_engines.current,
     repository.on_disk,
-    guided.tokenizer_file,
-    python_caches.python_caches,
+    strategies.tokenizer_file,
+    repository.python_caches,
 )
 DEEP: Sequence[Check] = (*ALL, built_engines.contents)
-"""With the content of the engines, which takes as long as reading them."""
+"""All checks, and the content of the engines, which takes as long as reading them."""
 
 
 def lint(deployment: Deployment, checks: Sequence[Check] = ALL) -> list[Finding]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from tts.build.errors import ConfigError, TtsError
 from tts.build.llmapi import target as llmapi
-from tts.build.model_config import ModelConfig
-from tts.build.spec import Deployment, Role
+from tts.build.spec import Deployment
 from tts.build.tensorrt import contract
 from tts.build.tensorrt.commands import calibration_folder, check_engine, is_calibrated, steps
 from tts.build.tensorrt.target import check_calibration, workspace
 from tts.serving.contract import Finding
 
-from .build_flags import flag_problems
 from .checkpoints import models_of
 from .file_kinds import no_folder
 from .findings import not_checked, refused
@@ -62,24 +60,16 @@ def calibration(deployment: Deployment) -> Iterator[Finding]:
 
 
 def flags(deployment: Deployment) -> Iterator[Finding]:
-    """The planned trtllm-build commands: every flag exists, and says what the deployment says."""
+    """The planned trtllm-build commands: every flag exists, and is taken as it is given."""
     if deployment.target == "tensorrt" and not any(buildable(deployment)):
         for role, model in models_of(deployment):
-            work = workspace(deployment, role)
-            command = steps(deployment, role, model, work)[-1].command
-            yield from command_findings(deployment, role, model, command)
-
-
-def command_findings(
-    deployment: Deployment, role: Role, model: ModelConfig, command: Sequence[str]
-) -> Iterator[Finding]:
-    """What is wrong with the command that compiles one engine."""
-    where = f"{role}: {command[0]}"
-    fix = "This is a fault of the toolkit: report it with the deployment file."
-    problems = contract.check_build_arguments(command[1:])
-    for problem in problems:
-        yield Finding(problem, where, "the build would stop, or build something else", fix)
-    if not problems:
-        spec, work = deployment.engines()[role], workspace(deployment, role)
-        for what, why in flag_problems(role, spec, model, work, command[1:]):
-            yield Finding(what, where, why, fix)
+            program, *arguments = steps(deployment, role, model, workspace(deployment, role))[
+                -1
+            ].command
+            for problem in contract.check_build_arguments(arguments):
+                yield Finding(
+                    problem,
+                    f"{role}: {program}",
+                    "the build would stop, or build something else",
+                    "This is a fault of the toolkit: report it with the deployment file.",
+                )

@@ -11,8 +11,7 @@ from tts.build.errors import CheckpointError, ConfigError
 from tts.build.llmapi import target as llmapi
 from tts.build.model_config import ModelConfig, read_model_config
 from tts.build.spec import Deployment, EngineSpec, Role
-from tts.build.tensorrt.known_models import known_model
-from tts.build.tensorrt.model_shape import read_model
+from tts.build.tensorrt.model_shape import known_model, read_model
 from tts.build.weights import Weights
 from tts.serving.contract import Finding
 

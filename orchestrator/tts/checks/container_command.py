@@ -118,7 +118,7 @@ def _environment(deployment: Deployment) -> Mapping[str, str]:
 
 
 def _served_problems(deployment: Deployment, served: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Of what runs inside: the server's own command line, started by mpirun where it has ranks."""
+    """What is wrong with the command line inside the container, under mpirun if it has ranks."""
     wanted = [
         f"--model-repository={paths.repository_dir(deployment.name)}",
         *(f"--{name}-port={port}" for name, port in _ports().items()),

@@ -17,7 +17,7 @@ _WEIGHTS = "*.safetensors"
 
 
 def checkpoint_files(deployment: Deployment) -> Iterator[Finding]:
-    """Of each checkpoint."""
+    """Each checkpoint is a folder, and its files are files."""
     for role, spec in deployment.engines().items():
         folder = spec.checkpoint
         why = "it would be taken for missing"
@@ -35,7 +35,7 @@ def checkpoint_files(deployment: Deployment) -> Iterator[Finding]:
 
 
 def engine_files(deployment: Deployment) -> Iterator[Finding]:
-    """Of each built engine."""
+    """The files of each built engine are files."""
     why = "the engine cannot be loaded"
     fix = f"Remove it, then run: tts build-engines {deployment.named}"
     for role in deployment.engines():

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from tts.build.errors import CheckpointError
 from tts.build.spec import FORMATS, Deployment, VerifierSpec
-from tts.build.tensorrt.known_models import known_model
-from tts.build.tensorrt.model_shape import shape_of
+from tts.build.tensorrt.model_shape import known_model, shape_of
 from tts.build.verifiers.dialogue import label_ids
 from tts.build.verifiers.running_text import DEFAULT_STEP_TAG
 from tts.serving.contract import Finding

@@ -1,12 +1,19 @@
-"""Checks of where the engines run: which GPUs there can be, and how much memory a host has."""
+"""Checks of where the engines run: GPUs, their memory, and that of the machine."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from tts.build.errors import ConfigError
+from tts.build.openvino.memory import require_memory
 from tts.build.spec import Deployment, EngineSpec, Gpu
+from tts.build.tensorrt.memory_plan import check_pools
 from tts.serving.contract import Finding
+
+from .build_settings import buildable
+from .checkpoints import models_of
+from .findings import refused
 
 MOST_GPUS: Mapping[Gpu, int] = {
     "a100-40g": 16,  # Google Cloud a2-megagpu-16g; NVIDIA's own have 8
@@ -84,3 +91,27 @@ def host_cache(deployment: Deployment) -> Iterator[Finding]:
 def _devices(spec: EngineSpec) -> list[int]:
     """The GPU of every rank of every replica."""
     return [gpu for gpus in spec.placement.replicas for gpu in gpus]
+
+
+def memory(deployment: Deployment) -> Iterator[Finding]:
+    """Both engines and their KV pools within the memory of each GPU."""
+    known = len(list(models_of(deployment))) == len(deployment.engines())
+    if deployment.target != "openvino" and known and not any(buildable(deployment)):
+        why = "the server would fail to load, or shrink the longest sequence and only log it"
+        try:
+            check_pools(deployment)
+        except ConfigError as error:
+            yield refused(error, deployment, "memory plan", why)
+
+
+def machine_memory(deployment: Deployment) -> Iterator[Finding]:
+    """Both engines of target openvino within this machine's memory, once their checkpoints are."""
+    specs = deployment.engines().values()
+    here = all((spec.checkpoint / "config.json").is_file() for spec in specs)
+    known = len(list(models_of(deployment))) == len(deployment.engines())
+    if deployment.target == "openvino" and known and here:
+        why = "the kernel would end the server, or another process, in the middle of a run"
+        try:
+            require_memory(deployment)
+        except ConfigError as error:
+            yield refused(error, deployment, "memory plan", why)

@@ -1,7 +1,8 @@
-"""Checks of the Triton model repository: as it would be rendered, and as it lies on disk."""
+"""Checks of the Triton model repository: as rendered, on disk, and the compiled code in it."""
 
 from __future__ import annotations
 
+import importlib.util
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,7 +12,7 @@ from pathlib import Path
 from tts.build import paths
 from tts.build.errors import CheckpointError, ServerError
 from tts.build.spec import Deployment
-from tts.serving.contract import Finding, check_repository
+from tts.serving.contract import Finding, check_repository, check_values
 from tts.serving.repository.render import render_models, template_values
 
 from .file_kinds import no_folder
@@ -19,7 +20,7 @@ from .findings import not_checked, refused
 
 
 def rendering(deployment: Deployment) -> Iterator[Finding]:
-    """Every configuration that `tts deploy` would render, against the contract."""
+    """What `tts deploy` would render can be read, and its values are such as servers take."""
     fix = "This is a fault of the toolkit's templates: report it with the deployment file."
     try:
         values = template_values(deployment, iteration_log=False)
@@ -27,8 +28,8 @@ def rendering(deployment: Deployment) -> Iterator[Finding]:
             folder = Path(temporary) / "model_repository"
             render_models(deployment, values, folder)
             if deployment.target != "openvino":
-                for finding in check_repository(folder, deployment):
-                    yield replace(finding, where=f"as rendered: {finding.where}", fix=fix)
+                for finding in check_values(folder, fix):
+                    yield replace(finding, where=f"as rendered: {finding.where}")
     except CheckpointError as error:
         if (deployment.verifier.checkpoint / "tokenizer.json").is_file():
             return  # the check of the tokenizers reports it
@@ -62,3 +63,57 @@ def on_disk(deployment: Deployment) -> Iterator[Finding]:
     with suppress(CheckpointError):  # the check of the rendering reports it
         for finding in check_repository(folder, deployment):
             yield replace(finding, where=f"{folder.name}/{finding.where}")
+
+
+_HEADER = 16
+"""Bytes before the code: magic number, flags, then the source's time and size, or its hash (PEP
+552)."""
+_BY_HASH = 1  # a bit of the flags
+
+
+def python_caches(deployment: Deployment) -> Iterator[Finding]:
+    """Every __pycache__ of the model repository is beside code, and compiled from it."""
+    repository = paths.repository_dir(deployment.name)
+    for folder in sorted(repository.rglob("__pycache__")):
+        if any(folder.parent.glob("*.py")):
+            for file in sorted(folder.glob("*.pyc")):
+                yield from _compiled(file)
+        elif deployment.target == "openvino":  # the others have a check of all their files
+            yield Finding(
+                "does not belong there",
+                str(folder),
+                "Triton serves every model and version it finds",
+                "Remove it.",
+            )
+
+
+def _compiled(file: Path) -> Iterator[Finding]:
+    try:
+        why = _stale(file)
+    except OSError as error:
+        why = f"it cannot be read ({error.strerror})"
+    if why:
+        yield Finding(
+            f"is not compiled from the code beside it: {why}",
+            str(file),
+            "Python may run it in place of the file that it is named after",
+            f"Remove the folder {file.parent}.",
+            "warning",
+        )
+
+
+def _stale(compiled: Path) -> str | None:
+    """Why a .pyc file is not of the source beside it; None if it is."""
+    source = compiled.parents[1] / f"{compiled.name.partition('.')[0]}.py"
+    if not source.is_file():
+        return f"there is no {source.name}"
+    header, status = compiled.read_bytes()[:_HEADER], source.stat()
+    if len(header) < _HEADER:
+        return "it is cut short"
+    flags, *made_from = (int.from_bytes(header[at : at + 4], "little") for at in (4, 8, 12))
+    if flags & _BY_HASH:
+        same = header[8:] == importlib.util.source_hash(source.read_bytes())
+        return None if same else f"its hash is not that of {source.name}"
+    if made_from != [int(status.st_mtime) & 0xFFFFFFFF, status.st_size & 0xFFFFFFFF]:
+        return f"{source.name} has another time or size"
+    return None

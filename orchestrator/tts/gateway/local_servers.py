@@ -14,9 +14,8 @@ from dataclasses import dataclass
 
 from tts.build.errors import Interrupted
 from tts.build.spec import Deployment
-from tts.serving.server.background import BackgroundServer
 from tts.serving.server.loading import Loading
-from tts.serving.server.supervise import wait_for_server
+from tts.serving.server.supervise import BackgroundServer, wait_for_server
 from tts.session.connecting import require_engines
 
 LOOK_S = 0.1

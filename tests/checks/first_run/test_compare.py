@@ -14,7 +14,7 @@ from tts.build.tensorrt.gpus import GIB
 from tts.build.tensorrt.memory_plan import plan_memory
 from tts.checks.first_run.compare import compare_log, compare_memory
 from tts.checks.first_run.outcome import AS_EXPECTED, DIFFERS, NOT_HERE, Outcome, exit_code
-from tts.serving.server.start_log import read_start_log
+from tts.serving.server.triton_log import read_start_log
 
 NAMES = [name for name in bundled_deployments() if load_deployment(name).tensorrt]
 DEPLOYMENTS = {name: load_deployment(name) for name in NAMES}

@@ -7,8 +7,7 @@ import pytest
 
 from tts.build.errors import CheckpointError, ConfigError
 from tts.build.spec import load_deployment
-from tts.build.tensorrt.known_models import known_names
-from tts.build.tensorrt.model_shape import shape_of
+from tts.build.tensorrt.model_shape import known_names, shape_of
 from tts.engines.simulated import GPUS, LLAMA_1B, LLAMA_8B_VERIFIER
 from tts.lab.simulation.pairs import shapes_of, simulated_deployment
 from tts.lab.simulation.scenario import Scenario, simulate

@@ -38,7 +38,7 @@ class Contract(_Fact):
     containers: dict[str, str]
     """Tag of a container -> the version of TensorRT-LLM in it."""
     arguments: dict[str, Argument]
-    """Those of `LLM(...)` that the toolkit passes."""
+    """Arguments of `LLM(...)` that the toolkit passes."""
     llm: dict[str, list[str]]
     """Methods of `LLM` that the toolkit calls, and their parameters."""
     sampling_params: dict[str, JsonValue]

@@ -10,7 +10,7 @@ import re
 
 MINIMUM = "1.2.0"
 SAMPLER_REMOVED = "1.3.0rc25"
-"""From here on `LLM` may refuse sampler_type TRTLLMSampler: rc24 documents it, rc26 no longer."""
+"""The first version that may refuse sampler_type TRTLLMSampler: rc24 has it, rc26 no longer."""
 _FINAL = 10**6
 
 

@@ -6,7 +6,6 @@
 | export | a checkpoint as a stateful OpenVINO graph |
 | constants | its tensors as graph constants, in the engine's precision |
 | verify | the exported engine against transformers |
-| memory | what a pair takes of its machine's memory; pure |
-| fits | whether this machine has that much |
+| memory | what a pair takes of its machine's memory, and whether there is so much |
 | runtime | settings of the CPU plug-in, and the CPU features that they need |
 """

@@ -9,7 +9,7 @@ the cache themselves, as keys and values of two layers of attention behind the l
 - *previous*: the value is the last layer's output, the key the token's position, the query the
   position before. What comes out is the output of the token before: one key matches.
 - *mean*: the value is the token's log-probability, key and query are the code of its step (see
-  verifier_likelihood). All tokens of the step match, equally: what comes out is their mean.
+  verifiers/likelihood.py). All tokens of the step match, equally: what comes out is their mean.
 
 A number is a key as its bits, -1 or 1. Two that differ in a bit have a smaller product than two
 that are equal; sharpened, the softmax of the others is exactly 0 in fp32. So a score depends on

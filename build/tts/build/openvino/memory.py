@@ -1,4 +1,4 @@
-"""Memory of a served pair of target openvino, from shapes alone. Pure; all sizes in bytes.
+"""Memory of a served pair of target openvino, from shapes alone, and whether this machine has it.
 
 OpenVINO maps an engine's file, and at the first step each matrix is copied into the layout of the
 CPU's kernels; then the host gives the mapping back (tts.engines.mapped_weights). What stays:
@@ -27,9 +27,10 @@ from dataclasses import dataclass
 from ..checkpoint import EMBEDDING, LM_HEAD, expected_tensors
 from ..engine_shape import engine_shape, is_likelihood, judged_by, read_engine_shape
 from ..errors import ConfigError
+from ..machine_memory import memory_available, memory_limit
 from ..model_config import ModelConfig, parse_model_config
 from ..spec import Deployment, EngineSpec, Precision, Role
-from ..tensorrt.known_models import known_model
+from ..tensorrt.model_shape import known_model
 from .constants import label_precision
 from .likelihood import likelihood_columns
 
@@ -39,7 +40,7 @@ PROCESS = 120 * MIB
 SERVER = 48 * MIB
 """tritonserver and the process that turns the verifier's logits into scores."""
 STORED_BYTES: Mapping[Precision, int] = {"fp32": 4, "bf16": 2, "int8": 1}
-"""Of one weight."""
+"""Bytes of one weight."""
 _SCALE = 4
 """One fp32 per row of an int8 matrix."""
 _LABELS = 2
@@ -180,3 +181,36 @@ def _working(shape: ModelConfig, spec: EngineSpec, role: Role) -> int:
 def gib(size: int) -> str:
     """A size for people."""
     return f"{size / 2**30:.2f} GiB"
+
+
+_FIX = (
+    "Lower kv_cache.tokens, set a smaller precision (bf16 halves weights and KV pool, int8 makes "
+    "weights a quarter of fp32), lower max_num_tokens and max_batch_size, or use a machine with "
+    "more memory. `tts plan` shows what takes how much."
+)
+
+
+def require_memory(deployment: Deployment) -> HostMemoryPlan:
+    """Raise ConfigError, with the figures, for a pair that this machine's memory cannot hold.
+
+    Pages of the weight files are not counted: the kernel takes them back when it has to. Raises
+    CheckpointError for a config.json that cannot be used.
+    """
+    plan, limit = plan_host_memory(deployment), memory_limit()
+    if limit is not None and plan.needed > limit.size:
+        raise ConfigError(f"{_needs(plan)}; there are {gib(limit.size)} in {limit.of}.", hint=_FIX)
+    return plan
+
+
+def shortage(plan: HostMemoryPlan) -> str | None:
+    """A warning, with the figures, if other processes leave too little memory at present."""
+    available = memory_available()
+    if available is None or plan.needed <= available:
+        return None
+    return f"{_needs(plan)}; {gib(available)} are available now."
+
+
+def _needs(plan: HostMemoryPlan) -> str:
+    """The beginning of a sentence."""
+    parts = ", ".join(f"the {role} {gib(engine.needed)}" for role, engine in plan.engines.items())
+    return f"Deployment {plan.deployment.name!r} needs {gib(plan.needed)} of memory ({parts})"

@@ -55,7 +55,7 @@ class Transformer:
         precision: Precision,
         label_token_ids: Sequence[int] | None = None,
     ) -> None:
-        """Of a verifier that judges by labels, `label_token_ids` are all of its vocabulary."""
+        """`label_token_ids` are the rows of the language head that a verifier by labels keeps."""
         from openvino import opset13
 
         self.ops = opset13

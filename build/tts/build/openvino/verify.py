@@ -48,7 +48,7 @@ class _Case:
     positions: Array
     steps: tuple[int, ...]
     codes: Array | None = None
-    """Of a likelihood verifier, what its ids say beside the tokens (see verifier_likelihood)."""
+    """What the ids of a likelihood verifier say beside the tokens (verifiers/likelihood.py)."""
 
     @property
     def compared(self) -> Array:

@@ -6,12 +6,11 @@ Each section of the file is in the module that has its name:
 |---|---|
 | deployment | `Deployment`: the whole file; name, endpoints, strategies; replicas of its server |
 | engine | what generator and verifier have in common: `EngineSpec`, kv_cache |
-| tensorrt_engine | generator.tensorrt, verifier.tensorrt: `TensorRTEngine`, calibration |
 | generator | generator: `GeneratorSpec` |
 | verifier | verifier: `VerifierSpec`, its labels, template and prompt |
 | verifier_formats | verifier.format: `FORMATS`, the facts about each |
 | server | server: `ServerSpec`; hosts, ports, endpoints |
-| tensorrt | tensorrt: `TensorRTSpec`, the GPU and the container |
+| tensorrt | `TensorRTSpec`, the GPU and the container; `TensorRTEngine` of each engine |
 | target_rules | target: what each one allows in the other sections, `PRECISIONS` |
 
 | module | job |
@@ -29,8 +28,7 @@ from .mistakes import explain
 from .section import Target
 from .server import ENDPOINT, PORT_STEP, HttpPort, Port, ServerSpec
 from .target_rules import PRECISIONS
-from .tensorrt import Gpu, TensorRTSpec
-from .tensorrt_engine import Calibration, TensorRTEngine
+from .tensorrt import Calibration, Gpu, TensorRTEngine, TensorRTSpec
 from .verifier import PROMPT_PLACES, Labels, Template, VerifierSpec
 from .verifier_formats import FORMATS, READ_AT_LABELS, FormatFacts, HeadKind
 

@@ -9,7 +9,7 @@ from pydantic import Field, StrictBool, model_validator
 from tts.compat import Self
 
 from .section import Count, FilePath, Parallel, Section
-from .tensorrt_engine import TensorRTEngine
+from .tensorrt import TensorRTEngine
 
 Role = Literal["generator", "verifier"]
 """Which of the two engines."""

@@ -17,7 +17,7 @@ from .mistakes import explain
 from .verifier import checked_prompt
 
 MAX_BYTES = 1_000_000
-"""Of a deployment file."""
+"""The largest deployment file that is read."""
 
 
 def load_deployment(name_or_file: str | Path) -> Deployment:

@@ -4,7 +4,7 @@ Memory plan; pure:
 
 | module | job |
 |---|---|
-| known_models, model_shape | shapes of published models; the shape of a checkpoint |
+| model_shape | the shape of a checkpoint, or of the published model of its name |
 | gpus | memory and speed of the GPUs that a deployment may name |
 | feasibility | does the GPU run the precision, does the model divide as asked? |
 | placement | on which GPUs the ranks run, and whether the server spawns them |

@@ -19,7 +19,7 @@ from .feasibility import check_parallelism, check_precision
 from .heads import require_convertible
 
 RECIPE_VERSION = 1
-"""To be raised when these commands change so that existing engines must be built again."""
+"""Raised when these commands change so that existing engines must be built again."""
 
 SCRIPT = Path(in_container.__file__).resolve()
 _PYTHON = ("python3", "-P", str(SCRIPT))  # -P: do not import modules beside the script

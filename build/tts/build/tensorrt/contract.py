@@ -43,7 +43,7 @@ class EngineField(_Facts):
 
     path: str
     overridden: str = ""
-    """When the builder changes it with a warning only."""
+    """The case in which the builder changes it with a warning only."""
     matters: str = ""
 
 

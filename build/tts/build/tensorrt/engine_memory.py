@@ -65,7 +65,7 @@ class Parameters:
     body: int
     """Layers and final norm."""
     active: int
-    """Of the body, those that one token passes through: fewer in a mixture of experts."""
+    """Parameters of the body that one token passes through: fewer with experts."""
     head: int
     """Rows of the output matrix, tied or not."""
     embedding: int
@@ -73,7 +73,7 @@ class Parameters:
 
     @property
     def total(self) -> int:
-        """As the model's card counts them."""
+        """All parameters, as the model's card counts them."""
         return self.body + self.embedding + (0 if self.tied else self.head)
 
 

@@ -21,8 +21,8 @@ class Link:
     bandwidth: float
     """Bytes/s of one GPU in one direction: half of what data sheets give as the total."""
     latency_s: float
-    """Of one all-reduce of little data, inside a CUDA graph. An assumption: public figures go from
-    a few microseconds (one-shot kernels over NVLink) to tens (NCCL over PCIe)."""
+    """Time of one all-reduce of little data, inside a CUDA graph. An assumption: public figures go
+    from a few microseconds (one-shot kernels over NVLink) to tens (NCCL over PCIe)."""
 
 
 _NVLINK_S = 10e-6

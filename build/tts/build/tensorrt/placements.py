@@ -37,7 +37,7 @@ class Placement:
 
     @property
     def text(self) -> str:
-        """In words."""
+        """The placement in words."""
         servers = "1 server" if self.servers == 1 else f"{self.servers} servers"
         if self.shared and self.generator == 1:
             return f"{servers}, both engines on one GPU"

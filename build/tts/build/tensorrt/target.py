@@ -46,8 +46,7 @@ from .engine_files import require_as_asked
 from .engine_memory import parameters
 from .heads import write_causal
 from .interface import require_interface
-from .known_models import known_model
-from .model_shape import read_model
+from .model_shape import known_model, read_model
 from .toolchain import Say, find_toolchain, note_in, require_machine, run_step
 
 _RECORD = "checkpoint.json"

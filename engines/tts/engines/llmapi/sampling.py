@@ -1,4 +1,4 @@
-"""From a validated request to the arguments of TensorRT-LLM's SamplingParams. Pure."""
+"""The arguments of TensorRT-LLM's SamplingParams for a validated request. Pure."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _MIN_LAYER_S = 1.2e-3 / 16
 the H100's bandwidth at most with Llama-3.2-1B, whose 16 layers then take 1.2 ms:
 https://hazyresearch.stanford.edu/blog/2025-05-27-no-bubbles. For other models it is a guess."""
 _ALL_REDUCES = 2
-"""Of a layer: after attention and after the MLP, or the experts, however these are divided
+"""All-reduces of a layer: after attention and after MLP or experts, however these are divided
 (Megatron-LM, https://arxiv.org/abs/1909.08053, section 3)."""
 
 
@@ -49,7 +49,7 @@ class ModelShape:
     ranks: int = 1
     """Tensor-parallel ranks, which exchange what each has computed."""
     all_reduces: int = 0
-    """Of a step, each of `hidden_bytes` for every token of the step."""
+    """All-reduces of a step, each of `hidden_bytes` for every token of the step."""
     hidden_bytes: int = 0
     """The hidden state of one token."""
 

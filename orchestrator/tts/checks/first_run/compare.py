@@ -14,7 +14,7 @@ from tts.build.tensorrt.engine_memory import (
 )
 from tts.build.tensorrt.gpus import GIB
 from tts.build.tensorrt.memory_plan import MemoryPlan
-from tts.serving.server.start_log import Seen
+from tts.serving.server.triton_log import Seen
 
 from .outcome import Outcome
 

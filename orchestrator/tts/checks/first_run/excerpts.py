@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tts.build.spec import Deployment
-from tts.serving.server.start_log import read_start_log
+from tts.serving.server.triton_log import read_start_log
 
 MAX_LINES = 200
 MAX_COLUMNS = 300

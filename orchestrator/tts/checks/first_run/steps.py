@@ -18,8 +18,8 @@ from tts.build.tensorrt.memory_plan import MemoryPlan, check_pools, plan_memory
 from tts.build.tensorrt.placement import gpus_of
 from tts.serving.contract import Finding
 from tts.serving.server.start import planned_command, start_server
-from tts.serving.server.start_log import read_start_log
 from tts.serving.server.state import LOG
+from tts.serving.server.triton_log import read_start_log
 
 from .. import BEFORE_BUILD, has_errors, lint
 from ..requirements import require_checkpoints
@@ -29,7 +29,7 @@ from .excerpts import telling_lines
 from .outcome import Outcome, State
 
 LOG_BYTES = 4_000_000
-"""Of a log, from its beginning: a start is told there."""
+"""How much of a log is read, from its beginning: a start is told there."""
 Say = Callable[[str], None]
 
 
@@ -44,7 +44,7 @@ class FirstRun:
     plan: MemoryPlan | None = None
     findings: list[Finding] = field(default_factory=list)
     command: str = ""
-    """With which a server would be started."""
+    """The command with which a server would be started."""
     excerpts: dict[str, list[str]] = field(default_factory=dict)
     """Telling lines of each log, by the log's name."""
 

@@ -10,9 +10,8 @@ from tts.build.errors import ConfigError
 from tts.build.spec import Deployment, EngineSpec, Precision, Role, TensorRTEngine
 from tts.build.spec import Gpu as GpuName
 from tts.build.tensorrt.gpus import GIB
-from tts.build.tensorrt.known_models import known_names
 from tts.build.tensorrt.memory_plan import CHARACTERS_PER_TOKEN
-from tts.build.tensorrt.model_shape import shape_of
+from tts.build.tensorrt.model_shape import known_names, shape_of
 from tts.engines.simulated import GPUS, ModelShape
 
 from .text import DELIMITER, FILLING

@@ -1,10 +1,11 @@
-"""Checking a rendered model repository for NVIDIA GPUs against the contract; needs no GPU."""
+"""Checking a model repository for NVIDIA GPUs: rendered again, compared, explained by facts."""
 
 from __future__ import annotations
 
 import filecmp
 import json
 import re
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,18 +13,17 @@ from typing import Any, Literal
 
 from google.protobuf import json_format
 
-from tts.build import paths
 from tts.build.errors import ServerError
 from tts.build.llmapi.contract import argument_problems, argument_reason
 from tts.build.spec import Deployment
 from tts.engines import wire
 
-from ..repository.modules import carried_files
-from ..repository.render import parse_config
+from ..repository.render import parse_config, render_models, template_values
 from ..repository.templates import CONFIG
-from .expected import LLM_ARGS, expected_configs
 from .facts import contract
 
+LLM_ARGS = "llm_args"
+"""The parameter that holds the arguments of `LLM(...)`, as JSON."""
 _PLACEHOLDER = re.compile(r"\$\{\w*\}?|\{\{|\{%")
 _SCORE_MODEL = Path(wire.PRM_SCORE, "1", "model.py")
 _PYTHON_CACHE = "__pycache__"  # Python writes it beside what it has run
@@ -63,64 +63,69 @@ class Finding:
 
 
 def check_repository(folder: Path, deployment: Deployment) -> list[Finding]:
-    """Everything in a model repository that is not as a deployment for NVIDIA GPUs needs it.
+    """Everything in a model repository that is not as it would be rendered now.
 
-    Reads files only. Raises CheckpointError if the ids of the verifier's labels cannot be known.
+    For targets tensorrt and llmapi. Reads files only, and renders into a temporary folder. Raises
+    CheckpointError if the ids of the verifier's labels cannot be known.
     """
-    expected = expected_configs(deployment)
     fix = f"Render it again: tts deploy {deployment.name}"
+    with tempfile.TemporaryDirectory(prefix="tts-") as temporary:
+        rendered = Path(temporary) / "models"
+        render_models(deployment, template_values(deployment, iteration_log=False), rendered)
+        return [
+            Finding(what, where, why, fix)
+            for where, what, why in (
+                *_files(folder, rendered),
+                *(each for model in _models(rendered) for each in _config(folder, model, rendered)),
+            )
+        ]
+
+
+def check_values(folder: Path, fix: str) -> list[Finding]:
+    """What stands in the configurations of a repository and no server would take, whatever else.
+
+    They are compared with what is known of TensorRT-LLM and its backend, not with a deployment.
+    """
     return [
         Finding(what, where, why, fix)
-        for where, what, why in (
-            *_files(folder, set(expected), deployment),
-            *(
-                found
-                for name, config in expected.items()
-                for found in _config(folder, name, _plain(config))
-            ),
-        )
+        for model in _models(folder)
+        for where, what, why in _config(folder, model, folder)
     ]
 
 
 Found = tuple[str, str, str]  # where, what, why
 
 
-def _files(folder: Path, models: set[str], deployment: Deployment) -> Iterator[Found]:
+def _models(repository: Path) -> list[str]:
+    return sorted(path.name for path in repository.iterdir())
+
+
+def _files(folder: Path, rendered: Path) -> Iterator[Found]:
+    expected = {path.relative_to(rendered): path for path in rendered.rglob("*")}
     there = {path.relative_to(folder) for path in folder.rglob("*")} if folder.is_dir() else set()
-    ours = _python_files(deployment)
-    caches = {path.parent / _PYTHON_CACHE for path in ours}
+    caches = {path.parent / _PYTHON_CACHE for path in expected if path.suffix == ".py"}
     there = {path for path in there if caches.isdisjoint((path, *path.parents))}
-    files = {Path(model, CONFIG) for model in models} | ours.keys()
-    folders = {Path(model, "1") for model in models}
-    folders |= {parent for path in files | folders for parent in path.parents} - {Path()}
-    for path in sorted((files | folders) - there):
+    for path in sorted(expected.keys() - there):
         yield str(path), "is missing", "Triton does not load a model without it"
-    for path in sorted(there - files - folders):
+    for path in sorted(there - expected.keys()):
         yield str(path), "does not belong there", "Triton serves every model and version it finds"
-    for path in sorted(there & (files | folders)):
-        if (folder / path).is_dir() != (path in folders):
-            what = "is a file, not a folder" if path in folders else "is a folder, not a file"
+    for path in sorted(there & expected.keys()):
+        source, found = expected[path], folder / path
+        if found.is_dir() != source.is_dir():
+            what = "is a file, not a folder" if source.is_dir() else "is a folder, not a file"
             yield str(path), what, "Triton does not load the model"
-    for path, source in ours.items():
-        if (folder / path).is_file() and not filecmp.cmp(source, folder / path, shallow=False):
-            what = "it makes the scores" if path == _SCORE_MODEL else "the model runs it"
-            yield str(path), "is not the one that comes with the toolkit", what
+        elif path.name != CONFIG and found.is_file() and not filecmp.cmp(source, found, False):
+            why = "it makes the scores" if path == _SCORE_MODEL else "the model runs it"
+            yield str(path), "is not the one that comes with the toolkit", why
 
 
-def _python_files(deployment: Deployment) -> dict[Path, Path]:
-    """Path in the repository -> the toolkit's own file, for all that Triton's models run."""
-    files = {_SCORE_MODEL: paths.templates_dir() / "common" / _SCORE_MODEL}
-    if deployment.target == "llmapi":
-        templates = paths.templates_dir() / deployment.target
-        files |= {path.relative_to(templates): path for path in templates.glob("*/1/model.py")}
-    return files | carried_files(deployment)
-
-
-def _config(folder: Path, model: str, expected: dict[str, Any]) -> Iterator[Found]:
+def _config(folder: Path, model: str, rendered: Path) -> Iterator[Found]:
+    """What is wrong with one configuration; in a rendered repository itself, only its values."""
     file = folder / model / CONFIG
     if not file.is_file():
         return  # reported by _files
     where = f"{model}/{CONFIG}"
+    expected = _plain(parse_config(rendered / model / CONFIG))
     try:
         for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
             if left := _PLACEHOLDER.search(line):

@@ -46,7 +46,7 @@ class LineForm(_Fact):
     """One kind of line in the log of a start."""
 
     form: str
-    """As the source prints it, with C's conversions."""
+    """The line as the source prints it, with C's conversions."""
     pattern: str
     """The regular expression that recognises it."""
     example: str

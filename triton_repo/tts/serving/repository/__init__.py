@@ -2,9 +2,8 @@
 
 | module | job |
 |---|---|
-| templates | which templates a deployment has, and rendering one |
+| templates | which templates a deployment has, rendering one, and the modules that models carry |
 | labels | which columns of the verifier's logits are its labels |
-| modules | what models of target llmapi bring into NVIDIA's container |
 | digest | the digest by which clients recognise the deployment that a server serves |
 | render | the repository: rendered, parsed back, put in place |
 | manifests, gateway | docker compose and Kubernetes; what they say of the gateway |

@@ -10,8 +10,7 @@ from tts.build import paths
 from tts.build.manifest import read_manifest
 from tts.build.spec import Deployment
 
-from .modules import carried_files
-from .templates import model_folders
+from .templates import carried_files, model_folders
 
 DIGEST = "deployment_digest"
 """Name of the parameter of every model's configuration that holds the digest."""

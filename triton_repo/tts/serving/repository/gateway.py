@@ -27,7 +27,7 @@ LIVE, READY = "/health", "/ready"
 LEAD_AWAY_S = 5
 """Between the end of a pod's turn in the service and SIGTERM: until no proxy sends to it."""
 GRACE_S = 100
-"""Of the gateway, for requests under way after SIGTERM."""
+"""Time that the gateway gives requests under way after SIGTERM."""
 ENDING_S = 15
 """After the grace period: for the last answers, and the end of the process."""
 QUEUE = "tts_gateway_requests_queued"

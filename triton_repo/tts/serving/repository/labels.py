@@ -5,8 +5,7 @@ from __future__ import annotations
 from tts.build.engine_shape import open_engine_checkpoint
 from tts.build.errors import CheckpointError
 from tts.build.spec import Deployment, Labels, VerifierSpec
-from tts.build.tensorrt.known_models import known_model
-from tts.build.tensorrt.model_shape import shape_of
+from tts.build.tensorrt.model_shape import known_model, shape_of
 from tts.build.tokenizer import Tokenizer
 from tts.build.verifiers.dialogue import column_tokens, head_kind, verifier_dialogue
 from tts.build.verifiers.head import HEAD_COLUMNS

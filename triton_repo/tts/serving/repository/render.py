@@ -22,8 +22,7 @@ from tts.build.spec import Deployment, Role
 from .digest import DIGEST, deployment_digest
 from .guided import grammar_tokenizer_file, write_grammar_tokenizer
 from .labels import label_biases, label_columns, label_token_ids
-from .modules import carry
-from .templates import CONFIG, TEMPLATE, model_folders, render_template
+from .templates import CONFIG, TEMPLATE, carry, model_folders, render_template
 
 _SKIPPED = shutil.ignore_patterns(TEMPLATE, "__pycache__", "*.pyc", "*.md", ".*")
 

@@ -6,15 +6,12 @@
 | loading | what the engines of a starting server do, and whether they get on |
 | launch | one tritonserver under its guard |
 | lookup | `find_server`, `stop_server`: the server that runs, whichever process started it |
-| state | what is known of a running server, shared through a file |
+| state | what is known of a running server, shared through a file; how one ended, in one wording |
 | probe | over gRPC: whose models does it serve, and do they answer? |
-| supervise | keeps a server running: starts it again when it died |
-| background | a server that a thread of another program's process keeps running |
+| supervise | keeps a server running, here or in a thread: starts it again when it died |
 | replicas | several servers of one deployment on this machine |
 | supervisor | which process does that, if any |
 | health | notices when a server or one of its processes dies |
-| deaths | how one of them ended, in one wording; which failed starts may be tried again |
-| triton_log | the reason of a failure, from Triton's log |
-| start_log | what TensorRT-LLM's log of a start says of memory |
+| triton_log | the log of a start: why it failed, what it says of memory |
 | start_failures | known reasons, with what to do |
 """

@@ -18,9 +18,8 @@ from tts.build.errors import ServerError
 from tts.build.spec import Deployment
 
 from ..command.tritonserver import STUB
-from .deaths import death, signal_of
 from .probe import probe
-from .state import LOG, STATE, Identity, ServerState, identify, peek_state
+from .state import LOG, STATE, Identity, ServerState, death, identify, peek_state, signal_of
 
 
 @dataclass(frozen=True)

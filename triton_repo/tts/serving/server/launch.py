@@ -19,8 +19,7 @@ from tts.build.errors import ServerError
 from ..command import container, guard
 from ..command.server_command import ServerCommand
 from . import start_failures, triton_log
-from .deaths import Mishap, death
-from .state import Identity, identify
+from .state import Identity, Mishap, death, identify
 
 _START_S = 10.0
 _TELLS_S = 5.0

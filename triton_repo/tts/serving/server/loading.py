@@ -14,8 +14,8 @@ from tts.build.spec import Role
 from tts.engines import wire
 from tts.engines.loading import OPEN, Stage
 
-from .deaths import Mishap
 from .launch import Launched
+from .state import Mishap
 from .triton_log import tail
 
 STALL_S = 600.0

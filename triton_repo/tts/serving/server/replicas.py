@@ -9,10 +9,10 @@ from tts.build import paths
 from tts.build.errors import ServerError
 from tts.build.spec import Deployment
 
-from .background import BackgroundServer
 from .loading import Loading
 from .lookup import state_file, stop_server
 from .state import read_state
+from .supervise import BackgroundServer
 
 _POLL_S = 0.2
 
@@ -29,7 +29,7 @@ def known_replicas(deployment: Deployment) -> list[Deployment]:
 
 
 def running_replicas(deployment: Deployment) -> list[Deployment]:
-    """Those whose server runs now, whichever process has started it."""
+    """The replicas whose server runs now, whichever process has started it."""
     return [each for each in known_replicas(deployment) if read_state(state_file(each))]
 
 

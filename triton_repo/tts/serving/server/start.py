@@ -12,7 +12,7 @@ from types import TracebackType
 
 from tts.build import paths
 from tts.build.errors import CheckpointError, ConfigError, ServerError
-from tts.build.openvino.fits import require_memory, shortage
+from tts.build.openvino.memory import require_memory, shortage
 from tts.build.owner import Owner
 from tts.build.private import private_folder
 from tts.build.spec import Deployment
@@ -27,13 +27,13 @@ from ..command.tritonserver import TritonServer, find_runtime
 from ..repository.digest import deployment_digest
 from ..repository.render import render_repository, require_engines
 from . import probe, triton_log
-from .deaths import Mishap
 from .health import observe, watch
 from .launch import Launched, PortTaken, Stopped, launch
 from .loading import STALL_S, Loading, Watchdog, read_loading
 from .lookup import find_server, state_file, stop_server
 from .state import (
     LOG,
+    Mishap,
     ServerState,
     clean_up,
     end_processes,
@@ -50,7 +50,7 @@ __all__ = ["RunningServer", "find_server", "start_server", "stop_server"]
 TELL_S = 0.5
 """How often a start says how far it is."""
 _ANSWER_S = 600.0
-"""For the first request of a server that is ready; a slow engine may compute long."""
+"""Patience with the first request of a ready server; a slow engine may compute long."""
 _TRIES_AGAIN: dict[type[BaseException], int] = {PortTaken: 2, Mishap: 1}
 _POLL_S = 0.05
 
@@ -83,7 +83,7 @@ class RunningServer:
 
     @property
     def addresses(self) -> Addresses:
-        """Where it listens."""
+        """The addresses at which it listens."""
         return self.state.addresses
 
     def check(self) -> None:

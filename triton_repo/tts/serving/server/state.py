@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -175,3 +176,28 @@ def parse_state(content: bytes) -> ServerState:
         return msgspec.convert(parse_json(as_text(content)), ServerState)
     except (Unreadable, msgspec.ValidationError) as error:
         raise ServerError(f"The state of a server cannot be read: {error}.") from error
+
+
+class Mishap(ServerError):
+    """A start that failed by no fault of the deployment's; another may well succeed.
+
+    Triton's Python backend takes a stub that has not moved for a second (by the wall clock) for
+    dead: on a machine that is busy enough, or whose clock jumps forward. Then it waits for ever
+    for the end of a stub that lives, or aborts by a lock_exception, or says that the stub is not
+    healthy.
+    """
+
+    def plain(self) -> ServerError:
+        """The same for those who cannot start again."""
+        return ServerError(self.message, hint=self.hint)
+
+
+def death(what: str, number: int) -> str:
+    """`The server was killed by SIGKILL`, or `The server died` where the signal is not known, 0."""
+    return f"{what} was killed by {signal.Signals(number).name}" if number else f"{what} died"
+
+
+def signal_of(pid: int) -> int:
+    """The signal that killed a process, if it is a zombie, whose exit status can still be read."""
+    fields = process_fields(pid)
+    return int(fields[-1]) & 0x7F if fields else 0

@@ -1,14 +1,17 @@
 """The configurations that a deployment for NVIDIA GPUs must be served with.
 
-Built from the contract's data and the deployment alone, not from the templates: an independent
-second opinion is what makes the check worth something.
+Built from the contract's data and the deployment alone, not from the templates: a second opinion on
+what they render.
 """
 
 from __future__ import annotations
 
 import json
+from difflib import ndiff
+from pathlib import Path
 from typing import Any
 
+from google.protobuf import json_format
 from tritonclient.grpc import model_config_pb2 as triton
 
 from tts.build import paths
@@ -16,21 +19,46 @@ from tts.build.llmapi.arguments import llm_arguments
 from tts.build.llmapi.target import read_model
 from tts.build.spec import Deployment, EngineSpec
 from tts.engines import wire
-
-from ..repository.digest import DIGEST, deployment_digest
-from ..repository.guided import grammar_tokenizer_file
-from ..repository.labels import label_biases, label_columns, label_token_ids
-from .facts import Tensor, contract
+from tts.serving.contract.check import LLM_ARGS
+from tts.serving.contract.facts import Tensor, contract
+from tts.serving.repository.digest import DIGEST, deployment_digest
+from tts.serving.repository.guided import grammar_tokenizer_file
+from tts.serving.repository.labels import label_biases, label_columns, label_token_ids
+from tts.serving.repository.render import parse_config
 
 LOGITS = "TYPE_FP32"
 """The verifier's engine is built with float32 logits; another type fails at the first answer."""
 KV_FRACTION = "0.99"
 CANCELLATION_CHECK_MS = 5
-LLM_ARGS = "llm_args"
-"""The parameter that holds the arguments of `LLM(...)`, as JSON."""
 RECEIVE_POLL_MS = 1
 _ENSEMBLE_INPUTS = ("input_ids", "input_lengths", "request_output_len", "return_generation_logits")
 _PASSED_ON = ("output_ids", "sequence_length", "generation_logits")
+
+
+def unexpected(folder: Path, deployment: Deployment) -> list[str]:
+    """What differs in the configurations of a rendered repository, a line each."""
+    expected = expected_configs(deployment)
+    found = {file.parent.name: _plain(parse_config(file)) for file in folder.glob("*/config.pbtxt")}
+    assert set(found) == set(expected)
+    return [
+        f"{name}: {line}"
+        for name, config in expected.items()
+        for line in ndiff(_plain(config), found[name])
+        if line[0] in "+-"
+    ]
+
+
+def _plain(config: triton.ModelConfig) -> list[str]:
+    """A configuration as lines in one order, its arguments of `LLM(...)` with sorted keys."""
+    data = json_format.MessageToDict(config, preserving_proto_field_name=True)
+    for tensors in (data.get("input", []), data.get("output", [])):
+        tensors.sort(key=lambda tensor: str(tensor["name"]))
+    for key, value in data.get("parameters", {}).items():
+        text, fact = value.get("string_value", ""), contract().parameter(key)
+        if key == LLM_ARGS:
+            text = json.dumps(json.loads(text), sort_keys=True)
+        value["string_value"] = contract().canonical(fact, text) if fact else text
+    return json.dumps(data, indent=1, sort_keys=True).splitlines()
 
 
 def expected_configs(deployment: Deployment) -> dict[str, triton.ModelConfig]:
