@@ -44,7 +44,7 @@ class DatasetOptions:
         """The options of a run; one that names no seed for its dataset has one for both."""
         return cls(
             config.seed if config.dataset_seed is None else config.dataset_seed,
-            check_columns(config.columns),
+            cast("Mapping[Role, str]", config.columns),
             cast("AnswerKind | None", config.answers),
             config.per_level,
             Shard.parse(config.shard) if config.shard is not None else None,

@@ -163,16 +163,14 @@ def check_arguments(**given: Any) -> None:
             raise ConfigError(f"{name} is {value!r:.200}; it must be {wanted}{default}.")
 
 
-def config_of(
-    options: SolveOptions, source: str, in_flight: int | None = None, priority: int = 0
-) -> RunConfig:
+def config_of(options: SolveOptions, source: str, in_flight: int | None = None) -> RunConfig:
     """What a call's options ask of its run, but for the strategy; raises ConfigError.
 
     `source` is what the program named the deployment.
     """
     given: dict[str, Any] = dict(options)
     named = {name: value for name, value in given.items() if name in _WANTED and name in _OPTIONS}
-    check_arguments(**named, in_flight=in_flight, priority=priority)
+    check_arguments(**named, in_flight=in_flight)
     parameters = {name: value for name, value in given.items() if name not in _OPTIONS}
     if parameters.get("n", 1) is None:
         del parameters["n"]

@@ -3,19 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import (
-    AsyncGenerator,
-    Callable,
-    Coroutine,
-    Iterable,
-    Mapping,
-    Sequence,
-)
-from contextlib import (
-    AbstractContextManager,
-    AsyncExitStack,
-    nullcontext,
-)
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -32,7 +21,6 @@ from tts.endpoints.routing import RoutingPolicy
 from tts.grading import Grader
 from tts.problem import Problem
 from tts.prompting import Models
-from tts.runs.config import RunConfig
 from tts.scheduling import Policy
 from tts.serving.server.loading import Loading
 
@@ -150,11 +138,8 @@ class AsyncSession:
         `on_server` is called with the name of the server that the search goes to, and again if it
         moves to another.
         """
-        plan = self._plan(
-            (as_problem(question, "solve"),),
-            options,
-            config_of(options, self.source, None, priority),
-        )
+        check_arguments(priority=priority)
+        plan = self._plan((as_problem(question, "solve"),), options)
         on_step, out = options.get("on_step"), options.get("out")
         if out is not None:
             (result,) = [result async for result in self.run(plan, out, on_step=on_step)]
@@ -175,9 +160,7 @@ class AsyncSession:
         **options: Unpack[SolveOptions],
     ) -> AsyncGenerator[Result, None]:
         """See `Session.solve_many`."""
-        plan = self._plan(
-            as_problems(problems), options, config_of(options, self.source, in_flight)
-        )
+        plan = self._plan(as_problems(problems), options, in_flight)
         on_step, out = options.get("on_step"), options.get("out")
         if out is not None:
             return self.run(plan, out, resume=resume, repair=repair, on_step=on_step)
@@ -327,16 +310,17 @@ class AsyncSession:
             raise not_open()
 
     def _plan(
-        self, problems: tuple[Problem, ...], options: SolveOptions, config: RunConfig
+        self, problems: tuple[Problem, ...], options: SolveOptions, in_flight: int | None = None
     ) -> Plan:
         """The plan of a call; raises DatasetError for a problem that does not fit the models."""
         self._owner.require()
-        wanted = options.get("strategy", config.strategy)
+        config = config_of(options, self.source, in_flight)
+        strategy = options.get("strategy", config.strategy)
         plan = Plan(
             config,
             self.deployment,
             problems,
-            choose(wanted, self.deployment, config.parameters),
+            choose(strategy, self.deployment, config.parameters),
             grading=Grading(options.get("answer_of"), options.get("equal")),
             endpoints={
                 role: name_of(given)
