@@ -107,8 +107,6 @@ class ProblemState:
     """
 
     id: str
-    place: int = 0
-    """Its number among the run's problems, in the order in which they are first mentioned."""
     keeps_events: bool = True
     """Whether requests are kept; otherwise they are only counted."""
     work: WorkCounts = field(default_factory=WorkCounts)
@@ -247,9 +245,7 @@ class RunState(RunClock):
             return None
         found = self.open.get(name)
         if found is None:
-            place = len(self.solved) + len(self.open)
-            found = ProblemState(name, place, self.keeps_events, repeated=over)
-            self.open[name] = found
+            found = self.open[name] = ProblemState(name, self.keeps_events, repeated=over)
         found.apply(event, self.began, self.sessions)
         if found.solution is None:
             return None
