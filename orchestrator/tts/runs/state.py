@@ -82,14 +82,22 @@ class WorkCounts:
     def add(self, event: Event) -> None:
         """Count an event, if it is an answer."""
         if isinstance(event, Generated):
-            self.generator_calls += 1
-            self.generated_tokens += event.tokens
+            self.add_generated(event)
         elif isinstance(event, Scored):
-            if event.cached:
-                self.cached_scores += 1
-            else:
-                self.verifier_calls += 1
-                self.verifier_tokens += event.prompt_tokens
+            self.add_scored(event)
+
+    def add_generated(self, event: Generated) -> None:
+        """Count an answer of the generator."""
+        self.generator_calls += 1
+        self.generated_tokens += event.tokens
+
+    def add_scored(self, event: Scored) -> None:
+        """Count a score."""
+        if event.cached:
+            self.cached_scores += 1
+        else:
+            self.verifier_calls += 1
+            self.verifier_tokens += event.prompt_tokens
 
     @property
     def cache_hit_rate(self) -> float | None:
@@ -134,11 +142,11 @@ class ProblemState:
         """Take in an event of this problem, of a session that began at `began`."""
         match event:
             case Generated():
-                self.work.add(event)
+                self.work.add_generated(event)
                 if self.keeps_events:
                     self.generated.append((began, event))
             case Scored():
-                self.work.add(event)
+                self.work.add_scored(event)
                 if self.keeps_events:
                     self.scored.append((began, event))
             case Used() if self.keeps_events:

@@ -12,7 +12,7 @@ from tts.lab.bench.group_run import resume_group, run_all
 from tts.lab.bench.observer import Silent
 from tts.lab.bench.request import Wanted, resume_bench, run_bench, run_solve
 from tts.runs.checksums import Chain
-from tts.runs.comparison import read_rows
+from tts.runs.compare import read_rows
 from tts.runs.events import ProblemSolved, encode
 from tts.runs.folder import CONFIG, EVENTS, SUMMARY, read_json, write_json
 from tts.runs.groups import read_group

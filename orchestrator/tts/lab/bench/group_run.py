@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tts.build.errors import EndpointError, ServerError, TtsError
-from tts.runs.comparison import read_rows
+from tts.runs.compare import read_rows
 from tts.runs.config import read_whole_group
 from tts.runs.folder import has_begun
 from tts.runs.groups import Member, create_group, group_config, write_comparison
