@@ -46,12 +46,11 @@ from tts.lab.tuning.fit import read_fits
 from tts.lab.tuning.requests import recorded_requests
 from tts.problem import Problem
 from tts.prompting import Context, Models
-from tts.runs.comparison import read_rows
+from tts.runs.compare import compare_runs, differing_settings, read_rows
 from tts.runs.config import read_run_config
 from tts.runs.folder import read_config, read_problems
 from tts.runs.log import read_events
 from tts.runs.measured_run import MeasuredRun, expand_groups
-from tts.runs.paired_runs import compare_runs, differing_settings
 from tts.runs.repair import repair_log
 from tts.runs.replay import open_source
 from tts.runs.resume import ResumedWork, read_resume_point

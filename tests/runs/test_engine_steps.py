@@ -1,6 +1,5 @@
 """Engine steps from every source, and those of a run of several sessions."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from tts.engines.statistics import Statistics
 from tts.engines.triton_metrics import gauges
 from tts.runs.engine_steps import (
     of_iteration,
-    of_iteration_stats,
     of_metrics,
     read_engine_steps,
     steps_of_run,
@@ -45,17 +43,6 @@ nv_inference_count{model="generator",version="1"} 12
 nv_trt_llm_request_metrics{model="prm_engine",request_type="active",version="1"} 3
 nv_gpu_power_usage{gpu_uuid="GPU-1"} 71.2
 """  # noqa: E501 - as Triton writes them; names, labels and units: the contract's list of metrics
-
-STATS = """
-{"cpuMemUsage": 0, "gpuMemUsage": 76665782272, "iter": 154, "iterLatencyMS": 7.25,
- "numActiveRequests": 9, "numQueuedRequests": 2, "maxNumActiveRequests": 2048,
- "inflightBatchingStats": {"avgNumDecodedTokensPerIter": 1.0, "microBatchId": 0,
-  "numContextRequests": 1, "numCtxTokens": 40, "numGenRequests": 6, "numPausedRequests": 0,
-  "numScheduledRequests": 7},
- "kvCacheStats": {"allocNewBlocks": 20, "allocTotalBlocks": 30, "cacheHitRate": 0.33,
-  "freeNumBlocks": 100, "maxNumBlocks": 130, "missedBlocks": 20, "reusedBlocks": 10,
-  "tokensPerBlock": 32, "usedNumBlocks": 30}}
-"""
 
 
 def test_a_step_of_the_cpu_engine_host_is_on_the_sessions_clock():
@@ -126,16 +113,6 @@ def test_the_cpu_engine_hosts_metrics_say_the_same_as_its_log():
 
 def test_metrics_of_another_kind_say_nothing_of_the_engines():
     assert of_metrics('nv_inference_count{model="generator",version="1"} 12\n', t=0.0) == {}
-
-
-def test_iteration_statistics_of_tensorrt_llms_executor_are_steps():
-    step = of_iteration_stats(json.loads(STATS), t=1.0)
-    assert (step.iteration, step.seconds, step.active, step.queued) == (154, 0.00725, 9, 2)
-    assert (step.scheduled, step.context_requests, step.generation_requests) == (7, 1, 6)
-    assert (step.blocks, step.blocks_used, step.blocks_reused) == (130, 30, 10)
-    assert (step.blocks_missed, step.tokens) == (20, 46)
-    bare = of_iteration_stats({"iter": 1}, t=1.0)
-    assert bare == EngineStep(t=1.0, iteration=1), "what a version leaves out is not told"
 
 
 @pytest.fixture

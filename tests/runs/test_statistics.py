@@ -14,7 +14,6 @@ from tts.runs.statistics import (
     mcnemar,
     mean_pass_at_k,
     paired,
-    paired_difference,
     pareto_front,
     pass_at_k,
     quantile,
@@ -90,16 +89,6 @@ def test_mcnemar_is_the_chance_of_coins_that_are_no_more_even(one, other):
 def test_mcnemar_takes_thousands_of_disagreements():
     assert mcnemar(3000, 3000) == 1.0
     assert mcnemar(3300, 2700) == pytest.approx(0.0, abs=1e-12)
-
-
-def test_paired_difference_is_over_common_problems_with_its_own_error():
-    ours = {"a": True, "b": True, "c": False, "d": True, "only ours": True}
-    theirs = {"a": True, "b": False, "c": False, "d": None, "only theirs": True}
-    mean, error, count = paired_difference(ours, theirs)
-    assert (mean, count) == (0.5, 4)
-    assert error == pytest.approx(math.sqrt(1 / 3 / 4))  # variance of 0, 1, 0, 1 is 1/3
-    assert paired_difference(ours, {"x": True}) == (0.0, 0.0, 0)
-    assert paired_difference(ours, ours)[:2] == (0.0, 0.0)
 
 
 def test_few_problems_without_a_disagreement_are_no_certainty():

@@ -19,10 +19,9 @@ from tests.runs.logs import (
     started,
 )
 
-from tts.runs.batches import BATCH_GAP_S
 from tts.runs.events import Generated, Scored
 from tts.runs.requests import requests_of
-from tts.runs.utilization import Utilization
+from tts.runs.utilization import BATCH_GAP_S, Utilization
 
 
 @given(LOGS)

@@ -134,7 +134,7 @@ def test_what_sessions_have_used_adds_up_and_the_last_word_of_each_counts():
     assert measures.run.limits == (4, 50)
     silent = Measures.of([Session(t=0.0, time="")])
     assert (silent.resources.cpu_s, silent.resources.cpu_share) == (None, None)
-    assert (silent.resources.energy_j, silent.limits) == (None, None)
+    assert (silent.resources.energy_j, silent.run.limits) == (None, None)
 
 
 def test_a_run_has_its_limits_and_its_processor_time(session, tmp_path):

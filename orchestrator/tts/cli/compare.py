@@ -24,8 +24,8 @@ def compare(
     """Compare runs problem by problem: what differs, by how much, and on which problems."""
     from tts.reports.console import consoles
     from tts.reports.paired import paired_report, settings_table
+    from tts.runs.compare import compare_runs, differing_settings, short_names
     from tts.runs.measured_run import MeasuredRun, expand_groups
-    from tts.runs.paired_runs import compare_runs, differing_settings, short_names
 
     folders = expand_groups(runs)
     if len(folders) < 2:

@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tts.runs.comparison import NoCurve, Row, joined_curves, label, varying
+from tts.runs.compare import NoCurve, Row, joined_curves, label, varying
 from tts.runs.statistics import half_width
 
 from .runs import accuracy_cell, paired_table

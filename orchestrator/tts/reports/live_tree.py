@@ -12,7 +12,7 @@ from rich.text import Text
 from rich.tree import Tree as RichTree
 
 from tts.lab.observer import Observer
-from tts.runs.comparison import in_order, read_rows
+from tts.runs.compare import in_order, read_rows
 from tts.runs.groups import is_group, read_group
 from tts.runs.summary import Replayed, Summary, read_summary
 from tts.search import Fate, Limit, Tree

@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tts.runs.paired_runs import PairedRun, Setting
+from tts.runs.compare import PairedRun, Setting
 
 from .sheet import Sheet
 

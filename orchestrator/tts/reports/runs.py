@@ -13,12 +13,12 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tts.runs.comparison import correct_by_problem
+from tts.runs.compare import Agreement, correct_by_problem
 from tts.runs.events import AnyEvent
 from tts.runs.log import read_events
 from tts.runs.records import ENGINES
 from tts.runs.requests import occupancy, requests_of
-from tts.runs.statistics import half_width, paired_difference
+from tts.runs.statistics import half_width
 from tts.runs.summary import Replayed, Summary
 
 from .sheet import Sheet
@@ -172,9 +172,9 @@ def paired_table(
         table.add_column(heading, overflow="fold")
     table.add_column("by (paired, standard error)", justify="right", no_wrap=True)
     for (better, _, ours), (worse, _, theirs) in itertools.pairwise(ranked):
-        mean, error, count = paired_difference(ours, theirs)
-        if count:
-            points = f"{100 * mean:+.1f} points ±{100 * error:.1f} on {count:,} problems"
+        if found := Agreement.of(theirs, ours).difference:
+            points = f"{100 * found.mean:+.1f} points ±{100 * found.error:.1f}"
+            points += f" on {found.count:,} problems"
             table.add_row(Text(better), Text(worse), points)
     return table if table.row_count else None
 

@@ -15,13 +15,14 @@ The log is the single source: results, what a resumed run goes on from, measures
 | checksums, checks | of lines and files; whether the parts of a folder still belong together |
 | repair, resume, merge | a damaged log, an interrupted run, the shards of a run |
 | surroundings, step_log | versions and machine of a session; what the engines did per step |
+| state | the one fold of a log: the run so far, and each problem when it is solved |
 | run, records | a run folder for programs: `Run.load`, problems and requests as plain data |
 | requests, token_requests | requests and their order; the same with token ids |
-| utilization, in_flight, speculation, batches, cancelled_tokens | what the requests add up to |
-| summary, recorded_summary | what summary.json holds, made and read back |
-| comparison, paired_runs, independence, curves | runs side by side and problem by problem |
-| measures, measured_run, named_measures | everything that is measured of a run |
+| utilization, speculation, in_flight | what the requests add up to |
+| summary | summary.json, typed: made from the log, and read back |
+| measures, measured_run, named_measures | all that is measured of a run, and the table of it |
 | trees, calibration, used_resources, engine_steps, paged_cache | parts of it |
-| intervals, paired, pareto, pass_at_k, statistics, quantiles | the statistics |
+| compare, curves | runs side by side and problem by problem; accuracy over n |
+| statistics, quantiles | intervals, paired differences, pass@k, the Pareto front |
 | replay | a recorded run in the engines' place |
 """

@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -135,33 +134,6 @@ def _of_gauges(gauges: Mapping[tuple[str, str], float], t: float) -> EngineStep:
         blocks=value("kv_cache_block", "max"),
         blocks_used=value("kv_cache_block", "used"),
         blocks_reused=value("kv_cache_block", "reused"),
-    )
-
-
-def of_iteration_stats(stats: Mapping[str, Any], *, t: float) -> EngineStep:
-    """A step from the iteration statistics of TensorRT-LLM's executor, as LLM.get_stats has them.
-
-    Names are those of its JSON: `iter`, `kvCacheStats`, `inflightBatchingStats` and so on.
-    """
-    cache: Mapping[str, Any] = stats.get("kvCacheStats") or {}
-    batch: Mapping[str, Any] = stats.get("inflightBatchingStats") or {}
-    latency_ms = stats.get("iterLatencyMS")
-    return EngineStep(
-        t=t,
-        iteration=stats.get("iter"),
-        seconds=None if latency_ms is None else latency_ms / 1e3,
-        active=stats.get("numActiveRequests"),
-        queued=stats.get("numQueuedRequests"),
-        scheduled=batch.get("numScheduledRequests"),
-        context_requests=batch.get("numContextRequests"),
-        generation_requests=batch.get("numGenRequests"),
-        paused_requests=batch.get("numPausedRequests"),
-        context_tokens=batch.get("numCtxTokens"),
-        generated_tokens=batch.get("numGenRequests"),
-        blocks=cache.get("maxNumBlocks"),
-        blocks_used=cache.get("usedNumBlocks"),
-        blocks_reused=cache.get("reusedBlocks"),
-        blocks_missed=cache.get("missedBlocks"),
     )
 
 

@@ -82,14 +82,22 @@ class WorkCounts:
     def add(self, event: Event) -> None:
         """Count an event, if it is an answer."""
         if isinstance(event, Generated):
-            self.generator_calls += 1
-            self.generated_tokens += event.tokens
+            self.add_generated(event)
         elif isinstance(event, Scored):
-            if event.cached:
-                self.cached_scores += 1
-            else:
-                self.verifier_calls += 1
-                self.verifier_tokens += event.prompt_tokens
+            self.add_scored(event)
+
+    def add_generated(self, event: Generated) -> None:
+        """Count an answer of the generator."""
+        self.generator_calls += 1
+        self.generated_tokens += event.tokens
+
+    def add_scored(self, event: Scored) -> None:
+        """Count a score."""
+        if event.cached:
+            self.cached_scores += 1
+        else:
+            self.verifier_calls += 1
+            self.verifier_tokens += event.prompt_tokens
 
     @property
     def cache_hit_rate(self) -> float | None:
@@ -107,8 +115,6 @@ class ProblemState:
     """
 
     id: str
-    place: int = 0
-    """Its number among the run's problems, in the order in which they are first mentioned."""
     keeps_events: bool = True
     """Whether requests are kept; otherwise they are only counted."""
     work: WorkCounts = field(default_factory=WorkCounts)
@@ -136,11 +142,11 @@ class ProblemState:
         """Take in an event of this problem, of a session that began at `began`."""
         match event:
             case Generated():
-                self.work.add(event)
+                self.work.add_generated(event)
                 if self.keeps_events:
                     self.generated.append((began, event))
             case Scored():
-                self.work.add(event)
+                self.work.add_scored(event)
                 if self.keeps_events:
                     self.scored.append((began, event))
             case Used() if self.keeps_events:
@@ -247,9 +253,7 @@ class RunState(RunClock):
             return None
         found = self.open.get(name)
         if found is None:
-            place = len(self.solved) + len(self.open)
-            found = ProblemState(name, place, self.keeps_events, repeated=over)
-            self.open[name] = found
+            found = self.open[name] = ProblemState(name, self.keeps_events, repeated=over)
         found.apply(event, self.began, self.sessions)
         if found.solution is None:
             return None

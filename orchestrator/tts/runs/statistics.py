@@ -84,18 +84,6 @@ def paired(differences: Sequence[float]) -> Difference | None:
     return Difference(mean, math.sqrt(variance / count), count)
 
 
-def paired_difference(
-    one: Mapping[str, bool | None], other: Mapping[str, bool | None]
-) -> tuple[float, float, int]:
-    """Mean of one minus other over the problems both have, its standard error, and their number.
-
-    Both count as 1 where right, else 0.
-    """
-    common = sorted(one.keys() & other.keys())
-    found = paired([bool(one[name]) - bool(other[name]) for name in common])
-    return (found.mean, found.error, found.count) if found else (0.0, 0.0, 0)
-
-
 def mcnemar(only_one: int, only_other: int) -> float:
     """The exact two-sided p-value of McNemar's test (1947), a sign test of the disagreements.
 

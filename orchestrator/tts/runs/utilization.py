@@ -7,20 +7,106 @@ and not with the requests.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from tts.compat import Self
 
-from .batches import BatchCounter, Batches
-from .cancelled_tokens import CancelledTokens
 from .events import AnyEvent, Idle, Used
 from .records import ENGINES, Engine, RequestRecord
 from .requests import InOrderOfSending, request_of
 from .speculation import Speculation
 from .state import ProblemState, RunState, WorkCounts
 from .statistics import quantile, rounded
+
+BATCH_GAP_S = 1e-3
+"""Verifier requests sent no further apart than this count as one batch."""
+
+
+@dataclass(slots=True)
+class Batches:
+    """The verifier batches that went out for one reason."""
+
+    batches: int = 0
+    requests: int = 0
+    tokens: int = 0
+
+
+class BatchCounter:
+    """Counts verifier batches, from requests in the order in which they were sent."""
+
+    def __init__(self) -> None:
+        self.by_trigger: dict[str, Batches] = {}
+        self._before: RequestRecord | None = None
+
+    def add(self, request: RequestRecord) -> None:
+        """Take in the next request; one that was not held back for a batch does not count."""
+        if request.trigger is None:
+            return
+        before, self._before = self._before, request
+        together = (
+            before is not None
+            and before.trigger == request.trigger
+            and request.sent - before.sent <= BATCH_GAP_S
+        )
+        count = self.by_trigger.setdefault(request.trigger, Batches())
+        count.batches += not together
+        count.requests += 1
+        count.tokens += request.prompt_tokens
+
+
+_EACH_SIDE = 8  # answered requests, sent before and after a cancelled one, that it is compared with
+
+
+@dataclass(slots=True)
+class _Cut:
+    """A cancelled request, with the answered ones sent before it and, one by one, after it."""
+
+    seconds: float
+    near: list[RequestRecord]
+    wanted: int = _EACH_SIDE
+    """How many are still to come."""
+
+
+class CancelledTokens:
+    """Estimates cancelled generator requests, given in the order of sending like answered ones.
+
+    One is taken to have generated as fast as the answered ones that were sent nearest to it.
+    """
+
+    def __init__(self) -> None:
+        self.estimate = 0.0
+        """Tokens; it lacks the last few requests before `finish`."""
+        self._before: deque[RequestRecord] = deque(maxlen=_EACH_SIDE)
+        self._cut: list[_Cut] = []
+
+    def answered(self, request: RequestRecord) -> None:
+        """The next request was answered."""
+        for cut in self._cut:
+            cut.near.append(request)
+            cut.wanted -= 1
+        if self._cut and not self._cut[0].wanted:  # all that were cut at the same place are first
+            done = [cut for cut in self._cut if not cut.wanted]
+            self._cut = self._cut[len(done) :]
+            self._add(done)
+        self._before.append(request)
+
+    def cancelled(self, request: RequestRecord) -> None:
+        """The next request was cancelled."""
+        self._cut.append(_Cut(request.seconds, list(self._before)))
+
+    def finish(self) -> None:
+        """There are no more requests."""
+        done, self._cut = self._cut, []
+        self._add(done)
+
+    def _add(self, done: Iterable[_Cut]) -> None:
+        for cut in done:
+            busy = sum(other.seconds for other in cut.near)
+            tokens = sum(other.tokens or 0 for other in cut.near)
+            self.estimate += cut.seconds * tokens / busy if busy > 0 else 0.0
 
 
 class Utilization:

@@ -12,7 +12,7 @@ from tts.lab.bench.group_run import resume_group, run_all
 from tts.lab.bench.single_run import resume_bench, run_bench, run_solve
 from tts.lab.observer import Observer
 from tts.runs.checksums import Chain
-from tts.runs.comparison import read_rows
+from tts.runs.compare import read_rows
 from tts.runs.config import RunConfig
 from tts.runs.events import ProblemSolved, encode
 from tts.runs.folder import CONFIG, EVENTS, SUMMARY, read_json, write_json

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from tests.reports.figures.checks import check, check_all
 
 from tts.reports.figures.group import at_equal_cost, cost_figure, figures_of_rows, over_n, schedules
-from tts.runs.comparison import Row
+from tts.runs.compare import Row
 from tts.runs.curves import Point
 from tts.runs.statistics import pareto_front
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +20,9 @@ from pathlib import Path
 from tts.build.errors import ConfigError
 from tts.runs.config import read_whole_config
 from tts.runs.curves import block_votes, sizes
-from tts.runs.events import Generated, ProblemSolved
+from tts.runs.events import ProblemSolved
 from tts.runs.log import read_events
+from tts.runs.state import solved_problems
 from tts.search.policy import SEARCHES, Budget, Choice, Policy
 from tts.strategies.catalog import find_strategy
 
@@ -112,22 +112,20 @@ def read_run(folder: Path) -> RunOfCells:
         )
     independent = find_strategy(name).independent
     unit = config["parameters"]["beam_width"] if independent == "subtrees" else 1
-    tokens: Counter[str] = Counter()
-    first: Counter[str] = Counter()
-    solved: dict[str, ProblemSolved] = {}
-    for event in read_events(folder):
-        if isinstance(event, Generated):
-            tokens[event.problem] += event.tokens
-            first[event.problem] += len(event.thoughts[0].ids) if len(event.node) == 1 else 0
-        elif isinstance(event, ProblemSolved):
-            solved[event.problem] = event
-    if not solved or any(event.reference is None for event in solved.values()):
+    solved: dict[str, Solved] = {}
+    for problem in solved_problems(read_events(folder)):
+        roots = (event for _, event in problem.generated if len(event.node) == 1)
+        first = sum(len(event.thoughts[0].ids) for event in roots)
+        if problem.solution:
+            tokens = problem.work.generated_tokens
+            solved[problem.id] = Solved(problem.solution, tokens / n, first / n)
+    if not solved or any(each.event.reference is None for each in solved.values()):
         raise ConfigError(f"{folder} has no solved problems with reference answers.")
     return RunOfCells(
         folder,
         name,
         tuple(sizes(n, unit)) if independent else (n,),
-        {name: Solved(e, tokens[name] / n, first[name] / n) for name, e in solved.items()},
+        solved,
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tts.build.errors import TtsError
-from tts.runs.comparison import read_rows
+from tts.runs.compare import read_rows
 from tts.runs.config import RunConfig, check_same
 from tts.runs.folder import has_begun
 from tts.runs.groups import GroupConfig, Member, create_group, read_whole_group, write_comparison

@@ -8,14 +8,14 @@ from pathlib import Path
 import altair as alt
 
 from tts.build.errors import RunError
-from tts.runs.measured_run import MeasuredRun, expand_groups
-from tts.runs.paired_runs import (
+from tts.runs.compare import (
     PairedRun,
     Setting,
     compare_runs,
     differing_settings,
     short_names,
 )
+from tts.runs.measured_run import MeasuredRun, expand_groups
 
 from ..paired import setting_cell
 from .charts import (

@@ -8,8 +8,8 @@ from typing import Literal
 
 import altair as alt
 
-from tts.runs.comparison import Row as Compared
-from tts.runs.comparison import in_order, joined_curves, label, read_rows, varying
+from tts.runs.compare import Row as Compared
+from tts.runs.compare import in_order, joined_curves, label, read_rows, varying
 from tts.runs.statistics import best_within, pareto_front
 
 from .charts import (

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tts.build.errors import RunError
-from tts.build.spec import Role
 from tts.build.tokenizer import Ids
 from tts.endpoints.base import GenerateCall
 from tts.problem import Problem
 from tts.prompting import Context, Models
 from tts.search import NodePath, Stop, Thought, node_seed
 
-from ..events import Generated, Scored, thoughts_of
+from ..events import Generated, Scored
 from ..log import read_events
 from ..resume import ResumedWork
+from ..state import ProblemState, RunState, solved_problems
 from .script import chain_ended
 
 Tokens = tuple[int, ...]
@@ -64,23 +65,6 @@ class Recording:
         return random.Random(key).choice(self.spare_scores) if known is None else known
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A request that an engine answered."""
-
-    engine: Role
-    node: NodePath
-    prompt_tokens: int
-
-
-@dataclass
-class _RecordedProblem:
-    """What a run's log says of one problem."""
-
-    work: ResumedWork = field(default_factory=ResumedWork)
-    asked: list[_Asked] = field(default_factory=list)
-
-
 def read_recording(
     folder: Path, config: Mapping[str, Any], models: Models, problems: Sequence[Problem]
 ) -> Recording:
@@ -89,17 +73,19 @@ def read_recording(
     `config` is its run.json. Raises RunError naming what does not fit.
     """
     _check_config(folder, config, models, problems)
-    recorded = _read(folder)
+    recorded = _recorded(folder)
     answers: dict[int, Tokens] = {}
     scores: dict[bytes, float] = {}
     for problem in problems:
-        pieces = recorded.get(problem.id, _RecordedProblem())
-        context = _contexts(folder, problem, pieces, models)
-        for node, thoughts in pieces.work.thoughts.items():
+        state = recorded.get(problem.id, ProblemState(problem.id))
+        work = ResumedWork.of(state)
+        context = _context(folder, problem, state, work, models)
+        for node, thoughts in work.thoughts.items():
             answers[node_seed(config["seed"], problem.id, node)] = _joined(thoughts)
-        for node, score in pieces.work.scores.items():
+        for node, score in work.scores.items():
             scores[_key(context.verifier_ids(node))] = score
-    generated = [t for pieces in recorded.values() for t in pieces.work.thoughts.values()]
+    work_of_all = (ResumedWork.of(state) for state in recorded.values())
+    generated = [thoughts for work in work_of_all for thoughts in work.thoughts.values()]
     whole = [t for t in generated if t[-1].stop is not Stop.STEP] or generated
     if not generated:
         raise RunError(f"The run in {folder} has generated nothing that could be replayed.")
@@ -113,25 +99,23 @@ def read_recording(
     )
 
 
-def _read(folder: Path) -> dict[str, _RecordedProblem]:
-    recorded: dict[str, _RecordedProblem] = {}
-    for event in read_events(folder):
-        match event:
-            case Generated():
-                pieces = recorded.setdefault(event.problem, _RecordedProblem())
-                pieces.work.thoughts[event.node] = thoughts_of(event)
-                pieces.asked.append(_Asked("generator", event.node, event.prompt_tokens))
-            case Scored():
-                pieces = recorded.setdefault(event.problem, _RecordedProblem())
-                pieces.work.scores[event.node] = event.score
-                if not event.cached:
-                    pieces.asked.append(_Asked("verifier", event.node, event.prompt_tokens))
-    return recorded
+def _recorded(folder: Path) -> dict[str, ProblemState]:
+    """The problems of a run, in the order in which they were first answered."""
+    run = RunState()
+    found = [*solved_problems(read_events(folder), run), *run.open.values()]
+    return {problem.id: problem for problem in sorted(found, key=_first_answer)}
 
 
-def _contexts(folder: Path, problem: Problem, pieces: _RecordedProblem, models: Models) -> Context:
+def _first_answer(problem: ProblemState) -> float:
+    firsts = (*problem.generated[:1], *problem.scored[:1])
+    return min((began + event.t for began, event in firsts), default=math.inf)
+
+
+def _context(
+    folder: Path, problem: Problem, state: ProblemState, work: ResumedWork, models: Models
+) -> Context:
     """The problem's context with every recorded node in it; raises RunError if ids differ."""
-    for node, thoughts in pieces.work.thoughts.items():
+    for node, thoughts in work.thoughts.items():
         for thought in thoughts:
             if models.generator.decode(thought.token_ids) != thought.text:
                 raise _other_tokenizer(
@@ -139,28 +123,30 @@ def _contexts(folder: Path, problem: Problem, pieces: _RecordedProblem, models: 
                 )
     context = Context.of(models, problem)
     present: set[NodePath] = {()}
-    for node in sorted(pieces.work.thoughts.keys() | pieces.work.scores.keys(), key=len):
+    for node in sorted(work.thoughts.keys() | work.scores.keys(), key=len):
         if node in present:
             continue
         # scored but never asked of the generator: its prompt had filled the context
         path, full = node, (Thought((), "", Stop.LENGTH),)
-        for thought in pieces.work.thoughts.get(node, full):
+        for thought in work.thoughts.get(node, full):
             context.add(path, thought)
             present.add(path)
             path = (*path, 0)
     verifier = models.deployment.verifier
-    for asked in pieces.asked:
-        node, generates = asked.node, asked.engine == "generator"
-        ids = context.generator_ids(node[:-1]) if generates else context.verifier_ids(node)
-        if len(ids) != asked.prompt_tokens:
+    asked: list[Generated | Scored] = [event for _, event in state.generated]
+    asked += [event for _, event in state.scored if not event.cached]
+    for event in asked:
+        node, scores = event.node, isinstance(event, Scored)
+        ids = context.verifier_ids(node) if scores else context.generator_ids(node[:-1])
+        if len(ids) != event.prompt_tokens:
             raise _other_tokenizer(
                 folder,
-                asked.engine,
+                "verifier" if scores else "generator",
                 models,
                 f"the prompt for node {_name(node)} of problem {problem.id} has {len(ids)} tokens "
-                f"here and had {asked.prompt_tokens}",
+                f"here and had {event.prompt_tokens}",
             )
-        if not generates and len(ids) >= verifier.max_seq_len:
+        if scores and len(ids) >= verifier.max_seq_len:
             raise RunError(
                 f"The run in {folder} scored a dialogue of {len(ids)} tokens; verifier.max_seq_len "
                 f"of deployment {models.deployment.name} is {verifier.max_seq_len}.",

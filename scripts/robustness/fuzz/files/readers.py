@@ -27,7 +27,7 @@ from tts.datasets.load import load_problems
 from tts.lab.tuning.fit import read_fits
 from tts.lab.tuning.result import RESULT
 from tts.reports.runs import print_report
-from tts.runs.comparison import read_rows
+from tts.runs.compare import read_rows
 from tts.runs.config import read_run_config
 from tts.runs.folder import GROUP, PROBLEMS, read_problems
 from tts.runs.groups import Member, group_config, read_whole_group
