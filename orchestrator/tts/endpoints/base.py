@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # frozen it would take three times as long to make, once for each thought
 class GenerateCall:
-    """One sample. `input_ids` is int32 [length]; greedy if `temperature` is 0."""
+    """One sample, a value. `input_ids` is int32 [length]; greedy if `temperature` is 0."""
 
     input_ids: npt.NDArray[np.int32]
     max_new_tokens: int

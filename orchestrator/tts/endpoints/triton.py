@@ -49,6 +49,7 @@ _OPTIONS = [
     ("grpc.max_reconnect_backoff_ms", 1000),
 ]
 _FP32 = struct.Struct("<f")
+_translation = lru_cache(maxsize=64)(Translation)  # it holds no state
 
 
 class TritonConnection:
@@ -137,14 +138,14 @@ class TritonConnection:
 
     async def _infer_once(self, model: str, request: bytes, timeout_s: float) -> Any:
         self._see_that_it_is_back()
-        with Translation(model, self.address, timeout_s):
+        with _translation(model, self.address, timeout_s):
             answer = await self._infer(request, timeout=timeout_s)
         self._deaths = 0
         return answer
 
     async def _generate_once(self, encode: Encode, timeout_s: float) -> list[int]:
         self._see_that_it_is_back()
-        with Translation(wire.GENERATOR, self.address, timeout_s):
+        with _translation(wire.GENERATOR, self.address, timeout_s):
             sample = self._whole.streams.start(encode, whole=True)
             alarm = asyncio.get_running_loop().call_later(timeout_s, sample.time_out)
             try:

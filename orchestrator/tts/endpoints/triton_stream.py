@@ -139,22 +139,22 @@ class Sample:
         if self._waiter is None or self._waiter.done():
             return
         if self._final or self._failure is not None:  # nothing more is worth a wait
-            self._ring()
+            if self._alarm:
+                self._alarm.cancel()
+            self._waiter.set_result(None)
         elif self._alarm is None:
             loop = asyncio.get_running_loop()
+            now = loop.time()
             due = self._woken + self._stream.streams.running * PIECE_S
-            if due - loop.time() < SHORTEST_WAIT_S:
-                self._ring()
+            if due - now < SHORTEST_WAIT_S:
+                self._ring(now)
             else:
-                self._alarm = loop.call_at(due, self._ring)
+                self._alarm = loop.call_at(due, self._ring, due)
 
-    def _ring(self) -> None:
-        if self._alarm:
-            self._alarm.cancel()
-            self._alarm = None
+    def _ring(self, now: float) -> None:
+        self._alarm = None
         if self._waiter and not self._waiter.done():
-            if not self._whole:
-                self._woken = asyncio.get_running_loop().time()
+            self._woken = now
             self._waiter.set_result(None)
 
 
@@ -227,7 +227,8 @@ class _Stream:
 
     def _take(self, message: Any) -> None:
         answer = message.infer_response
-        sample = self.samples.get(answer.id)
+        number = answer.id
+        sample = self.samples.get(number)
         if sample is None:  # it was cancelled
             return
         if message.error_message:
@@ -238,7 +239,7 @@ class _Stream:
                     return
             except EndpointError as error:
                 sample.fail(error)
-        del self.samples[answer.id]
+        del self.samples[number]
         self._end_if_used_up()
 
 
