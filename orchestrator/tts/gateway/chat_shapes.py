@@ -25,7 +25,7 @@ _TIME = re.compile(r"strftime|\bnow\s*\(")
 """How a template asks for the time."""
 _MOST_SHAPES = 256
 _MOST_MESSAGES = 16
-"""Of a chat that is worth a shape of its own."""
+"""Messages of a chat that is worth a shape of its own."""
 
 Treatment = Callable[[str], str]
 

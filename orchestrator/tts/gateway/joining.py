@@ -19,7 +19,7 @@ KEEP_S = 60.0
 MOST_KEPT = 256
 """Results that are kept at a time; the oldest go first."""
 MOST_STEPS = 100_000
-"""Of all of them together: each has its tree, about a kilobyte a step."""
+"""Steps of all kept results together: each has its tree, about a kilobyte a step."""
 
 
 class Joining:

@@ -26,7 +26,7 @@ from .service import Service
 
 QWEN_MARK = "<extra_0>"
 MAX_STEPS = 1024
-"""Of one request: each is a request to the verifier."""
+"""Steps of one request at most: each is a request to the verifier."""
 
 
 async def pooling(service: Service, exchange: Exchange) -> None:

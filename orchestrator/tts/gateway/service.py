@@ -25,7 +25,7 @@ class Settings:
     max_body: int = MAX_BODY
     """Bytes of a request's body."""
     deadline_s: float = 600.0
-    """Of a search; a request may ask for less."""
+    """The most that a search may take; a request may ask for less."""
     max_n: int = 1024
     """Completions of a search."""
     cors_origins: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tts.build.errors import ConfigError, ContentBlocked
 from tts.constraints.regex import parse_search
 from tts.gateway.safety import matching
-from tts.gateway.safety.expressions import expression
+from tts.gateway.safety.expressions import expression, parts
 from tts.gateway.safety.matching import REDACTED, Matcher, Matching, Rule
 
 PATTERNS = [
@@ -215,9 +215,24 @@ def test_every_letter_is_found_in_its_other_case():
     for letter in letters:
         other = letter.swapcase()
         if len(other) == 1 and other.swapcase() == letter != other:
-            found = re2.compile(expression([parse_search(f"(?i){letter}")])).search(f".{other}.")
+            found = re2.compile(expression(parts(parse_search(f"(?i){letter}")))).search(
+                f".{other}."
+            )
             assert found, (letter, other)
             re2.purge()
+
+
+def test_the_rule_that_blocks_is_found_among_thousands_without_reading_each(monkeypatch):
+    patterns = [f"(?i)\\bterm {number:04d}\\b" for number in range(3000)]
+    matcher, read = Matcher(rules_of(patterns, patterns)), []
+    compiled = matching._compiled
+    monkeypatch.setattr(matching, "_compiled", lambda some: read.append(some) or compiled(some))
+    for number in (0, 1234, 2999):
+        stream = Matching(matcher)
+        stream.feed(f"the TERM {number:04d}, then")
+        with pytest.raises(ContentBlocked, match=f"term {number:04d}"):
+            stream.end()
+    assert len(read) <= 3 * 12
 
 
 def test_without_re2_rules_are_refused_and_say_what_to_install(monkeypatch):

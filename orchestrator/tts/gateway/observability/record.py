@@ -53,14 +53,14 @@ class RequestRecord(msgspec.Struct, kw_only=True):
     model: str = ""
     """As `/v1/models` lists it; empty until it is known to exist."""
     strategy: str | None = None
-    """Of a search; None for plain generation."""
+    """The strategy of a search; None for plain generation."""
     stream: bool = False
     key: str | None = None
     """The id of its API key."""
     replica: str | None = None
     outcome: Outcome = "failed"
     status: int = 0
-    """Of HTTP; 200 also when a stream broke later, which `outcome` tells."""
+    """The status of HTTP; 200 also when a stream broke later, which `outcome` tells."""
     error: str | None = None
     """The kind of error, such as rate_limit_exceeded: a word, no text of the client's."""
     prompt_tokens: int = 0

@@ -11,7 +11,7 @@ class TokenDetails(Struct):
     """What the completion's tokens were spent on."""
 
     reasoning_tokens: int = 0
-    """Of a search: all that is not in the answer."""
+    """All that a search has generated and that is not in the answer."""
 
 
 class SearchUsage(Struct):

@@ -20,15 +20,25 @@ _DOTLESS = chars((ord("ı"), ord("ı")))
 """The one letter that Python takes for a lower case of I and RE2 does not."""
 
 
-def expression(searches: Iterable[Search]) -> str:
-    """One expression for all matches of some searches, each with a character on both sides."""
+Part = tuple[str, str, str]
+"""What may stand before a match, and after it, and the match: three expressions of one rule."""
+
+
+def parts(search: Search) -> list[Part]:
+    """All matches of a search: those of each part, each with a character on both sides."""
+    found = []
+    for before, node in _with_outside(search.node, search.begins_word, at_end=False):
+        for after, texts in _with_outside(node, search.ends_word, at_end=True):
+            text = _text(texts, search.ignores_case)
+            found.append((before, after, f"(?i:{text})" if search.ignores_case else text))
+    return found
+
+
+def expression(parts: Iterable[Part]) -> str:
+    """One expression for all matches of some parts; those with equal sides share them."""
     between: dict[tuple[str, str], list[str]] = {}
-    for search in searches:
-        for before, node in _with_outside(search.node, search.begins_word, at_end=False):
-            for after, found in _with_outside(node, search.ends_word, at_end=True):
-                text = _text(found, search.ignores_case)
-                text = f"(?i:{text})" if search.ignores_case else text
-                between.setdefault((before, after), []).append(text)
+    for before, after, text in parts:
+        between.setdefault((before, after), []).append(text)
     return "|".join(
         f"{before}(?:{'|'.join(texts)}){after}" for (before, after), texts in between.items()
     )

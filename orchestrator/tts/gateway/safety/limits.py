@@ -24,7 +24,7 @@ class KeyLimits:
 
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
-    """Of prompts, answers and searches together; tokens that the verifier reads are not counted."""
+    """Counts prompts, answers and searches; tokens that the verifier reads are not counted."""
     concurrent_searches: int | None = None
 
 

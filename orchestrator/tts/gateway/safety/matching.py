@@ -15,7 +15,7 @@ from typing import Any
 from tts.build.errors import ConfigError, ContentBlocked
 from tts.constraints.regex import Search
 
-from .expressions import expression, longest, may_be_empty
+from .expressions import Part, expression, longest, may_be_empty, parts
 
 REDACTED = "[redacted]"
 """What stands in the place of text that was removed."""
@@ -49,17 +49,21 @@ class Matcher:
     def __init__(self, rules: Sequence[Rule]) -> None:
         self.window = max((_length(rule) for rule in rules), default=0)
         """Characters that are held back."""
-        blocking = [rule for rule in rules if rule.blocks]
+        blocking = [(rule.name, parts(rule.search)) for rule in rules if rule.blocks]
         self.blocks = _compiled(blocking)
-        self.redacts = _compiled([rule for rule in rules if not rule.blocks])
+        self.redacts = _compiled(
+            [(rule.name, parts(rule.search)) for rule in rules if not rule.blocks]
+        )
         self._blocking = blocking
 
     def name_at(self, text: str, place: int) -> str:
-        """The first rule that blocks what `blocks` has found at a place."""
-        for rule in self._blocking:
-            if (compiled := _compiled([rule])) and compiled.match(text, place):
-                return rule.name
-        raise AssertionError("one of the rules matches where all of them together do")
+        """The first rule that blocks what `blocks` has found at a place, by halving the rules."""
+        rules = self._blocking
+        while len(rules) > 1:
+            first = rules[: len(rules) // 2]
+            compiled = _compiled(first)
+            rules = first if compiled.match(text, place) else rules[len(first) :]
+        return rules[0][0]
 
 
 class Matching:
@@ -166,10 +170,9 @@ def _length(rule: Rule) -> int:
     return length
 
 
-def _compiled(rules: Sequence[Rule]) -> Any:
-    """The rules as one expression of RE2; None without rules, or if they match nothing."""
-    text = expression(rule.search for rule in rules)
-    if not text:
+def _compiled(rules: Sequence[tuple[str, list[Part]]]) -> Any:
+    """Some rules, by name, as one expression of RE2; None without rules."""
+    if not rules:
         return None
     try:
         import re2
@@ -183,6 +186,7 @@ def _compiled(rules: Sequence[Rule]) -> Any:
     options.longest_match = options.never_capture = True
     options.log_errors = False
     try:
+        text = expression(part for _, own in rules for part in own)
         compiled = re2.compile(text, options)
         fits = compiled.reverseprogramsize > 0  # it also reads a match backwards, for its beginning
     except re2.error:

@@ -41,9 +41,9 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     action: Literal["block", "redact"] = "block"
     applies_to: Literal["input", "output", "both"] = "both"
     inside_words: bool = False
-    """Of a term: found within longer words, too, as languages without spaces need it."""
+    """A term is found within longer words, too, as languages without spaces need it."""
     match_case: bool = False
-    """Of a term: not found in upper or lower case where it is written otherwise."""
+    """A term is not found in upper or lower case where it is written otherwise."""
 
 
 def read_rules(file: Path) -> dict[Direction, list[Rule]]:

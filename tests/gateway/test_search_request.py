@@ -1,0 +1,87 @@
+"""Which search a request asks for, by whichever of its fields."""
+
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+
+from tts.gateway.openai.errors import ApiError
+from tts.gateway.openai.requests import ChatRequest
+from tts.gateway.search_request import DEFAULT_STRATEGY, read_search_request, wants_search
+from tts.gateway.service import Settings
+from tts.problem import Problem
+
+PROBLEM = Problem("p", "Compute 2 + 2.")
+
+
+@pytest.fixture
+def read(tiny_deployment):
+    def reads(named=None, headers=(), settings=None, **fields):
+        service = SimpleNamespace(deployment=tiny_deployment, settings=settings or Settings())
+        exchange = SimpleNamespace(header=dict(headers).get)
+        said = {"model": "tiny", "messages": [{"role": "user", "content": "?"}], **fields}
+        request = msgspec.convert(said, ChatRequest)
+        return read_search_request(service, exchange, request, named, PROBLEM)
+
+    return reads
+
+
+@pytest.mark.parametrize(
+    ("fields", "named", "wants"),
+    [
+        ({}, None, False),
+        ({"tts": {"seed": 3}}, None, False),
+        ({}, "beam-search", True),
+        ({"budget": 4}, None, True),
+        ({"tts": {"n": 4}}, None, True),
+        ({"tts": {"strategy": "best-of-n"}}, None, True),
+    ],
+)
+def test_a_search_is_asked_for_by_the_models_name_or_a_field(fields, named, wants):
+    said = {"model": "tiny", "messages": [{"role": "user", "content": "?"}], **fields}
+    assert wants_search(msgspec.convert(said, ChatRequest), named) is wants
+
+
+def test_the_strategy_is_that_of_the_name_or_the_field_or_the_default(read):
+    assert read(named="best-of-n").strategy == "best-of-n"
+    assert read(tts={"strategy": "best-of-n"}).strategy == "best-of-n"
+    assert read(budget=4).strategy == DEFAULT_STRATEGY
+
+
+def test_fields_of_any_client_become_the_strategys_parameters(read):
+    asked = read(
+        named="best-of-n", budget=4, temperature=0.5, max_completion_tokens=7, tts={"seed": 3}
+    )
+    assert asked.parameters == {"n": 4, "temperature": 0.5, "max_tokens": 7}
+    assert (asked.n, asked.seed, asked.problem) == (4, 3, PROBLEM)
+    assert read(seed=5, budget=4).seed == 5
+
+
+@pytest.mark.parametrize(
+    ("fields", "wrong"),
+    [
+        ({"tts": {"strategy": "dvts"}}, "The model's name says best-of-n"),
+        ({"budget": 2, "tts": {"n": 3}}, "different numbers"),
+        ({"temperature": 1, "tts": {"parameters": {"temperature": 0}}}, "temperature is given twi"),
+        ({"budget": 5}, "allows 4 completions"),
+        ({"n": 2}, "How many completions it makes is tts.n"),
+        ({"stop": "x"}, "stop has no meaning for a search"),
+        ({"logprobs": True}, "logprobs has no meaning"),
+        ({"continue_final_message": True}, "continue_final_message has no meaning"),
+    ],
+)
+def test_what_no_search_can_do_or_is_said_twice_is_refused(read, fields, wrong):
+    with pytest.raises(ApiError, match=wrong) as refused:
+        read(named="best-of-n", settings=Settings(max_n=4), **fields)
+    assert refused.value.status == 400
+
+
+def test_the_deadline_is_the_least_of_all_who_wait(read):
+    settings = Settings(deadline_s=60)
+    announced = {b"x-stainless-read-timeout": "20"}
+    assert read(settings=settings).deadline_s == 60
+    assert read(settings=settings, tts={"deadline_s": 30}).deadline_s == 30
+    assert read(settings=settings, headers=announced).deadline_s == 19
+    assert read(settings=settings, headers=announced, stream=True).deadline_s == 60
+    assert read(settings=settings, headers={b"x-stainless-timeout": "1"}).deadline_s == 0.5
+    assert read(settings=settings, headers={b"x-stainless-timeout": "soon"}).deadline_s == 60
