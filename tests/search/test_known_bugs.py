@@ -5,11 +5,14 @@ from search-and-learn and its issue tracker.
 """
 
 import asyncio
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from rich.console import Console
 from tests.driver.scripted_run import PROBLEMS, Run
+from tests.runs.logs import SESSION
+from tests.runs.runs import CONFIG
 
 from tts.build.spec import VerifierSpec
 from tts.build.tokenizer import Tokenizer
@@ -19,6 +22,7 @@ from tts.endpoints.scripted import ScriptedVerifier
 from tts.grading import Grader
 from tts.grading.votes import judge
 from tts.reports.runs import comparison
+from tts.runs.summary import summarise
 from tts.search import (
     BeamSearch,
     BeamSearchConfig,
@@ -192,29 +196,11 @@ def test_completions_beyond_n_do_not_count():
 
 def test_runs_under_different_aggregation_are_not_compared_as_one_search(capsys):
     """FastTTS port: one run aggregated by `last`, the other by `prod`."""
-    summaries = [
-        {
-            "strategy": "beam-search",
-            "schedule": schedule,
-            "n": 4,
-            "accuracy": 0.5,
-            "problems": 10,
-            "wall_s": wall,
-            "problems_per_s": 1.0,
-            "tokens_per_s": 1.0,
-            "generated_tokens": 1,
-            "generator_calls": 1,
-            "verifier_calls": 1,
-            "mean_in_flight": {"generator": 1.0, "verifier": 1.0},
-            "parameters": {"n": 4, "agg_strategy": how},
-            "dataset": "demo",
-            "seed": 0,
-            "deployment": "demo",
-            "vote": "weighted",
-            "tree_digest": "x",
-        }
-        for schedule, how, wall in (("lockstep", "last", 20.0), ("decoupled", "prod", 10.0))
-    ]
+    summaries = []
+    for schedule, how, wall_s in (("lockstep", "last", 20.0), ("decoupled", "prod", 10.0)):
+        parameters = {"n": 4, "agg_strategy": how}
+        config = {**CONFIG, "schedule": schedule, "parameters": parameters}
+        summaries.append(replace(summarise(config, [SESSION]), wall_s=wall_s))
     Console(width=200).print(comparison(summaries))
     shown = capsys.readouterr().out
     assert "2.00x" not in shown
