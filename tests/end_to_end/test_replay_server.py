@@ -14,6 +14,7 @@ from tts.build.spec import load_deployment
 from tts.lab.bench.replaying import as_recorded
 from tts.lab.bench.single_run import plan_of, problems_of
 from tts.runs.config import RunConfig
+from tts.runs.folder import read_config, write_json
 from tts.serving.server.start import start_server
 
 CHECKPOINTS = paths.deployments_dir().parent / "checkpoints"
@@ -105,9 +106,9 @@ def test_a_replay_is_reported_and_resumed_as_one(tts, recorded, pair, tmp_path):
     code, out, err = tts.run("bench", "--resume", folder)
     assert code == 0, err
     assert "trees and answers as recorded: yes" in out
-    config = json.loads((folder / "run.json").read_text())
+    config = read_config(folder)
     config["replay"]["digest"] = "other"
-    (folder / "run.json").write_text(json.dumps(config))
+    write_json(folder / "run.json", config)
     code, _, err = tts.run("bench", "--resume", folder)
     assert code == 1
     assert "its replay was" in err

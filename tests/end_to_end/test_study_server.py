@@ -18,6 +18,7 @@ from tts.lab.observer import Observer
 from tts.lab.study.campaign import run_study
 from tts.lab.study.cells import Form
 from tts.lab.study.measure import measure
+from tts.runs.folder import read_json, write_json
 from tts.serving.repository.digest import deployment_digest
 from tts.serving.server.start import start_server
 
@@ -131,9 +132,9 @@ def test_a_study_is_interrupted_resumed_and_shown(tts: Tts, small, tmp_path, mon
     config = (paths.repository_dir("demo") / "generator" / "config.pbtxt").read_text()
     assert deployment_digest(load_deployment(small)) in config, "the repository is the deployment's"
 
-    asked = json.loads((folder / "study.json").read_text())
+    asked = read_json(folder / "study.json", "no study")
     asked["deployment_digest"] = "of an earlier version of tts"
-    (folder / "study.json").write_text(json.dumps(asked))
+    write_json(folder / "study.json", asked)
     (folder / "report.html").unlink()
     code, again, err = tts.run("report", folder)
     assert code == 0, err

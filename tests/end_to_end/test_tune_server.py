@@ -9,6 +9,7 @@ from tests.end_to_end.commands import Tts
 
 from tts.build import paths
 from tts.build.spec import load_deployment
+from tts.runs.folder import read_config, write_json
 
 BUNDLED = paths.deployments_dir() / "demo.yaml"
 
@@ -142,12 +143,12 @@ def test_a_run_that_does_not_fit_is_refused_before_anything_starts(tts, tuned, o
     run = tuned[0] / "run"
     other = tmp_path / "run"
     other.mkdir()
-    config = json.loads((run / "run.json").read_text())
-    (other / "run.json").write_text(json.dumps({**config, "deployment": "llama"}))
+    config = read_config(run)
+    write_json(other / "run.json", {**config, "deployment": "llama"})
     code, _, err = tts.run("tune", own, "--run", other)
     assert code == 1
     assert "is one of 'llama', not of 'demo'" in err
-    (other / "run.json").write_text(json.dumps(config))
+    write_json(other / "run.json", config)
     code, _, err = tts.run("tune", own, "--run", other)
     assert code == 1
     assert "holds 0 requests to the generator" in err
