@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tts.build.errors import ConfigError
-from tts.runs.config import read_whole_config
+from tts.runs.config import read_run_config
 from tts.runs.curves import block_votes, sizes
 from tts.runs.events import ProblemSolved
 from tts.runs.log import read_events
@@ -103,15 +103,15 @@ def make_policy(folders: Sequence[Path], budgets: Sequence[int]) -> Policy:
 
 def read_run(folder: Path) -> RunOfCells:
     """A finished run; raises a TtsError if it is none of a search that `auto` may choose."""
-    config = read_whole_config(folder)
-    name, n = config["strategy"], config["parameters"]["n"]
+    config = read_run_config(folder)
+    name, n = config.strategy, config.parameters["n"]
     if name not in SEARCHES:
         raise ConfigError(
             f"{folder} is a run of {name}, which auto does not choose.",
             hint=f"It chooses among {', '.join(SEARCHES)}.",
         )
     independent = find_strategy(name).independent
-    unit = config["parameters"]["beam_width"] if independent == "subtrees" else 1
+    unit = config.parameters["beam_width"] if independent == "subtrees" else 1
     solved: dict[str, Solved] = {}
     for problem in solved_problems(read_events(folder)):
         roots = (event for _, event in problem.generated if len(event.node) == 1)
