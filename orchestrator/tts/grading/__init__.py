@@ -5,11 +5,11 @@
 
 | module | job |
 |---|---|
-| extract | the last boxed answer of a text |
+| extract | the answer that a text states: its last box, or what it calls the final answer |
 | canonical | a cheap normal form: equal strings are equal answers |
 | json_answers | answers that are JSON, equal by value |
 | screen | refuses what would only burn a worker (towers, factorials) |
-| times | times of day, which math-verify takes for ratios |
+| readings | times of day, choices and decimal commas, which math-verify reads otherwise |
 | sketch | invariants of a parsed answer: what certainly tells two apart |
 | invariants | sympy objects to sketches; imported in the worker process only |
 | series | values of sums, products and integrals; imported in the worker process only |
@@ -26,7 +26,7 @@ Model output is hostile input: no text may hang, kill or bloat the run.
 
 from .canonical import canonical, is_integer
 from .equal_answers import Equality, group_answers
-from .extract import extract_answer, extract_gsm8k_answer
+from .extract import boxed_answer, extract_answer, extract_gsm8k_answer
 from .grader import Grader
 from .problem import ProblemGrader
 from .verdict import Outcome, Reason, Verdict
@@ -38,6 +38,7 @@ __all__ = [
     "ProblemGrader",
     "Reason",
     "Verdict",
+    "boxed_answer",
     "canonical",
     "extract_answer",
     "extract_gsm8k_answer",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from .canonical import canonical
-from .verdict import Verdict
+from .verdict import Reason, Verdict
 
 
 class Equality(Protocol):
@@ -42,7 +42,9 @@ async def group_answers(
 async def _find_group(answer: str, representatives: list[str], grader: Equality) -> int:
     """Index of the group that `answer` belongs to, which may be a new one."""
     for group, representative in enumerate(representatives):
-        if (await grader.equal(answer, representative)).equal:
+        verdict = await grader.equal(answer, representative)
+        # whether "1,22" has a decimal comma only the author of a reference is taken to know
+        if verdict.equal and verdict.reason is not Reason.DECIMAL_COMMA:
             return group
     representatives.append(answer)
     return len(representatives) - 1

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from .canonical import canonical, is_integer
 from .json_answers import json_form
 from .process import Reply
+from .readings import is_decimal_comma, is_same_choice, may_be_same_time
 from .screen import is_too_costly
 from .sketch import Parsed, are_separated
-from .times import may_be_same_time
 from .verdict import Outcome, Reason, Verdict
 
 MAX_ANSWER_CHARS = 2000  # two of them, escaped as JSON, fit the 64 KiB buffer of a pipe
@@ -94,9 +94,13 @@ class ProblemGrader:
             return Verdict(Outcome.EQUAL, Reason.CANONICAL)
         if pair[0].is_integer and pair[1].is_integer:
             return Verdict(Outcome.DIFFERENT, Reason.INTEGERS)
-        at_same_time = may_be_same_time(prediction, reference)
-        if at_same_time is not None:
-            return Verdict(Outcome.EQUAL if at_same_time else Outcome.DIFFERENT, Reason.TIMES)
+        for same, reason in (
+            (may_be_same_time(prediction, reference), Reason.TIMES),
+            (is_same_choice(prediction, reference), Reason.CHOICES),
+            (is_decimal_comma(prediction, reference) or None, Reason.DECIMAL_COMMA),
+        ):
+            if same is not None:
+                return Verdict(Outcome.EQUAL if same else Outcome.DIFFERENT, reason)
         for answer in pair:
             if answer.limit and not answer.parsed:
                 return answer.limit

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 
-from tts.grading import extract_answer
+from tts.grading import boxed_answer
 from tts.search import SearchConfig
 from tts.search.search_and_learn import SemanticsConfig
 
-from .strategy import Ballot
+from .strategy import Ballot, usual_ballot
 
 _PHRASES = ("he answer is", "final answer is")
 _NUMBER = re.compile(r"-?\d*\.?\d+")
@@ -21,7 +21,7 @@ def ballot_by_semantics(config: SearchConfig) -> Ballot:
     """The ballot of a search whose parameters may ask for search-and-learn's rules."""
     if isinstance(config, SemanticsConfig) and config.literal:
         return Ballot(extract_answer_or_number, as_listed=True)
-    return Ballot()
+    return usual_ballot(config)
 
 
 def extract_answer_or_number(text: str) -> str | None:
@@ -35,7 +35,7 @@ def extract_answer_or_number(text: str) -> str | None:
     if quoted and "$. I hope" in after:
         found: str | None = after.partition("$. I hope")[0]
     elif "boxed" in text:
-        found = extract_answer(text)
+        found = boxed_answer(text)
     elif phrase := next((each for each in _PHRASES if each in text), None):
         found = text.rpartition(phrase)[2]
     else:

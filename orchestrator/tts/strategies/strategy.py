@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from tts.build.errors import ConfigError
 from tts.build.spec import explain
-from tts.grading import extract_answer
+from tts.grading import boxed_answer, extract_answer
 from tts.search import SearchConfig
 
 Vote = Literal["best", "weighted", "majority"]
@@ -24,6 +24,12 @@ class Ballot:
     answer_of: Callable[[str], str | None] = extract_answer
     as_listed: bool = False
     """Whether ties go to the answer that the search lists first; else to the first by path."""
+
+
+def usual_ballot(config: SearchConfig) -> Ballot:
+    """The ballot of a search with these parameters: what has a given form stands in a box only."""
+    has_form = config.answer_regex is not None or config.answer_schema is not None
+    return Ballot(boxed_answer) if has_form else Ballot()
 
 
 Independent = Literal["chains", "subtrees"]
@@ -48,7 +54,7 @@ class Strategy:
     """Parameters that cannot be changed."""
     independent: Independent | None = None
     """The parts of a run that are runs with a smaller n themselves; None: it has none."""
-    ballot: Callable[[SearchConfig], Ballot] = lambda config: Ballot()
+    ballot: Callable[[SearchConfig], Ballot] = usual_ballot
     """How the completions of a search with these parameters vote."""
 
     def allows(self, config: SearchConfig) -> bool:
