@@ -25,8 +25,7 @@ from .admission import Admission
 from .generate_request import GenerateRequest, Limits
 from .generation import Generation
 from .iteration_log import Recorder
-from .mapped_weights import release_mapped
-from .pipeline import add_request, open_pipeline
+from .pipeline import add_request, open_pipeline, release_mapped
 from .prefix_guard import PrefixGuard, extend_hashes, prefix_hashes
 from .responses import CLOSING, IN_USE, OnResponse, Response, guarded, unavailable
 from .statistics import Statistics

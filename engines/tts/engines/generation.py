@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from .generate_request import GenerateRequest
+from .generate_request import GenerateRequest, StopWords, single_stops
 from .pipeline import FINISHED, RUNNING, label_logits
 from .responses import FinishReason, Response, unavailable
-from .stop_words import StopWords, single_stops
 
 
 class Generation:

@@ -21,7 +21,7 @@ from tts.build.errors import DatasetError
 from tts.build.input_files import is_file
 
 from .answers import AnswerKind
-from .columns import Columns
+from .rows import Columns
 
 TIMEOUT_S = 30.0
 """How long a server may send nothing before the download fails."""

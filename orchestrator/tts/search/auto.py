@@ -24,8 +24,7 @@ from .protocol import Expand, Generated, Guess, Score, Scored, Search, SearchRes
 from .sampling import SampleSearch, SampleSearchConfig
 from .seeds import SeedOf
 from .thought import Fate, NodePath, Thought, significant
-from .tree import Tree
-from .unfinished import completions_so_far
+from .tree import Tree, completions_so_far
 
 Choose = Callable[[float], SearchConfig]
 """The search for a problem whose samples have this mean score."""
