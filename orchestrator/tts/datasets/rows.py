@@ -202,7 +202,7 @@ def column_of(role: Role, columns: Columns, present: Collection[str], where: str
             return name
     if role not in columns and role not in REQUIRED:
         return None
-    raise lacking(wanted, present, where)
+    raise missing_column(wanted, present, where)
 
 
 def choice_columns(columns: Columns, present: Collection[str], where: str) -> tuple[str, ...]:
@@ -217,11 +217,11 @@ def choice_columns(columns: Columns, present: Collection[str], where: str) -> tu
         return (named,)
     parts = tuple(named.split("+"))
     if missing := tuple(name for name in parts if name not in present):
-        raise lacking(missing[:1], present, where)
+        raise missing_column(missing[:1], present, where)
     return parts
 
 
-def lacking(wanted: Collection[str], present: Collection[str], where: str) -> DatasetError:
+def missing_column(wanted: Collection[str], present: Collection[str], where: str) -> DatasetError:
     """A column that is not there, and those that are."""
     there = ", ".join(sorted(present)) or "none"
     return DatasetError(

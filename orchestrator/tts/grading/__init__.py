@@ -13,9 +13,8 @@
 | invariants | sympy objects to sketches, values of sums and integrals; in the worker process only |
 | equivalence | math-verify; imported in the worker process only |
 | worker | the child process: what it answers, within the limits of tts.build.worker |
-| process | the parent's handle of one worker: requests, and what the answers mean |
 | problem | comparisons of one problem's answers: shortcuts, sketches, a CPU budget; their groups |
-| grader | the public `Grader`: the workers, and what they have replied |
+| grader | the public `Grader`: the worker processes, and what they have replied |
 | votes | from completions to one answer |
 
 Model output is hostile input: no text may hang, kill or bloat the run.

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from .canonical import canonical, is_integer, json_form
-from .process import Reply
 from .readings import is_decimal_comma, is_same_choice, may_be_same_time
 from .screen import is_too_costly
 from .sketch import Parsed, are_separated
@@ -23,6 +22,18 @@ from .verdict import Outcome, Reason, Verdict
 
 MAX_ANSWER_CHARS = 2000  # two of them, escaped as JSON, fit the 64 KiB buffer of a pipe
 _READ_TOGETHER = 16  # answers between two looks at the budget
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a worker answered, and the CPU time it took.
+
+    The content is a `Parsed` answer or a verdict: of a comparison, or why there is no other.
+    """
+
+    content: Parsed | Verdict
+    cpu_s: float
+
 
 Steps = Generator[Future[Reply], Reply, Verdict]
 """A comparison that hands out what it waits for, and ends with its verdict."""

@@ -13,7 +13,7 @@
 | tree_search | base of the strategies: what is asked for, and the end |
 | step_search | bases of the tree strategies: pools grow, are scored and decided |
 | foresight | which expansions may be asked for next |
-| policy, auto | which search goes on from a few samples; the search that does |
+| auto | which search goes on from a few samples, as data; the search that does |
 | ab_mcts, beam_search, dvts, mcts, particle_filtering, rebase, sampling | the strategies |
 | search_and_learn | three of them by the letter of Hugging Face's code, chosen by `semantics` |
 """

@@ -6,7 +6,7 @@ time something happens, and are told when the next thing will. docs/simulation.m
 
 from tts.build.tensorrt.gpus import GPUS, GpuFacts
 
-from .engine import Engine, Request, Totals
+from .batching import Engine, Request, Totals
 from .gpus import Gpus, Sharing
 from .kv_cache import PagedCache
 from .step_time import (
