@@ -18,8 +18,7 @@
 | engine | in-flight batching, in one loop |
 | admission | which requests start, by KV blocks and slots; pure |
 | prefix_guard | which requests must wait for each other's prefixes; pure |
-| pipeline | OpenVINO GenAI's continuous-batching pipeline |
-| generation | one request inside the pipeline: stop words, end, cancellation |
+| pipeline | OpenVINO GenAI's continuous-batching pipeline, and one request inside it |
 | responses | from tokens to output tensors |
 | iteration_log | recording it: totals, publication, a log of bounded size, written and followed |
 | statistics | what each iteration did, as data and under TensorRT-LLM's metric names |
