@@ -89,7 +89,7 @@ def encode(message: Any) -> bytes:
     return len(data).to_bytes(_LENGTH_BYTES, "little") + data
 
 
-class Received:
+class MessageReader:
     """Messages of one type, taken from a socket."""
 
     def __init__(self, connection: socket.socket, kind: Any) -> None:

@@ -105,7 +105,7 @@ def json_form(answer: str) -> str | None:
             parse_constant=_refuse,
             object_pairs_hook=_members,
         )
-        return _written(value)
+        return _json_text(value)
     except (ValueError, ArithmeticError, RecursionError):
         return None
 
@@ -126,10 +126,10 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def _written(value: Any) -> str:
+def _json_text(value: Any) -> str:
     if isinstance(value, dict):
-        members = (f"{json.dumps(name)}:{_written(value[name])}" for name in sorted(value))
+        members = (f"{json.dumps(name)}:{_json_text(value[name])}" for name in sorted(value))
         return "{" + ",".join(members) + "}"
     if isinstance(value, list):
-        return "[" + ",".join(map(_written, value)) + "]"
+        return "[" + ",".join(map(_json_text, value)) + "]"
     return str(value) if isinstance(value, Decimal) else json.dumps(value)
