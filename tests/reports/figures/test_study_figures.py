@@ -163,7 +163,7 @@ def test_different_trees_are_noticed():
 
 def test_advice_stands_on_the_page_with_the_figure_that_it_rests_on():
     results = results_of({})
-    advice = tuple(advise(results, {}))
+    advice = tuple(advise(results, {"policy": {}}))
     figure = advice_figure(Findings(tuple(tables(results)), advice, 20, same_trees=True))
     check(figure)
     assert len(figure.notes) == len(figure.rows) == len(advice)

@@ -1,13 +1,15 @@
 """What follows from a study, in words: each advice names the figure that it rests on. Pure.
 
-Nothing is advised on a difference whose 95% interval holds "no difference": then what is there
-stays, and the advice says so.
+Every advice gives the 95% interval that it rests on. Nothing is advised on a difference whose
+interval holds "no difference": then what is there stays, and the advice says so.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tts.runs.statistics import wilson
 
@@ -26,13 +28,11 @@ class Advice:
     """The name of the figure that it rests on."""
 
 
-def advise(
-    results: Mapping[str, CellResult], policy: Mapping[str, Mapping[str, object]]
-) -> list[Advice]:
-    """All advice that the results give; `policy` is that of tune.json, by role."""
+def advise(results: Mapping[str, CellResult], load: Mapping[str, Any]) -> list[Advice]:
+    """All advice that the results give, and throughput over load, in the form of tune.json."""
     found = [
         split_advice(results),
-        batch_advice(policy),
+        batch_advice(load),
         schedule_advice(results),
         in_flight_advice(results),
         n_advice(results),
@@ -115,18 +115,25 @@ def in_flight_advice(results: Mapping[str, CellResult]) -> Advice | None:
     return Advice("Problems in flight", text, "concurrency")
 
 
-def batch_advice(policy: Mapping[str, Mapping[str, object]]) -> Advice | None:
-    """How much to keep in flight on each engine; None where too little was measured."""
+def batch_advice(load: Mapping[str, Any]) -> Advice | None:
+    """How much to keep in flight on each engine; None where too little was measured.
+
+    A budget within the 95% interval of the engine's saturation point stays as it is.
+    """
     fields = {"generator": "generator.in_flight_requests", "verifier": "verifier.in_flight_tokens"}
     said = []
     for role, field in fields.items():
-        if found := policy.get(role):
-            change = (
-                f"{found['proposed']:,}, as it is"
-                if found["proposed"] == found["present"]
-                else f"{found['present']:,} -> {found['proposed']:,}"
-            )
-            said.append(f"{field}: {change} ({found['why']})")
+        if found := load["policy"].get(role):
+            engine = load["engines"][role]
+            low, high = _saturation(engine)
+            interval = f"the saturation point's 95% interval: {_loads(engine, low, high)}"
+            present, proposed = found["present"], found["proposed"]
+            if low <= present <= high:
+                said.append(f"{field}: {present:,}, as it is; not told apart from {interval}")
+            elif present == proposed:
+                said.append(f"{field}: {present:,}, as it is ({found['why']}; {interval})")
+            else:
+                said.append(f"{field}: {present:,} -> {proposed:,} ({found['why']}; {interval})")
     if not said:
         return None
     return Advice("Batch sizes", "; ".join(said) + ".", "generator-by-load")
@@ -199,11 +206,34 @@ def _listed(results: Sequence[CellResult]) -> str:
     return ", ".join(f"{_way(each)} {times(each.speed)}" for each in results)
 
 
+def _saturation(engine: Mapping[str, Any]) -> tuple[float, float]:
+    """The 95% interval of an engine's saturation point; what was not seen lies beyond.
+
+    A saturation point is seen only where a load twice as large was measured.
+    """
+    point, largest = engine["saturation_point"], engine["levels"][-1]["load"]
+    low, high = point["low"], point["high"]
+    return largest / 2 if low is None else low, math.inf if high is None else high
+
+
+def _loads(engine: Mapping[str, Any], low: float, high: float) -> str:
+    """`18 to 26 requests`, `at most 256 tokens`, `beyond 4,096 tokens`."""
+    unit = engine["unit"]
+    if math.isinf(high):
+        return f"beyond {low:,.0f} {unit}"
+    if low <= engine["levels"][0]["load"]:
+        return f"at most {high:,.0f} {unit}"
+    return f"{low:,.0f} to {high:,.0f} {unit}"
+
+
 def _latencies(result: CellResult, base: CellResult) -> str:
-    mine, others = result.latency_p50_s, base.latency_p50_s
-    if mine is None or others is None:
+    mine, others, ratio = result.latency_p50_s, base.latency_p50_s, result.latency
+    if mine is None or others is None or ratio is None:
         return "its time per problem is not known"
-    return f"a problem takes {mine:.2g} s instead of {others:.2g} s (median)"
+    seconds = f"{times(ratio)}, {mine:.2g} s instead of {others:.2g} s (median)"
+    if ratio.is_certain:
+        return f"a problem takes {'less' if ratio.value < 1 else 'more'} time: {seconds}"
+    return f"the time per problem is not told apart: {seconds}"
 
 
 def _than(result: CellResult, other: CellResult) -> str:

@@ -45,7 +45,16 @@ from .folder import (
 )
 from .kv_memory import deployment_of
 from .load import measure_load
-from .plan import Study, can_restart, is_finished, left_of, limits_digest, open_study, seconds_of
+from .plan import (
+    Study,
+    can_restart,
+    is_digest_of_limits,
+    is_finished,
+    left_of,
+    limits_digest,
+    open_study,
+    seconds_of,
+)
 
 PILOT_PROBLEMS = 4
 
@@ -119,7 +128,9 @@ def begun_study(folder: Path, deployment: str | None = None) -> Study:
     folder = folder.resolve()
     before = read_study(folder)
     spec = load_checked(deployment or before.deployment_source)
-    now = replace(before, deployment=spec.name, limits_digest=limits_digest(spec))
+    same = is_digest_of_limits(before.limits_digest, spec)
+    digest = before.limits_digest if same else limits_digest(spec)
+    now = replace(before, deployment=spec.name, limits_digest=digest)
     check_same(vars(now), vars(before), folder)
     return open_study(folder, before, spec)
 

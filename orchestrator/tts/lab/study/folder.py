@@ -40,7 +40,7 @@ class StudyConfig:
     deployment_digest: str
     """Of the models as they are served; a later tts may serve the same file otherwise."""
     limits_digest: str
-    """Of what the deployment file says of both engines."""
+    """What the deployment file says of both engines, and which checkpoints they have; see plan."""
     dataset: str
     seed: int
     form: Form

@@ -81,7 +81,7 @@ def measure(study: Study) -> Findings:
     )
     findings = Findings(
         tuple(table for table in tables if table),
-        tuple(advise(results, load["policy"])),
+        tuple(advise(results, load)),
         len(rounds[0]),
         same_trees(list(results.values())),
     )

@@ -74,7 +74,9 @@ class CellResult:
     runs: tuple[RunResult, ...]
     """By round."""
     speed: Ratio
-    """Of its problems per second to the base's."""
+    """Its problems per second over the base's."""
+    latency: Ratio | None
+    """Its median time per problem over the base's; None where a run's times are not known."""
 
     @property
     def problems_per_s(self) -> float:
@@ -128,15 +130,25 @@ class CellResult:
 
 
 def read_results(cells: Sequence[Cell], rounds: int, folder: Path) -> dict[str, CellResult]:
-    """Every cell's result by its name, from `folder`/CELL-ROUND; raises RunError.
-
-    All cells are compared with the base in problems per second, each round on its own problems.
-    """
+    """Every cell's result by its name, from `folder`/CELL-ROUND; raises RunError."""
     runs = {
         cell.name: tuple(
             RunResult.read(folder / Step(cell, number).folder) for number in range(1, rounds + 1)
         )
         for cell in cells
     }
+    return compared(cells, runs)
+
+
+def compared(
+    cells: Sequence[Cell], runs: Mapping[str, tuple[RunResult, ...]]
+) -> dict[str, CellResult]:
+    """Every cell with its runs by round, compared with the base: each round on its own problems."""
     speeds = ratios({name: [run.problems_per_s for run in row] for name, row in runs.items()}, BASE)
-    return {cell.name: CellResult(cell, runs[cell.name], speeds[cell.name]) for cell in cells}
+    medians = {name: [quantile(run.latencies_s, 0.5) for run in row] for name, row in runs.items()}
+    known = {name: [each for each in row if each is not None] for name, row in medians.items()}
+    latencies = ratios(known, BASE) if known == medians else {}
+    return {
+        cell.name: CellResult(cell, runs[cell.name], speeds[cell.name], latencies.get(cell.name))
+        for cell in cells
+    }
