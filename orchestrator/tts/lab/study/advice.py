@@ -126,14 +126,15 @@ def batch_advice(load: Mapping[str, Any]) -> Advice | None:
         if found := load["policy"].get(role):
             engine = load["engines"][role]
             low, high = _saturation(engine)
-            interval = f"the saturation point's 95% interval: {_loads(engine, low, high)}"
+            interval = f"{_loads(engine, low, high)}, 95% interval"
             present, proposed = found["present"], found["proposed"]
             if low <= present <= high:
-                said.append(f"{field}: {present:,}, as it is; not told apart from {interval}")
+                change, why = f"{present:,}, as it is", "not told apart from its saturation point"
             elif present == proposed:
-                said.append(f"{field}: {present:,}, as it is ({found['why']}; {interval})")
+                change, why = f"{present:,}, as it is", found["why"]
             else:
-                said.append(f"{field}: {present:,} -> {proposed:,} ({found['why']}; {interval})")
+                change, why = f"{present:,} -> {proposed:,}", found["why"]
+            said.append(f"{field}: {change} ({why}; the {role} saturates {interval})")
     if not said:
         return None
     return Advice("Batch sizes", "; ".join(said) + ".", "generator-by-load")
@@ -217,13 +218,13 @@ def _saturation(engine: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def _loads(engine: Mapping[str, Any], low: float, high: float) -> str:
-    """`18 to 26 requests`, `at most 256 tokens`, `beyond 4,096 tokens`."""
+    """`at 18 to 26 requests`, `at 256 tokens or fewer`, `beyond 4,096 tokens`."""
     unit = engine["unit"]
     if math.isinf(high):
         return f"beyond {low:,.0f} {unit}"
     if low <= engine["levels"][0]["load"]:
-        return f"at most {high:,.0f} {unit}"
-    return f"{low:,.0f} to {high:,.0f} {unit}"
+        return f"at {high:,.0f} {unit} or fewer"
+    return f"at {low:,.0f} to {high:,.0f} {unit}"
 
 
 def _latencies(result: CellResult, base: CellResult) -> str:
