@@ -15,13 +15,20 @@ RESULT = "tune.json"
 
 
 def to_json(
-    spec: Deployment, source: str, recorded: RecordedRequests, results: Sequence[EngineResult]
+    spec: Deployment,
+    source: str,
+    recorded: RecordedRequests,
+    results: Sequence[EngineResult],
+    *,
+    stopped: bool = False,
 ) -> dict[str, Any]:
     """What was measured, with which requests, and what follows from it.
 
-    Results of older versions hold `knee` in place of `saturation_point`; readers need neither.
+    Nothing follows from measurements that were stopped; then the result says so. Results of older
+    versions hold `knee` in place of `saturation_point`; readers need neither.
     """
     return {
+        **({"stopped": True} if stopped else {}),
         "deployment": spec.name,
         "requests_from": source,
         "share": SHARE,
@@ -45,7 +52,7 @@ def to_json(
                 "why": proposal.why,
             }
             for result in results
-            if (proposal := result.proposal)
+            if not stopped and (proposal := result.proposal)
         },
     }
 

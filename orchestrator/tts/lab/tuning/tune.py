@@ -50,7 +50,13 @@ class Tuned:
 
     @property
     def proposals(self) -> list[Proposal]:
-        """The budgets that follow, for the engines with enough measurements."""
+        """The budgets that follow, for the engines with enough measurements.
+
+        None of what was stopped: a budget that follows from part of the rounds would look like one
+        that follows from all.
+        """
+        if self.interrupted:
+            return []
         return [engine.proposal for engine in self.engines if engine.proposal]
 
     @property
@@ -73,7 +79,7 @@ def tune(
     `run` is the run whose requests are sent; without one, a short run on `dataset` is recorded
     first. `seconds` is the time to measure, both engines together. `out` is the result's folder; a
     new one under runs/ if None. Ctrl-C ends the measurements early: what was measured until then is
-    kept and returned. Raises a TtsError.
+    kept and returned, and nothing is proposed. Raises a TtsError.
     """
     session = AsyncSession(deployment, say=observer.say, on_loading=observer.loading)
     spec = session.deployment
@@ -111,7 +117,8 @@ def tune(
         assert recorded is not None  # it is there once something was measured
         engines = tuple(analyse(engine, spec) for engine in measured)
         try:
-            write_json(folder / RESULT, to_json(spec, str(source), recorded, engines))
+            result = to_json(spec, str(source), recorded, engines, stopped=bool(interrupted))
+            write_json(folder / RESULT, result)
         except OSError as error:
             raise cannot_write(folder, error) from error
     return Tuned(engines, folder / RESULT, interrupted)
