@@ -24,9 +24,9 @@ from tts.build.openvino.memory import plan_host_memory
 from tts.build.spec import Deployment, Role, load_deployment
 from tts.build.tokenizer import Ids
 from tts.endpoints.base import GenerateCall, ScoreCall
-from tts.endpoints.closed_loop import send_all
 from tts.endpoints.triton import TritonConnection, TritonGenerator, TritonVerifier
 from tts.engines import wire
+from tts.lab.tuning.measure import send_all
 from tts.reports.console import consoles
 from tts.reports.host_memory import print_host_memory
 from tts.serving.server.start import RunningServer, start_server

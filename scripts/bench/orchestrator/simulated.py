@@ -11,10 +11,9 @@ from pathlib import Path
 
 from tts.build.spec import Gpu
 from tts.driver import Driver, policy_of
-from tts.lab.simulation.fleet import ServerGroup, fleet_of
+from tts.lab.simulation.fleet import ServerGroup, SimulatedGenerator, SimulatedVerifier, fleet_of
 from tts.lab.simulation.pairs import simulated_deployment
 from tts.lab.simulation.scenario import Scenario, problems, search_of
-from tts.lab.simulation.server import SimulatedGenerator, SimulatedVerifier
 from tts.lab.simulation.virtual_time import run_virtual
 from tts.lab.simulation.workload import typical
 from tts.problem import Problem

@@ -19,8 +19,8 @@ from scripts.bench.schedules.useful_work import KeptGenerator, KeptVerifier
 from scripts.bench.trees import digest_of_all, thoughts_of, tree_of
 from tts.driver import Driver, policy_of
 from tts.endpoints.base import GenerateCall, Generator, ScoreCall, Verifier
-from tts.endpoints.closed_loop import send_all
 from tts.endpoints.triton import TritonConnection
+from tts.lab.tuning.measure import send_all
 from tts.problem import Problem
 from tts.prompting import Models
 from tts.runs import events

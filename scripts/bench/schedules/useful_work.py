@@ -1,7 +1,7 @@
 """The useful work of a run, sent again without its dependencies: what the engines can do at best.
 
 Keep a run's calls with KeptGenerator and KeptVerifier, pick the useful ones, and time `send_all` of
-`tts.endpoints.closed_loop` on each engine alone. The larger time is a limit that no schedule of the
+`tts.lab.tuning.measure` on each engine alone. The larger time is a limit that no schedule of the
 same work can beat.
 """
 

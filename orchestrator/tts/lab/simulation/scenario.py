@@ -30,10 +30,17 @@ from tts.scheduling import ScheduleName, SpeculationName
 from tts.search import NodePath, Search, SearchConfig, node_seed
 from tts.strategies.catalog import new_search
 
-from .fleet import Fleet, Pair, ServerGroup, fleet_of, router_of
-from .server import SimulatedGenerator, SimulatedVerifier
-from .text import question, simulated_models
+from .fleet import (
+    Fleet,
+    Pair,
+    ServerGroup,
+    SimulatedGenerator,
+    SimulatedVerifier,
+    fleet_of,
+    router_of,
+)
 from .virtual_time import run_virtual
+from .workload import question, simulated_models
 
 _Request = events.Generated | events.Scored | events.Cancelled
 

@@ -13,9 +13,8 @@ from typing import Any
 
 from tts.runs.statistics import wilson
 
-from .blocks import Ratio
 from .cells import BASE
-from .results import CellResult
+from .results import CellResult, Ratio
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -24,6 +25,22 @@ from tts.runs.folder import Json, cannot_write, damaged, read_json, refuse_begun
 
 from ..tuning.result import RESULT
 from .cells import Form, Step
+
+Cell = str | int | float | bool | None
+Row = dict[str, Cell]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One table: `name` is its figure's."""
+
+    name: str
+    rows: Sequence[Row]
+    origin: Literal["measured", "modelled"] = "measured"
+    """Measured on live engines; or computed: from the memory plan, or by putting the run's own
+    requests through a model of the KV cache."""
+    notes: Sequence[str] = field(default=())
+
 
 STUDY = "study.json"
 MEASUREMENTS = "measurements.json"

@@ -29,9 +29,8 @@ from tts.session.strategy import choose
 from ..observer import Observer
 from .analysis import FIELDS, EngineResult, Proposal, analyse
 from .measure import ROUNDS, Measured, measure
-from .requests import RecordedRequests, recorded_requests
+from .requests import RecordedRequests, loadable_generator, loadable_verifier, recorded_requests
 from .result import RESULT, to_json
-from .workload import loadable_generator, loadable_verifier
 
 PROBLEMS = 8
 """Of the run that is recorded where none is given."""
