@@ -26,25 +26,12 @@ from tts.runs.folder import Json, cannot_write, damaged, read_json, refuse_begun
 from ..tuning.result import RESULT
 from .cells import Form, Step
 
-Cell = str | int | float | bool | None
-Row = dict[str, Cell]
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """One table: `name` is its figure's."""
-
-    name: str
-    rows: Sequence[Row]
-    origin: Literal["measured", "modelled"] = "measured"
-    """Measured on live engines; or computed: from the memory plan, or by putting the run's own
-    requests through a model of the KV cache."""
-    notes: Sequence[str] = field(default=())
-
-
 STUDY = "study.json"
 MEASUREMENTS = "measurements.json"
 VERSION = 1
+
+Row = dict[str, str | int | float | bool | None]
+"""A row of a table."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +51,19 @@ class StudyConfig:
     restarts: bool
     """Whether servers are started with other engines' limits; else one is used as it is."""
     version: int = VERSION
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The numbers of one figure, as measurements.json keeps them."""
+
+    name: str
+    """The name of the figure."""
+    rows: Sequence[Row]
+    origin: Literal["measured", "modelled"] = "measured"
+    """Measured on live engines; or computed: from the memory plan, or by putting the run's own
+    requests through a model of the KV cache."""
+    notes: Sequence[str] = field(default=())
 
 
 def create_study(folder: Path, config: StudyConfig) -> None:

@@ -17,36 +17,6 @@ from .requests import Loadable, LoadRequest
 Request = TypeVar("Request")
 
 
-async def send_all(
-    requests: Iterable[Request],
-    cost: Callable[[Request], int],
-    budget: int,
-    send: Callable[[Request], Awaitable[object]],
-) -> None:
-    """Send all requests in this order, always as many at a time as the budget allows.
-
-    `cost` is what a request takes of the budget while it is in flight, in the budget's unit
-    (requests or tokens); one that costs more than the whole budget goes alone. The first failure is
-    raised, as part of an exception group, after the other requests were cancelled.
-    """
-    in_flight = 0
-    ended = asyncio.Event()
-
-    async def send_one(request: Request) -> None:
-        nonlocal in_flight
-        await send(request)
-        in_flight -= cost(request)
-        ended.set()
-
-    async with TaskGroup() as group:
-        for request in requests:
-            while in_flight and in_flight + cost(request) > budget:
-                ended.clear()
-                await ended.wait()
-            in_flight += cost(request)
-            group.create_task(send_one(request))
-
-
 ROUNDS = 5
 """Rounds over all loads, after one that warms up and is discarded."""
 LEAST_ROUNDS = 2
@@ -155,3 +125,34 @@ def _sample(
         len(counted) / took,
         sum(latency for _, _, latency in counted) / len(counted),
     )
+
+
+async def send_all(
+    requests: Iterable[Request],
+    cost: Callable[[Request], int],
+    budget: int,
+    send: Callable[[Request], Awaitable[object]],
+) -> None:
+    """A closed loop: send all requests in this order, always as many as the budget allows.
+
+    This is load without dependencies; a search's requests go through the scheduler. `cost` is what
+    a request takes of the budget while it is in flight, in the budget's unit (requests or tokens);
+    one that costs more than the whole budget goes alone. The first failure is raised, as part of an
+    exception group, after the other requests were cancelled.
+    """
+    in_flight = 0
+    ended = asyncio.Event()
+
+    async def send_one(request: Request) -> None:
+        nonlocal in_flight
+        await send(request)
+        in_flight -= cost(request)
+        ended.set()
+
+    async with TaskGroup() as group:
+        for request in requests:
+            while in_flight and in_flight + cost(request) > budget:
+                ended.clear()
+                await ended.wait()
+            in_flight += cost(request)
+            group.create_task(send_one(request))
