@@ -571,7 +571,7 @@ def _replay(folder):
 
 def _tuning_requests(folder):
     events = read_events(folder)
-    found = recorded_requests(_models(), _problems(folder), read_config(folder), events)
+    found = recorded_requests(_models(), _problems(folder), read_run_config(folder), events)
     generations = [
         (g.input_ids.tolist(), g.max_new_tokens, g.seed, g.temperature, g.top_p, g.stop_at_step)
         for g in found.generations

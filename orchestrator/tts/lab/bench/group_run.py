@@ -10,11 +10,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
 
 from tts.build.errors import EndpointError, ServerError, TtsError
 from tts.build.spec import Deployment
-from tts.compat import Self
 from tts.runs.compare import read_rows
 from tts.runs.config import RunConfig, check_same
 from tts.runs.folder import has_begun
@@ -32,7 +30,7 @@ from tts.strategies.parameters import configure_all
 from ..observer import Observer
 from .single_run import (
     complete_if_solved,
-    new_folder,
+    folder_of,
     new_session,
     on_deployment,
     plan_with,
@@ -42,30 +40,19 @@ from .single_run import (
 )
 
 
-class ColdSessions:
+class ColdSessions(AsyncExitStack):
     """Opens and closes sessions so that each run finds its deployment's engines, caches empty."""
 
     def __init__(self, observer: Observer, endpoints: tuple[str, ...] = ()) -> None:
         """`endpoints` are the servers to use; none: those of the deployment, or of this machine."""
+        super().__init__()
         self.start_s: float | None = None
         """What the last start of a server took; None: there was none yet."""
         self.warm = False
         """Whether the session that was opened last found caches that could not be emptied."""
         self._observer = observer
         self._endpoints = endpoints
-        self._opened = AsyncExitStack()
         self._session: AsyncSession | None = None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self._opened.aclose()
 
     async def cold(self, deployment: Deployment) -> AsyncSession:
         """A session with this deployment whose caches are empty, if they can be emptied."""
@@ -73,10 +60,10 @@ class ColdSessions:
         if session and session.deployment == deployment and await _emptied(session):
             self.warm = False
             return session
-        await self._opened.aclose()
+        await self.aclose()
         began = time.monotonic()
         session = new_session(deployment, self._endpoints, self._observer)
-        self._session = await self._opened.enter_async_context(session)
+        self._session = await self.enter_async_context(session)
         if session.started_server:
             self.start_s = time.monotonic() - began
         self.warm = not (session.started_server or await _emptied(session))
@@ -103,7 +90,7 @@ def run_all(
         name: ChosenStrategy(name, find_strategy(name).vote, each) for name, each in configs.items()
     }
     plan = plan_with(config, problems, spec, chosen[members[0].strategy], endpoints)
-    folder = (out or new_folder(plan, config.strategy)).resolve()
+    folder = folder_of(plan, config.strategy, out)
     with locked(folder):
         create_group(folder, GroupConfig(plan.config, members).to_json())
         _carry_out(folder, plan, members, chosen, observer, endpoints=endpoints)

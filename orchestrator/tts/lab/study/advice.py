@@ -44,24 +44,20 @@ def split_advice(results: Mapping[str, CellResult]) -> Advice | None:
     others = [each for each in results.values() if each.cell.engines.share is not None]
     if not others:
         return None
-    best = fastest(others)
-    slower = [each for each in others if is_slower(each)]
-    if best.speed.value > 1 and best.speed.is_certain:
+    best, slower, equal = told_apart(others)
+    if best:
         text = (
             f"Give the generator {_share(best)} of the KV memory: {times(best.speed)} the "
             "throughput of the present division."
         )
-    elif slower:
-        said = ", ".join(f"{_share(each)}: {times(each.speed)}" for each in slower)
-        text = (
-            "Leave the division of the KV memory as it is: none that was measured is faster beyond "
-            f"the noise, and some are slower (generator's share {said})."
-        )
     else:
-        said = ", ".join(f"{_share(each)}: {times(each.speed)}" for each in others)
+        shown = ", ".join(f"{_share(each)}: {times(each.speed)}" for each in slower or equal)
+        finding = (
+            "is faster beyond the noise, and some are slower" if slower else "is told apart from it"
+        )
         text = (
-            "Leave the division of the KV memory as it is: none that was measured is told apart "
-            f"from it (generator's share {said})."
+            f"Leave the division of the KV memory as it is: none that was measured {finding} "
+            f"(generator's share {shown})."
         )
     return Advice("KV memory", text, "throughput-by-split")
 
@@ -75,12 +71,10 @@ def schedule_advice(results: Mapping[str, CellResult]) -> Advice | None:
     ]
     if not others:
         return None
-    best = fastest(others)
-    if best.speed.value > 1 and best.speed.is_certain:
+    best, slower, equal = told_apart(others)
+    if best:
         text = f"Use {_way(best)}: {times(best.speed)} the throughput of decoupled, auto."
         return Advice("Schedule", text, "ablation")
-    slower = [each for each in others if is_slower(each)]
-    equal = [each for each in others if each not in slower]
     text = "Stay with schedule decoupled, speculation auto: nothing that was measured is faster"
     text += " beyond the noise."
     if slower:
@@ -95,13 +89,11 @@ def in_flight_advice(results: Mapping[str, CellResult]) -> Advice | None:
     counted = [each for each in results.values() if each.cell.in_flight is not None]
     if not counted:
         return None
-    best = fastest(counted)
-    if best.speed.value > 1 and best.speed.is_certain:
+    best, slower, equal = told_apart(counted)
+    if best:
         text = f"At most {best.cell.in_flight} (--in-flight): {times(best.speed)} the throughput "
         text += f"of no limit, and {_latencies(best, results[BASE])}."
         return Advice("Problems in flight", text, "concurrency")
-    slower = [each for each in counted if is_slower(each)]
-    equal = [each for each in counted if each not in slower]
     text = "Set no limit: none that was measured is faster beyond the noise."
     if slower:
         text += f" Slower: {', '.join(f'{e.cell.in_flight}: {times(e.speed)}' for e in slower)}."
@@ -168,14 +160,14 @@ def of_n(results: Mapping[str, CellResult]) -> list[CellResult]:
     return sorted(same, key=lambda each: each.cell.n)
 
 
-def fastest(results: Sequence[CellResult]) -> CellResult:
-    """The result with the most problems per second."""
-    return max(results, key=lambda each: each.speed.value)
-
-
-def is_slower(result: CellResult) -> bool:
-    """Whether it is slower than the base beyond the noise."""
-    return result.speed.is_certain and result.speed.value < 1
+def told_apart(
+    results: Sequence[CellResult],
+) -> tuple[CellResult | None, list[CellResult], list[CellResult]]:
+    """The fastest, if it is faster than the base beyond the noise; those slower so; the others."""
+    best = max(results, key=lambda each: each.speed.value)
+    slower = [each for each in results if each.speed.is_certain and each.speed.value < 1]
+    others = [each for each in results if each not in slower]
+    return best if best.speed.value > 1 and best.speed.is_certain else None, slower, others
 
 
 def times(ratio: Ratio) -> str:

@@ -8,7 +8,7 @@ server.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tts.problem import Problem
 from tts.scheduling import ScheduleName, SpeculationName
@@ -51,27 +51,24 @@ class Form:
     """Completions per problem; None: as the deployment says."""
 
 
-_SCHEDULES: tuple[ScheduleName, ...] = ("lockstep", "batched", "alternating")
 QUICK = Form(
     rounds=2,
     problems=None,
     minutes=7.0,
     shares=(0.05, 0.5, 0.95),
-    schedules=_SCHEDULES,
+    schedules=("lockstep", "batched", "alternating"),
     speculations=("off", "always"),
     reuse_off=True,
     in_flight=(1, 2, 4),
     n_factors=(0.25, 0.5, 2.0),
     load_s=40.0,
 )
-FULL = Form(
+FULL = replace(
+    QUICK,
     rounds=3,
     problems=48,
     minutes=None,
     shares=(0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95),
-    schedules=_SCHEDULES,
-    speculations=("off", "always"),
-    reuse_off=True,
     in_flight=(1, 2, 4, 8, 16, 32),
     n_factors=(0.25, 0.5, 2.0, 4.0),
     load_s=120.0,

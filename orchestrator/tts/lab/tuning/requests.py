@@ -24,6 +24,7 @@ from tts.build.tokenizer import Ids
 from tts.endpoints.base import GenerateCall, Generator, ScoreCall, Verifier
 from tts.problem import Problem
 from tts.prompting import Context, Models
+from tts.runs.config import RunConfig
 from tts.runs.events import AnyEvent, Generated, Scored, thoughts_of
 from tts.search import NodePath, Stop, node_seed
 
@@ -54,16 +55,15 @@ class RecordedRequests:
 def recorded_requests(
     models: Models,
     problems: Iterable[Problem],
-    config: Mapping[str, Any],
+    config: RunConfig,
     events: Iterable[AnyEvent],
 ) -> RecordedRequests:
-    """The requests of a run with this configuration (run.json) and these events of its log.
+    """The requests of a run with this configuration and these events of its log.
 
     A generation asks for as many tokens as it gave then, with the same prompt, seed and sampling.
     """
     contexts = {problem.id: Context.of(models, problem) for problem in problems}
     known: dict[str, set[NodePath]] = {name: {()} for name in contexts}
-    parameters = config["parameters"]
     generations: dict[tuple[str, NodePath], list[GenerateCall]] = defaultdict(list)
     scorings: dict[tuple[str, NodePath], list[Scoring]] = defaultdict(list)
     for event in events:
@@ -79,9 +79,9 @@ def recorded_requests(
                 call = GenerateCall(
                     context.generator_ids(parent),
                     event.tokens,
-                    node_seed(config["seed"], name, node),
-                    parameters["temperature"],
-                    parameters["top_p"],
+                    node_seed(config.seed, name, node),
+                    config.parameters["temperature"],
+                    config.parameters["top_p"],
                     [thought.stop for thought in thoughts] == [Stop.STEP],
                 )
                 generations[name, parent].append(call)

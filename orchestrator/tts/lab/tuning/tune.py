@@ -138,7 +138,7 @@ def read_requests(run: Path, models: Models) -> RecordedRequests:
     if missing := set(asked) - set(problems):
         raise RunError(f"{run / CONFIG}: {config.dataset} no longer holds {min(missing)!r}.")
     recorded = recorded_requests(
-        models, [problems[name] for name in asked], config.to_json(), read_events(run)
+        models, [problems[name] for name in asked], config, read_events(run)
     )
     for role, requests in (("generator", recorded.generations), ("verifier", recorded.scorings)):
         if len(requests) < LEAST_REQUESTS:
