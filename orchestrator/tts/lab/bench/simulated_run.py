@@ -25,6 +25,12 @@ from .replayed_run import recorded_work
 
 CALL_MS = 0.5
 """What the orchestrator's processor is assumed to spend on a call."""
+FEWEST_PROBLEMS = 8
+"""Problems of a simulated run, so that one long problem does not decide."""
+ENOUGH_PROBLEMS = 64
+"""Up to here a run has twice as many problems as run at a time: the end counts for less."""
+NEAR = 0.02
+"""Placements within this share of the best count as equally fast."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,7 @@ class SimulationOptions:
     sharing: Sharing
     strategy: str
     parameters: dict[str, Any]
-    """Of the strategy, those that were given."""
+    """The strategy's parameters that were given."""
     problems: int
     in_flight: int
     seed: int
@@ -122,14 +128,6 @@ def _deployed(deployment: Deployment, given: Collection[str], *, measured: bool)
     return as_simulated(deployment)
 
 
-FEWEST_PROBLEMS = 8
-"""Of a simulated run, so that one long problem does not decide."""
-ENOUGH_PROBLEMS = 64
-"""Up to here a run has twice as many problems as run at a time: the end counts for less."""
-NEAR = 0.02
-"""Placements within this share of the best count as equally fast."""
-
-
 @dataclass(frozen=True)
 class PlacedRun:
     """One placement at one concurrency. Every number is simulated."""
@@ -138,7 +136,7 @@ class PlacedRun:
     concurrency: int
     problems_per_min: float
     median_s: float
-    """From the start of a problem to its result."""
+    """Median seconds from the start of a problem to its result."""
     calls: float
     """Share of the time for which the orchestrator's process is busy with calls."""
 

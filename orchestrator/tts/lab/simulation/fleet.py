@@ -163,7 +163,7 @@ class Fleet:
     pairs: Sequence[Pair]
 
     def totals(self, role: Role) -> Totals:
-        """Of all engines of a role together, but for the busy time, which is their mean."""
+        """The sums over all engines of a role, and the mean of their busy times."""
         engines = [
             engine
             for pair in self.pairs

@@ -72,7 +72,7 @@ class Scenario:
     call_s: float = 0.5e-3
     cancel_s: float = 5e-3
     recorded: RecordedRun | None = None
-    """Where the workload is a recorded run; else questions are made up."""
+    """The recorded run that is the workload; None: questions are made up."""
     fits: Mapping[Role, Affine] | None = None
     """Step times fitted to measurements, instead of those of the two models on this GPU."""
     whole_head: bool = False
@@ -104,7 +104,7 @@ class Outcome:
     calls_s: float
     """What the orchestrator's processor spent on calls."""
     latencies_s: tuple[float, ...]
-    """From the start of each problem to its result."""
+    """Seconds from the start of each problem to its result."""
     waiting: float
     """Share of the candidates' time in which nothing is done for them: of the time from an
     iteration's first request to its last answer, what is neither the candidate's own generation nor

@@ -41,6 +41,9 @@ FILLING = chr(_FIRST)
 # As many tokens as RLHFlow's chat template puts around a step of Llama 3.
 _JOIN, _ANSWER, _LABEL, _TURN = " ", "\x02" * 5, "+", "\x03" * 5
 
+_SAMPLES = 1000
+_NORMAL = NormalDist()
+
 
 class CharacterTokenizer(Tokenizer):
     """One token per character; it has no checkpoint."""
@@ -108,10 +111,6 @@ def _writing(rng: random.Random, tokens: int) -> list[int]:
     return [_FIRST + place for place in (*mark, *filling)]
 
 
-_SAMPLES = 1000
-_NORMAL = NormalDist()
-
-
 @dataclass(frozen=True)
 class Workload:
     """Statistics, each as sorted equally likely values. A Script (see `replay`)."""
@@ -120,7 +119,7 @@ class Workload:
     """Tokens of a step."""
     scores: tuple[float, ...]
     correlation: float
-    """Of a step's score with that of the step before, as normal variables."""
+    """Correlation of a step's score with that of the step before, as normal variables."""
     ends: tuple[float, ...]
     """Chance that the first, second, ... step is the last one; of further steps the last chance."""
 

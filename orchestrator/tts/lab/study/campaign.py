@@ -59,31 +59,6 @@ from .plan import (
     seconds_of,
 )
 
-
-async def measure_load(
-    session: AsyncSession, run: Path, seconds: float, observer: Observer
-) -> Json:
-    """Both engines' throughput over load, in the form of tune.json; raises a TtsError."""
-    recorded = read_requests(run, session.models)
-    measured: list[Measured] = []
-    measuring = measure_engines(session, recorded, seconds, measured, _Lines(observer))
-    await session.watched(measuring)
-    spec = session.deployment
-    results = [analyse(each, spec) for each in measured]
-    return to_json(spec, str(run), recorded, results)
-
-
-class _Lines(Observer):
-    """A tuning's observer that says one line for each engine."""
-
-    def __init__(self, observer: Observer) -> None:
-        self._observer = observer
-
-    def measuring(self, role: Role, measurements: int) -> None:
-        """See Observer."""
-        self._observer.say(f"Measuring the {role}'s throughput over load")
-
-
 PILOT_PROBLEMS = 4
 
 Cold = Callable[[Cell], Awaitable[AsyncSession]]
@@ -263,7 +238,33 @@ async def _measure_load_if_due(
     if next_step and next_step.cell.engines == base.engines:
         return
     session = await cold(base)
-    write_load(study.folder, await measure_load(session, first, study.config.form.load_s, observer))
+    write_load(
+        study.folder, await _measure_load(session, first, study.config.form.load_s, observer)
+    )
+
+
+async def _measure_load(
+    session: AsyncSession, run: Path, seconds: float, observer: Observer
+) -> Json:
+    """Both engines' throughput over load, in the form of tune.json; raises a TtsError."""
+    recorded = read_requests(run, session.models)
+    measured: list[Measured] = []
+    measuring = measure_engines(session, recorded, seconds, measured, _Lines(observer))
+    await session.watched(measuring)
+    spec = session.deployment
+    results = [analyse(each, spec) for each in measured]
+    return to_json(spec, str(run), recorded, results)
+
+
+class _Lines(Observer):
+    """A tuning's observer that says one line for each engine."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+
+    def measuring(self, role: Role, measurements: int) -> None:
+        """See Observer."""
+        self._observer.say(f"Measuring the {role}'s throughput over load")
 
 
 def _announce(

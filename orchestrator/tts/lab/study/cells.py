@@ -18,7 +18,7 @@ BASE = "as-deployed"
 RESTART_S = 10.0
 """What a server's start is expected to take."""
 LEAST_PROBLEMS, MOST_PROBLEMS = 4, 64
-"""Of a cell in one round, where their number is chosen by time."""
+"""Problems of a cell in one round, where their number is chosen by time."""
 _SAME_SHARE = 0.02
 """Divisions that differ by less are one."""
 _SERIAL = 1.6
@@ -31,22 +31,22 @@ class Form:
 
     rounds: int
     problems: int | None
-    """In each cell of a round; None: as many as fit `minutes`."""
+    """Problems in each cell of a round; None: as many as fit `minutes`."""
     minutes: float | None
     shares: tuple[float, ...]
     """The generator's shares of the KV memory, besides the present one."""
     schedules: tuple[ScheduleName, ...]
-    """Besides decoupled."""
+    """Schedules besides decoupled."""
     speculations: tuple[SpeculationName, ...]
-    """Besides auto."""
+    """Speculation besides auto."""
     reuse_off: bool
     """Whether engines without prefix reuse are run."""
     in_flight: tuple[int, ...]
-    """Problems at a time, besides as many as keep the engines busy."""
+    """Limits of the problems at a time, besides none."""
     n_factors: tuple[float, ...]
-    """Of the deployment's n, besides 1."""
+    """Multiples of the deployment's n, besides n itself."""
     load_s: float
-    """To measure throughput over load, both engines together."""
+    """Seconds to measure throughput over load, both engines together."""
     n: int | None = None
     """Completions per problem; None: as the deployment says."""
 
@@ -112,7 +112,7 @@ class Step:
 
     cell: Cell
     round: int
-    """From 1."""
+    """The number of the round; the first is 1."""
 
     @property
     def folder(self) -> str:

@@ -28,6 +28,13 @@ MIB = 1 << 20
 SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 """The generator's shares of the KV memory for which something is computed."""
 TOKEN_BINS = 20
+MOST_STEPS = 150
+"""Rows of an engine under one division."""
+SCALES = {"all": 1.0, "1/8": 1 / 8, "1/64": 1 / 64}
+"""Sizes of the KV memory, of the deployed."""
+
+Curves = Mapping[EngineName, CacheCurve]
+Step = TypeVar("Step")
 
 
 def memory_by_split(spec: Deployment, memory: PairMemory) -> Measurement:
@@ -72,12 +79,6 @@ def tokens_per_request(run: Path) -> Measurement:
     ]
     notes = ["Bins are equally wide on a logarithmic axis."]
     return Measurement("tokens-per-request", rows, notes=notes)
-
-
-Step = TypeVar("Step")
-
-MOST_STEPS = 150
-"""Rows of an engine under one division."""
 
 
 def kv_blocks(engine: Engine, runs: Sequence[tuple[str, Path]]) -> Measurement | None:
@@ -153,11 +154,6 @@ def parts(steps: Sequence[Step], most: int) -> Iterable[tuple[int, Sequence[Step
 def _mean(values: Iterable[int | None]) -> float | None:
     known = [value for value in values if value is not None]
     return fmean(known) if known else None
-
-
-Curves = Mapping[EngineName, CacheCurve]
-SCALES = {"all": 1.0, "1/8": 1 / 8, "1/64": 1 / 64}
-"""Sizes of the KV memory, of the deployed."""
 
 
 def cache_curves(run: Path, spec: Deployment) -> Curves:

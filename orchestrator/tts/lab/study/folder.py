@@ -42,7 +42,7 @@ class StudyConfig:
     deployment_source: str
     """What the user named it: a bundled name or a file."""
     deployment_digest: str
-    """Of the models as they are served; a later tts may serve the same file otherwise."""
+    """The digest of the served models; a later tts may serve the same file otherwise."""
     limits_digest: str
     """What the deployment file says of both engines, and which checkpoints they have; see plan."""
     dataset: str
@@ -109,17 +109,17 @@ def write_load(folder: Path, data: Json) -> None:
 
 
 def run_folder(folder: Path, step: Step) -> Path:
-    """Where a cell's run of a round is."""
+    """The folder of a cell's run in a round."""
     return folder / "runs" / step.folder
 
 
 def pilot_folder(folder: Path) -> Path:
-    """Where the first, short run is."""
+    """The folder of the first, short run."""
     return folder / "runs" / "pilot"
 
 
 def load_file(folder: Path) -> Path:
-    """Where throughput over load is."""
+    """The file of throughput over load."""
     return folder / "load" / RESULT
 
 

@@ -23,7 +23,7 @@ class PairMemory:
     fixed: Mapping[str, int]
     """All but the KV pools, by what it is."""
     per_token: Mapping[Role, int]
-    """Of one token in a pool, over all ranks and replicas of its engine."""
+    """What one token in a pool takes, over all ranks and replicas of its engine."""
     pools: int
     """Both KV pools together."""
     shared: bool

@@ -1,4 +1,4 @@
-"""From the runs of a finished study to the table of every figure, and to advice."""
+"""The table of every figure, and the advice, from the runs of a finished study."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Findings:
     measurements: tuple[Measurement, ...]
     advice: tuple[Advice, ...]
     problems: int
-    """Of each cell in a round."""
+    """Problems of each cell in a round."""
     same_trees: bool
     """Whether all cells with the same n found the same trees."""
 

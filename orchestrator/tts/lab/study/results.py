@@ -76,7 +76,7 @@ def t_975(degrees: int) -> float:
 
 
 def _half_width(logs: Mapping[str, Sequence[float]], means: Mapping[str, float]) -> float | None:
-    """Of the interval of a difference of two cells' means; None without noise to be seen."""
+    """Half the interval of a difference of two cells' means; None where no noise is seen."""
     rows = list(logs.values())
     rounds = len(rows[0])
     degrees = (len(rows) - 1) * (rounds - 1)
@@ -101,19 +101,19 @@ class RunResult:
     problems: int
     generated_tokens: int
     verifier_tokens: int
-    """Of its verifier requests' prompts."""
+    """Tokens of the prompts of its verifier requests."""
     useful_tokens: int
     goodput: float | None
     """See `tts.runs.measures.Measures.goodput`."""
     latencies_s: tuple[float, ...]
     right: Mapping[str, bool]
-    """By problem, where there is a reference."""
+    """Whether each problem's answer is right, where there is a reference."""
     scores: int
     """Scores that its searches asked for."""
     cached_scores: int
-    """Of those, the ones that needed no request."""
+    """Those of the scores that needed no request."""
     tree_digest: str
-    """Of all of its trees and answers."""
+    """The digest of all of its trees and answers."""
 
     @property
     def problems_per_s(self) -> float:
@@ -122,7 +122,7 @@ class RunResult:
 
     @classmethod
     def read(cls, folder: Path) -> RunResult:
-        """From a run's folder; raises RunError."""
+        """Read a run's folder; raises RunError."""
         run = MeasuredRun.load(folder)
         measures = run.measures
         work = measures.run.work
@@ -148,7 +148,7 @@ class CellResult:
 
     cell: Cell
     runs: tuple[RunResult, ...]
-    """By round."""
+    """Its runs, in the order of the rounds."""
     speed: Ratio
     """Its problems per second over the base's."""
     latency: Ratio | None
@@ -187,7 +187,7 @@ class CellResult:
 
     @property
     def right(self) -> dict[str, bool]:
-        """Of all rounds' problems, whether the answer is right."""
+        """Whether each problem's answer is right, over all rounds."""
         return {name: right for run in self.runs for name, right in run.right.items()}
 
     @property

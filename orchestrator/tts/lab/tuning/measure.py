@@ -34,7 +34,7 @@ class Sample:
     tokens_per_s: float
     requests_per_s: float
     latency_s: float
-    """Of a request, on average."""
+    """The mean time that a request takes."""
 
 
 @dataclass

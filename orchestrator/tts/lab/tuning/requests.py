@@ -28,6 +28,10 @@ from tts.runs.config import RunConfig
 from tts.runs.events import AnyEvent, Generated, Scored, thoughts_of
 from tts.search import NodePath, Stop, node_seed
 
+SALT_TOKENS = 4
+BEYOND_FULL = 1.5
+"""The largest load is at least this many times the load of a full batch."""
+
 T = TypeVar("T")
 
 
@@ -114,11 +118,6 @@ def _shuffled(by_parent: Mapping[Any, Sequence[T]]) -> tuple[T, ...]:
     return tuple(request for siblings in order for request in siblings)
 
 
-SALT_TOKENS = 4
-BEYOND_FULL = 1.5
-"""The largest load is at least this many times the load of a full batch."""
-
-
 @dataclass(frozen=True, slots=True)
 class LoadRequest:
     """A request of a measurement."""
@@ -139,7 +138,7 @@ class Loadable:
     role: Role
     loads: tuple[int, ...]
     mean_cost: float
-    """Of a request."""
+    """The mean cost of a request."""
     full_batch: float
     """The load that fills the engine's batch."""
     requests: Callable[[int], Iterator[LoadRequest]]

@@ -109,7 +109,7 @@ def read_fits(file: Path) -> dict[Role, Affine]:
 
 
 def fit_decode(engine: Mapping[str, Any]) -> Affine:
-    """Of a generator: a step gives each of its requests one token. Raises ValueError."""
+    """A generator's step time: a step gives each request one token. Raises ValueError."""
     points = [
         (level["load"], 1 / level["tokens_per_s"])
         for level in engine["levels"]
@@ -120,7 +120,7 @@ def fit_decode(engine: Mapping[str, Any]) -> Affine:
 
 
 def fit_prefill(engine: Mapping[str, Any]) -> Affine:
-    """Of a verifier: a step computes what is new in each of its requests. Raises ValueError."""
+    """A verifier's step time: a step computes what is new in each request. Raises ValueError."""
     computed = engine["computed_tokens"]
     points = [
         (parallel, 1 / level["requests_per_s"])

@@ -33,7 +33,7 @@ from .requests import RecordedRequests, loadable_generator, loadable_verifier, r
 from .result import RESULT, to_json
 
 PROBLEMS = 8
-"""Of the run that is recorded where none is given."""
+"""Problems of the run that is recorded where none is given."""
 LEAST_REQUESTS = 16
 """Requests to each engine that a run must hold."""
 
