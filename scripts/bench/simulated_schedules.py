@@ -61,7 +61,7 @@ MODELS = {
     "verifier": {"generator": "Llama-3.2-1B-Instruct", "verifier": "Llama3.1-8B-PRM-Deepseek-Data"},
     "generator": {"generator": "Llama-3.1-8B-Instruct", "verifier": "Llama-3.2-1B-Instruct"},
 }
-"""By what is the bottleneck."""
+"""The pair of models, by the one that is the bottleneck."""
 
 Measured = dict[str, Any]
 
@@ -168,8 +168,7 @@ def table_of(chosen: Sequence[Row], runs: Sequence[Measured]) -> Table:
     walls, digests = _by_row(runs)
     whole = [row for row in chosen if len(walls[row.name]) == len(VARIANTS)]
     for row in whole:
-        times = walls[row.name]
-        mine = times["decoupled", "auto"]
+        mine, ratios = _compared(walls[row.name])
         table.add_row(
             row.gpu,
             row.placing,
@@ -180,8 +179,7 @@ def table_of(chosen: Sequence[Row], runs: Sequence[Measured]) -> Table:
             str(row.in_flight),
             str(row.problems),
             f"{mine:,.1f}",
-            *(_marked(times[name, "auto"] / mine) for name in SCHEDULES[:-1]),
-            _marked(times["decoupled", "off"] / mine),
+            *map(_marked, ratios),
             "same" if len(digests[row.name]) == 1 else "DIFFER",
         )
     if whole:
@@ -196,12 +194,9 @@ def markdown_of(chosen: Sequence[Row], runs: Sequence[Measured]) -> str:
     lines = [_piped(headings), _piped(["---"] * len(headings))]
     walls, _ = _by_row(runs)
     for row in chosen:
-        times = walls[row.name]
-        if len(times) < len(VARIANTS):
+        if len(walls[row.name]) < len(VARIANTS):
             continue
-        mine = times["decoupled", "auto"]
-        ratios = [times[name, "auto"] / mine for name in SCHEDULES[:-1]]
-        ratios.append(times["decoupled", "off"] / mine)
+        mine, ratios = _compared(walls[row.name])
         cells = (row.gpu.split("-")[0].upper(), row.placing, row.precision, row.bottleneck)
         numbers = (f"{mine:.1f}", *(f"{ratio:.2f}" for ratio in ratios))
         lines.append(_piped([*cells, row.strategy, str(row.n), str(row.in_flight), *numbers]))
@@ -219,10 +214,8 @@ def summary(chosen: Sequence[Row], runs: Sequence[Measured]) -> str:
     speculation: dict[str, float] = {}
     single: dict[str, float] = {}
     for row in chosen:
-        times = walls[row.name]
-        mine = times["decoupled", "auto"]
-        best[row.name] = min(times[name, "auto"] for name in SCHEDULES[:-1]) / mine
-        speculation[row.name] = times["decoupled", "off"] / mine
+        _, ratios = _compared(walls[row.name])
+        best[row.name], speculation[row.name] = min(ratios[:-1]), ratios[-1]
         if row.placing == "separate" and row.in_flight == 1:
             single[row.name] = speculation[row.name]
     lines = [
@@ -234,6 +227,13 @@ def summary(chosen: Sequence[Row], runs: Sequence[Measured]) -> str:
     if single:
         lines.append(_worst("off / auto, one problem at a time on a GPU each", single, 1.2))
     return "\n".join(lines)
+
+
+def _compared(times: dict[tuple[str, str], float]) -> tuple[float, list[float]]:
+    """Seconds of decoupled; over them those of each other schedule, and without speculation."""
+    mine = times["decoupled", "auto"]
+    others = [*((name, "auto") for name in SCHEDULES[:-1]), ("decoupled", "off")]
+    return mine, [times[each] / mine for each in others]
 
 
 def _by_row(

@@ -1,4 +1,4 @@
-"""From answers to numbers, and the tables that are printed."""
+"""The numbers that answers come to, and the tables that are printed."""
 
 from __future__ import annotations
 

@@ -57,11 +57,8 @@ def demo_deployment(folder: Path) -> tuple[Path, Deployment]:
 @contextmanager
 def demo_server(deployment: Deployment) -> Iterator[str]:
     """The demo pair's server; its gRPC address."""
-    server = start_server(deployment)
-    try:
+    with start_server(deployment) as server:
         yield server.addresses.grpc
-    finally:
-        server.stop()
 
 
 @contextmanager

@@ -48,7 +48,7 @@ class KeptGenerator:
 
     inner: Generator
     calls: dict[int, GenerateCall] = field(default_factory=dict)
-    """By seed, which names the node."""
+    """The calls by their seed, which names the node."""
 
     async def generate(self, call: GenerateCall) -> list[int]:
         """See endpoints.Generator."""
