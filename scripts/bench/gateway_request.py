@@ -24,6 +24,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from scripts.bench.common import table_of
 from tts.constraints.regex import parse_search
 from tts.gateway.observability import Observer, RequestLog, RequestRecord
 from tts.gateway.observability.request_reader import read_requests
@@ -115,9 +116,7 @@ def costs(folder: Path) -> Table:
         observer.close()
 
     rows.append(("log (its thread's time included)", cpu_us(logged, REQUESTS) - rows[2][1]))
-    table = Table(title="CPU time of one request", title_justify="left")
-    table.add_column("part")
-    table.add_column("us", justify="right")
+    table = table_of("CPU time of one request", "part", "us", left={"part"})
     for name, took in rows:
         table.add_row(name, f"{took:.1f}")
     table.add_row(f"together (aim: under {AIM_US:.0f})", f"{sum(us for _, us in rows):.1f}")
@@ -148,10 +147,8 @@ def filters() -> Table:
     words = ["the", "term", "of", "number", "12", "4000", "a.b", "so", "= 5\n", "halcyonic", "key"]
     chunks = [" " + rng.choice(words) for _ in range(4000)]
     length = sum(map(len, chunks))
-    table = Table(title="CPU time of the filters, per character", title_justify="left")
-    table.add_column("rules")
-    table.add_column("us", justify="right")
-    table.add_column("us at first", justify="right")
+    title = "CPU time of the filters, per character"
+    table = table_of(title, "rules", "us", "us at first", left={"rules"})
 
     def through(stream: object) -> None:
         for chunk in chunks:
@@ -185,10 +182,8 @@ def kills(folder: Path, count: int) -> Table:
         found = {record.id for record in read_requests(log)}
         lost = [float(line.split()[0]) for line in said if line.split()[1] not in found]
         lacking.append(1000 * (died - min(lost, default=died)))
-    table = Table(title="What a log lacks after kill -9", title_justify="left")
-    table.add_column("kills", justify="right")
-    table.add_column("median, ms", justify="right")
-    table.add_column(f"most, ms (aim: under {AIM_MS:.0f})", justify="right")
+    most = f"most, ms (aim: under {AIM_MS:.0f})"
+    table = table_of("What a log lacks after kill -9", "kills", "median, ms", most)
     table.add_row(str(count), f"{statistics.median(lacking):.0f}", f"{max(lacking):.0f}")
     return table
 

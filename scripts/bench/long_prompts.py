@@ -26,6 +26,8 @@ from rich.console import Console
 from rich.table import Table
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from scripts.bench.common import table_of
+from scripts.programs import ROOT
 from tts.build.spec import Deployment, load_deployment
 from tts.build.tokenizer import LONG
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
@@ -37,7 +39,6 @@ from tts.gateway.safety import FilterChain
 from tts.gateway.service import MAX_BODY, Service, Settings
 from tts.session import AsyncSession
 
-ROOT = Path(__file__).resolve().parents[1]
 SIZES = (4 << 10, 64 << 10, 512 << 10, 7 << 19)
 """Bytes of the text: with its escapes the last one fills a body of 4 MiB; a context of 131,072
 tokens holds about 512 KiB."""
@@ -55,9 +56,10 @@ def main() -> None:
     rounds = parser.parse_args().rounds
     demo = load_deployment("demo")
     console = Console(width=110)
-    table = Table(title=f"Longest wait of another stream, ms (medians of {rounds}; aim {AIM_MS:g})")
-    for name in ("tokenizer", "text", "tokens", "reading", "on the loop", "as it is"):
-        table.add_column(name, justify="right")
+    table = table_of(
+        f"Longest wait of another stream, ms (medians of {rounds}; aim {AIM_MS:g})",
+        *("tokenizer", "text", "tokens", "reading", "on the loop", "as it is"),
+    )
     with tempfile.TemporaryDirectory() as folder:
         trained = demo.generator.model_copy(update={"checkpoint": _trained(demo, Path(folder))})
         for name, generator in (("demo", demo.generator), ("usual", trained)):

@@ -11,7 +11,7 @@ from tests.end_to_end.commands import carry_out, events, summary
 from tts.build import paths
 from tts.build.random_checkpoint import make_random_checkpoint
 from tts.build.spec import load_deployment
-from tts.lab.bench.replaying import as_recorded
+from tts.lab.bench.replayed_run import as_recorded
 from tts.lab.bench.single_run import plan_of, problems_of
 from tts.runs.config import RunConfig
 from tts.runs.folder import read_config, write_json

@@ -42,8 +42,8 @@ from tts.lab.study.campaign import finished_study
 from tts.lab.study.folder import MEASUREMENTS
 from tts.lab.study.measure import measure
 from tts.lab.study.plan import limits_digest
-from tts.lab.tuning.fit import read_fits
 from tts.lab.tuning.requests import recorded_requests
+from tts.lab.tuning.result import read_fits
 from tts.problem import Problem
 from tts.prompting import Context, Models
 from tts.runs.compare import compare_runs, differing_settings, read_rows
@@ -571,7 +571,7 @@ def _replay(folder):
 
 def _tuning_requests(folder):
     events = read_events(folder)
-    found = recorded_requests(_models(), _problems(folder), read_config(folder), events)
+    found = recorded_requests(_models(), _problems(folder), read_run_config(folder), events)
     generations = [
         (g.input_ids.tolist(), g.max_new_tokens, g.seed, g.temperature, g.top_p, g.stop_at_step)
         for g in found.generations

@@ -24,7 +24,7 @@ def merge(
     ],
 ) -> None:
     """Merge the shards of a run: one folder with the trees, answers and digest of the whole run."""
-    from tts.lab.bench.merging import merge_runs
+    from tts.lab.bench.sharded_run import merge_runs
     from tts.reports.console import say
     from tts.reports.live_tree import report_run
     from tts.runs.summary import read_summary

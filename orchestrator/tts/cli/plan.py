@@ -122,7 +122,7 @@ def _plan_placement(
     from tts.build.errors import ConfigError
     from tts.build.tensorrt.placement import gpus_of
     from tts.build.tensorrt.placements import placed
-    from tts.lab.bench.placing import PlacedRun, simulate_placements
+    from tts.lab.bench.simulated_run import PlacedRun, simulate_placements
     from tts.reports.console import say
     from tts.reports.placements import print_placements
 

@@ -243,8 +243,8 @@ def bench(
     from tts.datasets.options import Shard
     from tts.datasets.rows import parse_columns
     from tts.lab.bench.group_run import resume_group, run_all
-    from tts.lab.bench.on_ray import run_on_ray
-    from tts.lab.bench.replaying import as_recorded
+    from tts.lab.bench.replayed_run import as_recorded
+    from tts.lab.bench.sharded_run import run_on_ray
     from tts.lab.bench.single_run import resume_bench, run_bench
     from tts.reports.console import say
     from tts.reports.live_tree import report_comparison, report_run

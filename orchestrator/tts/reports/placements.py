@@ -10,7 +10,7 @@ from rich.table import Table
 
 from tts.build.spec import Deployment
 from tts.build.tensorrt.placements import Refused
-from tts.lab.bench.placing import Advice, PlacedRun, advice_of
+from tts.lab.bench.simulated_run import Advice, PlacedRun, advice_of
 
 from .sheet import Sheet
 

@@ -276,7 +276,7 @@ def _spread(values: Sequence[float]) -> str:
 
 
 def _met(values: Sequence[float], aim: float | None, holds: Callable[[float, float], bool]) -> str:
-    """By the median."""
+    """Whether the median meets the aim, in a word."""
     if aim is None or not values:
         return ""
     return "yes" if holds(median(values), aim) else "no"

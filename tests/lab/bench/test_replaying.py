@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from tts.build.errors import ConfigError
 from tts.cli import app
-from tts.lab.bench.replaying import as_recorded, recorded_work
+from tts.lab.bench.replayed_run import as_recorded, recorded_work
 from tts.runs.config import ReplaySource, RunConfig
 from tts.runs.replay import (
     open_source,

@@ -9,13 +9,12 @@ from tests.reports.figures.checks import check
 from tts.build.spec import load_deployment
 from tts.lab.study.advice import advise
 from tts.lab.study.cells import BASE, FULL
-from tts.lab.study.folder import StudyConfig
-from tts.lab.study.inside import memory_by_split
+from tts.lab.study.engine_tables import memory_by_split
+from tts.lab.study.folder import Measurement, StudyConfig
 from tts.lab.study.kv_memory import pair_memory
 from tts.lab.study.measure import Findings
-from tts.lab.study.measurement import Measurement
 from tts.lab.study.plan import Study
-from tts.lab.study.throughput import (
+from tts.lab.study.speed_tables import (
     ablation,
     accuracy_by_n,
     by_load,
@@ -163,7 +162,7 @@ def test_different_trees_are_noticed():
 
 def test_advice_stands_on_the_page_with_the_figure_that_it_rests_on():
     results = results_of({})
-    advice = tuple(advise(results, {}))
+    advice = tuple(advise(results, {"policy": {}}))
     figure = advice_figure(Findings(tuple(tables(results)), advice, 20, same_trees=True))
     check(figure)
     assert len(figure.notes) == len(figure.rows) == len(advice)

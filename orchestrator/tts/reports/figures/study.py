@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from tts.lab.study.measurement import Measurement
+from tts.lab.study.folder import Measurement
 
 from .figure import Figure
 from .study_engines import (

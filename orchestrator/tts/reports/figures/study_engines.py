@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import altair as alt
 
-from tts.lab.study.measurement import Measurement
+from tts.lab.study.folder import Measurement
 
 from .charts import ALL_FIELDS, BLUE, PERCENT, bars_height, chart, colour, number, percent, spec
 from .figure import Figure

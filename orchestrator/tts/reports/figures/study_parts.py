@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import altair as alt
 
-from tts.lab.study.measurement import Measurement, Row
+from tts.lab.study.folder import Measurement, Row
 
 from .charts import ALL_FIELDS, BLUE, PERCENT, chart, colour
 from .figure import Figure, Spec

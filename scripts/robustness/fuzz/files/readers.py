@@ -24,8 +24,7 @@ from tts.build.tensorrt.engine_files import engine_problems
 from tts.build.tokenizer import Tokenizer
 from tts.build.weights import Weights
 from tts.datasets.load import load_problems
-from tts.lab.tuning.fit import read_fits
-from tts.lab.tuning.result import RESULT
+from tts.lab.tuning.result import RESULT, read_fits
 from tts.reports.runs import print_report
 from tts.runs.compare import read_rows
 from tts.runs.config import read_run_config

@@ -5,7 +5,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.endpoints.closed_loop import send_all
+from tts.lab.tuning.measure import send_all
 
 
 @given(st.lists(st.integers(1, 12), max_size=30), st.integers(1, 10), st.randoms())

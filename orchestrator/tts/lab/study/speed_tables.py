@@ -9,8 +9,8 @@ from tts.runs.statistics import rounded, wilson
 
 from .advice import of_n
 from .cells import BASE
+from .folder import Measurement, Row
 from .kv_memory import deployment_of, generator_share
-from .measurement import Measurement, Row
 from .plan import Study
 from .results import CellResult
 
