@@ -47,7 +47,7 @@ from tts.lab.tuning.requests import recorded_requests
 from tts.problem import Problem
 from tts.prompting import Context, Models
 from tts.runs.compare import compare_runs, differing_settings, read_rows
-from tts.runs.config import read_run_config
+from tts.runs.config import parse_config, read_run_config
 from tts.runs.folder import read_config, read_problems
 from tts.runs.log import read_events
 from tts.runs.measured_run import MeasuredRun, expand_groups
@@ -75,8 +75,9 @@ _MOST_ROWS = 24
 def of_run(folder):
     """What programs get of a run, and what continuing, replaying and tuning take from it."""
     config = read_config(folder)
+    asked = parse_config(config, folder / "run.json")
     run = Run.load(folder)
-    summary = _or_error(lambda: dict(summarise(config, read_events(folder))))
+    summary = _or_error(lambda: dict(summarise(asked, read_events(folder))))
     return {
         "config": _or_error(lambda: read_run_config(folder).to_json() == config),
         "summary": summary,

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 from tts.build.errors import RunError
-from tts.runs.config import read_whole_config
+from tts.runs.config import read_run_config
 from tts.runs.folder import Json, has_begun
 from tts.runs.follow import Follower, Restarted
 from tts.runs.going_on import current_run, is_complete, is_worked_on
@@ -102,7 +102,7 @@ class LiveRun:
         return new
 
     def _begin(self) -> None:
-        self.config = read_whole_config(self.run, going_on=True)
+        self.config = read_run_config(self.run, going_on=True).to_json()
         self._numbers = LiveNumbers(self.config)
         self.damaged = 0
 

@@ -19,9 +19,10 @@ from tts.strategies.catalog import known_strategy
 from tts.strategies.names import STRATEGY_NAMES
 from tts.strategies.parameters import default_parameters
 
+from .config import RunConfig, read_run_config
 from .curves import Point, Shares, WhyDependent, block_shares, points, unit_size, why_dependent
 from .events import ProblemSolved
-from .folder import SUMMARY, has_finished, read_config
+from .folder import SUMMARY, has_finished
 from .groups import COMPARISON, Member, is_group, read_members
 from .log import read_events
 from .measured_run import MeasuredRun
@@ -82,8 +83,8 @@ def read_rows(folder: Path) -> tuple[list[Row], list[str]]:
     Raises RunError if the folder holds neither, or a single run that has not finished.
     """
     if not is_group(folder):
-        config = read_config(folder)
-        member = Member(".", {config["strategy"]: config["vote"]}, config["parameters"])
+        config = read_run_config(folder)
+        member = Member(".", {config.strategy: config.vote}, config.parameters)
         return _rows_of_run(folder, member), []
     rows: list[Row] = []
     unfinished: list[str] = []
@@ -221,7 +222,7 @@ def _no_curve(summary: Summary, strategy: str, accuracy: float | None) -> NoCurv
     """Why a run has no curve, as far as its summary shows."""
     if accuracy is None or summary.pass_at_n is None:
         return "no_reference"
-    return why_dependent(strategy, summary.parameters, summary.limits)
+    return why_dependent(strategy, summary.parameters, limited=bool(summary.limits))
 
 
 def _differs(strategy: str, summary: Summary) -> dict[str, Any]:
@@ -349,9 +350,9 @@ class PairedRun(Agreement):
     costs: tuple[PairedCost, ...]
 
 
-def differing_settings(configs: Sequence[Mapping[str, Any]]) -> list[Setting]:
-    """What is not the same in all of the runs' run.json, in its order."""
-    flat = [dict(_flat(config)) for config in configs]
+def differing_settings(configs: Sequence[RunConfig]) -> list[Setting]:
+    """What is not the same in all of the runs' configurations, in the order of run.json."""
+    flat = [dict(_flat(config.to_json())) for config in configs]
     names = dict.fromkeys(name for settings in flat for name in settings)
     found = (Setting(name, tuple(each.get(name) for each in flat)) for name in names)
     return [setting for setting in found if any(v != setting.values[0] for v in setting.values)]
@@ -425,8 +426,9 @@ def _costs(pairs: Sequence[tuple[ProblemMeasures, ProblemMeasures]]) -> Iterator
 def _same_problem(
     one: MeasuredRun, other: MeasuredRun
 ) -> Callable[[ProblemMeasures, ProblemMeasures], bool]:
-    drawn_alike = all(
-        one.config.get(name) == other.config.get(name) for name in ("dataset", "seed")
+    drawn_alike = (one.config.dataset, one.config.seed) == (
+        other.config.dataset,
+        other.config.seed,
     )
 
     def same(ours: ProblemMeasures, theirs: ProblemMeasures) -> bool:
@@ -455,8 +457,8 @@ def _nothing_in_common(baseline: MeasuredRun, other: MeasuredRun) -> RunError:
     else:
         shared = "no id and no question is in both"
     solved = " and ".join(
-        f"{run.folder} has solved {len(problems)} of dataset {run.config['dataset']} "
-        f"(seed {run.config['seed']})"
+        f"{run.folder} has solved {len(problems)} of dataset {run.config.dataset} "
+        f"(seed {run.config.seed})"
         for run, problems in sides
     )
     return RunError(

@@ -24,13 +24,16 @@ problem; its limits are those of whole problems."""
 
 
 def why_dependent(
-    strategy: str, parameters: Mapping[str, Any], limits: Mapping[str, Any] | None
+    strategy: str, parameters: Mapping[str, Any], *, limited: bool
 ) -> WhyDependent | None:
-    """Why the parts of a run are no smaller runs; None if they are."""
+    """Why the parts of a run are no smaller runs; None if they are.
+
+    `limited`: whether its problems were, in tokens or in time.
+    """
     known = known_strategy(strategy)
     if known is None or known.independent is None:
         return "dependent"
-    if limits:
+    if limited:
         return "limits"
     return "early_stop" if parameters.get("early_stop") or parameters.get("agree") else None
 

@@ -17,9 +17,9 @@ from typing import Any, Literal, get_args
 
 from tts.build.errors import RunError, TtsError
 
-from .checks import check_run
+from .config import RunConfig, read_run_config
 from .events import ProblemSolved
-from .folder import Json, has_finished, read_config, read_problems
+from .folder import has_finished, read_problems
 from .groups import is_group, read_group
 from .log import read_events
 from .measured_run import MeasuredRun
@@ -39,8 +39,8 @@ class Run:
     """A run, finished or not. The log is read when its problems or requests are first asked for."""
 
     folder: Path
-    config: Json
-    """What was asked for: run.json."""
+    config: RunConfig
+    """What was asked for: run.json, its keys as attributes."""
     summary: Summary | None
     """What came of it: summary.json, its keys as attributes; None if the run has not finished."""
 
@@ -53,8 +53,7 @@ class Run:
             raise RunError(
                 f"{folder} holds several runs.", hint=f"Name the folder of one of them: {names}."
             )
-        config = read_config(folder)
-        check_run(folder)
+        config = read_run_config(folder)
         return cls(folder, config, read_summary(folder) if has_finished(folder) else None)
 
     @cached_property
@@ -62,7 +61,7 @@ class Run:
         """The solved problems, in the order in which they were solved; raises RunError."""
         questions = {problem.id: problem.question for problem in read_problems(self.folder)}
         return tuple(
-            problem_record(problem, self.config["vote"], questions.get(problem.id))
+            problem_record(problem, self.config.vote, questions.get(problem.id))
             for problem in solved_problems(read_events(self.folder))
         )
 

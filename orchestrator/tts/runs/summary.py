@@ -14,6 +14,7 @@ import msgspec
 from tts.build.errors import RunError
 
 from .checks import read_summary_fields
+from .config import Limits, RunConfig
 from .events import AnyEvent, ProblemSolved
 from .folder import SUMMARY, Json
 from .records import ENGINES
@@ -227,8 +228,8 @@ def read_summary(folder: Path) -> Summary:
         ) from error
 
 
-def summarise(config: Json, events: Iterable[AnyEvent]) -> Summary:
-    """The summary of a run with this run.json and this log, which is gone through once.
+def summarise(config: RunConfig, events: Iterable[AnyEvent]) -> Summary:
+    """The summary of a run that was asked to be `config`, from its log, which is read once.
 
     Mean in-flight work is the sum of the requests' durations over the wall time (Little's law);
     latency, idle time, speculation, waste and batches are those of `utilization`.
@@ -243,7 +244,7 @@ def summarise(config: Json, events: Iterable[AnyEvent]) -> Summary:
     work, wall = use.run.work, use.run.wall_s
     solved = [solved_by_id[problem] for problem in sorted(solved_by_id)]
     judged = [problem for problem in solved if problem.correct is not None]
-    rule = config["vote"]
+    rule = config.vote
     return Summary.of_json(
         {
             "problems": len(solved),
@@ -256,15 +257,15 @@ def summarise(config: Json, events: Iterable[AnyEvent]) -> Summary:
                 for engine in ENGINES
             },
             **use.to_json(),
-            "strategy": config["strategy"],
-            "schedule": config["schedule"],
-            "seed": config["seed"],
-            "n": config["parameters"]["n"],
+            "strategy": config.strategy,
+            "schedule": config.schedule,
+            "seed": config.seed,
+            "n": config.parameters["n"],
             "vote": rule,
-            "parameters": config["parameters"],
-            "context": config.get("context"),
-            "deployment": config["deployment"],
-            "dataset": config["dataset"],
+            "parameters": config.parameters,
+            "context": config.context,
+            "deployment": config.deployment,
+            "dataset": config.dataset,
             "accuracy_by_rule": _by_rule(judged),
             "pass_at_n": fraction(problem.any_correct for problem in judged),
             "accuracy_by_level": accuracy_by_level(
@@ -273,8 +274,8 @@ def summarise(config: Json, events: Iterable[AnyEvent]) -> Summary:
             "undecided": sum(problem.undecided for problem in judged),
             "sessions": use.run.sessions,
             "tree_digest": _digest(solved),
-            "replay": config.get("replay"),
-            **_limits(config, solved),
+            "replay": msgspec.to_builtins(config.replay),
+            **_limits(config.limits, solved),
         }
     )
 
@@ -290,12 +291,12 @@ def _counts(work: WorkCounts, wall: float) -> Json:
     }
 
 
-def _limits(config: Mapping[str, Any], solved: Iterable[_Solved]) -> Json:
+def _limits(limits: Limits, solved: Iterable[_Solved]) -> Json:
     """What limits a run had, and how many searches each ended; nothing of a run without any."""
-    if not config.get("limits"):
+    if not limits:
         return {}
     limited = Counter(problem.limit for problem in solved if problem.limit)
-    return {"limits": config["limits"], "limited": dict(limited)}
+    return {"limits": msgspec.to_builtins(limits), "limited": dict(limited)}
 
 
 def accuracy_by_level(

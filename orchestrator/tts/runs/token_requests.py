@@ -39,9 +39,10 @@ def requests_with_ids(
 ) -> Iterator[tuple[EngineName, TimedRequest]]:
     """The requests that the engines were sent, in the order in which they ended.
 
-    Cancelled ones are among them, without what they had generated; those to a verifier that takes
-    text are not. `questions` has what the log does not say, by problem. Times are those of
-    `end_to_end`. Raises RunError if the tokenizers are not those of the run.
+    Cancelled ones are among them, without what they had generated. Those to a verifier that takes
+    text, such as a program's own reward, are not: `models` must be loaded for such a one.
+    `questions` has what the log does not say, by problem. Times are those of `end_to_end`. Raises
+    RunError if the tokenizers are not those of the run.
     """
     contexts: dict[str, Context] = {}
     solved: deque[str] = deque()
@@ -93,7 +94,7 @@ def _request(
             if context.models.dialogue is None:
                 return None
             _fill(context, node)
-            if len(context.verifier_ids(node)) != event.prompt_tokens:
+            if len(context.verifier_ids(node)) != event.prompt_tokens and len(node) > 1:
                 context.give_own_turn(node)  # the log does not say which searches ask for that
             return "verifier", context.verifier_ids(node), _NONE
         case _:
@@ -118,5 +119,6 @@ def _other_tokenizer(
         f"The run's requests cannot be rebuilt with the tokenizer of {checkpoint}: the {engine}'s "
         f"prompt for a node of problem {event.problem} has {len(prompt)} tokens with it and had "
         f"{event.prompt_tokens}.",
-        hint="Bring the checkpoint and the deployment back as they were when the run was made.",
+        hint="Bring the checkpoint and the deployment back as they were when the run was made. The "
+        "requests to a program's own reward, which reads texts, cannot be rebuilt.",
     )

@@ -171,7 +171,7 @@ def _end(log: RunLog, saturation_point: int | None = None) -> None:
 
 def _summarise(run: OpenRun) -> None:
     check_complete(run.folder, (problem.id for problem in run.plan.problems))
-    write_summary(run.folder, summarise(run.plan.config.to_json(), read_events(run.folder)))
+    write_summary(run.folder, summarise(run.plan.config, read_events(run.folder)))
 
 
 def unused_folder(name: str) -> Path:

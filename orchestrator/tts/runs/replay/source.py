@@ -73,7 +73,7 @@ class Source:
         """What the engines are to answer; raises a TtsError naming what does not fit."""
         if self.recorded is None:
             return TraceScript(models, read_chains(self.path))
-        return read_recording(self.path, self.recorded.to_json(), models, problems)
+        return read_recording(self.path, self.recorded, models, problems)
 
 
 @dataclass(frozen=True)
