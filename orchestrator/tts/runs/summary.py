@@ -14,7 +14,7 @@ import msgspec
 from tts.build.errors import RunError
 
 from .checks import read_summary_fields
-from .config import Limits, RunConfig
+from .config import Limits, ReplaySource, RunConfig
 from .events import AnyEvent, ProblemSolved
 from .folder import SUMMARY, Json
 from .records import ENGINES
@@ -93,19 +93,6 @@ class Level(msgspec.Struct, frozen=True):
     accuracy: Share | None
 
 
-class Replayed(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a run was a replay of."""
-
-    source: str
-    """The path of the recorded run, or of the trace file."""
-    digest: str | None = None
-    """The checksum of its log, or of the file."""
-    text: str = "recorded"
-    """`recorded`, or `made up` where there are no answers to grade."""
-    tree_digest: str | None = None
-    """The recorded run's; None for a trace file."""
-
-
 _LATER = ("waste", "latency_s", "speculation", "verifier_batches")
 """Fields that came with one version."""
 
@@ -170,7 +157,8 @@ class Summary(Mapping[str, Any]):
     sessions: Count = 0
     tree_digest: str
     """One hash over every problem's tree and answers."""
-    replay: Replayed | None = None
+    replay: ReplaySource | None = None
+    """What the run was a replay of."""
     limits: dict[str, int | float] | None = None
     """What each problem was limited to; missing in runs without limits."""
     limited: dict[Literal["tokens", "deadline"], Count] | None = None
