@@ -48,14 +48,13 @@ from tts.problem import Problem
 from tts.prompting import Context, Models
 from tts.runs.compare import compare_runs, differing_settings, read_rows
 from tts.runs.config import parse_config, read_run_config
+from tts.runs.engine_steps import EngineStep, read_step_log
 from tts.runs.folder import read_config, read_problems
 from tts.runs.log import read_events
 from tts.runs.measured_run import MeasuredRun, expand_groups
-from tts.runs.repair import repair_log
 from tts.runs.replay import open_source
-from tts.runs.resume import ResumedWork, read_resume_point
+from tts.runs.resume import ResumedWork, read_resume_point, repair_log
 from tts.runs.run import Run
-from tts.runs.step_log import EngineStep, read_step_log
 from tts.runs.summary import summarise
 from tts.runs.token_requests import requests_with_ids
 from tts.search import Stop, Thought

@@ -9,10 +9,9 @@ from pathlib import Path
 from tts.build.errors import RunError
 from tts.runs.config import read_run_config
 from tts.runs.folder import Json, has_begun
-from tts.runs.follow import Follower, Restarted
 from tts.runs.going_on import current_run, is_complete, is_worked_on
 from tts.runs.groups import is_group
-from tts.runs.log import Damage
+from tts.runs.log import Damage, Follower, Restarted
 
 from .live_numbers import LiveNumbers
 

@@ -27,6 +27,7 @@ from .groups import COMPARISON, Member, is_group, read_members
 from .log import read_events
 from .measured_run import MeasuredRun
 from .measures import ProblemMeasures
+from .state import RunState, solved_problems
 from .statistics import Difference, mcnemar, paired, share_difference_95, wilson
 from .summary import Summary, accuracy_by_level, read_summary
 
@@ -68,7 +69,7 @@ class Row:
     """Ends with the run's own n; nothing else where `no_curve` says why."""
     no_curve: NoCurve | None
     right: dict[str, bool]
-    """Of each problem, whether its answer is right."""
+    """Whether the answer of each problem is right."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain data, without single problems; the run by its folder's name."""
@@ -146,7 +147,7 @@ def joined_curves(names: Sequence[str], rows: Sequence[Row]) -> dict[str, dict[i
 
 
 def correct_by_problem(folder: Path, vote: str) -> dict[str, bool | None]:
-    """Of each problem that a run has solved, whether its answer is right; None: no reference."""
+    """Whether a run's answer to each problem that it has solved is right; None: no reference."""
     return {
         event.problem: None if event.correct is None else event.correct.get(vote)
         for event in _solved(folder)
@@ -215,7 +216,8 @@ def _rows_of_run(folder: Path, member: Member) -> list[Row]:
 
 
 def _solved(folder: Path) -> Iterator[ProblemSolved]:
-    return (event for event in read_events(folder) if isinstance(event, ProblemSolved))
+    problems = solved_problems(read_events(folder), RunState(keeps_events=False))
+    return (problem.solution for problem in problems if problem.solution)
 
 
 def _no_curve(summary: Summary, strategy: str, accuracy: float | None) -> NoCurve | None:
@@ -252,7 +254,7 @@ def _plain(value: Any) -> str:
 
 
 _NOT_SETTINGS = ("problem_ids", "deployment_source")
-"""Of run.json: the problems are matched by themselves, and a deployment is known by its digest."""
+"""Keys of run.json: problems are matched by themselves, and a deployment is known by its digest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +264,7 @@ class Setting:
     name: str
     """Its place in run.json, such as `parameters.temperature`."""
     values: tuple[Any, ...]
-    """Of each run; None where it has no such setting."""
+    """Its value in each run; None where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +287,7 @@ class Agreement:
     judged: int
     """The problems that are compared."""
     right: tuple[int, int]
-    """Of those, right in the baseline and in the other run."""
+    """How many of those are right in the baseline, and in the other run."""
     only_baseline: tuple[str, ...]
     """Problems that only the baseline has right."""
     only_other: tuple[str, ...]

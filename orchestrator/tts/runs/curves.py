@@ -77,18 +77,9 @@ def sizes(n: int, unit: int) -> list[int]:
     return [*found, n]
 
 
-def curve(judged: Iterable[ProblemSolved], n: int, unit: int, rule: str) -> list[Point] | None:
-    """The points of a run of n completions a problem whose units give `unit` completions each.
-
-    `judged` are problems with a reference. None if there are none, or if they come from a version
-    that did not log the completions' groups.
-    """
-    return points([block_shares(event, n, unit, rule) for event in judged], n, unit)
-
-
 Shares = list[tuple[float, float]]
-"""Of one problem, at each n of the curve: shares of its blocks that are right by the rule, and that
-hold a right completion."""
+"""A problem's shares at each n of the curve: of its blocks that are right by the rule, and of those
+that hold a right completion."""
 
 
 def block_shares(event: ProblemSolved, n: int, unit: int, rule: str) -> Shares | None:
@@ -119,9 +110,9 @@ def points(shares: Sequence[Shares | None], n: int, unit: int) -> list[Point] | 
 
 
 def block_votes(event: ProblemSolved, size: int, blocks: int, rule: str) -> list[tuple[bool, bool]]:
-    """Of a problem's first blocks, each the completions below `size` children of the root in turn.
+    """Whether each of a problem's first blocks is right by `rule`, and holds a right completion.
 
-    Whether each is right by the vote of `rule`, and whether it holds a right completion.
+    Each block is the completions below `size` children of the root in turn.
     """
     return _votes(_read(event, event.groups or ()), size, blocks, rule)
 

@@ -25,7 +25,7 @@ from .log import read_events
 from .measured_run import MeasuredRun
 from .measures import Measures
 from .named_measures import named_measures
-from .records import CompletionRecord, ProblemRecord, RequestRecord
+from .records import CompletionRecord, EngineRequest, ProblemRecord
 from .requests import requests_of
 from .state import ProblemState, solved_problems
 from .summary import Summary, read_summary
@@ -66,7 +66,7 @@ class Run:
         )
 
     @cached_property
-    def requests(self) -> tuple[RequestRecord, ...]:
+    def requests(self) -> tuple[EngineRequest, ...]:
         """All requests to both engines, in the order in which they ended; raises RunError."""
         return tuple(requests_of(read_events(self.folder)))
 
@@ -138,7 +138,7 @@ def _problem_columns(problems: Sequence[ProblemRecord]) -> dict[str, list[Any]]:
     }
 
 
-def _request_columns(requests: Sequence[RequestRecord]) -> dict[str, list[Any]]:
+def _request_columns(requests: Sequence[EngineRequest]) -> dict[str, list[Any]]:
     same = ("engine", "kind", "problem", "sent", "done", "prompt_tokens", "tokens")
     return {
         **{name: [getattr(request, name) for request in requests] for name in same},

@@ -29,6 +29,7 @@ from .events import (
     LoggedThought,
     ProblemSolved,
     ProblemStarted,
+    Resources,
     Scored,
     Session,
     Used,
@@ -223,6 +224,8 @@ class RunState(RunClock):
         """What may be in flight, as the last session says: generator requests, verifier tokens."""
         self.work = WorkCounts()
         """What the engines did in the whole run."""
+        self.resources: dict[int, Resources] = {}
+        """What each session said last that it has used so far, by its number, from 1."""
         self.open: dict[str, ProblemState] = {}
         """The problems that the log has mentioned and that are not solved, by id."""
         self.solved: set[str] = set()
@@ -246,6 +249,8 @@ class RunState(RunClock):
         name: str | None = getattr(event, "problem", None)
         if name is None:
             self.finished = self.finished or isinstance(event, Finished)
+            if isinstance(event, Resources):
+                self.resources[self.sessions] = event
             return None
         self.work.add(event)
         over = name in self.solved

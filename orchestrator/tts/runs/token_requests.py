@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from tts.build.errors import RunError
+from tts.build.tokenizer import Ids
 from tts.prompting import Context, Models
 from tts.search import NodePath, Stop, Thought
 
@@ -24,12 +25,10 @@ from .events import (
     problem_of,
     thoughts_of,
 )
-from .paged_cache import Ids, TimedRequest
+from .paged_cache import TimedRequest
 from .state import end_to_end
 
 _NONE = np.empty(0, np.int32)
-
-
 _KEPT = 64
 """Solved problems whose ids are kept for their last requests, which end after them."""
 

@@ -30,8 +30,7 @@ from tts.runs.folder import (
 )
 from tts.runs.lock import locked
 from tts.runs.log import RunLog, read_events
-from tts.runs.repair import repair_log
-from tts.runs.resume import ResumePoint, read_resume_point
+from tts.runs.resume import ResumePoint, read_resume_point, repair_log
 from tts.runs.summary import summarise
 
 from .endpoints import EndpointsOf, own_endpoints

@@ -18,10 +18,9 @@ from tts.prompting import Models
 from ..config import RunConfig, read_run_config
 from ..folder import EVENTS, GROUP
 from ..summary import read_summary
-from .chains import read_chains
 from .recording import read_recording
 from .script import Script
-from .trace_script import TraceScript
+from .trace_script import TraceScript, read_chains
 
 
 @dataclass(frozen=True)
