@@ -24,8 +24,9 @@ from tts.engines.statistics import Statistics
 
 from .durable import make_folder
 from .events import EngineName
-from .folder import ENGINE_STEPS, EVENTS
-from .log import cut_half_line
+from .folder import ENGINE_STEPS
+from .log import cut_half_line, read_events
+from .state import session_begins
 
 _MODELS: dict[str, EngineName] = {wire.GENERATOR: "generator", wire.PRM_ENGINE: "verifier"}
 _METRIC = re.compile(r"^(nv_trt_llm_\w+)\{(.*)\} (\S+)", re.MULTILINE)
@@ -154,7 +155,7 @@ def steps_of_run(folder: Path, engine: EngineName) -> Iterator[EngineStep]:
     began = 0.0
     for line in read_step_log(folder, engine):
         if isinstance(line, StepSession):
-            begins = begins or _session_begins(folder)
+            begins = begins or session_begins(read_events(folder))
             began = begins.get(line.session, 0.0)
         else:
             yield msgspec.structs.replace(line, t=began + line.t)
@@ -220,32 +221,3 @@ def _of_gauges(gauges: Mapping[tuple[str, str], float], t: float) -> EngineStep:
         blocks_used=value("kv_cache_block", "used"),
         blocks_reused=value("kv_cache_block", "reused"),
     )
-
-
-class _Line(msgspec.Struct):
-    """As much of an event as tells when each session began."""
-
-    event: str
-    t: float
-    time: str = ""
-
-
-def _session_begins(folder: Path) -> dict[str, float]:
-    """When each session of a run began, by its wall-clock time: seconds since the first did."""
-    decode = msgspec.json.Decoder(_Line).decode
-    begins: dict[str, float] = {}
-    began = wall_s = 0.0
-    try:
-        with (folder / EVENTS).open("rb") as lines:
-            for line in lines:
-                try:
-                    event = decode(line)
-                except ValueError:  # damaged, or cut short
-                    continue
-                if event.event == "session":
-                    began = begins[event.time] = wall_s
-                else:
-                    wall_s = max(wall_s, began + event.t)
-    except OSError as error:
-        raise RunError(f"{folder / EVENTS} cannot be read: {error.strerror or error}") from error
-    return begins

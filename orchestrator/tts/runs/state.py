@@ -62,6 +62,12 @@ def end_to_end(events: Iterable[AnyEvent]) -> Iterator[tuple[float, AnyEvent]]:
         yield clock.began, event
 
 
+def session_begins(events: Iterable[AnyEvent]) -> dict[str, float]:
+    """When each session of a run began, on the run's clock, by its wall-clock time."""
+    timed = end_to_end(events)
+    return {event.time: began for began, event in timed if isinstance(event, Session)}
+
+
 @dataclass(slots=True)
 class WorkCounts:
     """What the engines did, counted from their answers: for a problem, a server, or a run.
