@@ -559,7 +559,7 @@ def _replay(folder):
     scores = sorted((key.hex(), score) for key, score in recording.scores.items())
     spare = [recording.steps, recording.chains, recording.spare_scores]
     return {
-        "description": {**source.description, "digest": None},
+        "description": {**msgspec.to_builtins(source.description), "digest": None},
         "answers": [
             len(recording.answers),
             _hash(json.dumps(sorted(recording.answers.items())).encode()),

@@ -48,7 +48,7 @@ class Session(Event, frozen=True, kw_only=True, tag="session"):
     limits: InFlight | None = None
     """What may be in flight: requests on the generator, prompt tokens on the verifier."""
     made_with: dict[str, str] = {}
-    """Versions and machine (`surroundings`); older logs do not say."""
+    """Versions and machine (`log.surroundings`); older logs do not say."""
     files: dict[str, str] = {}
     """The checksums of run.json and problems.jsonl as they were then; older logs do not say."""
 

@@ -47,7 +47,7 @@ def test_references_are_kept_where_the_text_is_real(recorded, tmp_path):
 
 def test_a_report_says_what_was_replayed(recorded):
     about = open_source(recorded[1]).description
-    assert "trees and answers as recorded: yes" in replay_line(ReplaySource(**about), "recorded")
-    assert "as recorded: NO" in replay_line(ReplaySource(**about), "other")
+    assert "trees and answers as recorded: yes" in replay_line(about, "recorded")
+    assert "as recorded: NO" in replay_line(about, "other")
     assert "no answers to grade" in replay_line(ReplaySource(source="x", text="made up"))
     assert replay_line(None, "other") is None

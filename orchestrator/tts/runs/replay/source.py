@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from tts.build.errors import RunError
 from tts.build.input_files import is_file
@@ -15,7 +15,7 @@ from tts.build.user_paths import is_folder, is_there
 from tts.problem import Problem
 from tts.prompting import Models
 
-from ..config import RunConfig, read_run_config
+from ..config import ReplaySource, RunConfig, read_run_config
 from ..folder import EVENTS, GROUP
 from ..summary import read_summary
 from .recording import read_recording
@@ -39,17 +39,17 @@ class Source:
         return replay.text if replay else "recorded"
 
     @cached_property
-    def description(self) -> dict[str, Any]:
-        """What run.json keeps of it; `tree_digest` is the recorded run's."""
+    def description(self) -> ReplaySource:
+        """What run.json keeps of it."""
         file = self.path if self.recorded is None else self.path / EVENTS
         try:
             digest = hashlib.sha256(file.read_bytes()).hexdigest()
         except OSError as error:
             raise RunError(f"{file} cannot be read: {error}") from error
-        described = {"source": str(self.path), "digest": digest, "text": self.text}
-        if self.recorded is not None:
-            described["tree_digest"] = read_summary(self.path).tree_digest
-        return described
+        tree_digest = read_summary(self.path).tree_digest if self.recorded else ""
+        return ReplaySource(
+            source=str(self.path), digest=digest, text=self.text, tree_digest=tree_digest
+        )
 
     def problems(self, loaded: Sequence[Problem]) -> list[Problem]:
         """The problems as they are solved: made-up text has no answers, so no references."""
@@ -80,7 +80,7 @@ class Replay:
     """A script, and what run.json keeps of where it came from."""
 
     script: Script
-    description: dict[str, Any]
+    description: ReplaySource
 
 
 def open_source(path: Path) -> Source:
