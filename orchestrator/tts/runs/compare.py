@@ -32,8 +32,8 @@ from .statistics import Difference, mcnemar, paired, share_difference_95, wilson
 from .summary import Summary, accuracy_by_level, read_summary
 
 NoCurve = WhyDependent | Literal["old_log", "no_reference"]
-"""Why a row has only its own n: `independence` says so; its log lacks the completions' groups;
-there is nothing to compare the answers with."""
+"""Why a row has only its own n: what `curves.why_dependent` says; its log lacks the completions'
+groups; there is nothing to compare the answers with."""
 
 _MAY_DIFFER = ("deployment", "dataset", "schedule", "seed", "problems")
 
@@ -328,7 +328,7 @@ class Agreement:
 
     @property
     def gain_95(self) -> tuple[float, float] | None:
-        """Its 95% interval (`paired.share_difference_95`)."""
+        """Its 95% interval (`statistics.share_difference_95`)."""
         if not self.judged:
             return None
         return share_difference_95(len(self.only_other), len(self.only_baseline), self.judged)

@@ -24,7 +24,11 @@ from .utilization import Utilization
 
 @dataclass(frozen=True, slots=True)
 class TreeMeasures:
-    """The tree of a solved problem."""
+    """The tree of a solved problem: what became of its tokens, how deep and wide it is.
+
+    Every thought's tokens are in the log, and so is the path of every completion. So what a run
+    wrote can be told apart, exactly, from what it needed.
+    """
 
     useful_tokens: int
     """Tokens of the nodes on the paths of its completions, each node once."""
@@ -190,7 +194,7 @@ class Measures:
 
     @property
     def useful_tokens(self) -> int:
-        """On the paths of completions, each node once."""
+        """Tokens of the nodes on the paths of completions, each node once."""
         return sum(problem.tree.useful_tokens for problem in self.problems.values())
 
     @property
@@ -222,7 +226,9 @@ class Measures:
         return sum(sum(by_gpu.values()) for by_gpu in told) if told else None
 
     def mean_in_flight(self, engine: Engine) -> float | None:
-        """Mean load in flight over the wall time (Little's law); None without any time."""
+        """Mean load in flight over the wall time: the integral over it is that of the requests'
+        durations (Little's law). None without any time.
+        """
         return self.in_flight[engine].total / self.wall_s if self.wall_s else None
 
     def batch_utilization(self, engine: Engine) -> float | None:
@@ -239,7 +245,7 @@ class Measures:
     def right_units(self, n: int, unit: int) -> Counter[tuple[int, int]]:
         """Judged problems by (independent parts, those of them that hold a right completion).
 
-        Of runs of `n` completions a problem whose parts give `unit` each (`independence`).
+        The run gives `n` completions a problem, each part `unit` of them (`curves.unit_size`).
         """
         return Counter(
             (n // unit, len({root // unit for root in problem.right_roots}))

@@ -28,10 +28,9 @@ from .named_measures import named_measures
 from .records import CompletionRecord, EngineRequest, ProblemRecord
 from .requests import requests_of
 from .state import ProblemState, solved_problems
-from .summary import Summary, read_summary
+from .summary import Rule, Summary, read_summary
 
 FrameLibrary = Literal["pandas", "polars"]
-_VOTES = ("best", "weighted", "majority")
 
 
 @dataclass(frozen=True)
@@ -128,7 +127,7 @@ def _problem_columns(problems: Sequence[ProblemRecord]) -> dict[str, list[Any]]:
         "level": [None if p.level is None else str(p.level) for p in problems],
         "reference": [p.reference for p in problems],
         "answer": [p.answer for p in problems],
-        **{f"answer_{vote}": [p.answers.get(vote) for p in problems] for vote in _VOTES},
+        **{f"answer_{vote}": [p.answers.get(vote) for p in problems] for vote in get_args(Rule)},
         "correct": [p.correct for p in problems],
         "completions": [len(p.completions) for p in problems],
         "tokens": [p.tokens for p in problems],

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
@@ -26,6 +26,7 @@ Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=10**15)]
 Number = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
 Rule = Literal["best", "weighted", "majority"]
+"""How the answer is chosen from the completions."""
 
 
 class InFlight(msgspec.Struct, frozen=True):
@@ -314,7 +315,7 @@ class _Solved:
 
     @classmethod
     def of(cls, solved: ProblemSolved) -> _Solved:
-        answers = [solved.answers[rule] for rule in ("best", "weighted", "majority")]
+        answers = [solved.answers[rule] for rule in get_args(Rule)]
         return cls(
             f"{solved.problem}|{solved.tree_digest}|{answers}\n".encode(),
             solved.level,

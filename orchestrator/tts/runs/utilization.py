@@ -123,9 +123,8 @@ class _Ahead:
 class Speculation:
     """What became of the expansions that were sent before their search asked for them.
 
-    One sent twice, after a cancellation, counts twice.
-
-    Once a problem is solved, its nodes are forgotten: nothing more of it is used.
+    One sent twice, after a cancellation, counts twice. Once a problem is solved, its nodes are
+    forgotten: nothing more of it is used.
     """
 
     def __init__(self) -> None:
