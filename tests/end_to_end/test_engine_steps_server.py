@@ -8,7 +8,7 @@ from tts.build.spec import load_deployment
 from tts.datasets.load import load_problems
 from tts.lab.bench.single_run import plan_of
 from tts.runs.config import RunConfig
-from tts.runs.engine_steps import read_engine_steps
+from tts.runs.engine_steps import read_step_log
 from tts.serving.server.start import start_server
 
 pytestmark = [
@@ -38,9 +38,9 @@ def runs(tts, tmp_path_factory):
 
 
 def steps(run, engine):
-    (session,) = read_engine_steps(run, engine)
+    session, *found = read_step_log(run, engine)
     assert not session.sampled
-    return session.steps
+    return found
 
 
 def test_a_runs_steps_have_done_the_work_of_its_requests(runs):

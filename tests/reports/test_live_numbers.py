@@ -4,6 +4,7 @@ import json
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from tests.driver.test_driver import CONFIGS
 from tests.runs.replay.recordings import FEW, config_of, recorded_run
 
 from tts.reports.live_numbers import RECENT, WINDOW_S, LiveNumbers
+from tts.runs.config import RunConfig
 from tts.runs.events import Finished, Generated, Idle, ProblemSolved, ProblemStarted, Session
 from tts.runs.folder import CONFIG
 from tts.runs.log import read_events
@@ -74,7 +76,7 @@ def agrees(numbers, summary):
 def test_at_the_end_of_a_run_they_are_those_of_its_summary():
     config = json.loads((V1_RUN / CONFIG).read_text())
     numbers = numbers_of(read_events(V1_RUN), config)
-    agrees(numbers, summarise(config, read_events(V1_RUN)))
+    agrees(numbers, summarise(RunConfig(**config), read_events(V1_RUN)))
     assert numbers.run.finished
     assert numbers.running == 0
     assert [problem.id for problem in numbers.recent] != []
@@ -86,7 +88,7 @@ def test_of_a_scripted_run_too_whatever_is_read_of_it_so_far(tiny_deployment, tm
     run, _ = recorded_run(tiny_deployment, tmp_path / "run")
     config = config_of(tiny_deployment, CONFIGS[0])
     some = run.events[: cut % len(run.events)]
-    numbers, summary = numbers_of(some, config), summarise(config, some)
+    numbers, summary = numbers_of(some, config), summarise(msgspec.convert(config, RunConfig), some)
     assert numbers.done == summary["problems"]
     assert numbers.generated_tokens == summary["generated_tokens"]
     assert numbers.wall_s == pytest.approx(summary["wall_s"], abs=1e-3)

@@ -13,8 +13,8 @@ from tts.reports import live_server
 from tts.reports.live_page import EVERY_S, LivePage
 from tts.reports.live_run import State
 from tts.reports.live_server import serve_run, serving
-from tts.runs.config import read_whole_config
-from tts.runs.folder import CONFIG, EVENTS, SUMMARY, read_config
+from tts.runs.config import read_run_config
+from tts.runs.folder import CONFIG, EVENTS, SUMMARY
 from tts.runs.lock import locked
 from tts.runs.log import read_events
 from tts.runs.summary import summarise
@@ -33,7 +33,7 @@ def run(tmp_path):
     folder = write_run(tmp_path / "run", problems=3)
     config = json.loads((folder / CONFIG).read_text())
     (folder / CONFIG).write_text(json.dumps(config | MISSING))
-    assert read_whole_config(folder)
+    assert read_run_config(folder)
     (folder / SUMMARY).unlink(missing_ok=True)  # it has not finished
     lines = (folder / EVENTS).read_bytes().splitlines(keepends=True)
     (folder / EVENTS).write_bytes(b"".join(lines[:10]))
@@ -105,7 +105,7 @@ def test_the_last_page_is_of_the_whole_run_and_older_ones_are_removed(run, pages
             grow(folder, lines, 8)
             now[0] += EVERY_S
         page.look()
-    summary = summarise(read_config(folder), read_events(folder))
+    summary = summarise(read_run_config(folder), read_events(folder))
     (folder / SUMMARY).write_text(json.dumps(dict(summary)))
     now[0] += EVERY_S
     page.look()

@@ -11,11 +11,11 @@ from typing import Final
 
 from tts.runs.events import AnyEvent, Idle, Session, Used
 from tts.runs.folder import Json
-from tts.runs.records import ENGINES, Engine, RequestRecord
+from tts.runs.records import ENGINES, Engine, EngineRequest
 from tts.runs.requests import request_of
-from tts.runs.speculation import Speculation
 from tts.runs.state import ProblemState, RunState
 from tts.runs.statistics import wilson
+from tts.runs.utilization import Speculation
 
 WINDOW_S: Final = 30
 """Over which rates and loads are taken: long enough for several steps of every beam."""
@@ -156,7 +156,7 @@ class LiveNumbers:
         elif isinstance(event, Idle):
             self._idle(event)
 
-    def _count(self, request: RequestRecord) -> None:
+    def _count(self, request: EngineRequest) -> None:
         """Add a request to the seconds in which it was sent and answered, on the session's clock.
 
         Tokens are those that the generator wrote, and those that the verifier read.

@@ -7,12 +7,11 @@ from itertools import islice
 from pathlib import Path
 
 from tts.build.errors import RunError
-from tts.runs.config import read_whole_config
+from tts.runs.config import read_run_config
 from tts.runs.folder import Json, has_begun
-from tts.runs.follow import Follower, Restarted
 from tts.runs.going_on import current_run, is_complete, is_worked_on
 from tts.runs.groups import is_group
-from tts.runs.log import Damage
+from tts.runs.log import Damage, Follower, Restarted
 
 from .live_numbers import LiveNumbers
 
@@ -102,7 +101,7 @@ class LiveRun:
         return new
 
     def _begin(self) -> None:
-        self.config = read_whole_config(self.run, going_on=True)
+        self.config = read_run_config(self.run, going_on=True).to_json()
         self._numbers = LiveNumbers(self.config)
         self.damaged = 0
 

@@ -13,8 +13,9 @@ from rich.tree import Tree as RichTree
 
 from tts.lab.observer import Observer
 from tts.runs.compare import in_order, read_rows
+from tts.runs.config import ReplaySource
 from tts.runs.groups import is_group, read_group
-from tts.runs.summary import Replayed, Summary, read_summary
+from tts.runs.summary import Summary, read_summary
 from tts.search import Fate, Limit, Tree
 from tts.session import Result, RunProgress, Step
 
@@ -66,7 +67,7 @@ def report_comparison(folders: Sequence[Path]) -> None:
 def _replay_line(folder: Path) -> str | None:
     if is_group(folder):
         replay = read_group(folder)[0].get("replay")
-        return replay_line(msgspec.convert(replay, Replayed | None))
+        return replay_line(msgspec.convert(replay, ReplaySource | None))
     summary = read_summary(folder)
     return replay_line(summary.replay, summary.tree_digest)
 

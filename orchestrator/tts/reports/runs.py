@@ -14,12 +14,13 @@ from rich.table import Table
 from rich.text import Text
 
 from tts.runs.compare import Agreement, correct_by_problem
+from tts.runs.config import ReplaySource
 from tts.runs.events import AnyEvent
 from tts.runs.log import read_events
 from tts.runs.records import ENGINES
 from tts.runs.requests import occupancy, requests_of
 from tts.runs.statistics import half_width
-from tts.runs.summary import Replayed, Summary
+from tts.runs.summary import Summary
 
 from .sheet import Sheet
 from .sparkline import sparkline
@@ -209,7 +210,7 @@ def accuracy_cell(share: float | None, problems: int) -> str:
     return f"{100 * share:.1f}% ±{100 * half_width(share, problems):.1f}"
 
 
-def replay_line(replay: Replayed | None, tree_digest: str | None = None) -> str | None:
+def replay_line(replay: ReplaySource | None, tree_digest: str | None = None) -> str | None:
     """The line that says that a run, or each of a group's, is a replay; None if it is not.
 
     `tree_digest` is that of the run's own trees and answers.
@@ -217,7 +218,7 @@ def replay_line(replay: Replayed | None, tree_digest: str | None = None) -> str 
     if not replay:
         return None
     line = f"replay of {replay.source}: the engines did the work, the recording answered"
-    if replay.tree_digest is not None:
+    if replay.tree_digest:
         same = tree_digest == replay.tree_digest
         line += f"; trees and answers as recorded: {'yes' if same else 'NO'}"
     if replay.text == "made up":

@@ -16,7 +16,7 @@ from tts.build.spec import Deployment, load_deployment
 from tts.driver.policy import policy_of
 from tts.problem import Problem
 from tts.prompting import Context, Models
-from tts.runs.config import ReplaySource, RunConfig
+from tts.runs.config import RunConfig
 from tts.runs.replay import Replay
 from tts.scheduling import Policy
 from tts.serving.repository.digest import deployment_digest
@@ -90,7 +90,7 @@ def resolved(plan: Plan) -> RunConfig:
         context=plan.context or deployment.generator.max_seq_len,
         problem_ids=[problem.id for problem in plan.problems],
         dataset_seed=asked.seed if asked.dataset_seed is None else asked.dataset_seed,
-        replay=msgspec.convert(plan.replay.description, ReplaySource) if plan.replay else None,
+        replay=plan.replay.description if plan.replay else None,
         functions=_functions(plan),
         others={},
         unsaid=frozenset(),

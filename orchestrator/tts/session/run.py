@@ -30,8 +30,7 @@ from tts.runs.folder import (
 )
 from tts.runs.lock import locked
 from tts.runs.log import RunLog, read_events
-from tts.runs.repair import repair_log
-from tts.runs.resume import ResumePoint, read_resume_point
+from tts.runs.resume import ResumePoint, read_resume_point, repair_log
 from tts.runs.summary import summarise
 
 from .endpoints import EndpointsOf, own_endpoints
@@ -171,7 +170,7 @@ def _end(log: RunLog, saturation_point: int | None = None) -> None:
 
 def _summarise(run: OpenRun) -> None:
     check_complete(run.folder, (problem.id for problem in run.plan.problems))
-    write_summary(run.folder, summarise(run.plan.config.to_json(), read_events(run.folder)))
+    write_summary(run.folder, summarise(run.plan.config, read_events(run.folder)))
 
 
 def unused_folder(name: str) -> Path:

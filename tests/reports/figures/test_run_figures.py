@@ -17,6 +17,7 @@ from tests.runs.logs import (
 
 from tts.reports.figures.charts import colour
 from tts.reports.figures.run import figures_of
+from tts.runs.config import RunConfig
 from tts.runs.events import LoggedAnswer, LoggedCompletion, LoggedThought, Session
 from tts.runs.measured_run import MeasuredRun
 from tts.runs.measures import Measures
@@ -25,7 +26,7 @@ CONFIG = {"strategy": "best-of-n", "vote": "best", "parameters": {"n": 4}}
 
 
 def figures(log, **config):
-    return figures_of(MeasuredRun(None, CONFIG | config, Measures.of(log)))
+    return figures_of(MeasuredRun(None, RunConfig(**CONFIG | config), Measures.of(log)))
 
 
 @settings(max_examples=12)

@@ -12,7 +12,7 @@ from tts.build.errors import ConfigError
 from tts.build.spec import load_deployment
 from tts.datasets.load import problems_of_run
 from tts.prompting import Models
-from tts.runs.config import Limits, ReplaySource, RunConfig
+from tts.runs.config import Limits, RunConfig
 from tts.runs.replay import open_source
 from tts.session.plan import findable
 from tts.strategies.catalog import find_strategy
@@ -38,7 +38,7 @@ def as_recorded(config: RunConfig, path: Path, given: Collection[str]) -> RunCon
     Raises ConfigError naming an option that was given and is not as recorded.
     """
     source = open_source(path)
-    replay = msgspec.convert(source.description, ReplaySource)
+    replay = source.description
     if source.recorded is None:
         return msgspec.structs.replace(config, replay=replay)
     recorded = source.recorded

@@ -170,12 +170,11 @@ def merge_runs(folders: Sequence[Path], out: Path) -> Path:
             hint="Run all of them with the same dataset, --limit and --dataset-seed.",
         )
     whole = msgspec.structs.replace(parts[0].config, shard=None, problem_ids=problem_ids)
-    config = whole.to_json()
     out = out.resolve()
     with locked(out):
-        create_run(out, config)
+        create_run(out, whole.to_json())
         write_merged(out, {f"shard {part.shard}": part.folder for part in parts})
-        write_summary(out, summarise(config, read_events(out)))
+        write_summary(out, summarise(whole, read_events(out)))
     return out
 
 

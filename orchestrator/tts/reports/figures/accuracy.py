@@ -70,8 +70,8 @@ def by_rule(run: MeasuredRun) -> Figure | None:
 
 def pass_over_k(run: MeasuredRun) -> Figure | None:
     """pass@k over k; None unless the completions are two or more independent parts."""
-    strategy, parameters = run.config["strategy"], run.config["parameters"]
-    if why_dependent(strategy, parameters, run.config.get("limits")):
+    strategy, parameters = run.config.strategy, run.config.parameters
+    if why_dependent(strategy, parameters, limited=bool(run.config.limits)):
         return None
     unit = unit_size(strategy, parameters)
     counts = run.measures.right_units(parameters["n"], unit)

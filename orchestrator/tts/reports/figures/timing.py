@@ -57,7 +57,7 @@ def in_flight_verifier(run: MeasuredRun) -> Figure | None:
 
 
 def _in_flight(run: MeasuredRun, engine: Engine) -> Figure | None:
-    wall, load = run.measures.wall_s, run.measures.in_flight.over_time[engine]
+    wall, load = run.measures.wall_s, run.measures.in_flight[engine]
     means = load.means(wall)
     if not means or not load.total:
         return None

@@ -62,8 +62,8 @@ def _of_run(folder: Path) -> Report:
     right = f", {percent(run.accuracy)} right" if run.accuracy is not None else ""
     return Report(
         folder / FILE,
-        f"{run.config['strategy']} on {run.config['deployment']}",
-        f"{number(solved)} problems of {run.config['dataset']}{right}, in {folder.resolve().name}.",
+        f"{run.config.strategy} on {run.config.deployment}",
+        f"{number(solved)} problems of {run.config.dataset}{right}, in {folder.resolve().name}.",
         figures_of(run),
         [folder],
     )

@@ -31,7 +31,7 @@ from tts.runs.config import read_run_config
 from tts.runs.folder import GROUP, PROBLEMS, read_problems
 from tts.runs.groups import Member, group_config, read_whole_group
 from tts.runs.log import read_events
-from tts.runs.replay.chains import read_chains
+from tts.runs.replay import read_chains
 from tts.runs.summary import read_summary
 from tts.serving.command.ports import Addresses
 from tts.serving.server.state import Identity, ServerState, parse_state
