@@ -55,9 +55,10 @@ async def answer_by_search(
     asked = read_search_request(service, exchange, request, strategy, problem_of(messages))
     # 2. What it may take, charged to the key.
     prompt = await search_prompt(models, asked.problem, characters)
-    record.strategy, record.prompt_tokens = asked.strategy, len(prompt)
+    record.strategy, record.prompt_tokens = asked.config.strategy, len(prompt)
     room = service.generator.room(prompt.tolist(), request.limit)
-    admit(service, exchange, len(prompt) + (asked.budget_tokens or asked.n * room), search=True)
+    most = asked.config.limits.budget_tokens or asked.n * room
+    admit(service, exchange, len(prompt) + most, search=True)
     # 3. The search, which others may have asked for, too.
     name = exchange.header(b"idempotency-key")
     key = _identity(exchange, name, body)
@@ -85,13 +86,12 @@ def _start(service: Service, asked: SearchRequest) -> RunningSearch:
     def solve(on_step: Callable[[Step], None], on_server: Callable[[str], None]) -> Any:
         return service.session.solve(
             asked.problem,
-            strategy=asked.strategy,
-            seed=asked.seed,
+            strategy=asked.config.strategy,
+            parameters=asked.config.parameters,
+            seed=asked.config.seed,
             on_step=on_step,
             on_server=on_server,
-            budget_tokens=asked.budget_tokens,
-            deadline_s=asked.deadline_s,
-            **asked.parameters,
+            **msgspec.structs.asdict(asked.config.limits),
         )
 
     return RunningSearch(solve)
@@ -136,7 +136,7 @@ class SearchResponse:
             await self._outcome(result),
         )
         if not self._request.return_response_only:
-            answer.metadata = _metadata(result, self._asked.strategy)
+            answer.metadata = _metadata(result, self._asked.config.strategy)
         await self._exchange.respond(msgspec.json.encode(answer))
 
     async def stream(self) -> None:
@@ -228,9 +228,9 @@ class SearchResponse:
         _, chosen = _chosen(result)
         own = self._exchange.record.own_latency_s()
         outcome = {
-            "strategy": self._asked.strategy,
+            "strategy": self._asked.config.strategy,
             "n": self._asked.n,
-            "seed": self._asked.seed,
+            "seed": self._asked.config.seed,
             "answer": result.answer if self._shows_texts else None,
             "answers": result.answers if self._shows_texts else None,
             "vote": result.vote,
