@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tts.constraints.regex import parse_search
-from tts.gateway.observability import Observer, RequestLog, RequestRecord
+from tts.gateway.observability import Recorder, RequestLog, ServedRequest
 from tts.gateway.observability.request_reader import read_requests
 from tts.gateway.safety import FilterChain, KeyLimits, Keyring, KeyStore, Limiter
 from tts.gateway.safety.matching import Matcher, Matching, Rule
@@ -47,8 +47,8 @@ PATTERNS = {
 LIVE = """
 import sys, time
 from pathlib import Path
-from tts.gateway.observability import Observer, RequestLog
-observer = Observer(RequestLog(Path(sys.argv[1])))
+from tts.gateway.observability import Recorder, RequestLog
+observer = Recorder(RequestLog(Path(sys.argv[1])))
 while True:
     record = observer.begin("/v1/completions")
     observer.end(record)
@@ -98,11 +98,11 @@ def costs(folder: Path) -> Table:
             admitted = limiter.admit("k", limits, time.monotonic_ns(), tokens=900, search=False)
             admitted.end(time.monotonic_ns(), 500)  # type: ignore[union-attr]
 
-    def observed(observer: Observer) -> None:
+    def observed(observer: Recorder) -> None:
         for _ in range(REQUESTS):
             observer.end(filled(observer.begin("/v1/chat/completions")))
 
-    counting = Observer()
+    counting = Recorder()
     rows = [
         ("key: SHA-256, compare, changes looked for", cpu_us(keys, REQUESTS)),
         ("limits: two buckets, headers, settled", cpu_us(limiting, REQUESTS)),
@@ -110,7 +110,7 @@ def costs(folder: Path) -> Table:
     ]
 
     def logged() -> None:
-        observer = Observer(RequestLog(folder / "requests"))
+        observer = Recorder(RequestLog(folder / "requests"))
         observed(observer)
         observer.close()
 
@@ -126,13 +126,13 @@ def costs(folder: Path) -> Table:
     return table
 
 
-def scrape(observer: Observer) -> None:
+def scrape(observer: Recorder) -> None:
     """Ask for the metrics a hundred times."""
     for _ in range(100):
         observer.metrics.exposition()
 
 
-def filled(record: RequestRecord) -> RequestRecord:
+def filled(record: ServedRequest) -> ServedRequest:
     """A record as a streamed answer leaves it."""
     now = time.monotonic()
     record.t1 = record.t2 = record.t3 = record.t4 = record.t5 = record.t6 = now

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tts.cli import app
-from tts.gateway.observability import Observer, RequestLog, requests_dir
+from tts.gateway.observability import Recorder, RequestLog, requests_dir
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def tts(monkeypatch, tmp_path):
 @pytest.fixture
 def kept(tts):
     """The ids of three requests that a gateway of `demo` has kept."""
-    observer = Observer(RequestLog(requests_dir("demo")), keeps_prompts=True)
+    observer = Recorder(RequestLog(requests_dir("demo")), keeps_prompts=True)
     ids = []
     for model, outcome in (("demo", "ok"), ("demo:cot", "ok"), ("demo", "cancelled")):
         record = observer.begin("/v1/chat/completions")

@@ -11,9 +11,9 @@ from tests.gateway.in_process import post, serving
 from tts.build.errors import EndpointTimeout, EndpointUnavailable, RunError
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
-from tts.gateway.long_texts import LONG
 from tts.gateway.page import kept_reports
 from tts.gateway.pooling import MAX_STEPS
+from tts.gateway.prompts import LONG
 from tts.gateway.safety import ApiKey, FilterChain, KeyLimits, KeysUnusable
 from tts.prompting import Models
 from tts.search import quantise

@@ -27,10 +27,10 @@ from tts.session.replicas import Replicas
 from . import process
 from .app import App
 from .draining import Drain
-from .following import ToldServers, follow
 from .generation import TextGenerator
 from .local_servers import local_servers
-from .observability import Observer, RequestLog, requests_dir, telemetry_of
+from .named_servers import NamedServers, follow
+from .observability import Recorder, RequestLog, requests_dir, telemetry_of
 from .safety import FilterChain, Keyring, KeyStore, keys_file
 from .service import Service, Settings
 
@@ -90,10 +90,10 @@ async def serve(
         spec = load_deployment(deployment)
         name = spec.name
         telemetry = telemetry_of(settings.otlp_endpoint, name)
-        observer = Observer(
+        recorder = Recorder(
             RequestLog(requests_dir(name)), telemetry, keeps_prompts=settings.keep_prompts
         )
-        stack.callback(observer.close)
+        stack.callback(recorder.close)
         servers = await stack.enter_async_context(_servers(spec, upstreams, say, on_loading))
         session = AsyncSession(
             deployment,
@@ -108,7 +108,7 @@ async def serve(
         generator = TextGenerator(session.models, session.replicas, filters)
         await generator.warm()
         process.started()
-        service = Service(session, generator, settings, keyring, filters, observer, drain)
+        service = Service(session, generator, settings, keyring, filters, recorder, drain)
         await answer(service, listen, port, say, lambda: servers.watch(session.replicas))
 
 
@@ -157,9 +157,9 @@ async def _servers(
         raise ConfigError("Name the servers by --endpoint or by --replicas, not by both.")
     addresses = upstreams.addresses or deployment.endpoints
     if upstreams.file or addresses:
-        told = ToldServers(addresses if not upstreams.file else (), upstreams.file, say)
-        first = await told.at_first(lambda each: asyncio.to_thread(serves, deployment, each))
-        yield _Servers(first, lambda replicas: follow(told, replicas, say))
+        named = NamedServers(addresses if not upstreams.file else (), upstreams.file, say)
+        first = await named.at_first(lambda each: asyncio.to_thread(serves, deployment, each))
+        yield _Servers(first, lambda replicas: follow(named, replicas, say))
         return
     async with local_servers(deployment, say, on_loading) as local:
         yield _Servers(local.groups, lambda replicas: local.watch())

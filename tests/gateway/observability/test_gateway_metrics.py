@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from prometheus_client import generate_latest
 from prometheus_client.registry import Collector
 
-from tts.gateway.observability import Observer
+from tts.gateway.observability import Recorder
 from tts.gateway.observability.metrics import (
     MOST_SERIES,
     OTHER,
@@ -81,7 +81,7 @@ def test_too_many_series_are_counted_together_and_none_is_lost():
 
 
 def test_the_gateways_metrics_have_help_types_and_good_names():
-    observer = Observer()
+    observer = Recorder()
     observer.end(observer.begin("/v1/completions"))
     text = observer.metrics.exposition()
     for name, (kind, _) in observer.metrics.names.items():
@@ -93,7 +93,7 @@ def test_the_gateways_metrics_have_help_types_and_good_names():
 
 def test_every_series_and_bucket_has_its_name():
     """Dashboards and alerts name them: no bound may be written otherwise."""
-    observer = Observer()
+    observer = Recorder()
     record = observer.begin("/v1/completions")
     record.t1 = record.t2 = record.t3 = record.t5 = record.t6 = record.t0 + 0.3
     record.model, record.stream, record.prompt_tokens, record.answer_tokens = "demo", True, 20, 3

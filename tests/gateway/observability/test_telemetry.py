@@ -4,7 +4,7 @@ import pytest
 from tests.gateway.observability.otlp_collector import attributes, collecting
 
 from tts.build.errors import ConfigError
-from tts.gateway.observability import Observer, RequestRecord, telemetry_of
+from tts.gateway.observability import Recorder, ServedRequest, telemetry_of
 from tts.gateway.observability.telemetry import ENDPOINT_VARIABLES
 
 
@@ -15,7 +15,7 @@ def no_endpoint(monkeypatch):
 
 
 def record(**changes):
-    made = RequestRecord(
+    made = ServedRequest(
         id="abc",
         endpoint="/v1/chat/completions",
         time=1_700_000_000.0,
@@ -127,7 +127,7 @@ def test_metrics_have_the_names_and_units_of_generative_ai():
 def test_an_observer_sends_what_ends_and_the_rest_when_it_closes(monkeypatch):
     with collecting() as collector:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint)
-        observer = Observer(telemetry=telemetry_of(None, "demo"))
+        observer = Recorder(telemetry=telemetry_of(None, "demo"))
         for endpoint in ("/v1/completions", "/v1/models", "/metrics"):
             observer.end(observer.begin(endpoint))
         observer.close()

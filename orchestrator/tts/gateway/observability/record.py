@@ -34,7 +34,7 @@ STAGES = (
 """Each stage with the times between which it lies."""
 
 
-class RequestRecord(msgspec.Struct, kw_only=True):
+class ServedRequest(msgspec.Struct, kw_only=True):
     """One request. Mutable: filled in while it is handled; no secret is in it."""
 
     id: str
