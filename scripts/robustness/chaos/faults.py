@@ -12,9 +12,9 @@ from typing import Literal
 
 import psutil
 
-from .clock import Clock
 from .proxy import Proxy
 from .runs import Run, send
+from .surroundings import Clock
 
 STUBS = ("generator", "prm_engine", "prm_score")
 ENGINES = ("generator", "prm_engine")
