@@ -56,7 +56,7 @@ class ChatShapes:
         self._asks_time: bool | None = None
 
     def render(self, messages: Sequence[Message], *, generation_prompt: bool) -> str:
-        """As `Tokenizer.chat`, and with its errors."""
+        """The text that `Tokenizer.chat` gives, and its errors."""
         contents = [message["content"] for message in messages]
         if len(messages) <= _MOST_MESSAGES and all(map(_PLAIN.fullmatch, contents)):
             key = generation_prompt, tuple([message["role"] for message in messages])

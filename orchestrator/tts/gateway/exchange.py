@@ -23,7 +23,7 @@ Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 JSON = b"application/json"
 EVENTS = b"text/event-stream; charset=utf-8"
 BODY_TIMEOUT_S = 30.0
-"""From a request's headers to the end of its body."""
+"""How long a body may take to come, once the headers are there."""
 
 
 class Exchange:

@@ -38,9 +38,11 @@ BACKLOG = 1024
 FEW, MANY = "latency", "throughput"
 """The groups of `by-concurrency`: high tensor parallelism, and many replicas."""
 HEADERS_TIMEOUT_MS = 10_000
-"""From a connection's beginning, or the end of its last response, to the end of the headers."""
+"""Until the headers must be complete, counted from the connection's start or its last response."""
 MAX_HEADERS = 64 << 10
 """Bytes of a request's headers."""
+Watch = Callable[[Replicas], Awaitable[None]]
+"""Looks after the servers beside the gateway; ends it by what it raises."""
 
 
 @dataclass(frozen=True)
@@ -94,14 +96,14 @@ async def serve(
             RequestLog(requests_dir(name)), telemetry, keeps_prompts=settings.keep_prompts
         )
         stack.callback(recorder.close)
-        servers = await stack.enter_async_context(_servers(spec, upstreams, say, on_loading))
+        groups, watch = await stack.enter_async_context(_servers(spec, upstreams, say, on_loading))
         session = AsyncSession(
             deployment,
-            endpoints=tuple(servers.groups),
+            endpoints=tuple(groups),
             routing=routing_policy(
                 upstreams.routing, few=FEW, many=MANY, threshold=upstreams.threshold
             ),
-            groups=servers.groups,
+            groups=groups,
             say=say,
         )
         await stack.enter_async_context(session)
@@ -109,7 +111,7 @@ async def serve(
         await generator.warm()
         process.started()
         service = Service(session, generator, settings, keyring, filters, recorder, drain)
-        await answer(service, listen, port, say, lambda: servers.watch(session.replicas))
+        await answer(service, listen, port, say, lambda: watch(session.replicas))
 
 
 async def answer(
@@ -135,34 +137,27 @@ async def answer(
         await asyncio.wait({serving})
 
 
-@dataclass(frozen=True)
-class _Servers:
-    """The servers behind a gateway when it starts, and what is done about them later."""
-
-    groups: Mapping[str, str]
-    """By address; empty for none."""
-    watch: Callable[[Replicas], Awaitable[None]]
-    """Runs beside the gateway; ends it by what it raises."""
-
-
 @asynccontextmanager
 async def _servers(
     deployment: Deployment,
     upstreams: Upstreams,
     say: Callable[[str], None],
     on_loading: Callable[[Loading], None],
-) -> AsyncIterator[_Servers]:
-    """Those that were named, else those of this machine. Raises a TtsError."""
+) -> AsyncIterator[tuple[Mapping[str, str], Watch]]:
+    """The servers that were named, else those of this machine, each with its group or "".
+
+    Raises a TtsError.
+    """
     if upstreams.file and upstreams.addresses:
         raise ConfigError("Name the servers by --endpoint or by --replicas, not by both.")
     addresses = upstreams.addresses or deployment.endpoints
     if upstreams.file or addresses:
         named = NamedServers(addresses if not upstreams.file else (), upstreams.file, say)
         first = await named.at_first(lambda each: asyncio.to_thread(serves, deployment, each))
-        yield _Servers(first, lambda replicas: follow(named, replicas, say))
+        yield first, lambda replicas: follow(named, replicas, say)
         return
     async with local_servers(deployment, say, on_loading) as local:
-        yield _Servers(local.groups, lambda replicas: local.watch())
+        yield local.groups, lambda replicas: local.watch()
 
 
 async def _first_of(*running: Awaitable[None]) -> None:

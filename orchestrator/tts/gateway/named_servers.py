@@ -49,7 +49,7 @@ def is_well_formed(server: str) -> bool:
 async def resolve(host: str, port: int) -> list[str]:
     """A name's addresses now, by the system's resolver, in a thread.
 
-    Of one family, IPv4 where there is any: a server that has both would count as two.
+    They are of one family, IPv4 where there is any: a server that has both would count as two.
     """
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -147,9 +147,9 @@ class NamedServers:
     async def at_first(self, serves: Callable[[str], Awaitable[bool]]) -> dict[str, str]:
         """The group of each address to begin with, at least one.
 
-        Of the addresses that a name stands for, those where `serves` says that what answers is the
-        deployment: while a new version replaces an old one there are both. Until there is one, and
-        no address is given as such, it waits.
+        An address that a name stands for is one of them where `serves` says that what answers is
+        the deployment: while a new version replaces an old one there are both. Until there is one,
+        and no address is given as such, it waits.
         """
         waits = False
         while True:

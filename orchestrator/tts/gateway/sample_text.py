@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable, Sequence
-from typing import Literal, Protocol
+from typing import Literal
 
 from tts.build.errors import CheckpointError
 from tts.build.token_texts import token_texts
@@ -117,28 +117,6 @@ class StopStrings:
         return 0
 
 
-class Detokenizer(Protocol):
-    """The text of one output, growing."""
-
-    def push(self, ids: Sequence[int]) -> str:
-        """The text that further ids add."""
-
-    def finish(self) -> str:
-        """The text that was held back: of an output that ends within a character."""
-
-
-def detokenizers(tokenizer: Tokenizer) -> Callable[[], Detokenizer]:
-    """What makes the detokenizer of an output: by bytes where tokens are bytes, else by text."""
-    decoder = tokenizer.specification.get("decoder") or {}
-    if decoder.get("type") == "ByteLevel":
-        try:
-            texts = token_texts(tokenizer)
-        except CheckpointError:
-            return lambda: TextDetokenizer(tokenizer.decode)
-        return lambda: ByteDetokenizer(texts)
-    return lambda: TextDetokenizer(tokenizer.decode)
-
-
 class ByteDetokenizer:
     """For byte-level vocabularies: a token is the same bytes wherever it stands."""
 
@@ -148,12 +126,12 @@ class ByteDetokenizer:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def push(self, ids: Sequence[int]) -> str:
-        """See Detokenizer."""
+        """The text that further ids add."""
         texts = self._texts
         return self._decoder.decode(b"".join([texts[i] for i in ids if i < len(texts)]))
 
     def finish(self) -> str:
-        """See Detokenizer."""
+        """The text that was held back: of an output that ends within a character."""
         return self._decoder.decode(b"", final=True)
 
 
@@ -173,7 +151,7 @@ class TextDetokenizer:
         """Ids whose text has been given."""
 
     def push(self, ids: Sequence[int]) -> str:
-        """See Detokenizer."""
+        """The text that further ids add."""
         return "".join([self._push(token) for token in ids])
 
     def _push(self, token: int) -> str:
@@ -189,6 +167,21 @@ class TextDetokenizer:
         return text[len(before) :]
 
     def finish(self) -> str:
-        """See Detokenizer."""
+        """The text that was held back: of an output that ends within a character."""
         before = self._decode(self._ids[self._start : self._given])
         return self._decode(self._ids[self._start :])[len(before) :]
+
+
+Detokenizer = ByteDetokenizer | TextDetokenizer
+
+
+def detokenizers(tokenizer: Tokenizer) -> Callable[[], Detokenizer]:
+    """What makes the detokenizer of an output: by bytes where tokens are bytes, else by text."""
+    decoder = tokenizer.specification.get("decoder") or {}
+    if decoder.get("type") == "ByteLevel":
+        try:
+            texts = token_texts(tokenizer)
+        except CheckpointError:
+            return lambda: TextDetokenizer(tokenizer.decode)
+        return lambda: ByteDetokenizer(texts)
+    return lambda: TextDetokenizer(tokenizer.decode)

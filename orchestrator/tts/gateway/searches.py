@@ -262,7 +262,7 @@ def _chosen(result: Result) -> tuple[int, CompletionRecord]:
 
 
 def _metadata(result: Result, strategy: str) -> dict[str, Any]:
-    """As its_hub's server describes what the answer was chosen from."""
+    """What the answer was chosen from, as its_hub's server describes it."""
     return {
         "algorithm": strategy,
         "all_responses": [

@@ -51,7 +51,7 @@ class ServedRequest(msgspec.Struct, kw_only=True):
     t5: float | None = None
     t6: float | None = None
     model: str = ""
-    """As `/v1/models` lists it; empty until it is known to exist."""
+    """The name in `/v1/models`; empty until it is known to exist."""
     strategy: str | None = None
     """The strategy of a search; None for plain generation."""
     stream: bool = False

@@ -37,7 +37,7 @@ class Query:
     outcome: Outcome | None = None
     status: int | None = None
     slower_than_s: float | None = None
-    """From the first byte in to the last byte out."""
+    """Seconds between the first byte in and the last byte out."""
 
     def where(self) -> tuple[str, list[object]]:
         """The condition in SQL, and its values."""

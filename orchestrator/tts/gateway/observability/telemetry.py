@@ -20,6 +20,7 @@ from .record import STAGES, ServedRequest
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
+    from opentelemetry.metrics import Histogram
     from opentelemetry.sdk.metrics.export import MetricExporter
     from opentelemetry.sdk.trace.export import SpanExporter
     from opentelemetry.util.types import Attributes
@@ -93,29 +94,29 @@ class Telemetry:
             [PeriodicExportingMetricReader(metrics)], resource=resource, shutdown_on_exit=False
         )
         meter = self._metering.get_meter("tts.gateway")
-        self._duration = meter.create_histogram(
-            "gen_ai.server.request.duration",
-            "s",
-            "From arrival to the last byte.",
-            explicit_bucket_boundaries_advisory=_DURATION,
+
+        def histogram(name: str, unit: str, what: str, bounds: Sequence[float]) -> Histogram:
+            return meter.create_histogram(
+                name, unit, what, explicit_bucket_boundaries_advisory=bounds
+            )
+
+        self._duration = histogram(
+            "gen_ai.server.request.duration", "s", "From arrival to the last byte.", _DURATION
         )
-        self._first_token = meter.create_histogram(
+        self._first_token = histogram(
             "gen_ai.server.time_to_first_token",
             "s",
             "From arrival to the first byte of the answer.",
-            explicit_bucket_boundaries_advisory=_FIRST_TOKEN,
+            _FIRST_TOKEN,
         )
-        self._per_token = meter.create_histogram(
+        self._per_token = histogram(
             "gen_ai.server.time_per_output_token",
             "s",
             "Between the tokens of a streamed answer, on average over the answer.",
-            explicit_bucket_boundaries_advisory=_PER_TOKEN,
+            _PER_TOKEN,
         )
-        self._usage = meter.create_histogram(
-            "gen_ai.client.token.usage",
-            "{token}",
-            "Tokens of a request.",
-            explicit_bucket_boundaries_advisory=_TOKENS,
+        self._usage = histogram(
+            "gen_ai.client.token.usage", "{token}", "Tokens of a request.", _TOKENS
         )
 
     def write(self, records: Sequence[ServedRequest]) -> None:

@@ -100,7 +100,7 @@ def bad_request(message: str, param: str | None = None, code: str | None = None)
 def api_error(error: TtsError) -> ApiError:
     """What a client is told of an error of ours.
 
-    Of what is wrong on this side it is told the kind alone: files and addresses of servers, which
+    It is told only the kind of what is wrong on this side: files and addresses of servers, which
     the message names, are for the gateway's own log.
     """
     match error:
