@@ -48,10 +48,10 @@ LIVE = """
 import sys, time
 from pathlib import Path
 from tts.gateway.observability import Recorder, RequestLog
-observer = Recorder(RequestLog(Path(sys.argv[1])))
+recorder = Recorder(RequestLog(Path(sys.argv[1])))
 while True:
-    record = observer.begin("/v1/completions")
-    observer.end(record)
+    record = recorder.begin("/v1/completions")
+    recorder.end(record)
     print(f"{time.time():.6f} {record.id}", flush=True)
     time.sleep(0.0005)
 """
@@ -98,9 +98,9 @@ def costs(folder: Path) -> Table:
             admitted = limiter.admit("k", limits, time.monotonic_ns(), tokens=900, search=False)
             admitted.end(time.monotonic_ns(), 500)  # type: ignore[union-attr]
 
-    def observed(observer: Recorder) -> None:
+    def observed(recorder: Recorder) -> None:
         for _ in range(REQUESTS):
-            observer.end(filled(observer.begin("/v1/chat/completions")))
+            recorder.end(filled(recorder.begin("/v1/chat/completions")))
 
     counting = Recorder()
     rows = [
@@ -110,9 +110,9 @@ def costs(folder: Path) -> Table:
     ]
 
     def logged() -> None:
-        observer = Recorder(RequestLog(folder / "requests"))
-        observed(observer)
-        observer.close()
+        recorder = Recorder(RequestLog(folder / "requests"))
+        observed(recorder)
+        recorder.close()
 
     rows.append(("log (its thread's time included)", cpu_us(logged, REQUESTS) - rows[2][1]))
     table = Table(title="CPU time of one request", title_justify="left")
@@ -126,10 +126,10 @@ def costs(folder: Path) -> Table:
     return table
 
 
-def scrape(observer: Recorder) -> None:
+def scrape(recorder: Recorder) -> None:
     """Ask for the metrics a hundred times."""
     for _ in range(100):
-        observer.metrics.exposition()
+        recorder.metrics.exposition()
 
 
 def filled(record: ServedRequest) -> ServedRequest:

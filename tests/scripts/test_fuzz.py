@@ -85,7 +85,7 @@ def test_a_changed_result_and_a_traceback_are_failures(monkeypatch):
     folders = run_folders
     work = folders.RUN
     monkeypatch.setattr(folders, "DAMAGES", (lambda folder, other, numbers: None,))
-    outcome = folders.Outcome()
+    outcome = folders.FoldersResult()
     for read in (lambda folder: 2, lambda folder: {}["missing"]):
         monkeypatch.setattr(folders, "COMMANDS", {"report": ([work], read)})
         folders.read_one(Path(), random.Random(0), "case", {"report": 1}, outcome)

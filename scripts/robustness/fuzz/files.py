@@ -54,7 +54,7 @@ class Failure:
 
 
 @dataclass
-class Outcome:
+class ReaderResult:
     """What came out of one reader's files."""
 
     read: int = 0
@@ -66,12 +66,12 @@ class Outcome:
 
 def fuzz_files(
     reader: Reader, files: int, seed: int, *, cpu_s: float = 10.0, keep: int = 20
-) -> Outcome:
+) -> ReaderResult:
     """Read `files` mutations of a reader's valid file, each at most for `cpu_s` of CPU time.
 
     The memory is bounded by `memory_at_most`, if that is in force. Ends after `keep` failures.
     """
-    outcome = Outcome()
+    outcome = ReaderResult()
     with tempfile.TemporaryDirectory(prefix="tts-fuzz-") as name:
         folder = Path(name)
         for beside in reader.beside:
@@ -90,7 +90,7 @@ def _file(reader: Reader, part: bytes) -> bytes:
 
 
 def _read_one(
-    reader: Reader, folder: Path, number: int, content: bytes, cpu_s: float, outcome: Outcome
+    reader: Reader, folder: Path, number: int, content: bytes, cpu_s: float, outcome: ReaderResult
 ) -> None:
     began = _cpu_s()
     try:

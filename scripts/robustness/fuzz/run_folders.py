@@ -59,7 +59,7 @@ _LOG = "events.jsonl"
 
 
 @dataclass
-class Outcome:
+class FoldersResult:
     """What the commands gave."""
 
     same: int = 0
@@ -69,9 +69,9 @@ class Outcome:
     failures: list[str] = field(default_factory=list)
 
 
-def fuzz_folders(number: int, seed: int) -> Outcome:
+def fuzz_folders(number: int, seed: int) -> FoldersResult:
     """Damage `number` folders, and read each with a command."""
-    outcome = Outcome()
+    outcome = FoldersResult()
     with tempfile.TemporaryDirectory(prefix="tts-fuzz-") as name, scripted_engines():
         whole, work = Path(name, "whole"), Path(name, "work")
         _make(whole)
@@ -88,7 +88,11 @@ def fuzz_folders(number: int, seed: int) -> Outcome:
 
 
 def read_one(
-    work: Path, numbers: random.Random, case: str, expected: dict[str, object], outcome: Outcome
+    work: Path,
+    numbers: random.Random,
+    case: str,
+    expected: dict[str, object],
+    outcome: FoldersResult,
 ) -> None:
     """Damage a folder in `work`, and read it with a command."""
     command = numbers.choice(list(COMMANDS))

@@ -296,11 +296,11 @@ import sys, time
 from pathlib import Path
 from tts.gateway.observability import Recorder, RequestLog
 
-observer = Recorder(RequestLog(Path(sys.argv[1])))
+recorder = Recorder(RequestLog(Path(sys.argv[1])))
 while True:
-    record = observer.begin("/v1/completions")
+    record = recorder.begin("/v1/completions")
     record.outcome, record.status = "ok", 200
-    observer.end(record)
+    recorder.end(record)
     print(record.id, flush=True)
     time.sleep(0.001)
 """

@@ -124,13 +124,13 @@ def test_metrics_have_the_names_and_units_of_generative_ai():
     assert list(first.explicit_bounds)[:3] == [0.001, 0.005, 0.01]
 
 
-def test_an_observer_sends_what_ends_and_the_rest_when_it_closes(monkeypatch):
+def test_a_recorder_sends_what_ends_and_the_rest_when_it_closes(monkeypatch):
     with collecting() as collector:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint)
-        observer = Recorder(telemetry=telemetry_of(None, "demo"))
+        recorder = Recorder(telemetry=telemetry_of(None, "demo"))
         for endpoint in ("/v1/completions", "/v1/models", "/metrics"):
-            observer.end(observer.begin(endpoint))
-        observer.close()
+            recorder.end(recorder.begin(endpoint))
+        recorder.close()
     (span,) = [span for span in collector.spans if not span.parent_span_id]
     assert attributes(span.attributes)["gen_ai.operation.name"] == "text_completion"
 
