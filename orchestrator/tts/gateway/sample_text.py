@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Literal
 
 from tts.build.errors import CheckpointError
@@ -179,9 +180,7 @@ def detokenizers(tokenizer: Tokenizer) -> Callable[[], Detokenizer]:
     """What makes the detokenizer of an output: by bytes where tokens are bytes, else by text."""
     decoder = tokenizer.specification.get("decoder") or {}
     if decoder.get("type") == "ByteLevel":
-        try:
+        with suppress(CheckpointError):  # not all of its tokens are bytes
             texts = token_texts(tokenizer)
-        except CheckpointError:
-            return lambda: TextDetokenizer(tokenizer.decode)
-        return lambda: ByteDetokenizer(texts)
+            return lambda: ByteDetokenizer(texts)
     return lambda: TextDetokenizer(tokenizer.decode)
