@@ -26,7 +26,7 @@ from rich.table import Table
 
 from scripts.bench.common import table_of
 from tts.constraints.regex import parse_search
-from tts.gateway.observability import Observer, RequestLog, RequestRecord
+from tts.gateway.observability import Recorder, RequestLog, ServedRequest
 from tts.gateway.observability.request_reader import read_requests
 from tts.gateway.safety import FilterChain, KeyLimits, Keyring, KeyStore, Limiter
 from tts.gateway.safety.matching import Matcher, Matching, Rule
@@ -48,11 +48,11 @@ PATTERNS = {
 LIVE = """
 import sys, time
 from pathlib import Path
-from tts.gateway.observability import Observer, RequestLog
-observer = Observer(RequestLog(Path(sys.argv[1])))
+from tts.gateway.observability import Recorder, RequestLog
+recorder = Recorder(RequestLog(Path(sys.argv[1])))
 while True:
-    record = observer.begin("/v1/completions")
-    observer.end(record)
+    record = recorder.begin("/v1/completions")
+    recorder.end(record)
     print(f"{time.time():.6f} {record.id}", flush=True)
     time.sleep(0.0005)
 """
@@ -99,11 +99,11 @@ def costs(folder: Path) -> Table:
             admitted = limiter.admit("k", limits, time.monotonic_ns(), tokens=900, search=False)
             admitted.end(time.monotonic_ns(), 500)  # type: ignore[union-attr]
 
-    def observed(observer: Observer) -> None:
+    def observed(recorder: Recorder) -> None:
         for _ in range(REQUESTS):
-            observer.end(filled(observer.begin("/v1/chat/completions")))
+            recorder.end(filled(recorder.begin("/v1/chat/completions")))
 
-    counting = Observer()
+    counting = Recorder()
     rows = [
         ("key: SHA-256, compare, changes looked for", cpu_us(keys, REQUESTS)),
         ("limits: two buckets, headers, settled", cpu_us(limiting, REQUESTS)),
@@ -111,9 +111,9 @@ def costs(folder: Path) -> Table:
     ]
 
     def logged() -> None:
-        observer = Observer(RequestLog(folder / "requests"))
-        observed(observer)
-        observer.close()
+        recorder = Recorder(RequestLog(folder / "requests"))
+        observed(recorder)
+        recorder.close()
 
     rows.append(("log (its thread's time included)", cpu_us(logged, REQUESTS) - rows[2][1]))
     table = table_of("CPU time of one request", "part", "us", left={"part"})
@@ -125,13 +125,13 @@ def costs(folder: Path) -> Table:
     return table
 
 
-def scrape(observer: Observer) -> None:
+def scrape(recorder: Recorder) -> None:
     """Ask for the metrics a hundred times."""
     for _ in range(100):
-        observer.metrics.exposition()
+        recorder.metrics.exposition()
 
 
-def filled(record: RequestRecord) -> RequestRecord:
+def filled(record: ServedRequest) -> ServedRequest:
     """A record as a streamed answer leaves it."""
     now = time.monotonic()
     record.t1 = record.t2 = record.t3 = record.t4 = record.t5 = record.t6 = now

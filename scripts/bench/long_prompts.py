@@ -31,10 +31,10 @@ from scripts.programs import ROOT
 from tts.build.spec import Deployment, load_deployment
 from tts.build.tokenizer import LONG
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
-from tts.gateway import long_texts
+from tts.gateway import prompts
 from tts.gateway.app import App
 from tts.gateway.generation import TextGenerator
-from tts.gateway.observability import Observer
+from tts.gateway.observability import Recorder
 from tts.gateway.safety import FilterChain
 from tts.gateway.service import MAX_BODY, Service, Settings
 from tts.session import AsyncSession
@@ -78,7 +78,7 @@ async def _measure(
     async with AsyncSession(deployment, **cast(Any, endpoints)) as session:
         generator = TextGenerator(session.models, session.replicas, filters)
         keyring = cast(Any, SimpleNamespace(required=False))
-        app = App(Service(session, generator, Settings(), keyring, filters, Observer()))
+        app = App(Service(session, generator, Settings(), keyring, filters, Recorder()))
         text = " ".join(file.read_text("utf-8") for file in sorted((ROOT / "docs").glob("*.md")))
         text = "".join(char for char in text if char.isascii() and char not in '<["\\')
         text *= 1 + MAX_BODY // len(text)
@@ -87,7 +87,7 @@ async def _measure(
             times: list[float] = []
             for _ in range(rounds if size < SIZES[-1] else max(1, rounds // 2)):
                 for inline in (True, False):
-                    vars(long_texts)["LONG"] = sys.maxsize if inline else LONG
+                    vars(prompts)["LONG"] = sys.maxsize if inline else LONG
                     wait, seconds, tokens = await _asked(app, text[:size])
                     waits[inline].append(wait)
                     times.append(seconds)

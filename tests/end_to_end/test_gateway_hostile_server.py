@@ -1,7 +1,7 @@
 """The short form of scripts/run robustness.gateway: wrong, cut and silent clients, and kill -9."""
 
 import pytest
-from scripts.robustness.gateway import from_document, hostile, idle, killed
+from scripts.robustness.gateway import deaths, from_document, hostile
 from scripts.robustness.gateway.running import gateway
 
 from tts.build import paths
@@ -50,10 +50,10 @@ def test_no_request_made_up_from_the_document_gets_an_answer_of_500(served):
 
 
 def test_silent_connections_end_and_delay_nobody(served):
-    idle.run(served.host_port, 300)
+    hostile.run_idle(served.host_port, 300)
 
 
 def test_the_log_of_a_gateway_that_is_killed_holds_what_it_has_answered(home):
     with gateway() as served:
-        counts = killed.run(served, seconds=1, clients=4)
+        counts = deaths.kill_gateway(served, seconds=1, clients=4)
     assert counts["in the log"] > 0

@@ -33,7 +33,7 @@ from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.endpoints.triton import TritonConnection
 from tts.gateway.generation import TextGenerator
-from tts.gateway.observability import RequestRecord
+from tts.gateway.observability import ServedRequest
 from tts.gateway.openai.requests import Request
 from tts.gateway.safety import FilterChain
 from tts.lab.bench import single_run
@@ -350,8 +350,8 @@ def of_gateway(socket):
                 logs = name.startswith("log")
                 calls = generator.calls([prompt], request, [request.limit], logs=logs)
                 for index, call in enumerate(calls):
-                    record = RequestRecord(id="", endpoint="", time=0.0, t0=0.0)
-                    choice = generator.choice(index, call, request)
+                    record = ServedRequest(id="", endpoint="", time=0.0, t0=0.0)
+                    choice = generator.sample(index, call, request)
                     async for _ in generator.deltas(call, choice, record, ""):
                         pass
                 sent[name] = server.taken()

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from scripts.bench.common import table_of
-from tts.gateway.observability import STAGES, RequestRecord
+from tts.gateway.observability import STAGES, ServedRequest
 
 from .systems import Run
 
@@ -130,7 +130,7 @@ def print_aims(console: Console, rows: Sequence[Row]) -> None:
 
 
 def print_stages(
-    console: Console, title: str, records: Mapping[int, Sequence[RequestRecord]]
+    console: Console, title: str, records: Mapping[int, Sequence[ServedRequest]]
 ) -> None:
     """How long our requests were in each stage, by the number in flight: p50 and p99."""
     if not records:

@@ -24,7 +24,7 @@ from tts.build.spec import Deployment, load_deployment
 from tts.build.tokenizer import Tokenizer
 from tts.datasets.load import load_problems
 from tts.engines import wire
-from tts.gateway.observability import RequestRecord, requests_dir
+from tts.gateway.observability import ServedRequest, requests_dir
 from tts.gateway.observability.request_reader import Query, read_requests
 from tts.prompting.chat import generator_prompt
 from tts.serving.server.start import start_server
@@ -123,7 +123,7 @@ def direct(grpc: str) -> System:
     return System("Triton gRPC", "grpc", grpc, None)
 
 
-def recorded(deployment: Deployment, runs: Sequence[Run]) -> list[RequestRecord]:
+def recorded(deployment: Deployment, runs: Sequence[Run]) -> list[ServedRequest]:
     """What our gateway's log of requests has of them."""
     folder = requests_dir(deployment.name)
     queries = [Query(since=run.begun, until=run.ended) for run in runs]

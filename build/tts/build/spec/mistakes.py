@@ -9,6 +9,8 @@ from pydantic import BaseModel, ValidationError
 
 MAX_LINES = 20
 """Mistakes that one error lists."""
+MOST_SHOWN = 200
+"""Characters of a value in an error."""
 
 
 def explain(error: ValidationError, model: type[BaseModel], within: str = "") -> str:
@@ -48,7 +50,7 @@ def _explain_one(detail: Any, model: type[BaseModel], within: str) -> str:
     value, kind = detail["input"], str(detail["type"])
     if kind == "extra_forbidden":
         allowed = ", ".join(_fields_at(model, detail["loc"][:-1])) or "nothing"
-        return f"{where} = {value!r:.200}: unknown field; allowed here: {allowed}"
+        return f"{where} = {_shown(value)}: unknown field; allowed here: {allowed}"
     known = _REASONS.get(kind)
     reason = known.format(**detail.get("ctx", {})) if known else str(detail["msg"])
     if kind == "string_type" and isinstance(value, bool):
@@ -57,7 +59,16 @@ def _explain_one(detail: Any, model: type[BaseModel], within: str) -> str:
         reason = reason.replace(" or ", ", ").replace("'", "")
     if kind == "missing" or isinstance(value, (dict, BaseModel)):
         return f"{where}: {reason}" if where else reason  # the reason names the fields it is about
-    return f"{where} = {value!r:.200}: {reason}"
+    return f"{where} = {_shown(value)}: {reason}"
+
+
+def _shown(value: object) -> str:
+    """A value as it was written; a long one up to the last word that fits."""
+    text = repr(value)
+    if len(text) <= MOST_SHOWN:
+        return text
+    cut = text[:MOST_SHOWN]
+    return f"{cut.rpartition(' ')[0] or cut}..."
 
 
 def _fields_at(model: type[BaseModel], place: Sequence[str | int]) -> list[str]:

@@ -1,6 +1,7 @@
-"""Two servers behind one gateway: one is killed under load, another is added.
+"""kill -9 of a gateway, and of a server behind one, while requests are answered.
 
-Every request must be answered once, with the text that an undisturbed gateway gives. Searches have
+What a gateway has answered is in its request log. When a server dies, and another is added, every
+request must be answered once, with the text that an undisturbed gateway gives. Searches have
 fixed seeds, and go on elsewhere from their trees. Samples are greedy: they go on after the tokens
 that they have, and what is drawn there with a seed is another draw.
 """
@@ -10,33 +11,65 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import shutil
 import signal
-import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
-import yaml
 
-from tts.build.spec import load_deployment
 from tts.datasets.load import load_problems
 
-from .running import TTS, gateway
+from .hostile import chat, exchange, post
+from .running import Gateway, deployment_at, free_port, gateway, logged_since, served
 
+LOST_S = 0.1
+"""How much of its end the log may lack, by the gateway's own promise."""
+SLACK_S = 0.05
+"""Between the last byte of an answer here and its record there."""
 QUESTIONS = 12
 AFTER_S = 10.0
 """How long after the death of a server latencies are looked at."""
-STARTS_S = 120.0
 
 
-def run(home: Path, clients: int, before_s: float) -> dict[str, Any]:
+def kill_gateway(gateway: Gateway, seconds: float, clients: int) -> dict[str, int]:
+    """Ask for a while, kill, read the log.
+
+    Raises RuntimeError if the log is not readable, AssertionError if it lacks more than it may.
+    """
+    answered: list[float] = []
+    since = time.time()
+    ended = threading.Event()
+
+    def ask() -> None:
+        while not ended.is_set():
+            try:
+                if exchange(gateway.host_port, post(chat())) == 200:
+                    answered.append(time.monotonic())
+            except OSError:
+                return
+
+    threads = [threading.Thread(target=ask) for _ in range(clients)]
+    for thread in threads:
+        thread.start()
+    time.sleep(seconds)
+    killed = time.monotonic()
+    gateway.process.send_signal(signal.SIGKILL)
+    gateway.process.wait()
+    ended.set()
+    for thread in threads:
+        thread.join()
+    ok = sum(record["outcome"] == "ok" for record in logged_since(since))
+    due = sum(at < killed - LOST_S - SLACK_S for at in answered)
+    assert ok >= due, f"{due} were answered {LOST_S} s before the end, {ok} are in the log"
+    return {"answered": len(answered), "of which due in the log": due, "in the log": ok}
+
+
+def kill_server(home: Path, clients: int, before_s: float) -> dict[str, Any]:
     """Ask for a while, kill one server, add another, ask on. Raises AssertionError."""
     since = time.time()
     with ExitStack() as stack:
@@ -60,11 +93,7 @@ def run(home: Path, clients: int, before_s: float) -> dict[str, Any]:
         added = time.monotonic()
         time.sleep(max(AFTER_S, killed + AFTER_S - added))
         load.stop()
-        read = subprocess.run(
-            [*TTS, "requests", "demo", "--format", "jsonl"], capture_output=True, check=True
-        )
-    logged = [json.loads(line) for line in read.stdout.splitlines()]
-    logged = [record for record in logged if record["time"] >= since]
+        logged = logged_since(since)
     used = {record["replica"] for record in logged if record["outcome"] == "ok"} - {None}
     failed = load.wrong
     assert not failed, f"{len(failed)} of {len(load.answered)} requests: {failed[:5]}"
@@ -168,46 +197,6 @@ def _body(question: str, number: int) -> dict[str, Any]:
     if number % 3 == 0:
         return {**body, "model": "demo:beam-search", "tts": {"n": 4}}
     return {**body, "temperature": 0}
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        return int(bound.getsockname()[1])
-
-
-def deployment_at(home: Path, number: int, port: int) -> Path:
-    """A file of the demo pair at a port, and a home of its own for its server, below `home`."""
-    own = home / f"server-{number}"
-    shutil.copytree(home / "built", own / "built")
-    data = load_deployment("demo").model_dump(mode="json", exclude_none=True)
-    data["server"] = {"grpc_port": port}
-    file = own / "demo.yaml"
-    file.write_text(yaml.safe_dump(data))
-    return file
-
-
-@contextmanager
-def served(file: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A server in processes of its own, once it listens."""
-    home = {**os.environ, "TTS_HOME": str(file.parent)}
-    log = (file.parent / "serve.log").open("wb")
-    process = subprocess.Popen(
-        [*TTS, "serve", str(file)], env=home, stdout=log, stderr=log, start_new_session=True
-    )
-    try:
-        deadline = time.monotonic() + STARTS_S
-        while b"Ready:" not in (said := (file.parent / "serve.log").read_bytes()):
-            assert process.poll() is None, said.decode()
-            assert time.monotonic() < deadline, said.decode()
-            time.sleep(0.2)
-        yield process
-    finally:
-        log.close()
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-        process.wait(60)
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -3,8 +3,7 @@
 import pytest
 
 from tts.endpoints.base import NewTokens
-from tts.gateway.choice import Choice
-from tts.gateway.stop_strings import StopStrings
+from tts.gateway.sample_text import SampleText, StopStrings
 
 
 class Letters:
@@ -31,7 +30,7 @@ class Shout:
 
 
 def choice(limit=10, stops=(), ends=(), **options):
-    return Choice(0, Letters(), StopStrings(stops), limit, frozenset(ends), **options)
+    return SampleText(0, Letters(), StopStrings(stops), limit, frozenset(ends), **options)
 
 
 def new(*ids, final=False):

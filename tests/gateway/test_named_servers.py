@@ -3,14 +3,14 @@
 import asyncio
 
 from tts.build.errors import EndpointUnavailable
-from tts.gateway import following
-from tts.gateway.following import ToldServers, follow
+from tts.gateway import named_servers
+from tts.gateway.named_servers import NamedServers, follow
 from tts.session.replicas import EnginePair, Replicas
 
 
 def test_replicas_follow_the_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(following, "LOOK_S", 0.005)
-    monkeypatch.setattr(following, "RETRY_S", 0.005)
+    monkeypatch.setattr(named_servers, "LOOK_S", 0.005)
+    monkeypatch.setattr(named_servers, "RETRY_S", 0.005)
     file, said, answering = tmp_path / "servers", [], {"a", "b"}
 
     async def connect(address):
@@ -28,7 +28,7 @@ def test_replicas_follow_the_file(tmp_path, monkeypatch):
             await asyncio.sleep(0.005)
 
     async def scene():
-        told = ToldServers((), file, said.append)
+        told = NamedServers((), file, said.append)
         task = asyncio.ensure_future(follow(told, replicas, said.append))
         await asyncio.sleep(0)
         write("a\nb latency\n")

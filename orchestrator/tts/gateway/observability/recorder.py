@@ -1,9 +1,9 @@
 """The one place that a gateway tells of its requests; it passes them on to metrics, log, traces.
 
-    observer = Observer(RequestLog(folder), telemetry_of(None, name))   # either may be None
-    record = observer.begin("/v1/chat/completions")                     # t0
+    recorder = Recorder(RequestLog(folder), telemetry_of(None, name))   # either may be None
+    record = recorder.begin("/v1/chat/completions")                     # t0
     record.model = ...; record.t1 = time.monotonic(); ...
-    observer.end(record)                                                # t6, counted, written
+    recorder.end(record)                                                # t6, counted, written
 
 For one thread, the event loop's. What takes longer than some microseconds is done in another, which
 takes records of ended requests in batches to where they are kept.
@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from .metrics import GatewayMetrics
-from .record import RequestRecord
+from .record import ServedRequest
 from .request_log import RequestLog
 from .telemetry import Telemetry
 
@@ -31,12 +31,12 @@ what ended in its last 100 ms."""
 MOST_WAITING = 100_000
 """Records that wait for a slow disk or collector; those above are lost, and counted."""
 
-Sink = Callable[[Sequence[RequestRecord]], None]
+Sink = Callable[[Sequence[ServedRequest]], None]
 PROBES = frozenset({"/health", "/ready", "/metrics"})
 """What other programs ask every few seconds: counted, and not written down."""
 
 
-class Observer:
+class Recorder:
     """The requests that go on, and what became of those that ended."""
 
     def __init__(
@@ -51,12 +51,12 @@ class Observer:
         self._kept_by = [each for each in (log, telemetry) if each is not None]
         self._writer = Writer([each.write for each in self._kept_by]) if self._kept_by else None
         self._log = log
-        self._open: dict[str, RequestRecord] = {}
+        self._open: dict[str, ServedRequest] = {}
         self.metrics = GatewayMetrics(self._open.values(), self._lost)
 
-    def begin(self, endpoint: str, trace_parent: str | None = None) -> RequestRecord:
+    def begin(self, endpoint: str, trace_parent: str | None = None) -> ServedRequest:
         """A request has arrived at an endpoint, named as routed."""
-        record = RequestRecord(
+        record = ServedRequest(
             id=secrets.token_hex(12),
             endpoint=endpoint,
             time=time.time(),
@@ -66,7 +66,7 @@ class Observer:
         self._open[record.id] = record
         return record
 
-    def end(self, record: RequestRecord) -> None:
+    def end(self, record: ServedRequest) -> None:
         """A request has ended, however it did; further calls change nothing."""
         if self._open.pop(record.id, None) is None:
             return
@@ -96,11 +96,11 @@ class Writer:
         self.lost = 0
         """Records that nobody has had time for."""
         self._sinks = sinks
-        self._waiting: queue.SimpleQueue[RequestRecord | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[ServedRequest | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="request-records", daemon=True)
         self._thread.start()
 
-    def add(self, record: RequestRecord) -> None:
+    def add(self, record: ServedRequest) -> None:
         """Have a record written; it must not change any more."""
         if self._waiting.qsize() < MOST_WAITING:
             self._waiting.put(record)

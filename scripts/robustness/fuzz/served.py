@@ -8,7 +8,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -17,10 +16,10 @@ from pathlib import Path
 
 import psutil
 
+from scripts.robustness.commands import processes, run, start
 from tts.build import paths
 from tts.serving.server.state import LOG, STATE, ServerState, read_state
 
-CODE = "import sys; sys.argv[0] = 'tts'; from tts.cli import main; main()"
 RUN = "--strategy beam-search --n 8 --limit 5 --seed 3 --out"
 KNOWN_CRASH = "!byte_buffer->Valid()"
 """What Triton says of itself when a stream with several requests ends it, in its log."""
@@ -46,7 +45,7 @@ class Served:
             with socket.create_server(("127.0.0.1", 0)) as free:
                 text = text.replace("grpc_port: auto", f"grpc_port: {free.getsockname()[1]}")
         self._deployment.write_text(text, "utf-8")
-        self._tts("build-engines", self._deployment, "--no-verify")
+        run(self._home, "build-engines", self._deployment, "--no-verify")
         self._process = self._start()
         self._prefixes: set[str] = set()
         self._sockets: set[str] = set()
@@ -96,7 +95,7 @@ class Served:
     def tree_digest(self, name: str) -> str:
         """The digest of a short run on this server, kept in a folder of this name."""
         folder = self._home / name
-        self._tts("bench", self._deployment, *RUN.split(), folder)
+        run(self._home, "bench", self._deployment, *RUN.split(), folder)
         return str(json.loads((folder / "summary.json").read_text("utf-8"))["tree_digest"])
 
     def stop(self) -> list[str]:
@@ -128,36 +127,18 @@ class Served:
 
     def _start(self) -> subprocess.Popen[bytes]:
         with self._output.open("ab") as output:
-            return subprocess.Popen(
-                [sys.executable, "-c", CODE, "serve", str(self._deployment)],
-                stdout=output,
-                stderr=output,
-                env=self._environment,
-                start_new_session=True,
-            )
-
-    def _tts(self, *arguments: object) -> None:
-        command = [sys.executable, "-c", CODE, *map(str, arguments)]
-        done = subprocess.run(
-            command, env=self._environment, capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise RuntimeError(f"tts {arguments[0]} failed: {done.stderr}")
-
-    @property
-    def _environment(self) -> dict[str, str]:
-        return {**os.environ, "TTS_HOME": str(self._home)}
+            return start(self._home, "serve", self._deployment, stdout=output, stderr=output)
 
     def _left(self) -> list[str]:
         mine = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
-        processes = []
-        for process in psutil.process_iter(["cmdline"]):
-            words = process.info["cmdline"] or []
-            if process.pid not in mine and any(str(self._home) in word for word in words):
-                processes.append(f"process {process.pid}: {' '.join(words)[:100]}")
+        left = [
+            f"process {each.pid}: {' '.join(each.info['cmdline'])[:100]}"
+            for each in processes(self._home)
+            if each.pid not in mine
+        ]
         regions = Path("/dev/shm").glob("tts-*")
         shared = [str(region) for region in regions if region.name.startswith((*self._prefixes,))]
-        return [*processes, *shared, *(path for path in self._sockets if Path(path).is_socket())]
+        return [*left, *shared, *(path for path in self._sockets if Path(path).is_socket())]
 
 
 @contextmanager

@@ -1,11 +1,20 @@
-"""A search while it runs: its steps so far, the best answer so far, and whoever listens."""
+"""Searches while they run: steps so far, the best answer so far, and whoever listens.
+
+The same search asked for twice is one search: whoever retries joins the one that runs.
+
+key ──► RunningSearch ◄── listener, listener
+             │ the last one goes: it is cancelled on the engines, at once; or a minute later
+             │ if the client has named it (Idempotency-Key), who may come back for it
+             ▼
+          result, kept for a minute
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Hashable
 from typing import Any
 
 from msgspec import Struct
@@ -16,6 +25,12 @@ from tts.session import Result, Step
 
 FLUSH_S = 0.1
 """Between two reports of progress: a search of many beams has hundreds of steps a second."""
+KEEP_S = 60.0
+"""How long the result of a search is kept, and a named search that nobody listens to goes on."""
+MOST_KEPT = 256
+"""Results that are kept at a time; the oldest go first."""
+MOST_STEPS = 100_000
+"""Steps of all kept results together: each has its tree, about a kilobyte a step."""
 
 
 class StepNote(Struct):
@@ -72,7 +87,7 @@ class RunningSearch:
 
     @property
     def tokens(self) -> int:
-        """Of the steps so far; 0 for a search that shows no tree."""
+        """Tokens of the steps so far; 0 for a search that shows no tree."""
         written = [step for step in self._steps if step.score is None and step.tree]
         nodes = [step.tree.get(step.node) for step in written if step.tree]
         return sum(len(node.thought.token_ids) for node in nodes if node and node.thought)
@@ -141,3 +156,58 @@ class RunningSearch:
             self._votes[answer] += 1
             ((most, votes),) = self._votes.most_common(1)
             self.best = Best(most, votes=votes)
+
+
+class RunningSearches:
+    """Searches that run or have just ended, by what makes two requests the same."""
+
+    def __init__(self) -> None:
+        self._searches: dict[Hashable, RunningSearch] = {}
+
+    def join(
+        self, key: Hashable, start: Callable[[], RunningSearch], *, named: bool
+    ) -> RunningSearch:
+        """The search of that key, listened to once more; `leave` it in the end."""
+        search = self._searches.get(key)
+        if search is None or search.failed:
+            self._make_room()
+            search = self._searches[key] = start()
+            search.task.add_done_callback(lambda _: self._forget_later(key, search))
+        search.named = search.named or named
+        search.listeners += 1
+        return search
+
+    def leave(self, key: Hashable, search: RunningSearch) -> None:
+        """One listener less; a search without any is ended."""
+        search.listeners -= 1
+        if search.listeners or search.task.done():
+            return
+        if search.named:
+            asyncio.get_running_loop().call_later(KEEP_S, self._end_unheard, key, search)
+        else:
+            self._end_unheard(key, search)
+
+    def _end_unheard(self, key: Hashable, search: RunningSearch) -> None:
+        if not search.listeners and not search.task.done():
+            search.task.cancel()
+            self._forget(key, search)
+
+    def _forget_later(self, key: Hashable, search: RunningSearch) -> None:
+        if search.failed:
+            self._forget(key, search)
+            return
+        self._make_room()
+        asyncio.get_running_loop().call_later(KEEP_S, self._forget, key, search)
+
+    def _forget(self, key: Hashable, search: RunningSearch) -> None:
+        if self._searches.get(key) is search:
+            del self._searches[key]
+
+    def _make_room(self) -> None:
+        """Let the oldest results go that are too many, or too large together."""
+        ended = [key for key, search in self._searches.items() if search.task.done()]
+        steps = sum(self._searches[key].size for key in ended)
+        for place, key in enumerate(ended):
+            if len(ended) - place < MOST_KEPT and steps <= MOST_STEPS:
+                break
+            steps -= self._searches.pop(key).size

@@ -83,7 +83,7 @@ def attempts(seed: int) -> Iterator[Attempt]:
 
 
 def shared_streams(seed: int) -> Iterator[Attempt]:
-    """The same for streams with several requests, which may end Triton."""
+    """Streams with several requests, without end and by seed; they may end Triton."""
     for number in count():
         yield shared_stream(random.Random(f"{seed}/shared/{number}"))
 

@@ -5,38 +5,45 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from enum import StrEnum
 from itertools import islice
-from typing import Protocol
+from typing import Any
+
+import grpc
+from tritonclient.grpc import service_pb2
 
 from tts.engines import wire
 
 from .attempts import STREAM, UNARY, Attempt, attempts, shared_streams
-from .client import Outcome, connect, deliver
 from .requests import valid
+from .served import Served
 
 BATCH = 250
 """Attempts between two looks at the server."""
 AT_ONCE = 8
 FIRST = 1000
 """Attempts after which its memory must not grow much any more."""
+OPTIONS = [
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+]
 
 
-class Server(Protocol):
-    """What a campaign must know of a server; see served.Served."""
+class Outcome(StrEnum):
+    """What came of an attempt."""
 
-    def address(self) -> str:
-        """Where it listens, as soon as it is ready."""
-
-    def new_deaths(self) -> list[str]:
-        """What died since the last call, a line for each."""
-
-    def crash_is_known(self) -> bool:
-        """Whether Triton's own fault ended the last server that died."""
-
-    def resident(self) -> dict[str, int]:
-        """Bytes of memory of each process, by name."""
+    ANSWERED = "answered"
+    REFUSED = "refused"
+    CANCELLED = "cancelled"
+    LOST = "lost"
+    """The connection ended."""
+    HUNG = "hung"
+    """Neither an answer nor an error in time."""
 
 
 @dataclass
@@ -67,8 +74,8 @@ class Bounds:
     """Until both models answer again."""
 
 
-def fuzz(
-    server: Server,
+def fuzz_requests(
+    server: Served,
     number: int,
     seed: int,
     bounds: Bounds = Bounds(),
@@ -85,7 +92,7 @@ def fuzz(
 
 
 async def _fuzz(
-    server: Server,
+    server: Served,
     number: int,
     seed: int,
     bounds: Bounds,
@@ -112,7 +119,7 @@ async def _fuzz(
         await _require_alive(server, report, bounds, f"shared stream {place}", may_die=True)
 
 
-async def _send(server: Server, batch: Sequence[Attempt], bounds: Bounds, report: Report) -> None:
+async def _send(server: Served, batch: Sequence[Attempt], bounds: Bounds, report: Report) -> None:
     some = asyncio.Semaphore(AT_ONCE)
     async with connect(server.address()) as channel:
 
@@ -132,7 +139,7 @@ async def _send(server: Server, batch: Sequence[Attempt], bounds: Bounds, report
 
 
 async def _require_alive(
-    server: Server, report: Report, bounds: Bounds, after: str, *, may_die: bool = False
+    server: Served, report: Report, bounds: Bounds, after: str, *, may_die: bool = False
 ) -> None:
     """Wait until both models answer, and count what has died meanwhile."""
     deadline = time.monotonic() + bounds.back_within_s
@@ -148,7 +155,7 @@ async def _require_alive(
         report.failures += [f"after {after}: {line}" for line in died]
 
 
-async def _both_answer(server: Server, bounds: Bounds) -> bool:
+async def _both_answer(server: Served, bounds: Bounds) -> bool:
     async with connect(server.address()) as channel:
         for method, model in ((STREAM, wire.GENERATOR), (UNARY, wire.PRM)):
             request = Attempt("valid", method, (valid(model).SerializeToString(),))
@@ -160,3 +167,84 @@ async def _both_answer(server: Server, bounds: Bounds) -> bool:
 def _described(attempt: Attempt) -> str:
     sizes = [len(message) for message in attempt.messages]
     return f"{attempt.kind}, {attempt.method}, messages of {sizes} bytes"
+
+
+@asynccontextmanager
+async def connect(address: str) -> AsyncIterator[grpc.aio.Channel]:
+    """A channel on which messages are bytes."""
+    async with grpc.aio.insecure_channel(address, options=OPTIONS) as channel:
+        yield channel
+
+
+async def deliver(channel: grpc.aio.Channel, attempt: Attempt, longest_s: float) -> list[Outcome]:
+    """Carry an attempt out; one outcome for each of its calls."""
+    calls = (_one(channel, attempt, longest_s) for _ in range(attempt.times))
+    return list(await asyncio.gather(*calls))
+
+
+async def _one(channel: grpc.aio.Channel, attempt: Attempt, longest_s: float) -> Outcome:
+    call = _start(channel, attempt)
+    try:
+        async with asyncio.timeout(longest_s):
+            if attempt.cancel_after_s is not None:
+                return await _give_up(call, attempt)
+            if attempt.streams:
+                return await _read_all(call, attempt)
+            await call
+            return Outcome.ANSWERED
+    except TimeoutError:
+        return Outcome.HUNG
+    except grpc.aio.AioRpcError as error:
+        closed = "restricted" in (error.details() or "")  # which Triton calls UNAVAILABLE
+        return Outcome.REFUSED if closed else _outcome_of(error.code())
+    except asyncio.InvalidStateError:  # the stream ended while it was written to
+        return _outcome_of(await call.code())
+    finally:
+        call.cancel()
+
+
+def _start(channel: grpc.aio.Channel, attempt: Attempt) -> Any:
+    if attempt.streams:
+        return channel.stream_stream(attempt.method)(metadata=attempt.metadata)
+    (message,) = attempt.messages
+    return channel.unary_unary(attempt.method)(message, metadata=attempt.metadata)
+
+
+async def _write(call: Any, attempt: Attempt) -> None:
+    for message in attempt.messages:
+        await call.write(message)
+    if attempt.half_close:
+        await call.done_writing()
+
+
+async def _read_all(call: Any, attempt: Attempt) -> Outcome:
+    await _write(call, attempt)
+    outcome = Outcome.ANSWERED
+    while (message := await call.read()) is not grpc.aio.EOF:
+        if service_pb2.ModelStreamInferResponse.FromString(message).error_message:
+            outcome = Outcome.REFUSED
+    code = await call.code()
+    return outcome if code is grpc.StatusCode.OK else _outcome_of(code)
+
+
+async def _give_up(call: Any, attempt: Attempt) -> Outcome:
+    writing = asyncio.ensure_future(_write(call, attempt) if attempt.streams else call)
+    await asyncio.wait([writing], timeout=attempt.cancel_after_s)
+    call.cancel()
+    writing.cancel()  # it may wait for ever on a call that is cancelled
+    await asyncio.wait([writing])
+    if not writing.cancelled():
+        writing.exception()  # it says nothing that the status does not
+    return _outcome_of(await call.code())
+
+
+def _outcome_of(code: grpc.StatusCode) -> Outcome:
+    match code:
+        case grpc.StatusCode.OK:
+            return Outcome.ANSWERED
+        case grpc.StatusCode.CANCELLED:
+            return Outcome.CANCELLED
+        case grpc.StatusCode.UNAVAILABLE:
+            return Outcome.LOST
+        case _:
+            return Outcome.REFUSED
