@@ -9,8 +9,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
+from tts.runs.config import RunConfig
 from tts.runs.events import AnyEvent, Idle, Session, Used
-from tts.runs.folder import Json
 from tts.runs.records import ENGINES, Engine, RequestRecord
 from tts.runs.requests import request_of
 from tts.runs.speculation import Speculation
@@ -52,10 +52,10 @@ class _Second:
 class LiveNumbers:
     """A run so far. Times are those of the log: nothing here reads a clock."""
 
-    def __init__(self, config: Json) -> None:
-        """Of the run with this run.json."""
-        self.total = len(config["problem_ids"])
-        self.vote: str = config["vote"]
+    def __init__(self, config: RunConfig) -> None:
+        """Start with nothing read; `config` says how many problems there are, and the vote."""
+        self.total = len(config.problem_ids)
+        self.vote = config.vote
         self.run = RunState(keeps_events=False)
         self.judged = self.right = 0
         self.speculation = Speculation()

@@ -7,8 +7,8 @@ from itertools import islice
 from pathlib import Path
 
 from tts.build.errors import RunError
-from tts.runs.config import read_whole_config
-from tts.runs.folder import Json, has_begun
+from tts.runs.config import RunConfig, read_run_config
+from tts.runs.folder import has_begun
 from tts.runs.follow import Follower, Restarted
 from tts.runs.going_on import current_run, is_complete, is_worked_on
 from tts.runs.groups import is_group
@@ -45,8 +45,8 @@ class LiveRun:
                 f"{folder} holds no run.", hint="Name the folder that tts bench wrote to (--out)."
             )
         self.state = State.STARTING
-        self.config: Json = {}
-        """Empty until the run has begun."""
+        self.config: RunConfig | None = None
+        """None until the run has begun."""
         self.damaged = 0
         """Lines of the log that are no events; they are left out."""
         self.problem: str | None = None
@@ -102,7 +102,7 @@ class LiveRun:
         return new
 
     def _begin(self) -> None:
-        self.config = read_whole_config(self.run, going_on=True)
+        self.config = read_run_config(self.run, going_on=True)
         self._numbers = LiveNumbers(self.config)
         self.damaged = 0
 

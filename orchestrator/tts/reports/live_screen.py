@@ -130,10 +130,9 @@ def run_panel(run: LiveRun, width: int, height: int, silent_s: float = 0.0) -> R
     state = Text(run.state.value, style=_STYLE[run.state])
     head.add_row(Text(str(run.run), style="bold"), state)
     parts: list[RenderableType] = [head]
-    if run.config:
-        config = run.config
-        what = f"{config['strategy']} n={config['parameters'].get('n')}, {config['schedule']}"
-        parts.append(_one_line(f"{config['deployment']}, {config['dataset']}: {what}", "dim"))
+    if config := run.config:
+        what = f"{config.strategy} n={config.parameters.get('n')}, {config.schedule}"
+        parts.append(_one_line(f"{config.deployment}, {config.dataset}: {what}", "dim"))
     if numbers:
         goes_on = run.state is State.RUNNING
         parts += [_progress(numbers, goes_on), _engines(numbers, width), _speculation(numbers)]

@@ -262,8 +262,7 @@ def _tree_lines(summaries: Sequence[Summary]) -> list[str]:
             same = len({summary.tree_digest for summary in equal}) == 1
             schedules = " and ".join(summary.schedule for summary in equal)
             lines.append(
-                f"trees identical ({equal[0]['strategy']}: {schedules}): "
-                + ("yes" if same else "NO")
+                f"trees identical ({equal[0].strategy}: {schedules}): " + ("yes" if same else "NO")
             )
     return lines
 

@@ -7,7 +7,7 @@ tell apart, but for black and yellow, which are lost on one of the two backgroun
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import altair as alt
@@ -19,6 +19,9 @@ PURPLE, SKY, ORANGE = "#CC79A7", "#56B4E9", "#E69F00"
 COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, SKY, ORANGE)
 MOST_ROWS = 300
 """Of a figure: more are thinned."""
+
+TAIL = 20
+"""Values from which the 95th percentile is not simply the largest."""
 
 PERCENT = alt.Axis(format=".0%")
 ALL_FIELDS = alt.TooltipContent("data")
@@ -112,6 +115,12 @@ def histogram_spec(unit: str, title: str, counted: str, *, logarithmic: bool = F
 def percent(share: float | None) -> str:
     """`82.5%`, or a dash."""
     return "–" if share is None else f"{100 * share:.1f}%"
+
+
+def above(count: int, quantile: Callable[[float], float | None]) -> str:
+    """Where so many values end: beyond which 5% lie, or the largest of a few."""
+    share, words = (0.95, "at most 5% more than") if count >= TAIL else (1.0, "none more than")
+    return f"{words} {number(quantile(share) or 0)}"
 
 
 def number(value: float, digits: int = 3) -> str:

@@ -9,6 +9,13 @@ from .charts import number, percent
 from .figure import Figure
 
 
+def right_share(run: MeasuredRun) -> str:
+    """The share of right answers, and of how many problems if some have no reference."""
+    judged = len(run.measures.judged())
+    some = judged < len(run.measures.problems)
+    return percent(run.accuracy) + f" of the {judged:,} with a reference" * some
+
+
 def key_measures(run: MeasuredRun) -> Figure | None:
     """Every measure that the run's log gives; None of a run in which nothing has happened."""
     measures = run.measures
@@ -16,7 +23,9 @@ def key_measures(run: MeasuredRun) -> Figure | None:
         return None
     found = [measure for measure in named_measures(run) if measure.value is not None]
     solved = len(measures.problems)
-    accuracy = f", {percent(run.accuracy)} of them right" if run.accuracy is not None else ""
+    judged = run.measures.judged()
+    them = " of them" * (len(judged) == solved)
+    accuracy = f", {right_share(run)}{them} right" if judged else ""
     return Figure(
         "measures",
         "Measures",

@@ -28,9 +28,19 @@ def memory_by_split(measured: Measurement) -> Figure:
     here = [row for row in measured.rows if row[SHARE] == first]
     total = sum(value(row, "MiB") for row in here)
     pools = sum(value(row, "MiB") for row in here if str(row["part"]).endswith("KV pool"))
+    others: dict[object, float] = {}
+    for row in measured.rows:
+        if not str(row["part"]).endswith("KV pool"):
+            others[row[SHARE]] = others.get(row[SHARE], 0.0) + value(row, "MiB")
+    least, most = number(min(others.values())), number(max(others.values()))
+    rest = (
+        f"the other {least} stay as they are"
+        if least == most
+        else f"the rest takes {least} to {most}"
+    )
     reading = (
         f"Of {number(total)} MiB that the pair takes, {number(pools)} are KV pools, which the "
-        f"engines divide; the other {number(total - pools)} stay as they are."
+        f"engines divide; {rest}."
     )
     legend = alt.Legend(orient="top", columns=2)
     drawn = (

@@ -69,11 +69,17 @@ def concurrency(measured: Measurement) -> Figure:
     """Throughput against the problems in flight."""
     first = next(row for row in measured.rows if row["limited"])
     free = next(row for row in measured.rows if not row["limited"])
+    low, high = first["low"], first["high"]
+    known = (
+        f" ({1 / high:.2f} to {1 / low:.2f})"
+        if isinstance(low, int | float) and isinstance(high, int | float) and low > 0
+        else " (one round: no interval)"
+    )
     reading = (
         f"With {first['problems in flight']} at a time the pair solves "
         f"{number(value(first, 'problems/s'))} problems/s, each in {_seconds(first)}; without a "
         f"limit {number(value(free, 'problems/s'))}, each in {_seconds(free)}: "
-        f"{number(1 / value(first, 'speed'))} times the throughput."
+        f"{number(1 / value(first, 'speed'))} times the throughput{known}."
     )
     drawn = speeds_over(doubling_axis("problems in flight", "problems in flight"))
     title = "Throughput against the problems in flight"
@@ -84,8 +90,7 @@ def accuracy_by_n(measured: Measurement) -> Figure:
     """Accuracy over the number of completions."""
     first, last = measured.rows[0], measured.rows[-1]
     reading = (
-        f"n = {first['n']} answers {percent(value(first, 'accuracy'))} right, n = {last['n']} "
-        f"{percent(value(last, 'accuracy'))}, at "
+        f"n = {first['n']} answers {_right(first)} right, n = {last['n']} {_right(last)}, at "
         f"{number(value(last, _TOKENS) / value(first, _TOKENS))} times the generated tokens."
     )
     x = doubling_axis("n", "completions (n)")
@@ -152,6 +157,12 @@ def _listed(what: str, rows: list[Row]) -> str:
         return ""
     said = ", ".join(f"{row['changed']} ({value(row, 'speed'):.2f}x)" for row in rows)
     return f"{what}: {said}. "
+
+
+def _right(row: Row) -> str:
+    """An accuracy with its interval."""
+    share, low, high = (percent(value(row, name)) for name in ("accuracy", "low", "high"))
+    return f"{share} ({low} to {high})"
 
 
 def _seconds(row: Row) -> str:

@@ -34,12 +34,16 @@ def latency(run: MeasuredRun) -> Figure | None:
     parts = histogram(seconds, 25)
     if not parts:
         return None
-    p50, p95, p99 = (number(quantile(seconds, share) or 0) for share in (0.5, 0.95, 0.99))
+    middle, most = (number(quantile(seconds, share) or 0) for share in (0.5, 1.0))
+    tails = [share for share in (95, 99) if len(seconds) * (100 - share) >= 100]
+    named = "".join(
+        f", {number(quantile(seconds, p / 100) or 0)} s at the {p}th percentile" for p in tails
+    )
     return Figure(
         "latency",
         "Time per problem",
-        f"From its start to its graded answer a problem took {p50} s in the median, {p95} s at the "
-        f"95th and {p99} s at the 99th percentile.",
+        f"From its start to its graded answer a problem took {middle} s in the median{named} and "
+        f"{most} s at most, over {len(seconds):,} problems.",
         histogram_rows(parts, "s"),
         histogram_spec("s", "seconds from start to answer", "problems"),
         notes=["Problems share the engines, so this time depends on how many run at once."],

@@ -8,9 +8,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from tts.reports.figures.figure import Cell
+from tts.runs.config import read_run_config
 from tts.runs.events import Session
-from tts.runs.folder import Json, has_finished, read_config
+from tts.runs.folder import Json, has_finished
 from tts.runs.log import read_events
 from tts.runs.summary import read_summary
 
@@ -29,7 +32,7 @@ _PLAIN = {
     "in_flight": "problems at a time, at most",
     "context": "context of the generator, tokens",
 }
-"""Fields of run.json, and how they are called on a page."""
+"""Fields of a RunConfig, and how they are called on a page."""
 
 
 def facts_of(runs: Sequence[Path]) -> Facts:
@@ -56,15 +59,16 @@ def facts_of(runs: Sequence[Path]) -> Facts:
 
 
 def _facts(run: Path) -> dict[str, Cell]:
-    config = read_config(run)
-    facts = {said: _cell(config.get(name)) for name, said in _PLAIN.items() if name in config}
-    facts |= _prefixed("", config.get("parameters") or {})
-    facts |= _prefixed("", config.get("limits") or {})
-    for model, settings in (config.get("prompting") or {}).items():
+    config = read_run_config(run)
+    known = {name: said for name, said in _PLAIN.items() if name not in config.unsaid}
+    facts = {said: _cell(getattr(config, name)) for name, said in known.items()}
+    facts |= _prefixed("", config.parameters)
+    facts |= _prefixed("", msgspec.to_builtins(config.limits))
+    for model, settings in config.prompting.items():
         facts |= _prefixed(f"{model}: ", settings)
-    facts["problems"] = len(config.get("problem_ids") or ())
-    if replay := config.get("replay"):
-        facts["replay of"] = _cell(replay.get("source"))
+    facts["problems"] = len(config.problem_ids)
+    if config.replay:
+        facts["replay of"] = _cell(config.replay.source)
     if has_finished(run):
         facts["digest of all trees"] = read_summary(run).tree_digest
     first = next(iter(read_events(run)), None)

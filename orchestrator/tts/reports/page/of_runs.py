@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tts.reports.figures.charts import number, percent
+from tts.reports.figures.charts import number
 from tts.reports.figures.compare import compare_figures
 from tts.reports.figures.figure import Figure
 from tts.reports.figures.group import group_figures
+from tts.reports.figures.key import right_share
 from tts.reports.figures.run import figures_of
-from tts.runs.config import read_run_config
+from tts.runs.config import RunConfig, read_run_config
 from tts.runs.groups import is_group
 from tts.runs.measured_run import MeasuredRun, expand_groups
 
@@ -41,10 +42,9 @@ def report_of(folders: Sequence[Path]) -> Report:
     That of one folder lies in it; that of several in the first one, named for the others, too.
     """
     runs = expand_groups(folders)
-    for run in runs:
-        read_run_config(run)  # what is missing there is said by name
+    configs = [read_run_config(run) for run in runs]  # what is missing there is said by name
     if len(folders) == 1 and not is_group(folders[0]):
-        return _of_run(folders[0])
+        return _of_run(folders[0], configs[0])
     figures = group_figures(folders)
     if len(folders) > 1 and len(runs) > 1:
         figures += compare_figures(runs)
@@ -56,14 +56,14 @@ def report_of(folders: Sequence[Path]) -> Report:
     return Report(file, title, f"{len(runs)} runs side by side.", figures, runs)
 
 
-def _of_run(folder: Path) -> Report:
+def _of_run(folder: Path, config: RunConfig) -> Report:
     run = MeasuredRun.load(folder)
     solved = len(run.measures.problems)
-    right = f", {percent(run.accuracy)} right" if run.accuracy is not None else ""
+    right = f", {right_share(run)} right" if run.accuracy is not None else ""
     return Report(
         folder / FILE,
-        f"{run.config['strategy']} on {run.config['deployment']}",
-        f"{number(solved)} problems of {run.config['dataset']}{right}, in {folder.resolve().name}.",
+        f"{config.strategy} on {config.deployment}",
+        f"{number(solved)} problems of {config.dataset}{right}, in {folder.resolve().name}.",
         figures_of(run),
         [folder],
     )
