@@ -12,7 +12,6 @@
 | simulation | simulated schedules side by side |
 | memory_plan | the memory of each GPU, and both engines' pools |
 | host_memory | the memory of a pair on a CPU |
-| build | what became of each engine, and what is left to do after `tts deploy` |
 | page | `report.html`: figures and search trees on one page that opens offline |
 | findings | what `tts lint` and `tts doctor` have found |
 """

@@ -12,7 +12,7 @@ from rich.markup import escape
 from tts.build.errors import RunError
 from tts.build.tensorrt import contract
 from tts.checks.first_run.excerpts import scrubbed
-from tts.checks.first_run.outcome import Outcome, State
+from tts.checks.first_run.outcomes import Outcome, State
 from tts.checks.first_run.steps import FirstRun
 
 from .memory_plan import print_memory_plan
