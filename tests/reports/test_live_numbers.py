@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.driver.test_driver import CONFIGS
 from tests.runs.replay.recordings import FEW, config_of, recorded_run
 
-from tts.reports.live_numbers import RECENT, WINDOW_S, LiveNumbers
+from tts.reports.live_run import RECENT, WINDOW_S, LiveNumbers
 from tts.runs.config import RunConfig, parse_config
 from tts.runs.events import Finished, Generated, Idle, ProblemSolved, ProblemStarted, Session
 from tts.runs.folder import CONFIG

@@ -10,9 +10,8 @@ from tests.reports.page.runs import write_run
 
 from tts.build.errors import RunError
 from tts.reports import live_server
-from tts.reports.live_page import EVERY_S, LivePage
 from tts.reports.live_run import State
-from tts.reports.live_server import serve_run, serving
+from tts.reports.live_server import EVERY_S, LivePage, serve_run, serving
 from tts.runs.config import read_whole_config
 from tts.runs.folder import CONFIG, EVENTS, SUMMARY, read_config
 from tts.runs.lock import locked

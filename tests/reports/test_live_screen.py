@@ -17,11 +17,12 @@ from tts.reports.live_screen import (
     PLAIN_INTERVAL_S,
     STALLED_S,
     RunScreen,
+    WatchedBench,
     duration,
     run_line,
     run_panel,
+    watch_run,
 )
-from tts.reports.live_watch import WatchedBench, watch_run
 from tts.runs.events import Finished, Session, encode
 from tts.runs.folder import CONFIG, EVENTS, SUMMARY
 from tts.runs.lock import locked

@@ -109,7 +109,7 @@ def _first_run(name: str | None) -> None:
     from tts.checks.first_run.outcomes import exit_code
     from tts.checks.first_run.steps import FirstRun, require_first_run, take_steps
     from tts.reports.console import consoles, say
-    from tts.reports.first_run import (
+    from tts.reports.findings import (
         closing_sentence,
         first_run_report,
         print_outcome,

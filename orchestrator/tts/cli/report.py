@@ -36,11 +36,12 @@ def report(
     from tts.lab.study.campaign import finished_study
     from tts.lab.study.folder import is_study
     from tts.lab.study.measure import measure
+    from tts.reports.comparison import report_comparison
     from tts.reports.console import consoles, say
-    from tts.reports.live_tree import report_comparison, report_run
     from tts.reports.page.export import Format, export_figures
     from tts.reports.page.of_runs import Report, report_of
-    from tts.reports.study import StudyReport, print_advice
+    from tts.reports.runs import print_report
+    from tts.reports.study_page import StudyReport, print_advice
     from tts.runs.groups import is_group
     from tts.runs.summary import read_summary
 
@@ -52,7 +53,7 @@ def report(
     elif any(is_group(run) for run in runs):
         report_comparison(runs)
     else:
-        report_run(runs, [read_summary(run) for run in runs])
+        print_report(runs, [read_summary(run) for run in runs])
     wanted: dict[Format, bool] = {"pdf": pdf, "svg": svg, "png": png}
     formats = [name for name, given in wanted.items() if given]
     try:
@@ -83,8 +84,8 @@ def compare(
     ],
 ) -> None:
     """Compare runs problem by problem: what differs, by how much, and on which problems."""
+    from tts.reports.comparison import paired_report, settings_table
     from tts.reports.console import consoles
-    from tts.reports.paired import paired_report, settings_table
     from tts.runs.compare import compare_runs, differing_settings, short_names
     from tts.runs.measured_run import MeasuredRun, expand_groups
 
@@ -116,11 +117,11 @@ def merge(
     """Merge the shards of a run: one folder with the trees, answers and digest of the whole run."""
     from tts.lab.bench.merging import merge_runs
     from tts.reports.console import say
-    from tts.reports.live_tree import report_run
+    from tts.reports.runs import print_report
     from tts.runs.summary import read_summary
 
     folder = merge_runs(shards, out)
-    report_run([folder], [read_summary(folder)])
+    print_report([folder], [read_summary(folder)])
     say(f"figures and search trees, as a page: tts report --open {folder}")
 
 

@@ -55,7 +55,7 @@ def study(
     from tts.lab.study.measure import measure
     from tts.reports.console import consoles
     from tts.reports.progress import BenchProgress
-    from tts.reports.study import StudyReport, print_advice
+    from tts.reports.study_page import StudyReport, print_advice
 
     with BenchProgress() as observer:
         if resume is not None:

@@ -22,7 +22,7 @@ _Run = Annotated[
 
 def top(run: _Run = None) -> None:
     """Watch a run that goes on in another terminal: progress, accuracy, load, time left."""
-    from tts.reports.live_watch import watch_run
+    from tts.reports.live_screen import watch_run
 
     watch_run(run)
 

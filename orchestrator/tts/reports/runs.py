@@ -21,8 +21,8 @@ from tts.runs.requests import occupancy, requests_of
 from tts.runs.statistics import half_width
 from tts.runs.summary import Replayed, Summary
 
-from .sheet import Sheet
-from .sparkline import sparkline
+from .console import consoles
+from .sheet import Sheet, sparkline
 
 
 def comparison(summaries: Sequence[Summary]) -> RenderableType:
@@ -179,8 +179,14 @@ def paired_table(
     return table if table.row_count else None
 
 
-def print_report(console: Console, folders: Sequence[Path], summaries: Sequence[Summary]) -> None:
-    """Print runs side by side, or one run with its details, and where they are kept."""
+def print_report(
+    folders: Sequence[Path], summaries: Sequence[Summary], console: Console | None = None
+) -> None:
+    """Print runs side by side, or one run with its details, and where they are kept.
+
+    Without a console to stdout.
+    """
+    console = console or consoles()[0]
     console.print(comparison(summaries))
     if len(summaries) == 1:
         console.print(details(summaries[0]))

@@ -12,7 +12,7 @@ from tts.build.spec import load_deployment
 from tts.build.tensorrt.placements import Placement, placed, placements
 from tts.cli import app
 from tts.lab.bench.placing import NEAR, PlacedRun, advice_of, scenario_of, simulate_placements
-from tts.reports.placements import advice_text, print_placements
+from tts.reports.simulation import advice_text, print_placements
 
 WIDE, MANY = Placement(1, 8, 8, shared=True), Placement(8, 1, 1, shared=True)
 

@@ -25,7 +25,7 @@ from tts.lab.study.throughput import (
     same_trees,
 )
 from tts.reports.figures.study import FIGURES, study_figures
-from tts.reports.study import advice_figure
+from tts.reports.study_page import advice_figure
 
 DEMO = load_deployment("demo")
 STUDY = Study(

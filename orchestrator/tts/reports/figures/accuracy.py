@@ -17,7 +17,18 @@ from tts.runs.folder import CONFIG
 from tts.runs.measured_run import MeasuredRun
 from tts.runs.statistics import mean_pass_at_k, wilson
 
-from .charts import ALL_FIELDS, BLUE, GREEN, PERCENT, VERMILLION, bars_height, chart, percent, spec
+from .charts import (
+    ALL_FIELDS,
+    BLUE,
+    GREEN,
+    PERCENT,
+    VERMILLION,
+    bars_height,
+    chart,
+    intervals,
+    percent,
+    spec,
+)
 from .figure import Figure, Row, Spec
 
 FEW = 20
@@ -325,18 +336,12 @@ def _share_row(column: str, name: str, right: int, count: int) -> Row:
 
 def _shares_spec(column: str, title: str | None, order: list[str]) -> Spec:
     y = alt.Y(f"{column}:N", title=title, sort=order)
-    axis = alt.Scale(domain=[0, 1])
-    intervals = (
-        chart()
-        .mark_bar(height=8, opacity=0.4, color=BLUE)
-        .encode(x=alt.X("low:Q", scale=axis, axis=PERCENT, title="accuracy"), x2="high:Q", y=y)
-    )
-    dots = (
-        chart()
-        .mark_point(filled=True, size=70, color=BLUE, tooltip=ALL_FIELDS)
-        .encode(x=alt.X("accuracy:Q", scale=axis, title="accuracy"), y=y)
-    )
-    return spec(alt.layer(intervals, dots), bars_height(len(order)))
+    scale = alt.Scale(domain=[0, 1])
+
+    def x(field: str) -> alt.X:
+        return alt.X(field, scale=scale, axis=PERCENT, title="accuracy")
+
+    return spec(alt.layer(*intervals("accuracy", y, x)), bars_height(len(order)))
 
 
 def _right_wrong() -> alt.Color:

@@ -19,11 +19,11 @@ from .charts import (
     MOST_ROWS,
     PERCENT,
     chart,
-    colour,
     number,
     percent,
     spec,
     thinned,
+    tint,
 )
 from .figure import Figure, Row
 
@@ -99,13 +99,15 @@ def cost_figure(
         .encode(x=x, y=_accuracy("accuracy:Q")),
         chart()
         .mark_rule(opacity=0.4)
-        .encode(x=x, y=_accuracy("low:Q"), y2="high:Q", color=_by_strategy(strategies)),
+        .encode(
+            x=x, y=_accuracy("low:Q"), y2="high:Q", color=tint("strategy", strategies, columns=2)
+        ),
         chart()
         .mark_point(filled=True, tooltip=ALL_FIELDS)
         .encode(
             x=x,
             y=_accuracy("accuracy:Q"),
-            color=_by_strategy(strategies),
+            color=tint("strategy", strategies, columns=2),
             shape=alt.Shape("strategy:N", title=None, scale=_shapes(strategies), legend=_LEGEND),
             size=alt.condition(on_front, alt.value(120), alt.value(40)),
         ),
@@ -181,7 +183,7 @@ def at_equal_cost(rows: Sequence[Compared], cost: Cost, notes: Sequence[str]) ->
         .encode(
             x=alt.X(f"{cost}:Q", title=f"budget: {_TITLES[cost]}", scale=_LOGARITHMIC),
             y=_accuracy("accuracy:Q"),
-            color=_by_strategy(list(runs)),
+            color=tint("strategy", list(runs), columns=2),
             strokeDash=_dashed(list(runs)),
         )
     )
@@ -214,7 +216,7 @@ def over_n(rows: Sequence[Compared], notes: Sequence[str]) -> Figure | None:
         .encode(
             x=alt.X("n:Q", title="completions (n)", scale=alt.Scale(type="log", base=2)),
             y=_accuracy("accuracy:Q"),
-            color=_by_strategy(names),
+            color=tint("strategy", names, columns=2),
             strokeDash=_dashed(names),
         )
     )
@@ -236,15 +238,6 @@ def over_n(rows: Sequence[Compared], notes: Sequence[str]) -> Figure | None:
 
 def _accuracy(field: str) -> alt.Y:
     return alt.Y(field, title="accuracy", axis=PERCENT, scale=alt.Scale(zero=False))
-
-
-def _by_strategy(names: Sequence[str]) -> alt.Color:
-    return alt.Color(
-        "strategy:N",
-        title=None,
-        scale=colour(names),
-        legend=_LEGEND,
-    )
 
 
 def _shapes(names: Sequence[str]) -> alt.Scale:
@@ -288,12 +281,7 @@ def schedules(rows: Sequence[Compared], notes: Sequence[str]) -> Figure | None:
             x=alt.X("seconds:Q", title="seconds of the whole run"),
             y=alt.Y("search:N", title=None, axis=alt.Axis(labelLimit=160)),
             yOffset=alt.YOffset("schedule:N", sort=names),
-            color=alt.Color(
-                "schedule:N",
-                title=None,
-                scale=colour(names),
-                legend=alt.Legend(orient="top", columns=2),
-            ),
+            color=tint("schedule", names, columns=2),
         )
     )
     return Figure(

@@ -14,13 +14,13 @@ from .charts import (
     VERMILLION,
     bars_height,
     chart,
-    colour,
     histogram,
     histogram_rows,
     histogram_spec,
     number,
     percent,
     spec,
+    tint,
 )
 from .figure import Figure, Row
 
@@ -119,12 +119,7 @@ def idle(run: MeasuredRun) -> Figure | None:
         .encode(
             x=alt.X("share:Q", title="share of the run", axis=alt.Axis(format=".1%")),
             y=alt.Y("engine:N", title=None, sort=list(ENGINES), scale=alt.Scale(domain=ENGINES)),
-            color=alt.Color(
-                "why:N",
-                title=None,
-                scale=colour(reasons, _REASONS),
-                legend=alt.Legend(orient="top"),
-            ),
+            color=tint("why", reasons, _REASONS),
         )
     )
     totals = {engine: sum(by_engine[engine].values()) / wall for engine in ENGINES}

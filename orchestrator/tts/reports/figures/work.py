@@ -18,7 +18,6 @@ from .charts import (
     above,
     bars_height,
     chart,
-    colour,
     histogram,
     histogram_rows,
     histogram_spec,
@@ -26,6 +25,7 @@ from .charts import (
     percent,
     spec,
     thinned,
+    tint,
 )
 from .figure import Figure, Row
 
@@ -93,9 +93,7 @@ def requests_by_kind(run: MeasuredRun) -> Figure | None:
         .encode(
             x=alt.X("requests:Q", title="requests, and scores from the cache"),
             y=alt.Y("engine:N", title=None, sort=list(ENGINES)),
-            color=alt.Color(
-                "kind:N", title=None, scale=colour(there, kinds), legend=alt.Legend(orient="top")
-            ),
+            color=tint("kind", there, kinds),
             order=alt.Order("place:Q"),
         )
         .transform_calculate(place=f"indexof({there!r}, datum.kind)")

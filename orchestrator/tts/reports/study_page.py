@@ -17,7 +17,7 @@ from tts.lab.study.plan import Study
 from .figures.figure import Cell, Figure
 from .figures.study import study_figures
 from .page import FILE, write_page
-from .page.facts import facts_of
+from .page.of_runs import facts_of
 
 
 def print_advice(out: Console, findings: Findings) -> None:
