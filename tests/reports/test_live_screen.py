@@ -11,7 +11,7 @@ from rich.console import Console
 from tests.reports.test_live_numbers import generated, solved, started
 
 from tts.build.errors import RunError
-from tts.reports import live_watch
+from tts.reports import live_screen
 from tts.reports.live_run import AT_ONCE, LiveRun, State
 from tts.reports.live_screen import (
     PLAIN_INTERVAL_S,
@@ -212,7 +212,7 @@ def test_watching_ends_with_a_line_when_the_run_ends(folder, monkeypatch):
         write(folder, solved("problem-12", 13), Finished(t=13))
         (folder / SUMMARY).write_text("{}")
 
-    monkeypatch.setattr(live_watch.time, "sleep", end)
+    monkeypatch.setattr(live_screen.time, "sleep", end)
     for terminal in (True, False):
         (folder / SUMMARY).unlink(missing_ok=True)
         out = console(terminal)
@@ -225,7 +225,7 @@ def test_in_a_pipe_an_interrupted_run_is_the_end_and_on_a_terminal_ctrl_c_is(fol
     def interrupt(seconds):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(live_watch.time, "sleep", interrupt)
+    monkeypatch.setattr(live_screen.time, "sleep", interrupt)
     for terminal in (True, False):
         out = console(terminal)
         watch_run(folder, out)

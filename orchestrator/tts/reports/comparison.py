@@ -30,12 +30,12 @@ from tts.runs.statistics import half_width
 from tts.runs.summary import Replayed, read_summary
 
 from .console import consoles
-from .runs import accuracy_cell, paired_table, replay_line
+from .runs import RULE_NAMES, accuracy_cell, paired_table, replay_line
 from .sheet import Sheet
 
 Column = TypeVar("Column", int, str)
 
-_RULES = {"best": "best score", "weighted": "weighted vote", "majority": "majority vote"}
+
 _WHY_NO_CURVE: dict[NoCurve, str] = {
     "dependent": "at its own n only, since no part of its search is a smaller search",
     "early_stop": "at its own n only, since early_stop leaves problems with different numbers of "
@@ -162,14 +162,14 @@ def _levels(rows: Sequence[Row], names: Sequence[str]) -> list[RenderableType]:
 
 
 def _rules(runs: Sequence[Sequence[Row]], names: Sequence[str]) -> RenderableType:
-    table = _table("n", *_RULES.values())
+    table = _table("n", *RULE_NAMES.values())
     for name, sharing in zip(names, runs, strict=True):
         row = sharing[0]
         own = {each.vote for each in sharing}
         cells = [
             accuracy_cell(row.accuracy_by_rule.get(rule), row.problems)
             + (" *" if rule in own else "  ")
-            for rule in _RULES
+            for rule in RULE_NAMES
         ]
         table.add_row(Text(name), str(row.n), *cells)
     return Group(

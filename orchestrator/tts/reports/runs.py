@@ -24,6 +24,9 @@ from tts.runs.summary import Replayed, Summary
 from .console import consoles
 from .sheet import Sheet, sparkline
 
+RULE_NAMES = {"best": "best score", "weighted": "weighted vote", "majority": "majority vote"}
+"""How people call the votes."""
+
 
 def comparison(summaries: Sequence[Summary]) -> RenderableType:
     """Runs side by side, a row each; speed-up is against the lockstep run of the same search."""
@@ -64,10 +67,10 @@ def details(summary: Summary) -> RenderableType:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("accuracy by")
     table.add_column("", justify="right")
-    names = {"best": "best score", "weighted": "weighted vote", "majority": "majority vote"}
+
     for rule, share in summary.accuracy_by_rule.items():
         chosen = " (the answer)" if rule == summary.vote else ""
-        table.add_row(names[rule] + chosen, accuracy_cell(share, summary.problems))
+        table.add_row(RULE_NAMES[rule] + chosen, accuracy_cell(share, summary.problems))
     table.add_row("any of n (pass@n)", accuracy_cell(summary.pass_at_n, summary.problems))
     for level, entry in summary.accuracy_by_level.items():
         table.add_row(f"level {level}", accuracy_cell(entry.accuracy, entry.problems))

@@ -17,6 +17,7 @@ from tts.runs.folder import CONFIG
 from tts.runs.measured_run import MeasuredRun
 from tts.runs.statistics import mean_pass_at_k, wilson
 
+from ..runs import RULE_NAMES
 from .charts import (
     ALL_FIELDS,
     BLUE,
@@ -34,7 +35,6 @@ from .figure import Figure, Row, Spec
 FEW = 20
 """Completions below which nothing is said of how right they are."""
 Verdict = Literal["too few to say", "within the noise", "too high", "too low"]
-RULES = {"best": "best score", "weighted": "weighted vote", "majority": "majority vote"}
 
 
 def by_level(run: MeasuredRun) -> Figure | None:
@@ -71,7 +71,7 @@ def by_rule(run: MeasuredRun) -> Figure | None:
     """Accuracy by each vote over the same completions, and pass@n; None without references."""
     judged = run.measures.judged()
     seen = {rule for problem in judged for rule in problem.correct or {}}
-    rules = [rule for rule in RULES if rule in seen] + sorted(seen - RULES.keys())
+    rules = [rule for rule in RULE_NAMES if rule in seen] + sorted(seen - RULE_NAMES.keys())
     if not rules:
         return None
     count = len(judged)
@@ -315,7 +315,7 @@ def _calibration_by_bin(bins: Sequence[_Judged]) -> str:
 
 
 def _named(rule: str) -> str:
-    return RULES.get(rule, rule)
+    return RULE_NAMES.get(rule, rule)
 
 
 def _share_right(field: str) -> alt.Y:
