@@ -218,6 +218,24 @@ def calibration(run: MeasuredRun) -> Figure | None:
         }
         for each in bins
     ]
+    return Figure(
+        "calibration",
+        "Calibration of the verifier",
+        f"{_calibration_error(bins)} {_calibration_by_bin(bins)} On the dashed line a score is the "
+        "chance of being right; below it the verifier is too sure.",
+        rows,
+        _calibration_spec(),
+        notes=[
+            f"Bars are 95% intervals (Wilson); of a bin with fewer than {FEW} completions nothing "
+            "is said. Of bins that are calibrated one in twenty lies outside its interval.",
+            "Completions of one problem are alike, so the intervals are too narrow.",
+            *_unscored(run),
+        ],
+    )
+
+
+def _calibration_spec() -> Spec:
+    """The share that is right over the score: a dot for each bin, as large as it is full."""
     x = alt.X("mean score:Q", title="score", scale=alt.Scale(domain=[0, 1]))
     ideal = (
         chart()
@@ -243,20 +261,7 @@ def calibration(run: MeasuredRun) -> Figure | None:
             ),
         )
     )
-    return Figure(
-        "calibration",
-        "Calibration of the verifier",
-        f"{_calibration_error(bins)} {_calibration_by_bin(bins)} On the dashed line a score is the "
-        "chance of being right; below it the verifier is too sure.",
-        rows,
-        spec(alt.layer(ideal, bars, dots), 240),
-        notes=[
-            f"Bars are 95% intervals (Wilson); of a bin with fewer than {FEW} completions nothing "
-            "is said. Of bins that are calibrated one in twenty lies outside its interval.",
-            "Completions of one problem are alike, so the intervals are too narrow.",
-            *_unscored(run),
-        ],
-    )
+    return spec(alt.layer(ideal, bars, dots), 240)
 
 
 def _judged_bins(found: Calibration) -> list[_Judged]:
