@@ -28,7 +28,7 @@ from tts.endpoints.triton import TritonConnection, TritonGenerator, TritonVerifi
 from tts.engines import wire
 from tts.lab.tuning.measure import send_all
 from tts.reports.console import consoles
-from tts.reports.host_memory import print_host_memory
+from tts.reports.memory_plan import print_host_memory
 from tts.serving.server.start import RunningServer, start_server
 
 NEW_TOKENS = 16

@@ -91,7 +91,7 @@ def _plan_host(out: Console, deployment: Deployment, *, write: bool) -> None:
     from tts.build.errors import ConfigError
     from tts.build.machine_memory import memory_limit
     from tts.build.openvino.memory import plan_host_memory
-    from tts.reports.host_memory import print_host_memory
+    from tts.reports.memory_plan import print_host_memory
 
     if write:
         raise ConfigError(
@@ -124,7 +124,7 @@ def _plan_placement(
     from tts.build.tensorrt.placements import placed
     from tts.lab.bench.simulated_run import PlacedRun, simulate_placements
     from tts.reports.console import say
-    from tts.reports.placements import print_placements
+    from tts.reports.simulation import print_placements
 
     if deployment.target == "openvino":
         raise ConfigError(

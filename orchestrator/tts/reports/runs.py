@@ -22,8 +22,11 @@ from tts.runs.requests import occupancy, requests_of
 from tts.runs.statistics import half_width
 from tts.runs.summary import Summary
 
-from .sheet import Sheet
-from .sparkline import sparkline
+from .console import consoles
+from .sheet import Sheet, sparkline
+
+RULE_NAMES = {"best": "best score", "weighted": "weighted vote", "majority": "majority vote"}
+"""How people call the votes."""
 
 
 def comparison(summaries: Sequence[Summary]) -> RenderableType:
@@ -65,10 +68,10 @@ def details(summary: Summary) -> RenderableType:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("accuracy by")
     table.add_column("", justify="right")
-    names = {"best": "best score", "weighted": "weighted vote", "majority": "majority vote"}
+
     for rule, share in summary.accuracy_by_rule.items():
         chosen = " (the answer)" if rule == summary.vote else ""
-        table.add_row(names[rule] + chosen, accuracy_cell(share, summary.problems))
+        table.add_row(RULE_NAMES[rule] + chosen, accuracy_cell(share, summary.problems))
     table.add_row("any of n (pass@n)", accuracy_cell(summary.pass_at_n, summary.problems))
     for level, entry in summary.accuracy_by_level.items():
         table.add_row(f"level {level}", accuracy_cell(entry.accuracy, entry.problems))
@@ -180,8 +183,14 @@ def paired_table(
     return table if table.row_count else None
 
 
-def print_report(console: Console, folders: Sequence[Path], summaries: Sequence[Summary]) -> None:
-    """Print runs side by side, or one run with its details, and where they are kept."""
+def print_report(
+    folders: Sequence[Path], summaries: Sequence[Summary], console: Console | None = None
+) -> None:
+    """Print runs side by side, or one run with its details, and where they are kept.
+
+    Without a console to stdout.
+    """
+    console = console or consoles()[0]
     console.print(comparison(summaries))
     if len(summaries) == 1:
         console.print(details(summaries[0]))
@@ -263,8 +272,7 @@ def _tree_lines(summaries: Sequence[Summary]) -> list[str]:
             same = len({summary.tree_digest for summary in equal}) == 1
             schedules = " and ".join(summary.schedule for summary in equal)
             lines.append(
-                f"trees identical ({equal[0]['strategy']}: {schedules}): "
-                + ("yes" if same else "NO")
+                f"trees identical ({equal[0].strategy}: {schedules}): " + ("yes" if same else "NO")
             )
     return lines
 

@@ -190,7 +190,7 @@ class _Trace:
         self._lanes: dict[int, Track] = {}
         self._free_lanes: list[int] = []
         self._open: dict[str, tuple[float, int, str]] = {}
-        """Of each running problem its begin, its lane and its question."""
+        """Begin, lane and question of each running problem."""
         self._engines = {name: _Engine(out, name) for name in ENGINES}
         self._waiting = InOrderOfSending()
         self._values: dict[tuple[str, NodePath], float] = {}

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tts.reports.sparkline import sparkline
+from tts.reports.sheet import sparkline
 from tts.runs.statistics import quantile
 
 from .trials import SCHEDULES, Measured, Result

@@ -283,8 +283,8 @@ def _read_group(folder: Path) -> None:
 
 def _report(folder: Path) -> None:
     out = Console(file=io.StringIO(), width=80)
-    print_report(out, [folder, folder], [read_summary(folder), read_summary(folder)])
-    print_report(out, [folder], [read_summary(folder)])
+    print_report([folder, folder], [read_summary(folder), read_summary(folder)], out)
+    print_report([folder], [read_summary(folder)], out)
 
 
 def _read_shards(folder: Path) -> None:

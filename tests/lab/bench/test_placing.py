@@ -18,7 +18,7 @@ from tts.lab.bench.simulated_run import (
     placed_scenario,
     simulate_placements,
 )
-from tts.reports.placements import advice_text, print_placements
+from tts.reports.simulation import advice_text, print_placements
 
 WIDE, MANY = Placement(1, 8, 8, shared=True), Placement(8, 1, 1, shared=True)
 

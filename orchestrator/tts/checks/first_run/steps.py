@@ -24,9 +24,8 @@ from tts.serving.server.triton_log import read_start_log
 from .. import BEFORE_BUILD, has_errors, lint
 from ..requirements import require_checkpoints
 from . import machine
-from .compare import compare_log, compare_memory
 from .excerpts import telling_lines
-from .outcome import Outcome, State
+from .outcomes import Outcome, State, compare_log, compare_memory
 
 LOG_BYTES = 4_000_000
 """How much of a log is read, from its beginning: a start is told there."""

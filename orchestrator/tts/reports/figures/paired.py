@@ -17,7 +17,7 @@ from tts.runs.compare import (
 )
 from tts.runs.measured_run import MeasuredRun, expand_groups
 
-from ..paired import setting_cell
+from ..comparison import setting_cell
 from .charts import (
     ALL_FIELDS,
     BLUE,
@@ -28,6 +28,7 @@ from .charts import (
     VERMILLION,
     bars_height,
     chart,
+    intervals,
     spec,
     thinned,
 )
@@ -256,14 +257,8 @@ def disagreements(pair: PairedRun, baseline: str, name: str, place: int) -> Figu
 def _differences_spec(column: str, title: str, order: Sequence[str]) -> Spec:
     y = alt.Y("run:N", title=None, sort=list(order), axis=alt.Axis(labelLimit=200))
     zero = chart().mark_rule(strokeDash=[4, 4], color=VERMILLION).encode(x=alt.XDatum(0))
-    intervals = (
-        chart()
-        .mark_bar(height=8, opacity=0.4, color=BLUE)
-        .encode(x=alt.X("low:Q", title=title), x2="high:Q", y=y)
-    )
-    dots = (
-        chart()
-        .mark_point(filled=True, size=70, color=BLUE, tooltip=ALL_FIELDS)
-        .encode(x=alt.X(f"{column}:Q", title=title), y=y)
-    )
-    return spec(alt.layer(zero, intervals, dots), bars_height(len(order)))
+
+    def x(field: str) -> alt.X:
+        return alt.X(field, title=title)
+
+    return spec(alt.layer(zero, *intervals(column, y, x)), bars_height(len(order)))

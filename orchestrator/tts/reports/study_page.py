@@ -17,7 +17,7 @@ from tts.lab.study.plan import Study
 from .figures.figure import Cell, Figure
 from .figures.study import study_figures
 from .page import FILE, write_page
-from .page.facts import facts_of
+from .page.of_runs import facts_of
 
 
 def print_advice(out: Console, findings: Findings) -> None:
@@ -67,7 +67,11 @@ def advice_figure(findings: Findings) -> Figure:
         {"advice about": advice.subject, "rests on": titles.get(advice.figure, advice.figure)}
         for advice in findings.advice
     ]
-    reading = "A change is advised only where its 95% interval leaves out that it makes none."
+    reading = (
+        "Of division, schedule, problems in flight and n a change is advised only where its 95% "
+        "interval leaves out that it makes none; batch sizes are the budgets that the measured "
+        "loads propose."
+    )
     notes = [f"{advice.subject}: {advice.text}" for advice in findings.advice]
     return Figure("advice", "Advice", reading, rows, notes=notes)
 

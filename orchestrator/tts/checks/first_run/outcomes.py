@@ -1,10 +1,11 @@
-"""The log of a start and the memory in use, against the memory plan. Pure."""
+"""What steps of a first run come to; its log and memory in use against the memory plan. Pure."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import get_args
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 from tts.build.spec import Deployment, Role
 from tts.build.tensorrt.engine_memory import (
@@ -16,7 +17,29 @@ from tts.build.tensorrt.gpus import GIB
 from tts.build.tensorrt.memory_plan import MemoryPlan
 from tts.serving.server.triton_log import Seen
 
-from .outcome import Outcome
+State = Literal["ok", "note", "wrong", "not here"]
+
+AS_EXPECTED, DIFFERS, NOT_HERE = 0, 1, 3
+"""Exit codes of a first run; 2 is a wrong option or file, as everywhere."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One thing that was looked at or done."""
+
+    what: str
+    state: State
+    """note: doubtful, and no reason to stop. not here: it cannot be done or seen here."""
+    expected: str
+    found: str
+    advice: str = ""
+
+
+def exit_code(outcomes: Iterable[Outcome]) -> int:
+    """1 if anything is wrong, else 3 if not everything could be done here, else 0."""
+    states = {outcome.state for outcome in outcomes}
+    return DIFFERS if "wrong" in states else NOT_HERE if "not here" in states else AS_EXPECTED
+
 
 TOLERANCE = 0.02
 """Share by which a size may exceed its estimate: logs round, tensors are aligned."""

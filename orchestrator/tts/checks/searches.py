@@ -1,4 +1,4 @@
-"""Checks of how much is sent at a time: enough to fill an engine's steps, no more than it runs."""
+"""Checks of what a deployment says about searches: strategies, guided decoding, work in flight."""
 
 from __future__ import annotations
 
@@ -7,12 +7,51 @@ from contextlib import suppress
 
 from tts.build.errors import CheckpointError
 from tts.build.spec import Deployment
+from tts.build.token_texts import guide_texts
 from tts.build.verifiers.dialogue import verifier_dialogue
 from tts.serving.contract import Finding
+from tts.serving.repository.guided import grammar_tokenizer_file
+from tts.strategies.parameters import block_problems
 
+from .findings import refused
 from .prompts import tokenizer_of
 
+_GUIDED = "generator.guided_decoding"
 _QUEUE = "the rest waits in the engine's queue, where the orchestrator's priorities end"
+
+
+def strategies(deployment: Deployment) -> Iterator[Finding]:
+    """Every block of `strategies` names a strategy, with parameters that it has and can have."""
+    for where, what in block_problems(deployment):
+        yield Finding(
+            what.removesuffix("."),
+            where,
+            "every benchmark and every solve on this deployment would be refused",
+            "Correct it, or leave it out: then the strategy's own default holds.",
+        )
+
+
+def token_texts(deployment: Deployment) -> Iterator[Finding]:
+    """The texts of the generator's tokens are known, and can spell what a grammar asks for."""
+    if not deployment.generator.guided_decoding:
+        return
+    if tokenizer := tokenizer_of(deployment.generator):
+        try:
+            guide_texts(tokenizer)
+        except CheckpointError as error:
+            yield refused(error, deployment, _GUIDED, "grammars are matched with the tokens' texts")
+
+
+def tokenizer_file(deployment: Deployment) -> Iterator[Finding]:
+    """The file that TensorRT-LLM's backend reads them from lies beside the engine."""
+    file = grammar_tokenizer_file(deployment)
+    if file and (file.parent / "config.json").is_file() and not file.is_file():
+        yield Finding(
+            f"{file.name} is missing",
+            str(file),
+            "the generator's model names it, and does not load without it",
+            f"Run: tts deploy {deployment.named}",
+        )
 
 
 def requests(deployment: Deployment) -> Iterator[Finding]:

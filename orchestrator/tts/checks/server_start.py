@@ -1,12 +1,10 @@
-"""The check of the docker command that would run a server, worked out a second time.
-
-From the facts on launches and the deployment alone, not from the code that makes the command: the
-check is worth something because the two were written independently.
-"""
+"""Checks of how a server is started: where it would listen, and the docker command."""
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +12,7 @@ from pathlib import Path
 from tts.build import paths
 from tts.build.spec import Deployment
 from tts.serving.command.container import Docker, image
-from tts.serving.command.ports import Addresses
+from tts.serving.command.ports import Addresses, is_loopback
 from tts.serving.command.server_command import server_command
 from tts.serving.contract import Finding
 from tts.serving.contract.facts import launch_rules
@@ -43,6 +41,45 @@ _CLOSED_APIS = "shared-memory,model-repository,trace,logging"
 _NO_HEADER = "closed:to-all=nobody"
 """What a client would have to send to use these APIs, and cannot (docs/security.md)."""
 _OTHERWISE = "the server would run otherwise than the deployment says"
+_WHERE = "server.host"
+_LOOPBACK = "Use 127.0.0.1, which only this machine can reach."
+
+
+def host(deployment: Deployment) -> Iterator[Finding]:
+    """The server's host is an address of this machine, and open to others only knowingly."""
+    spec = deployment.server
+    if problem := _unusable(spec.host):
+        yield Finding(
+            f"is {spec.host!r}, {problem}",
+            _WHERE,
+            "a server that is started here cannot listen there",
+            _LOOPBACK,
+            "warning",  # the server may be meant for another machine
+        )
+    elif not is_loopback(spec.host):
+        yield Finding(
+            f"is {spec.host!r}, which opens the server to every machine that reaches this one",
+            _WHERE,
+            "nobody is asked for a password: whoever connects can use the models and end the "
+            "server (docs/security.md)",
+            f"{_LOOPBACK} Others reach it through a tunnel (ssh -L), or in a network that you "
+            "trust.",
+            "warning",
+        )
+
+
+def _unusable(name: str) -> str | None:
+    """Why no server on this machine can listen at a host; None if one can."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as bound:  # as Triton, IPv4 only
+        try:
+            bound.bind((name, 0))
+        except socket.gaierror:
+            return "a name that has no IPv4 address here"
+        except OSError as error:
+            if error.errno == errno.EADDRNOTAVAIL:
+                return "which is not an address of this machine"
+            return f"at which nothing can listen: {error.strerror}"
+    return None
 
 
 def container_command(deployment: Deployment) -> Iterator[Finding]:
