@@ -203,7 +203,7 @@ class Solver:
 
     async def solve_all(
         self,
-        problems: Iterable[Problem],
+        problems: Iterable[Problem] | AsyncIterator[Problem],
         task: Task,
         outbox: Outbox,
         *,
@@ -213,11 +213,18 @@ class Solver:
     ) -> None:
         """Solve problems, oldest first, and hand each result over when it is there.
 
+        A problem is taken when fewer than AHEAD wait to be started, and UNREAD results to be read.
         `resumed` is what there is of begun problems; `progress` is kept up to date. The first that
         fails ends the others, and its error is raised. `time_s` is that of `solve`.
         """
         resumed = resumed or {}
         waiting = asyncio.Semaphore(AHEAD)
+        listed = iter(()) if isinstance(problems, AsyncIterator) else iter(problems)
+
+        async def following() -> Problem | None:
+            if isinstance(problems, AsyncIterator):
+                return await anext(problems, None)
+            return next(listed, None)
 
         async def one(problem: Problem) -> None:
             waits = True
@@ -246,9 +253,12 @@ class Solver:
             async with TaskGroup() as run:
                 watch = run.create_task(self._journal.watch())
                 async with TaskGroup() as group:
-                    for problem in problems:
+                    while True:
                         await waiting.acquire()
                         await outbox.room()
+                        problem = await following()
+                        if problem is None:
+                            break
                         group.create_task(one(problem))
                 watch.cancel()
         except BaseExceptionGroup as failures:
