@@ -108,7 +108,7 @@ def programs(echo: Echo, templates: Path) -> Iterator[Callable[[], Program]]:
 
 @contextmanager
 def nothing_left(deployment: Deployment) -> Iterator[None]:
-    """Of the server that runs at first no process, socket, folder or shared memory is left."""
+    """Nothing is left of the server that runs at first: process, socket, folder, shared memory."""
     state = find_server(deployment)
     socket = Path(state.addresses.socket)
     assert socket.is_socket()

@@ -24,7 +24,7 @@ class Usage:
     """Answered requests to the verifier."""
     generated_tokens: int = 0
     completion_tokens: int = 0
-    """Of the generated tokens, those that are part of a completion."""
+    """Generated tokens that are part of a completion."""
     verifier_tokens: int = 0
     """Tokens of the chains that the verifier scored, prompts included."""
     cached_scores: int = 0
