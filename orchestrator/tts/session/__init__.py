@@ -16,7 +16,7 @@
 | endpoints | the generator and the verifier of a server, of several, of a replay |
 | replicas | several servers: which gets what, their health, their coming and going |
 | functions | the program's own reward, `answer_of` and `equal` |
-| solver, tasks, outcome | problems in, results out, a driver for each server; what is done with each; their answers |
+| solver, tasks, outcome | problems in, results out; what is done with each; their answers |
 | journal | where events go, and what problems have taken |
 | requests | samples and scores outside of any search |
 | engine_steps | what the engines do per step, recorded beside a run |

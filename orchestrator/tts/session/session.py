@@ -48,7 +48,8 @@ class Session:
     ) -> Session:
         """Open a deployment: a bundled name, a file, or a Deployment.
 
-        The server that answers is used; if none does, one is started, and stopped at the end.
+        The server that runs is used, or waited for while another process starts it; if there is
+        none, one is started. It ends with the last program that uses it (`tts serve`: at its end).
         `generator` and `verifier` are endpoints of the program's own in the place of the server's:
         objects with the methods of `tts.endpoints.base`. The verifier may also be a function
         `(question, steps) -> float`, the score of the last step within [0, 1]; one that is not
