@@ -78,10 +78,6 @@ class Health:
                 f"{state.deployment.partition('@')[0]}\n{error.hint}",
             ) from error
 
-    async def watch(self, interval_s: float = 1.0) -> None:
-        """Check for ever, every `interval_s` seconds; ends only by raising ServerError."""
-        await watch(self.check, interval_s)
-
 
 class ReplicaHealth:
     """The health of one of several servers on this machine, through all of its restarts."""

@@ -27,7 +27,7 @@ from ..command.tritonserver import TritonServer, find_runtime
 from ..repository.digest import deployment_digest
 from ..repository.render import render_repository, require_engines
 from . import probe, triton_log
-from .health import observe, watch
+from .health import observe
 from .launch import Launched, PortTaken, Stopped, after_the_last_guard, launch
 from .loading import STALL_S, Loading, Watchdog, read_loading
 from .locks import close_lock
@@ -110,10 +110,6 @@ class RunningServer:
             self._require_running()  # if it is the server itself, the guard knows how it died
             raise
         self._require_running()
-
-    async def watch(self, interval_s: float = 1.0) -> None:
-        """Check for ever, every `interval_s` seconds; ends only by raising ServerError."""
-        await watch(self.check, interval_s)
 
     def _require_running(self) -> None:
         try:
