@@ -14,7 +14,7 @@
 | invariants | sympy objects to sketches; imported in the worker process only |
 | series | values of sums, products and integrals; imported in the worker process only |
 | equivalence | math-verify; imported in the worker process only |
-| worker | the child process: what it answers, within the limits of tts.build.worker |
+| worker | the child process: what it answers, within the limits of tts.build.worker_process |
 | process | the parent's handle of one worker: requests, and what the answers mean |
 | problem | comparisons of one problem's answers: shortcuts, sketches, a CPU budget |
 | grader | the public `Grader`: the workers, and what they have replied |

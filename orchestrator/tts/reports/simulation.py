@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tts.build.spec import Deployment
-from tts.build.tensorrt.placement import gpus_of
+from tts.build.tensorrt.gpus import gpus_of
 from tts.engines.simulated import Totals
 from tts.lab.simulation.pairs import SIMULATED
 from tts.lab.simulation.scenario import Outcome, Scenario

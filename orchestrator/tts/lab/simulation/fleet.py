@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from tts.build.spec import Deployment, EngineSpec, Role
-from tts.build.tensorrt.placement import gpus_of
+from tts.build.tensorrt.gpus import gpus_of
 from tts.endpoints.routing import PolicyName, Router, routing_policy
 from tts.engines.simulated import (
     GPUS,
