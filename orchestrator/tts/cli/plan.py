@@ -120,7 +120,7 @@ def _plan_placement(
     out: Console, deployment: Deployment, concurrencies: list[int], gpus: int | None, n: int
 ) -> None:
     from tts.build.errors import ConfigError
-    from tts.build.tensorrt.placement import gpus_of
+    from tts.build.tensorrt.gpus import gpus_of
     from tts.build.tensorrt.placements import placed
     from tts.lab.bench.simulated_run import PlacedRun, simulate_placements
     from tts.reports.console import say

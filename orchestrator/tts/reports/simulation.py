@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tts.build.spec import Deployment
-from tts.build.tensorrt.placement import gpus_of
+from tts.build.tensorrt.gpus import gpus_of
 from tts.build.tensorrt.placements import Refused
 from tts.engines.simulated import Totals
 from tts.lab.bench.simulated_run import Advice, PlacedRun, advice_of

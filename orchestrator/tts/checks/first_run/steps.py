@@ -13,9 +13,8 @@ from tts.build.builder import build_engines
 from tts.build.errors import CheckpointError, ConfigError, TtsError
 from tts.build.spec import Deployment, TensorRTSpec
 from tts.build.tensorrt import contract
-from tts.build.tensorrt.gpus import GIB
+from tts.build.tensorrt.gpus import GIB, gpus_of
 from tts.build.tensorrt.memory_plan import MemoryPlan, check_pools, plan_memory
-from tts.build.tensorrt.placement import gpus_of
 from tts.serving.contract import Finding
 from tts.serving.server.start import planned_command, start_server
 from tts.serving.server.state import LOG

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 
 from tts.build.spec import Deployment, EngineSpec, Role
-from tts.build.tensorrt.placement import gpus_of
+from tts.build.tensorrt.gpus import gpus_of
 from tts.build.tokenizer import Ids
 from tts.endpoints.base import GenerateCall, ScoreCall, VerifierResult
 from tts.endpoints.routing import PolicyName, Router, routing_policy

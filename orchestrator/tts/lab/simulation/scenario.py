@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 
 from tts.build.spec import Deployment, Role
-from tts.build.tensorrt.placement import gpus_of
+from tts.build.tensorrt.gpus import gpus_of
 from tts.driver import Driver, Submission, policy_of
 from tts.endpoints.routing import PolicyName
 from tts.endpoints.routing.policies import THRESHOLD
