@@ -291,7 +291,7 @@ def test_a_running_server_is_used_and_left_alone(tts, plain, tmp_path):
     [
         pytest.param("server", marks=pytest.mark.slow),  # as a run of great patience finds it below
         "stub",
-        "generator",
+        pytest.param("generator", marks=pytest.mark.slow),
         pytest.param("prm_engine", marks=pytest.mark.slow),
     ],
 )

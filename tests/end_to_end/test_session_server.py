@@ -176,7 +176,10 @@ for _ in range(3):  # each in an event loop of its own
 """
 
 
-def test_an_awaited_session_leaves_no_task(tts, tmp_path):
+@pytest.mark.parametrize("home", [pytest.param("tts", marks=pytest.mark.slow), "served"])
+def test_an_awaited_session_leaves_no_task(request, home, tmp_path):
+    """On servers that it starts itself, and on one that runs."""
+    tts = request.getfixturevalue(home)
     process = start(tts, AWAITED, tmp_path)
     out, err = process.communicate(timeout=180)
     assert process.returncode == 0, err
