@@ -119,37 +119,37 @@ def test_a_server_that_is_stopped_ends_the_run_by_its_name(tts, tmp_path):
     assert tts.leftovers() == []
 
 
-def test_a_programs_run_is_reported_and_continued_by_the_command(tts, tmp_path):
-    process = start(tts, SHORT, tmp_path)
+def test_a_programs_run_is_reported_and_continued_by_the_command(served, tmp_path):
+    process = start(served, SHORT, tmp_path)
     out, err = process.communicate(timeout=180)
     assert process.returncode == 0, err
     assert len(out.splitlines()) == 4
     folder = tmp_path / "run"
     whole = summary(folder)
-    code, out, err = tts.run("report", folder)
+    code, out, err = served.run("report", folder)
     assert code == 0, err
     assert "beam-search" in out
     (folder / "summary.json").unlink()
     log = (folder / "events.jsonl").read_text().splitlines(keepends=True)
     (folder / "events.jsonl").write_text("".join(log[: len(log) // 2]))
-    code, out, err = tts.run("bench", "--resume", folder)
+    code, out, err = served.run("bench", "--resume", folder)
     assert code == 0, err
     assert summary(folder)["tree_digest"] == whole["tree_digest"]
     assert summary(folder)["accuracy"] == whole["accuracy"]
     asked = [(e["problem"], *e["node"]) for e in events(folder) if e["event"] == "generated"]
     assert len(asked) == len(set(asked))
     replayed = tmp_path / "replayed"
-    code, out, err = tts.run("bench", "demo", "--replay", folder, "--out", replayed)
+    code, out, err = served.run("bench", "demo", "--replay", folder, "--out", replayed)
     assert code == 0, err
     assert summary(replayed)["tree_digest"] == whole["tree_digest"]
 
 
-def test_the_command_says_that_a_run_with_functions_goes_on_in_its_program(tts, tmp_path):
+def test_the_command_says_that_a_run_with_functions_goes_on_in_its_program(served, tmp_path):
     program = SHORT.replace('open("demo")', 'open("demo", verifier=lambda q, s: 0.5)')
-    process = start(tts, program, tmp_path)
+    process = start(served, program, tmp_path)
     _, err = process.communicate(timeout=180)
     assert process.returncode == 0, err
-    code, _, err = tts.run("bench", "--resume", tmp_path / "run")
+    code, _, err = served.run("bench", "--resume", tmp_path / "run")
     assert code == 1
     assert "verifier __main__.<lambda>" in err
     assert "resume=True" in err
@@ -176,7 +176,10 @@ for _ in range(3):  # each in an event loop of its own
 """
 
 
-def test_an_awaited_session_leaves_no_task(tts, tmp_path):
+@pytest.mark.parametrize("home", [pytest.param("tts", marks=pytest.mark.slow), "served"])
+def test_an_awaited_session_leaves_no_task(request, home, tmp_path):
+    """On servers that it starts itself, and on one that runs."""
+    tts = request.getfixturevalue(home)
     process = start(tts, AWAITED, tmp_path)
     out, err = process.communicate(timeout=180)
     assert process.returncode == 0, err
