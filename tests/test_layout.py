@@ -226,7 +226,12 @@ pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider"], plugins=[Names()
     assert files - collected == set(), done.stdout[-2000:] + done.stderr
 
 
+@pytest.fixture(scope="module")
+def shared():
+    """What a module's tests share."""
+
+
 @pytest.mark.server
-def test_tests_of_real_servers_stay_together_by_file(request):
+def test_tests_of_real_servers_that_share_something_stay_together(request, shared):
     if getattr(request.config.option, "loadgroup", False):  # as scripts/test asks for it
         assert request.node.nodeid.endswith("@test_layout")

@@ -12,7 +12,7 @@ from tts.datasets.load import load_problems, problems_of_run
 from tts.datasets.options import DatasetOptions, Shard
 from tts.lab.bench import replayed_run
 from tts.lab.bench.single_run import problems_of
-from tts.runs.config import RunConfig, parse_config
+from tts.runs.config import ReplaySource, RunConfig, parse_config
 from tts.runs.folder import PROBLEMS
 from tts.session.plan import Plan
 from tts.session.strategy import choose
@@ -88,7 +88,7 @@ def test_a_replay_is_refused_another_draw_than_was_recorded(monkeypatch, tmp_pat
     source = SimpleNamespace(
         path="runs/old",
         recorded=parse_config(OLD, tmp_path / "run.json"),
-        description={"source": "runs/old", "text": "recorded"},
+        description=ReplaySource(source="runs/old", text="recorded"),
     )
     monkeypatch.setattr(replayed_run, "open_source", lambda path: source)
     same = replace(COT, dataset_seed=7)

@@ -138,4 +138,4 @@ def working_actor(running, out):
 def test_a_second_server_of_the_same_name_is_refused(tts, replicas):
     code, _, err = tts.run("serve", "demo", "--replicas", "2")
     assert code == 1
-    assert "already served by another tts serve" in err
+    assert "already served by another process" in err

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.end_to_end.commands import events, summary
+from tests.end_to_end.commands import Tts, events, summary
 
 from tts.build import paths
 
@@ -245,7 +245,8 @@ def digests_of(process, tts):
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tts, tmp_path_factory):
+def undisturbed(new_home, tmp_path_factory):
+    tts = Tts(new_home())
     process = start_shared(tts, tmp_path_factory.mktemp("undisturbed"), 30)
     go_on(process)
     digests = digests_of(process, tts)

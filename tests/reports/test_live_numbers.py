@@ -74,8 +74,9 @@ def agrees(numbers, summary):
 
 def test_at_the_end_of_a_run_they_are_those_of_its_summary():
     config = json.loads((V1_RUN / CONFIG).read_text())
-    numbers = numbers_of(read_events(V1_RUN), parse_config(config, V1_RUN))
-    agrees(numbers, summarise(config, read_events(V1_RUN)))
+    asked = parse_config(config, V1_RUN)
+    numbers = numbers_of(read_events(V1_RUN), asked)
+    agrees(numbers, summarise(asked, read_events(V1_RUN)))
     assert numbers.run.finished
     assert numbers.running == 0
     assert [problem.id for problem in numbers.recent] != []
@@ -87,7 +88,8 @@ def test_of_a_scripted_run_too_whatever_is_read_of_it_so_far(tiny_deployment, tm
     run, _ = recorded_run(tiny_deployment, tmp_path / "run")
     config = config_of(tiny_deployment, CONFIGS[0])
     some = run.events[: cut % len(run.events)]
-    numbers, summary = numbers_of(some, parse_config(config, V1_RUN)), summarise(config, some)
+    asked = parse_config(config, V1_RUN)
+    numbers, summary = numbers_of(some, asked), summarise(asked, some)
     assert numbers.done == summary["problems"]
     assert numbers.generated_tokens == summary["generated_tokens"]
     assert numbers.wall_s == pytest.approx(summary["wall_s"], abs=1e-3)

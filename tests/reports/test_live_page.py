@@ -13,7 +13,7 @@ from tts.reports import live_server
 from tts.reports.live_run import State
 from tts.reports.live_server import EVERY_S, LivePage, serve_run, serving
 from tts.runs.config import read_run_config
-from tts.runs.folder import CONFIG, EVENTS, SUMMARY, read_config
+from tts.runs.folder import CONFIG, EVENTS, SUMMARY
 from tts.runs.lock import locked
 from tts.runs.log import read_events
 from tts.runs.summary import summarise
@@ -104,7 +104,7 @@ def test_the_last_page_is_of_the_whole_run_and_older_ones_are_removed(run, pages
             grow(folder, lines, 8)
             now[0] += EVERY_S
         page.look()
-    summary = summarise(read_config(folder), read_events(folder))
+    summary = summarise(read_run_config(folder, going_on=True), read_events(folder))
     (folder / SUMMARY).write_text(json.dumps(dict(summary)))
     now[0] += EVERY_S
     page.look()

@@ -128,18 +128,18 @@ def test_what_sessions_have_used_adds_up_and_the_last_word_of_each_counts():
         Resources(t=2.0, cpu_s=2.0, energy_j={"0": 1.0}),
     ]
     measures = Measures.of(log)
-    assert measures.resources.cpu_s == 3.0
-    assert measures.resources.cpu_share == 3.0 / 6.0
-    assert measures.resources.energy_j == 16.0
+    assert measures.cpu_s == 3.0
+    assert measures.cpu_share == 3.0 / 6.0
+    assert measures.energy_j == 16.0
     assert measures.run.limits == (4, 50)
     silent = Measures.of([Session(t=0.0, time="")])
-    assert (silent.resources.cpu_s, silent.resources.cpu_share) == (None, None)
-    assert (silent.resources.energy_j, silent.run.limits) == (None, None)
+    assert (silent.cpu_s, silent.cpu_share) == (None, None)
+    assert (silent.energy_j, silent.run.limits) == (None, None)
 
 
 def test_a_run_has_its_limits_and_its_processor_time(session, tmp_path):
     list(session.solve_many([("Compute 2 + 2.", "4")], n=4, out=tmp_path / "run"))
     measures = Measures.of(read_events(tmp_path / "run"))
-    assert measures.resources.cpu_s > 0
+    assert measures.cpu_s > 0
     assert 0 < measures.batch_utilization("generator") < 1
     assert 0 < measures.batch_utilization("verifier") < 1

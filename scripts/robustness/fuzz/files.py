@@ -127,7 +127,8 @@ def _cpu_at_most(seconds: float) -> Iterator[None]:
         yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
+        # another thread may be about to take it, whom the default would let end the process
+        signal.signal(signal.SIGPROF, before if callable(before) else signal.SIG_IGN)
 
 
 @contextmanager
