@@ -1,9 +1,9 @@
 """The process of an engine: `python -m tts.engines.engine_process SOCKET`.
 
 OpenVINO GenAI keeps Python's interpreter lock during a step. In a process of its own an engine
-holds up neither the requests that Triton hands over meanwhile nor the answers on their way out.
-SOCKET is the file descriptor of the connection to the Triton model (engine_client.py), whose end
-ends this process.
+holds up neither the requests that come in meanwhile nor the answers on their way out. SOCKET is the
+file descriptor of the connection to whoever opened it, a Triton model (engine_client.py) or a
+program's event loop (async_client.py); its end ends this process.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from .responses import Response
 from .statistics import Statistics
 
 _PR_SET_PDEATHSIG = 1
+_MOST_HELD = 256
+"""Statistics that wait for the next response, at most."""
 
 
 class Connection:
@@ -43,7 +45,8 @@ class Connection:
         self._received = Received(connection, ToEngine)
         self._commands: deque[Command | None] = deque()
         self._responses: list[tuple[int, Response]] = []
-        self._statistics: Statistics | None = None
+        self._statistics: list[Statistics] = []
+        self._may_wait = 0
         self._unsent = b""
         self._engine: Engine
 
@@ -54,6 +57,8 @@ class Connection:
                 return None
         (opening,) = messages
         assert isinstance(opening, Open)
+        if not opening.statistics_s:  # those of every step: by themselves worth no wake-up
+            self._may_wait = _MOST_HELD
         try:
             self._engine = _open(opening, self)
         except TtsError as error:
@@ -65,7 +70,8 @@ class Connection:
 
     def get(self, block: bool, timeout: float | None) -> Command | None:
         """The next command; see Inbox. What is to be sent goes out before."""
-        self._send()
+        if block or self._responses or self._unsent or len(self._statistics) > self._may_wait:
+            self._send()
         while not self._commands:
             if block and not self._wait(timeout):
                 break
@@ -82,7 +88,7 @@ class Connection:
 
     def publish(self, statistics: Statistics) -> None:
         """Send statistics with the next report."""
-        self._statistics = statistics
+        self._statistics.append(statistics)
 
     def finish(self) -> None:
         """Send what is left, waiting for the other end."""
@@ -115,7 +121,7 @@ class Connection:
     def _send(self) -> None:
         if self._responses or self._statistics:
             self._unsent += encode(Report(self._responses, self._statistics))
-            self._responses, self._statistics = [], None
+            self._responses, self._statistics = [], []
         if self._unsent:
             try:
                 self._unsent = self._unsent[self._socket.send(self._unsent) :]

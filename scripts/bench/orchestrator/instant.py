@@ -32,7 +32,7 @@ from tts.runs.log import RunLog
 from tts.search import Search, SearchConfig, node_seed
 from tts.serving.command.ports import Addresses
 from tts.serving.repository.render import render_models, template_values
-from tts.session.endpoints import triton_endpoints
+from tts.session.endpoints import endpoints_on
 from tts.strategies.catalog import new_search
 
 from .scripted import END, WORDS
@@ -127,7 +127,7 @@ async def solve_all(
         with RunLog(Path(folder)) as log:
             driver = Driver(
                 models,
-                *triton_endpoints(models, connection),
+                *endpoints_on(models, connection),
                 policy_of(models.deployment, "decoupled"),
                 record=log.write,
                 clock=log.clock,

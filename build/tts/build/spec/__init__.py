@@ -26,7 +26,7 @@ from .generator import GeneratorSpec
 from .load import bundled_deployments, deployment_file, load_deployment
 from .mistakes import explain
 from .section import Target
-from .server import ENDPOINT, PORT_STEP, HttpPort, Port, ServerSpec
+from .server import ENDPOINT, PORT_STEP, HttpPort, Port, ServerKind, ServerSpec
 from .target_rules import PRECISIONS
 from .tensorrt import Calibration, Gpu, TensorRTEngine, TensorRTSpec
 from .verifier import PROMPT_PLACES, Labels, Template, VerifierSpec
@@ -52,6 +52,7 @@ __all__ = [
     "Port",
     "Precision",
     "Role",
+    "ServerKind",
     "ServerSpec",
     "Target",
     "Template",
