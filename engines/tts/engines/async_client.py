@@ -26,7 +26,7 @@ from .generate_request import GenerateRequest
 from .responses import CLOSING, OnResponse, guarded, unavailable
 from .statistics import Statistics
 
-COMMAND = (sys.executable, "-I", "-m", "tts.engines.engine_process")
+_COMMAND = (sys.executable, "-I", "-m", "tts.engines.engine_process")
 _LAST_WORDS = 2000
 """Bytes of what a process that could not open its engine has said that are passed on."""
 
@@ -60,7 +60,7 @@ class AsyncEngineClient(asyncio.Protocol):
         with theirs:
             self._socket = ours
             self._process = subprocess.Popen(
-                [*COMMAND, str(theirs.fileno())],
+                [*_COMMAND, str(theirs.fileno()), opening.engine_dir],  # the last is for `ps`
                 pass_fds=[theirs.fileno()],
                 stderr=self._said,
                 start_new_session=True,  # Ctrl-C is for the program, which ends it

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -159,13 +160,15 @@ def parse_request(tensors: Tensors, limits: Limits) -> GenerateRequest:
 def check_request(request: GenerateRequest, limits: Limits) -> None:
     """Check a request that was made in this process, as `parse_request` checks one's tensors.
 
-    Its stop words and guide are taken as they are. Raises RequestError.
+    Its stop words are taken as they are. Raises RequestError.
     """
     _check_not_empty(request.input_ids)
     _check_prompt(request.input_ids, limits)
     _check_temperature(request.temperature)
     _check_top_p(request.top_p)
     _check_top_k(request.top_k)
+    if request.guide is not None:
+        _check_guide(request.guide)
     _fits_engine(request, limits)
 
 
@@ -320,11 +323,16 @@ def _guide(tensors: Tensors) -> str | None:
         raise RequestError(
             f"guided_decoding_guide_type is {kind!r:.100}; this engine takes {wire.GUIDE_TYPE} only"
         )
+    _check_guide(guide)
+    return guide
+
+
+@lru_cache(maxsize=256)  # a search sends the same few with all of its requests
+def _check_guide(guide: str) -> None:
     try:
         check_grammar(guide)
     except ValueError as error:
         raise RequestError(f"guided_decoding_guide is not a grammar: {error}") from None
-    return guide
 
 
 def _text(tensors: Tensors, name: str) -> str | None:

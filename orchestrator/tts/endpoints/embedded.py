@@ -8,8 +8,8 @@ to be sent again.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache, partial
 
@@ -22,6 +22,7 @@ from tts.build.errors import (
     EngineError,
     RequestError,
     RequestRefused,
+    ServerError,
 )
 from tts.engines import wire
 from tts.engines.async_client import AsyncEngineClient
@@ -35,6 +36,8 @@ from .retry import PATIENCE_S, retried
 from .triton_errors import EngineInUse, error_of_failure
 
 REQUEST_TIMEOUT_S = 120.0
+logger = logging.getLogger(__name__)
+
 MOST_DEATHS = 3
 """What has died so often without an answer in between would die again."""
 _NO_WORDS: tuple[tuple[int, ...], ...] = ()
@@ -153,24 +156,35 @@ class EmbeddedEngine:
     def _died(self, how: str) -> None:
         self._client = None
         self._why = f"the engine's process {how}"
+        logger.warning("%s of model %s; it is opened again", self._why, self.model)
         self._deaths += 1
         if self._deaths < MOST_DEATHS:
             self._reopening = asyncio.get_running_loop().create_task(self._reopen())
 
     async def _reopen(self) -> None:
-        with suppress(EngineError):
+        try:
             await self.open()
-            return
-        self._deaths = MOST_DEATHS
+        except EngineError as error:
+            self._why = error.message
+            self._deaths = MOST_DEATHS
+
+    def check(self) -> None:
+        """Raise ServerError if the engine is not opened again."""
+        if self._deaths >= MOST_DEATHS:
+            raise ServerError(*self._given_up())
 
     def _comes_back(self) -> bool:
         """Whether it is worth waiting for; EndpointUnavailable if it dies again and again."""
         if self._deaths >= MOST_DEATHS:
-            raise EndpointUnavailable(
-                f"Model {self.model} has died {self._deaths} times without an answer: {self._why}.",
-                hint="Less memory may help: kv_cache.tokens and max_batch_size of the deployment.",
-            )
+            raise EndpointUnavailable(*self._given_up())
         return self._client is None
+
+    def _given_up(self) -> tuple[str, str]:
+        """What was wrong, and what to do."""
+        return (
+            f"Model {self.model} has died {self._deaths} times without an answer: {self._why}.",
+            "If memory is short, kv_cache.tokens and max_batch_size of the deployment take less.",
+        )
 
 
 class EmbeddedConnection:
@@ -206,6 +220,11 @@ class EmbeddedConnection:
     def verifier(self) -> EmbeddedVerifier:
         """See endpoints.Connection."""
         return EmbeddedVerifier(self._engines["verifier"])
+
+    def check(self) -> None:
+        """Raise ServerError if an engine has died for good."""
+        for engine in self._engines.values():
+            engine.check()
 
     async def aclose(self) -> None:
         """See endpoints.Connection."""

@@ -14,6 +14,7 @@ from tts.build.manifest import is_only_described
 from tts.build.spec import Deployment
 from tts.checks.requirements import require_gpu
 from tts.endpoints.base import Connection, Generator, Verifier
+from tts.endpoints.embedded import EmbeddedConnection
 from tts.endpoints.triton import TritonConnection
 from tts.prompting import Models
 from tts.serving.repository.digest import deployment_digest
@@ -41,9 +42,11 @@ def server_pair(server: Server, models: Models, own: Own) -> EnginePair:
     return _pair(server.address, connection, models, own)
 
 
-def embedded_pair(connection: Connection, models: Models, own: Own) -> EnginePair:
+def embedded_pair(connection: EmbeddedConnection, models: Models, own: Own) -> EnginePair:
     """The engines of a session that has no server."""
-    return _pair(connection.address, connection, models, own)
+    pair = _pair(connection.address, connection, models, own)
+    pair.check = connection.check
+    return pair
 
 
 def local_pairs(deployment: Deployment) -> list[str]:
