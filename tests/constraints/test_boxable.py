@@ -9,7 +9,7 @@ from tests.constraints.languages import accepts, drawn, nodes
 
 from tts.build.errors import ConfigError
 from tts.constraints import answer_constraint
-from tts.constraints.boxable import require_boxable
+from tts.constraints.answer import require_boxable
 from tts.constraints.regular import Automaton
 from tts.grading import extract_answer
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts.build.errors import DatasetError
-from tts.datasets.levels import draw_by_level
 from tts.datasets.load import load_problems
+from tts.datasets.options import draw_by_level
 from tts.problem import Problem
 
 LEVELS = st.lists(st.sampled_from([1, 2, 10, "hard"]), min_size=1, max_size=40)

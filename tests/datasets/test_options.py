@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from tts.build.errors import ConfigError, DatasetError
 from tts.datasets.load import load_problems, problems_of_run
-from tts.datasets.options import DatasetOptions
-from tts.datasets.shards import Shard
+from tts.datasets.options import DatasetOptions, Shard
 from tts.lab.bench import replaying
 from tts.lab.bench.single_run import problems_of
 from tts.runs.config import RunConfig, parse_config

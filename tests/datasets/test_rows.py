@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts.build.errors import DatasetError
-from tts.datasets.columns import parse_columns
 from tts.datasets.load import load_dataset, load_problems
 from tts.datasets.options import DatasetOptions
+from tts.datasets.rows import parse_columns
 
 try:
     import pyarrow

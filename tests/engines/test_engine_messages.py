@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tts.engines.engine_messages import (
     Cancel,
     FromEngine,
+    MessageReader,
     Open,
     Opened,
-    Received,
     Report,
     Submit,
     ToEngine,
@@ -65,7 +65,7 @@ class Pieces:
 
 
 def received(data, kind, sizes):
-    taking, messages = Received(Pieces(data, sizes), kind), []
+    taking, messages = MessageReader(Pieces(data, sizes), kind), []
     while (some := taking.take()) is not None:
         messages += some
     return messages
@@ -114,7 +114,7 @@ def test_nothing_there_yet_is_not_the_end():
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.setblocking(False)
-        taking = Received(ours, ToEngine)
+        taking = MessageReader(ours, ToEngine)
         with pytest.raises(BlockingIOError):
             taking.take()
         theirs.sendall(encode(Cancel(5)))

@@ -19,7 +19,7 @@ from tests.forks import said_in_a_fork
 from tts.build import paths
 from tts.build.errors import EngineError
 from tts.engines.engine_client import EngineClient
-from tts.engines.engine_messages import FromEngine, Open, Received, Submit, encode
+from tts.engines.engine_messages import FromEngine, MessageReader, Open, Submit, encode
 from tts.engines.engine_process import Connection
 from tts.engines.generate_request import GenerateRequest, Limits
 from tts.engines.responses import Response
@@ -282,7 +282,7 @@ def test_an_engine_reads_on_while_nobody_takes_its_answers():
                     break
                 except queue.Empty:
                     pass
-        taking, tickets = Received(theirs, FromEngine), []
+        taking, tickets = MessageReader(theirs, FromEngine), []
         sending = threading.Thread(target=connection.finish)
         sending.start()
         while len(tickets) < 50:

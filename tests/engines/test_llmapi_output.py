@@ -9,8 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts.engines.generate_request import GenerateRequest
-from tts.engines.llmapi.output import Output, label_logits
-from tts.engines.llmapi.sampling import NO_END_ID, is_watched, sampling_arguments
+from tts.engines.llmapi.output import (
+    NO_END_ID,
+    Output,
+    is_watched,
+    label_logits,
+    sampling_arguments,
+)
 from tts.engines.responses import Response
 
 PROMPT = np.arange(3)

@@ -9,7 +9,7 @@ from tests.engines.host_requests import sampled
 
 from tts.build import paths
 from tts.build.openvino.export import WEIGHTS_FILE
-from tts.engines.mapped_weights import release_mapped
+from tts.engines.pipeline import release_mapped
 
 PAGE = mmap.PAGESIZE
 

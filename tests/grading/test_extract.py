@@ -3,8 +3,10 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
 
-from tts.grading import extract_answer, extract_gsm8k_answer
+from tts.grading import Grader, boxed_answer, extract_answer, extract_gsm8k_answer
+from tts.grading.extract import stated_answer
 
 
 @pytest.mark.parametrize(
@@ -106,6 +108,15 @@ def test_any_text_is_harmless_and_an_answer_is_part_of_it(text):
         (r"\boxed" + " " * 1000) * 1000,
         r"\boxed{" + " " * 1_000_000,
         r"\boxed 1" + "." * 1_000_000,
+        "final answer is $" * 60_000,
+        "final answer" + " " * 1_000_000,
+        "final answer:" + "*" * 1_000_000,
+        "final answer is " + "$a$, " * 200_000,
+        "answer:\n" * 100_000,
+        "\n" * 1_000_000,
+        "# " * 500_000,
+        "####" + " " * 1_000_000,
+        "#### " + "1." * 500_000 + "x",
     ],
     ids=lambda text: f"{text[:10]}...{len(text)}",
 )
@@ -117,6 +128,102 @@ def test_long_hostile_texts_finish(text):
 def test_the_answers_of_math_solutions(shared_lines):
     for problem in shared_lines("math500_dev.jsonl"):
         assert extract_answer(problem["solution"]) == problem["answer"]
+
+
+STATED = [
+    ("Final Answer: The final answer is $x$. I hope it is correct.", "x"),
+    ("The final answer is 7.78.", "7.78"),
+    ("the final answer is: $$\n5\n$$\nDone.", "5"),
+    ("The final answer is \\(x+1\\).", "x+1"),
+    ("The final answer is\n\\[\n\\frac{1}{2}\n\\]", r"\frac{1}{2}"),
+    ("The final answer is $12$ and $13$. I hope it is correct.", "$12$ and $13$"),
+    ("The final answer is $5$, which is odd.", "5"),
+    ("The final answer is $5$ square units.", "$5$ square units"),
+    ("The final answer is 5. The final answer is 6.", "6"),
+    ("The final answer is 5.\n\nAnswer: 6", "5"),
+    ("The final answer is **5**.", "5"),
+    ("**Answer:** 5", "5"),
+    ("**Answer: $18.90**", "$18.90"),
+    ("Answer: x = 5", "x = 5"),
+    ("**Final Answer**\n\n$-2$", "-2"),
+    ("# Answer\n\n8, 3, 1", "8, 3, 1"),
+    ("so it is 18. The answer is: 18", "18"),
+    ("The final answer is (D) 12 km.", "(D) 12 km"),
+    ("so\n#### 5", "5"),
+    ("#### $1,000.", "$1,000"),
+]
+
+
+@pytest.mark.parametrize(("text", "answer"), STATED)
+def test_without_a_box_the_answer_is_what_the_text_announces_as_such(text, answer):
+    assert extract_answer(text) == stated_answer(text) == answer
+    assert boxed_answer(text) is None
+    assert extract_answer(rf"\boxed{{7}} {text}") == "7"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The answer is 5",  # of a step, perhaps
+        "so x = 5",
+        "The final answer is greater than $5$.",
+        "The final answer is $5$ less than $7$.",
+        "The final answer is $5$ less than that.",
+        "The final answer is 5 or $x$.",
+        "The final answer is to be put into a box.",
+        "Final Answer: Jane started growing Sphere 3 hours ago.",
+        r"The final answer is $\boxed{5",
+        r"The final answer is $\boxed{}$.",
+        "The final answer is $7.78 for $5.",
+        "The final answer is",
+        "Answer:\n",
+        "My answer: 5",
+        "#### Step 3",
+        "#### 3 more steps",
+        "####",
+        "The final answer is $" + "x" * 600 + "$.",
+    ],
+)
+def test_a_sentence_that_only_speaks_of_an_answer_states_none(text):
+    assert extract_answer(text) is None
+
+
+def read_by_math_verify(text):
+    """What its own extraction finds where words announce an answer, whatever is in a box."""
+    latex = LatexExtractionConfig(try_extract_without_anchor=False, boxed_match_priority=-1)
+    words = ExprExtractionConfig(try_extract_without_anchor=False)
+    return parse(text, [latex, words], parsing_timeout=None)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        each
+        for each in STATED
+        if "nswer is" in each[0] and "(D)" not in each[0] and "*" not in each[0]
+    ],
+)
+def test_math_verify_finds_the_same(text, answer):
+    found = read_by_math_verify(text)
+    assert verify(found, parse(answer if "$" in answer else f"${answer}$", parsing_timeout=None))
+
+
+def test_answers_that_real_completions_state_without_their_boxes(shared_lines):
+    """A completion says the same in words as in its box, or states nothing in words."""
+    stated, otherwise = 0, []
+    with Grader(workers=1, cpu_s=10) as grader:
+        for trace in shared_lines("traces_dev.jsonl"):
+            text, boxed = trace["text"], boxed_answer(trace["text"])
+            if boxed is None:
+                continue
+            unboxed = text.replace(rf"\boxed{{{boxed}}}", boxed)
+            if "boxed" in unboxed or (answer := stated_answer(unboxed)) is None:
+                continue
+            stated += 1
+            if not grader.equal_sync(answer, boxed).equal:
+                otherwise.append(trace["trace_id"])
+    assert stated > 100
+    assert otherwise == ["t01545"]  # whose box rounds what its words say
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ from tts.build import worker_process
 from tts.build.errors import WorkerUnavailable
 from tts.build.worker_process import environment
 from tts.grading import Grader, Outcome, Reason, Verdict
-from tts.grading.process import GradingWorker, Reply
+from tts.grading.grader import GradingWorker
+from tts.grading.problem import Reply
 from tts.grading.sketch import Parsed
 
 SLOW = "(9)^{(9)^{9}}"  # keeps a worker busy for far longer than any test

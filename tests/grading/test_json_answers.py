@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts.grading import Grader, Outcome, Reason, canonical
-from tts.grading.json_answers import json_form
+from tts.grading.canonical import json_form
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),

@@ -6,8 +6,7 @@ import pytest
 from tests.runs.logs import started
 
 from tts.engines.generate_request import Limits
-from tts.engines.statistics import Statistics
-from tts.engines.triton_metrics import gauges
+from tts.engines.statistics import Statistics, gauges
 from tts.runs.engine_steps import (
     of_iteration,
     of_metrics,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from decimal import Context
 from typing import Protocol
 
-from tts.search.policy import Budget
+from tts.search.auto import Budget
 from tts.search.thought import Fate, NodePath, Stop, Thought, quantise
 
 LOOKAHEAD = "lookahead"

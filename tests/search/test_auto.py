@@ -8,7 +8,7 @@ from tests.search.driving import answer, auto_configs, build, drive, worlds
 from tests.search.worlds import budgets
 
 from tts.search import Expand, Fate, Generated, SampleSearchConfig, Scored, Stop, Thought
-from tts.search.policy import Budget, Choice, Policy
+from tts.search.auto import Budget, Choice, Policy
 from tts.strategies.auto import AutoConfig
 
 TWO_WAYS = Budget(

@@ -28,7 +28,7 @@ from tts.search import (
     Stop,
     Thought,
 )
-from tts.search.policy import Budget, Choice
+from tts.search.auto import Budget, Choice
 from tts.strategies.auto import AutoConfig
 
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tts.search.ab_mcts import Branching, back_up, walk
-from tts.search.posterior import Posterior, student_t
+from tts.search.ab_mcts import Branching, Posterior, back_up, student_t, walk
 
 pytestmark = pytest.mark.skipif(find_spec("treequest") is None, reason="treequest is not installed")
 

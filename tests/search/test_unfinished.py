@@ -1,8 +1,7 @@
 """What a search has when it is stopped before its end."""
 
 from tts.search import Fate, Stop, Thought
-from tts.search.tree import Tree
-from tts.search.unfinished import completions_so_far
+from tts.search.tree import Tree, completions_so_far
 
 
 def test_a_completed_chain_from_which_another_goes_on_is_no_end():

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 from tests.search.reference_run import Params
 
-from tts.search.policy import SEARCHES, Budget, Choice
+from tts.search.auto import SEARCHES, Budget, Choice
 from tts.search.thought import NodePath, Stop, Thought
 
 PLAIN = ["so ", "so ", "thus ", "then "]

@@ -29,6 +29,15 @@ def test_a_form_is_a_parameter_of_every_strategy():
         )
 
 
+def test_an_answer_with_a_given_form_stands_in_a_box_only():
+    demo, strategy = load_deployment("demo"), STRATEGIES["beam-search"]
+    in_words = "The final answer is $5$."
+    free = strategy.ballot(configure(strategy, demo, {}))
+    held = strategy.ballot(configure(strategy, demo, {"answer_regex": r"-?\d+"}))
+    assert (free.answer_of(in_words), held.answer_of(in_words)) == ("5", None)
+    assert held.answer_of(in_words + r" \boxed{6}") == "6"
+
+
 def test_look_ahead_steps_keep_to_the_form_too():
     search = BeamSearchConfig(n=4, beam_width=2, lookahead=1, answer_regex="a").new_search(
         lambda path: 0, lambda text: None

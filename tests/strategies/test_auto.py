@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tts.build.errors import ConfigError
-from tts.search.policy import SEARCHES
+from tts.search.auto import SEARCHES
 from tts.strategies.auto import DEFAULT_POLICY, read_policy
 from tts.strategies.catalog import STRATEGIES, find_strategy
 

@@ -4,7 +4,7 @@ import pytest
 
 from tts.search import BeamSearchConfig, DvtsConfig, SampleSearchConfig
 from tts.strategies.catalog import find_strategy
-from tts.strategies.search_and_learn import extract_answer_or_number
+from tts.strategies.strategy import extract_answer_or_number
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@
 | wire | names, types and layouts of the tensors, shared by client and server |
 | triton_model | the Python model that Triton runs, whatever runs the engine |
 | openvino_model | the Python model of an OpenVINO engine |
-| generate_request | from tensors to a validated request |
+| generate_request | from tensors to a validated request; where its output ends |
 | loading | what an engine that loads is doing, as lines of the log |
 | cancellations | when Triton is asked whether requests were cancelled |
 | engine_client | an engine in a process of its own, as the Triton model sees it |
@@ -18,14 +18,10 @@
 | engine | in-flight batching, in one loop |
 | admission | which requests start, by KV blocks and slots; pure |
 | prefix_guard | which requests must wait for each other's prefixes; pure |
-| pipeline | OpenVINO GenAI's continuous-batching pipeline |
-| mapped_weights | gives back the weight file once the runtime has copied it |
-| generation | one request inside the pipeline: stop words, end, cancellation |
-| stop_words | where an output ends; pure |
+| pipeline | OpenVINO GenAI's continuous-batching pipeline, and one request inside it |
 | responses | from tokens to output tensors |
-| statistics | what each iteration did, as data |
 | iteration_log | recording it: totals, publication, a log of bounded size, written and followed |
-| triton_metrics | statistics under TensorRT-LLM's metric names |
+| statistics | what each iteration did, as data and under TensorRT-LLM's metric names |
 | llmapi | models on TensorRT-LLM's `LLM(...)`, and what they bring into NVIDIA's container |
 | simulated | engines on a GPU that only take (virtual) time |
 """

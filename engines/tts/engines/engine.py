@@ -1,6 +1,6 @@
 """The engine: in-flight batching over OpenVINO's pipeline, which is not thread-safe, in one loop.
 
-    inbox ─> accept() ─> admission.py ─> pipeline.step() ─> generation.py ─> on_response()
+    inbox ─> accept() ─> admission.py ─> pipeline.step() ─> Generation ─> on_response()
 
 A request that fails affects no other; a step that fails fails the active requests, and the pipeline
 is opened again for those in the queue.
@@ -23,10 +23,8 @@ from tts.build.openvino.export import WEIGHTS_FILE
 
 from .admission import Admission
 from .generate_request import GenerateRequest, Limits
-from .generation import Generation
 from .iteration_log import Recorder
-from .mapped_weights import release_mapped
-from .pipeline import add_request, open_pipeline
+from .pipeline import Generation, add_request, open_pipeline, release_mapped
 from .prefix_guard import PrefixGuard, extend_hashes, prefix_hashes
 from .responses import CLOSING, IN_USE, OnResponse, Response, guarded, unavailable
 from .statistics import Statistics

@@ -25,7 +25,7 @@ from tts.build.errors import EngineError
 from tts.build.owner import Owner
 
 from .cancellations import Cancellations
-from .engine_messages import Cancel, FromEngine, Open, Opened, Received, Report, Submit, encode
+from .engine_messages import Cancel, FromEngine, MessageReader, Open, Opened, Report, Submit, encode
 from .generate_request import GenerateRequest
 from .responses import CLOSING, OnResponse, Response, end_process, guarded, unavailable
 from .statistics import Statistics
@@ -68,7 +68,7 @@ class EngineClient:
             self._process = subprocess.Popen(
                 [*command, str(theirs.fileno())], pass_fds=[theirs.fileno()]
             )
-        self._received = Received(self._socket, FromEngine)
+        self._received = MessageReader(self._socket, FromEngine)
         try:
             self._write(opening)
             early = self._opened(opening)

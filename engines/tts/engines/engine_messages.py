@@ -114,7 +114,7 @@ class Messages:
         return messages
 
 
-class Received:
+class MessageReader:
     """Messages of one type, taken from a socket."""
 
     def __init__(self, connection: socket.socket, kind: Any) -> None:

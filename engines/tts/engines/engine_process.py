@@ -25,7 +25,7 @@ from tts.build.token_texts import guide_texts
 from tts.build.tokenizer import Tokenizer
 
 from .engine import Command, Engine
-from .engine_messages import Cancel, Open, Opened, Received, Report, Submit, ToEngine, encode
+from .engine_messages import Cancel, MessageReader, Open, Opened, Report, Submit, ToEngine, encode
 from .responses import Response
 from .statistics import Statistics
 
@@ -42,7 +42,7 @@ class Connection:
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
-        self._received = Received(connection, ToEngine)
+        self._received = MessageReader(connection, ToEngine)
         self._commands: deque[Command | None] = deque()
         self._responses: list[tuple[int, Response]] = []
         self._statistics: list[Statistics] = []

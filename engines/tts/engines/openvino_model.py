@@ -20,8 +20,7 @@ from .engine_client import EngineClient
 from .engine_messages import Open
 from .generate_request import Limits
 from .loading import COMPILING, OPEN, READING, Stage, read_weights, tell
-from .statistics import Statistics
-from .triton_metrics import gauges
+from .statistics import Statistics, gauges
 from .triton_model import EngineModel
 
 

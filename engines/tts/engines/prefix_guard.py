@@ -243,9 +243,9 @@ class PrefixGuard:
     ) -> Hash | None:
         """The content whose block a prompt takes over, where that is certain.
 
-        It is in the first block: no block before it can be missing. (Of a running request it could
-        have taken another.) Without this, a prompt of one
-        token, such as a probe's, would stand between all that begin with it for ever.
+        It is in the first block, so no block before it can be missing; from a running request the
+        prompt could have taken another. Without this rule a prompt of one token, such as a probe's,
+        would block every prompt that starts with that token.
         """
         size = self._block_size
         in_first_block = [content for content in contents if prefixes[content] < size]

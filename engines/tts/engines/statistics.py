@@ -1,8 +1,17 @@
-"""What an engine did in one iteration, with its running totals: plain data."""
+"""What an engine did in one iteration: data, and metrics under TensorRT-LLM's names. Pure.
+
+Without a counterpart here, and left out: `nv_trt_llm_runtime_memory_metrics`, `micro_batch_id`, and
+the `reused` blocks, which the pipeline does not report.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import NamedTuple
+
+from .generate_request import Limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +50,99 @@ class Statistics:
     """Requests answered since start, failed ones included."""
     input_tokens_total: int = 0
     output_tokens_total: int = 0
+
+
+FAMILIES: dict[str, tuple[str, str]] = {
+    "nv_trt_llm_request_metrics": ("request_type", "Requests of the last iteration"),
+    "nv_trt_llm_kv_cache_block_metrics": ("kv_cache_block_type", "Paged KV cache, in blocks"),
+    "nv_trt_llm_inflight_batcher_metrics": (
+        "inflight_batcher_specific_metric",
+        "In-flight batching of the last iteration",
+    ),
+    "nv_trt_llm_general_metrics": ("general_type", "Time and number of the last iteration"),
+    "nv_llm_input_token_len": ("response_metric_type", "Prompt tokens per answered request"),
+    "nv_llm_output_token_len": ("response_metric_type", "Generated tokens per answered request"),
+}
+"""Metric family -> the label that distinguishes its metrics, and its description."""
+
+TOKEN_BUCKETS = (10, 50, 100, 500, 1000)
+
+
+class Metric(NamedTuple):
+    """One metric: its family and the value of the family's label.
+
+    For a part of a histogram also the suffix of its name ("_bucket", "_sum", "_count") and the
+    upper bound of the bucket.
+    """
+
+    family: str
+    kind: str
+    suffix: str = ""
+    le: str = ""
+
+    @property
+    def name(self) -> str:
+        """The metric's exported name."""
+        return self.family + self.suffix
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The exported labels, but for model and version."""
+        label = {FAMILIES[self.family][0]: self.kind}
+        return label | {"le": self.le} if self.le else label
+
+
+class TokenLengths:
+    """The histogram of one kind of length, kept as the counters that Prometheus reads.
+
+    A histogram of Triton's takes one value at a time, each a round trip to the server; a counter
+    takes what many requests have added at once.
+    """
+
+    def __init__(self, family: str, kind: str) -> None:
+        self._metric = Metric(family, kind)
+        self._sum = 0
+        self._counts = [0] * (len(TOKEN_BUCKETS) + 1)  # by bucket; the last is beyond all bounds
+
+    def observe(self, tokens: int) -> None:
+        """Count one request."""
+        self._sum += tokens
+        self._counts[bisect_left(TOKEN_BUCKETS, tokens)] += 1
+
+    def counters(self) -> dict[Metric, float]:
+        """Totals since start."""
+        within = list(accumulate(self._counts))
+        bounds = [*map(str, TOKEN_BUCKETS), "+Inf"]
+        metric = self._metric
+        return {
+            metric._replace(suffix="_count"): within[-1],
+            metric._replace(suffix="_sum"): self._sum,
+            **{
+                metric._replace(suffix="_bucket", le=bound): count
+                for bound, count in zip(bounds, within, strict=True)
+            },
+        }
+
+
+def gauges(statistics: Statistics, limits: Limits) -> dict[Metric, float]:
+    """The value of every gauge."""
+    requests, cache, batcher, general, *_ = FAMILIES
+    values: dict[tuple[str, str], float] = {
+        (requests, "active"): statistics.active,
+        (requests, "max"): limits.max_active,
+        (requests, "scheduled"): statistics.scheduled,
+        (requests, "context"): statistics.context_requests,
+        # requests that end in an iteration count as scheduled, but are not active any more
+        (requests, "waiting"): max(0, statistics.active - statistics.scheduled),
+        (cache, "max"): limits.blocks,
+        (cache, "free"): limits.blocks - statistics.blocks_used,
+        (cache, "used"): statistics.blocks_used,
+        (cache, "tokens_per"): limits.block_size,
+        (cache, "fraction"): statistics.blocks_used / limits.blocks,
+        (batcher, "total_context_tokens"): statistics.context_tokens,
+        (batcher, "generation_requests"): statistics.generation_requests,
+        (batcher, "paused_requests"): 0,  # admission never lets it come to that
+        (general, "timestamp"): statistics.timestamp * 1e6,
+        (general, "iteration_counter"): statistics.iteration,
+    }
+    return {Metric(family, kind): value for (family, kind), value in values.items()}

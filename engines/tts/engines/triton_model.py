@@ -20,7 +20,7 @@ from tts.build.errors import RequestError
 from . import wire
 from .generate_request import GenerateRequest, Limits, Tensors, is_stop, parse_request
 from .responses import Response, response_tensors
-from .triton_metrics import FAMILIES, Metric, TokenLengths
+from .statistics import FAMILIES, Metric, TokenLengths
 
 _CODES = {
     wire.Failure.REFUSED: "INVALID_ARG",

@@ -241,8 +241,8 @@ def bench(
     ] = False,
 ) -> None:
     """Solve the problems of a dataset; without a running server, one is started for the run."""
-    from tts.datasets.columns import parse_columns
-    from tts.datasets.shards import Shard
+    from tts.datasets.options import Shard
+    from tts.datasets.rows import parse_columns
     from tts.lab.bench.group_run import resume_group, run_all
     from tts.lab.bench.on_ray import run_on_ray
     from tts.lab.bench.replaying import as_recorded

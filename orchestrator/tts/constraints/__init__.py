@@ -1,11 +1,12 @@
 r"""What an answer must look like, and the grammar that holds a generator to it. Pure.
 
     regex.py ──┐
-               ├──► regular.py (one kind of tree) ──► boxable.py (may it stand in a box?)
+               ├──► regular.py (one kind of tree) ──► answer.py (may it stand in a box?)
     schema.py ─┘                                  └─► step_grammar.py (EBNF of a step's text)
 
 A regular expression, or a JSON schema without recursion, describes a regular language. It holds for
-what stands in `\boxed{...}`; the text around a box is free. `answer` puts the parts together.
+what stands in `\boxed{...}`; the text around a box is free. `answer` also puts the
+parts together.
 """
 
 from .answer import AnswerConstraint, answer_constraint

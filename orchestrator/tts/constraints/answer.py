@@ -1,4 +1,9 @@
-"""What an answer must look like: read, checked, and made into the guide of a request. Pure."""
+"""What an answer must look like: read, checked, and made into the guide of a request. Pure.
+
+A box ends at the brace that balances its own (`tts.grading.extract`), and a step where its
+delimiter appears: an answer that could hold either in the wrong place would not come out as it was
+generated. Such a form is refused, with a text of it that shows why.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +12,10 @@ from functools import lru_cache
 
 from tts.build.errors import ConfigError
 
-from .boxable import require_boxable
 from .regex import parse_regex
-from .regular import Automaton, Node
+from .regular import TEXT, Automaton, Node
 from .schema import parse_schema
-from .step_grammar import rule_after, step_grammar
+from .step_grammar import BOXES, rule_after, step_grammar
 
 
 @dataclass(frozen=True)
@@ -49,3 +53,86 @@ def answer_constraint(
     node = parse_regex(regex) if regex is not None else parse_schema(schema or "")
     require_boxable(Automaton.of(node), delimiter)
     return AnswerConstraint(node)
+
+
+MAX_BRACES = 16
+"""Most braces inside each other in an answer."""
+"""What opens a box, before its brace."""
+
+
+def require_boxable(automaton: Automaton, delimiter: str) -> None:
+    """Raise ConfigError if some text of the language would not be the answer of its box.
+
+    `delimiter` is the generator's step delimiter.
+    """
+    if (text := _unbalanced(automaton)) is not None:
+        _refuse(
+            text,
+            "its braces do not balance, or it ends in a backslash: the box would end elsewhere",
+            "Braces come in pairs; any text without them is [^{}\\\\ ][^{}\\\\]*.",
+        )
+    if (text := _holding(automaton, BOXES, "")) is not None:
+        _refuse(text, "it opens a box of its own", "Describe what stands in the box alone.")
+    if all(char in TEXT for char in delimiter):
+        opened = [_holding(automaton, (delimiter,), f"{box}{{") for box in BOXES]
+        if (text := next((each for each in opened if each is not None), None)) is not None:
+            _refuse(
+                text,
+                f"the step would end inside of it, at the step delimiter {delimiter!r}",
+                "Describe an answer without it, or change generator.step_delimiter.",
+            )
+    if (text := _blank(automaton)) is not None:
+        _refuse(
+            text,
+            "an empty box is no answer",
+            "Begin with a character other than a space, as [^{}\\\\ ][^{}\\\\]* does.",
+        )
+
+
+def _unbalanced(automaton: Automaton) -> str | None:
+    """A text whose braces, other than escaped ones, do not balance, or that ends escaping."""
+
+    def follow(known: tuple[int, bool], char: str) -> tuple[int, bool] | None:
+        depth, escaped = known
+        if escaped:
+            return depth, False
+        depth += {"{": 1, "}": -1}.get(char, 0)
+        return (depth, char == "\\") if 0 <= depth <= MAX_BRACES else None
+
+    return automaton.find((0, False), follow, lambda known: known != (0, False), "{}\\")
+
+
+def _holding(automaton: Automaton, words: tuple[str, ...], before: str) -> str | None:
+    """A text that holds one of the words, itself or where it follows `before`."""
+
+    def follow(known: str, char: str) -> str | None:
+        text = known + char
+        if any(word in text for word in words):
+            return None
+        # the longest end with which a word may have begun
+        return next(
+            text[place:]
+            for place in range(len(text) + 1)
+            if any(word.startswith(text[place:]) for word in words)
+        )
+
+    start = ""
+    for char in before:
+        after = follow(start, char)
+        if after is None:
+            return ""
+        start = after
+    return automaton.find(start, follow, lambda known: False, "".join(sorted({*"".join(words)})))
+
+
+def _blank(automaton: Automaton) -> str | None:
+    """A text of nothing but spaces, as the grader strips them."""
+    return automaton.find(True, lambda known, char: known and char == " ", lambda known: known, " ")
+
+
+def _refuse(text: str, why: str, hint: str) -> None:
+    raise ConfigError(
+        f"The form of the answer allows {text!r:.200}, which cannot stand in \\boxed{{...}}: "
+        f"{why}.",
+        hint=hint,
+    )

@@ -13,9 +13,9 @@ may end the output: at the end of the sequence, at a stop word, or at the reques
 
 from __future__ import annotations
 
-from .boxable import BOXES
 from .regular import Chars, Choice, Node, Repeat, Seq
 
+BOXES = ("\\boxed", "\\fbox")
 TEXT_RULE = "text"
 _ESCAPE_RULE = "escape"
 _BOX_RULE = "box"

@@ -19,8 +19,7 @@ from .answers import (
     read_choices,
     with_letters,
 )
-from .columns import USUAL, Columns, choice_columns, column_of
-from .rows import Row, read_rows
+from .rows import USUAL, Columns, Row, choice_columns, column_of, read_rows
 
 
 def read_file(

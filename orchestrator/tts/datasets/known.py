@@ -3,6 +3,9 @@
 A further one is a further entry. Addresses name a commit, so that what lies there does not change.
 None is part of this package: the repositories say on which terms they publish them. Each is
 downloaded once, and checked against its SHA-256 whenever it is read.
+
+They lie on GitHub, which huggingface_hub (`hub`) does not download from; what the hub has of the
+same names are other files.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from tts.build.errors import DatasetError
 from tts.build.input_files import is_file
 
 from .answers import AnswerKind
-from .columns import Columns
+from .rows import Columns
 
 TIMEOUT_S = 30.0
 """How long a server may send nothing before the download fails."""

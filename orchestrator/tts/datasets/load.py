@@ -23,13 +23,12 @@ from tts.runs.config import RunConfig
 from tts.runs.folder import PROBLEMS, read_problems
 
 from .answers import AnswerKind
-from .columns import Columns
 from .demo import demo_problems
 from .files import read_file, read_files
 from .hub import BRANCH, HubName, hub_files
 from .known import KNOWN, known_file
-from .levels import draw_by_level
-from .options import DatasetOptions
+from .options import DatasetOptions, draw_by_level
+from .rows import Columns
 
 PLUGINS = PluginGroup("tts.datasets", "dataset")
 DEFAULT_DEMO_COUNT = 100

@@ -1,17 +1,62 @@
-"""How a dataset is read, and what is taken of it."""
+"""How a dataset is read, and what is taken of it: a draw by level, or the shard of one machine."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast, get_args
+from itertools import zip_longest
+from typing import TypeVar, cast, get_args
 
 from tts.build.errors import DatasetError
+from tts.problem import Problem
 from tts.runs.config import RunConfig
 
 from .answers import AnswerKind
-from .columns import Role, check_columns
-from .shards import Shard
+from .rows import Role, check_columns
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The part `number` of `count`, counted from 1: problems number, number + count, ..."""
+
+    number: int
+    count: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.number <= self.count:
+            raise DatasetError(
+                f"Shard {self} does not exist.", hint="Give it as i/N, with i from 1 to N."
+            )
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """Read a shard that is written `i/N`; raises DatasetError."""
+        found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
+        if not found:
+            raise DatasetError(
+                f"{text!r:.100} is no shard.", hint="Give it as i/N, such as 1/8: the first of 8."
+            )
+        return cls(int(found[1]), int(found[2]))
+
+    def of(self, items: Sequence[T]) -> list[T]:
+        """The shard's part of all items, in their order; sizes of parts differ by one at most."""
+        return list(items[self.number - 1 :: self.count])
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
+
+
+def interleaved(parts: Sequence[Sequence[T]]) -> list[T] | None:
+    """All items from the parts of shards 1 to N, in their first order; None if they do not fit."""
+    total = sum(map(len, parts))
+    sizes = [len(range(number, total, len(parts))) for number in range(len(parts))]
+    if [len(part) for part in parts] != sizes:
+        return None
+    return [parts[place % len(parts)][place // len(parts)] for place in range(total)]
 
 
 @dataclass(frozen=True)
@@ -53,3 +98,42 @@ class DatasetOptions:
     def seed_of(self, seed: int) -> int:
         """The seed for problems in a run with this one."""
         return seed if self.seed is None else self.seed
+
+
+def draw_by_level(problems: Sequence[Problem], per_level: int, seed: int) -> list[Problem]:
+    """`per_level` problems of each level, the levels taking turns in ascending order.
+
+    The draw is uniform, and depends on ids and seed alone: neither on the order of `problems` nor
+    on Python's random numbers. With the same seed a smaller draw is part of a larger one. Raises
+    DatasetError for a problem without a level, and for a level with too few.
+    """
+    levels: dict[str, list[Problem]] = {}
+    for problem in problems:
+        if problem.level is None:
+            raise DatasetError(
+                f"Problem {problem.id!r:.200} has no level, so none can be drawn by level.",
+                hint="Name the column that has it: --columns level=difficulty.",
+            )
+        levels.setdefault(str(problem.level), []).append(problem)
+    drawn = []
+    for level in sorted(levels, key=_ascending):
+        of_level = levels[level]
+        if len(of_level) < per_level:
+            raise DatasetError(
+                f"Level {level} has {len(of_level):,} problems, fewer than {per_level:,}."
+            )
+        drawn.append(sorted(of_level, key=lambda problem: _lot(seed, problem.id))[:per_level])
+    turns = zip_longest(*drawn)
+    return [problem for turn in turns for problem in turn if problem]
+
+
+def _ascending(level: str) -> tuple[bool, float, str]:
+    """A sort key: numbers by value, before texts."""
+    try:
+        return False, float(level), level
+    except ValueError:
+        return True, 0.0, level
+
+
+def _lot(seed: int, problem: str) -> bytes:
+    return hashlib.sha256(f"tts-draw/{seed}/{problem}".encode()).digest()

@@ -1,15 +1,16 @@
-"""The rows of a dataset file, one at a time: JSONL, CSV, TSV or Parquet, told by its suffix.
+"""The rows of a dataset file, one at a time, and which of its columns hold what.
 
-Each row comes with its place, which errors name.
+The suffix tells JSONL, CSV, TSV and Parquet apart. A row comes with its place, which errors name.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal, cast, get_args
 
 from tts.build.errors import DatasetError
 from tts.build.input_files import Unreadable, as_text, parse_json, require_text
@@ -138,3 +139,92 @@ def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
                 yield number, line
     except OSError as error:
         raise DatasetError(f"{file} cannot be read: {error.strerror or error}") from error
+
+
+Role = Literal["problem", "answer", "id", "level", "choices"]
+Columns = Mapping[Role, str]
+"""The columns that the user named, by what they hold."""
+
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
+USUAL: Final[Mapping[Role, tuple[str, ...]]] = {
+    "problem": ("problem", "question"),
+    "answer": ("answer",),
+    "id": ("unique_id", "id"),
+    "level": ("level",),
+    "choices": (),
+}
+"""What a column is called where the user does not say; the first that a row has counts."""
+REQUIRED: Final[frozenset[Role]] = frozenset(("problem", "answer"))
+
+_NEXT = re.compile(r",(?=\w+=)")
+
+
+def parse_columns(given: Iterable[str]) -> dict[Role, str]:
+    """The columns of `problem=question,answer=final`; a part may stand by itself, too.
+
+    A comma that no `name=` follows belongs to the column's name. Raises DatasetError.
+    """
+    columns: dict[Role, str] = {}
+    for part in (part for text in given for part in _NEXT.split(text)):
+        role, separator, column = part.partition("=")
+        if not separator or not column:
+            raise DatasetError(
+                f"{part!r:.100} names no column.",
+                hint="Write what a column holds, =, and its name: problem=question,answer=final.",
+            )
+        if role in columns:
+            raise DatasetError(f"The column of {role} is given twice.")
+        columns.update(check_columns({role: column}))
+    return columns
+
+
+def check_columns(given: Mapping[Any, str]) -> dict[Role, str]:
+    """A mapping that is checked to name nothing but roles; raises DatasetError."""
+    for role, column in given.items():
+        if role not in ROLES:
+            raise DatasetError(
+                f"Columns hold {', '.join(ROLES[:-1])} or {ROLES[-1]}, not {role!r:.100}."
+            )
+        if not isinstance(column, str) or not column:
+            raise DatasetError(f"The column of {role} is {column!r:.100}; it must be a name.")
+    return cast("dict[Role, str]", dict(given))
+
+
+def column_of(role: Role, columns: Columns, present: Collection[str], where: str) -> str | None:
+    """The column that holds `role` in a row with these columns; None for an optional one.
+
+    A column that the user named must be there. Raises DatasetError naming `where` and what there
+    is.
+    """
+    wanted = (columns[role],) if role in columns else USUAL[role]
+    for name in wanted:
+        if name in present:
+            return name
+    if role not in columns and role not in REQUIRED:
+        return None
+    raise missing_column(wanted, present, where)
+
+
+def choice_columns(columns: Columns, present: Collection[str], where: str) -> tuple[str, ...]:
+    """The columns that hold the choices: one with all of them, or `A+B+C` one for each.
+
+    None of a dataset without choices. Raises DatasetError.
+    """
+    if "choices" not in columns:
+        return ()
+    named = columns["choices"]
+    if named in present:
+        return (named,)
+    parts = tuple(named.split("+"))
+    if missing := tuple(name for name in parts if name not in present):
+        raise missing_column(missing[:1], present, where)
+    return parts
+
+
+def missing_column(wanted: Collection[str], present: Collection[str], where: str) -> DatasetError:
+    """A column that is not there, and those that are."""
+    there = ", ".join(sorted(present)) or "none"
+    return DatasetError(
+        f"{where} lacks the field {' or '.join(map(repr, wanted))}; it has {there:.500}.",
+        hint="Name the columns: --columns problem=...,answer=... (in Python columns={...}).",
+    )

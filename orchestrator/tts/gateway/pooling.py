@@ -13,7 +13,7 @@ import msgspec
 
 from tts.build.errors import DatasetError
 from tts.endpoints.base import ScoreCall
-from tts.prompting.chain import score_calls
+from tts.prompting.context import score_calls
 from tts.search import significant
 
 from .exchange import Exchange

@@ -5,30 +5,25 @@
 
 | module | job |
 |---|---|
-| extract | the last boxed answer of a text |
-| canonical | a cheap normal form: equal strings are equal answers |
-| json_answers | answers that are JSON, equal by value |
+| extract | the answer that a text states: its last box, or what it calls the final answer |
+| canonical | a cheap normal form, of JSON too: equal strings are equal answers |
 | screen | refuses what would only burn a worker (towers, factorials) |
-| times | times of day, which math-verify takes for ratios |
+| readings | times of day, choices and decimal commas, which math-verify reads otherwise |
 | sketch | invariants of a parsed answer: what certainly tells two apart |
-| invariants | sympy objects to sketches; imported in the worker process only |
-| series | values of sums, products and integrals; imported in the worker process only |
+| invariants | sympy objects to sketches, values of sums and integrals; in the worker process only |
 | equivalence | math-verify; imported in the worker process only |
 | worker | the child process: what it answers, within the limits of tts.build.worker |
-| process | the parent's handle of one worker: requests, and what the answers mean |
-| problem | comparisons of one problem's answers: shortcuts, sketches, a CPU budget |
-| grader | the public `Grader`: the workers, and what they have replied |
-| equal_answers | answers into groups of mathematical equals |
+| problem | comparisons of one problem's answers: shortcuts, sketches, a CPU budget; their groups |
+| grader | the public `Grader`: the worker processes, and what they have replied |
 | votes | from completions to one answer |
 
 Model output is hostile input: no text may hang, kill or bloat the run.
 """
 
 from .canonical import canonical, is_integer
-from .equal_answers import Equality, group_answers
-from .extract import extract_answer, extract_gsm8k_answer
+from .extract import boxed_answer, extract_answer, extract_gsm8k_answer
 from .grader import Grader
-from .problem import ProblemGrader
+from .problem import Equality, ProblemGrader, group_answers
 from .verdict import Outcome, Reason, Verdict
 
 __all__ = [
@@ -38,6 +33,7 @@ __all__ = [
     "ProblemGrader",
     "Reason",
     "Verdict",
+    "boxed_answer",
     "canonical",
     "extract_answer",
     "extract_gsm8k_answer",

@@ -2,15 +2,16 @@ r"""A cheap normal form of an answer: equal forms mean equal answers, never the 
 
 Only spellings that cannot change the meaning are unified: spacing, `\dfrac`, `\left(`, enclosing
 dollars, a final full stop, and plain numbers (`1,000`, `+5`, `1.0`). Everything else is left for
-math-verify. The one reading chosen where two exist: an answer that is nothing but digits in groups
-of three ("1,200") is a number and not a list.
+math-verify. JSON has a form of its own. The one reading chosen where two exist: an answer that is
+nothing but digits in groups of three ("1,200") is a number and not a list.
 """
 
 from __future__ import annotations
 
+import json
 import re
-
-from .json_answers import json_form
+from decimal import Context, Decimal
+from typing import Any, NoReturn
 
 _COMMAND = re.compile(r"\\([A-Za-z]+|!\s*|.)", re.DOTALL)
 _RENAMED = dict.fromkeys(["dfrac", "tfrac", "cfrac"], r"\frac")
@@ -81,3 +82,54 @@ def _plain(number: re.Match[str]) -> str:
         return number[0]
     digits = (whole.lstrip("0") or "0") + (f".{rest}" if (rest := decimals.rstrip("0")) else "")
     return digits if digits == "0" or number["sign"] != "-" else f"-{digits}"
+
+
+# exact for every number that an answer of some thousand characters can spell
+_EXACT = Context(prec=4000, Emax=999_999, Emin=-999_999)
+
+
+def json_form(answer: str) -> str | None:
+    """The normal form of a JSON answer: an object, or an array with texts in it; else None.
+
+    Such answers are equal where their values are: numbers as numbers, members in any order. Arrays
+    of numbers alone stay mathematics, where `[1, 2]` may be an interval or a row.
+    """
+    text = answer.strip()
+    if text[:1] not in ("{", "[") or '"' not in text:
+        return None
+    try:
+        value = json.loads(
+            text,
+            parse_float=_number,
+            parse_int=_number,
+            parse_constant=_refuse,
+            object_pairs_hook=_members,
+        )
+        return _json_text(value)
+    except (ValueError, ArithmeticError, RecursionError):
+        return None
+
+
+def _number(text: str) -> Decimal:
+    number = _EXACT.normalize(_EXACT.create_decimal(text))
+    return number if number else abs(number)  # there is one zero
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("a name is given twice")
+    return members
+
+
+def _json_text(value: Any) -> str:
+    if isinstance(value, dict):
+        members = (f"{json.dumps(name)}:{_json_text(value[name])}" for name in sorted(value))
+        return "{" + ",".join(members) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_json_text, value)) + "]"
+    return str(value) if isinstance(value, Decimal) else json.dumps(value)

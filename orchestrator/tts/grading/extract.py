@@ -1,7 +1,10 @@
 r"""The final answer written in a text. Pure, and linear in the length of any text.
 
-A completion states its answer in `\boxed{...}`; a text without a box has no answer. Nothing is
-guessed from free text: "the last number" rewards rambling, and makes accuracies incomparable.
+A completion states its answer in `\boxed{...}`. One without a complete box states it where lm-eval
+and math-verify look first: after "final answer is", "Answer:" or "####". Beyond these words nothing
+is guessed: "the last number" rewards rambling, and makes accuracies incomparable. math-verify's own
+extraction gives sympy objects and takes any time; what is found here is text, which a test compares
+with what math-verify finds.
 """
 
 from __future__ import annotations
@@ -15,8 +18,40 @@ _SPACE = re.compile(r"\s*")
 # Without braces only a number or one letter is taken: "put it in \boxed format" is prose.
 _UNBRACED = re.compile(r"\s*(?P<answer>-?\d[\d.,/]*|[A-Za-z](?![A-Za-z]))")
 
+# What announces an answer, from the most certain words to the least. Sources: math-verify's regular
+# expressions that are anchored at "final answer is" and "answer:", and those of lm-eval for Minerva
+# ("final answer is ... I hope it is correct") and GSM8K ("####").
+_ANNOUNCED = (
+    re.compile(r"\bfinal answer(?:\s+is\b|[*_]*:)[*_]*:?\s*[*_]*", re.IGNORECASE),
+    re.compile(
+        r"(?:^[ \t>#*_]*(?:the )?answer[*_]*:|\bthe answer is:"
+        r"|^[#*][ \t#*_]*(?:final )?answer[*_]*$)[*_]*\s*[*_]*",
+        re.IGNORECASE | re.MULTILINE,
+    ),
+)
+_AFTER_HASHES = re.compile(r"^####[ \t]+([$€£]?-?\d[\d.,]*%?)[ \t]*$", re.MULTILINE)
+
+_MOST_STATED = 500  # characters of an answer without a box; a limit for the patterns below
+_FENCED = r"(?:\$\$[^$]+\$\$|\$(?:[^$\n\\]|\\.)+\$|\\\([^\n]+?\\\)|\\\[.+?\\\])"
+_SENTENCE = re.compile(rf"(?:{_FENCED}|[^\n.]|\.(?=\S))+", re.DOTALL)
+_LIST = re.compile(
+    rf"(?P<first>{_FENCED})(?P<more>(?:\s*(?:,|,?\s*and|,?\s*or)\s*{_FENCED})*)", re.DOTALL
+)
+_UNIT = re.compile(
+    r"(?:\s+(?!and|or|not|less|more|plus|minus|times)[^\W\d_]+){0,3}|\s*,.*", re.DOTALL
+)
+_FENCE = re.compile(r"(?!^)(?<!\\)\$|^\$(?!\d)|\\[(\[]")
+_WORD = re.compile(r"[^\W\d_]")
+_TWO_WORDS = re.compile(r"[^\W\d_]{2,}[\s,]+[^\W\d_]{2,}")
+
 
 def extract_answer(text: str) -> str | None:
+    r"""The answer of a completion, stripped: that of `boxed_answer`, else of `stated_answer`."""
+    answer = boxed_answer(text)
+    return stated_answer(text) if answer is None else answer
+
+
+def boxed_answer(text: str) -> str | None:
     r"""Content of the last complete `\boxed{...}` or `\fbox{...}`, stripped; None if there is none.
 
     The last box is the one that opens last, so of nested boxes it is the inner one. A box that is
@@ -44,6 +79,45 @@ def extract_answer(text: str) -> str | None:
                 if content:
                     answer_start, answer = start, content
     return answer
+
+
+def stated_answer(text: str) -> str | None:
+    """What a text announces in words as its answer; None if it announces none.
+
+    The last announcement of the most certain kind counts, and of it the rest of the sentence if
+    that is mathematics or one word: "the final answer is greater than $5$" states no answer.
+    """
+    for announcement in _ANNOUNCED:
+        ends = [match.end() for match in announcement.finditer(text)]
+        if ends:
+            return _answer_at(text, ends[-1])
+    numbers = _AFTER_HASHES.findall(text)
+    return numbers[-1].rstrip(".,") if numbers else None
+
+
+def _answer_at(text: str, start: int) -> str | None:
+    """The answer that a sentence consists of, which begins there."""
+    sentence = _SENTENCE.match(text[start : start + _MOST_STATED])
+    if sentence is None or sentence.end() == _MOST_STATED:
+        return None
+    answer = sentence[0].strip("*_ \t").removesuffix(".").rstrip("*_ \t")
+    if "boxed" in answer or "fbox" in answer:  # a box that is empty or was cut off
+        return None
+    if fenced := _LIST.match(answer):
+        rest = answer[fenced.end() :]
+        if not _UNIT.fullmatch(rest):
+            return None
+        if rest and not rest.lstrip().startswith(","):
+            return answer
+        return fenced[0] if fenced["more"] else _without_fences(fenced["first"])
+    if _FENCE.search(answer) or (_WORD.match(answer) and _TWO_WORDS.search(answer)):
+        return None
+    return answer or None
+
+
+def _without_fences(environment: str) -> str | None:
+    width = 1 if environment[0] == "$" and environment[1] != "$" else 2
+    return environment[width:-width].strip() or None
 
 
 def extract_gsm8k_answer(text: str) -> str | None:

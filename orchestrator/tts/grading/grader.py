@@ -11,18 +11,44 @@ import queue
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
+from typing import Any
 
 from tts.build.owner import Owner
+from tts.build.worker_process import Loss, WorkerLost, WorkerProcess
 
-from .problem import ProblemGrader, finish
-from .process import GradingWorker, Reply
-from .verdict import Verdict
+from .problem import ProblemGrader, Reply, finish
+from .sketch import Parsed, Sketch
+from .verdict import Outcome, Reason, Verdict
 
 DEFAULT_CPU_S = 2.0
 DEFAULT_PROBLEM_CPU_S = 30.0
 DEFAULT_MEMORY_MB = 512
 _MOST_WORKERS = 4  # each holds about 100 MB
 _KEPT_REPLIES = 20_000
+_REASONS = {
+    Loss.MEMORY: Reason.MEMORY,
+    Loss.CPU: Reason.TIMEOUT,
+    Loss.STALLED: Reason.TIMEOUT,
+    Loss.CRASHED: Reason.CRASHED,
+}
+
+
+class GradingWorker(WorkerProcess):
+    """One worker process, started at the first question and replaced when it is lost."""
+
+    def __init__(self, *, cpu_s: float, memory_mb: int) -> None:
+        super().__init__("tts.grading.worker", "grades", cpu_s=cpu_s, memory_mb=memory_mb)
+
+    def reply(self, task: str, *answers: str) -> Reply:
+        """Have the worker `read` an answer or `compare` two (prediction, reference).
+
+        Raises WorkerUnavailable if no worker starts, RuntimeError after `stop`.
+        """
+        try:
+            answer = self.ask([task, *answers])
+        except WorkerLost as error:
+            return Reply(Verdict(Outcome.UNDECIDED, _REASONS[error.loss]), error.cpu_s)
+        return Reply(_content(*answer.content), answer.cpu_s)
 
 
 class Grader:
@@ -144,3 +170,11 @@ class Grader:
         traceback: TracebackType | None,
     ) -> None:
         await self.aclose()
+
+
+def _content(kind: str, content: Any) -> Parsed | Verdict:
+    if kind == "verdict":
+        outcome, reason = content
+        return Verdict(Outcome(outcome), Reason(reason))
+    texts, has_formula, sketch = content
+    return Parsed(tuple(texts), has_formula, sketch and Sketch.from_json(sketch))

@@ -1,4 +1,6 @@
-"""Comparisons of one problem's answers: each answer read once, cheap decisions first, one budget.
+"""Comparisons of one problem's answers, and their groups of equals.
+
+Each answer is read once, cheap decisions come first, and one budget holds for all.
 
 The verdicts follow from the answers and their order: what is undecided depends on the CPU time that
 reading and comparing takes, never on which worker was free or what other problems asked.
@@ -7,20 +9,31 @@ reading and comparing takes, never on which worker was free or what other proble
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Protocol
 
-from .canonical import canonical, is_integer
-from .json_answers import json_form
-from .process import Reply
+from .canonical import canonical, is_integer, json_form
+from .readings import is_decimal_comma, is_same_choice, may_be_same_time
 from .screen import is_too_costly
 from .sketch import Parsed, are_separated
-from .times import may_be_same_time
 from .verdict import Outcome, Reason, Verdict
 
 MAX_ANSWER_CHARS = 2000  # two of them, escaped as JSON, fit the 64 KiB buffer of a pipe
 _READ_TOGETHER = 16  # answers between two looks at the budget
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a worker answered, and the CPU time it took.
+
+    The content is a `Parsed` answer or a verdict: of a comparison, or why there is no other.
+    """
+
+    content: Parsed | Verdict
+    cpu_s: float
+
 
 Steps = Generator[Future[Reply], Reply, Verdict]
 """A comparison that hands out what it waits for, and ends with its verdict."""
@@ -94,9 +107,13 @@ class ProblemGrader:
             return Verdict(Outcome.EQUAL, Reason.CANONICAL)
         if pair[0].is_integer and pair[1].is_integer:
             return Verdict(Outcome.DIFFERENT, Reason.INTEGERS)
-        at_same_time = may_be_same_time(prediction, reference)
-        if at_same_time is not None:
-            return Verdict(Outcome.EQUAL if at_same_time else Outcome.DIFFERENT, Reason.TIMES)
+        for same, reason in (
+            (may_be_same_time(prediction, reference), Reason.TIMES),
+            (is_same_choice(prediction, reference), Reason.CHOICES),
+            (is_decimal_comma(prediction, reference) or None, Reason.DECIMAL_COMMA),
+        ):
+            if same is not None:
+                return Verdict(Outcome.EQUAL if same else Outcome.DIFFERENT, reason)
         for answer in pair:
             if answer.limit and not answer.parsed:
                 return answer.limit
@@ -171,3 +188,44 @@ def _look_at(text: str) -> _Answer:
         return _Answer(form, False, Verdict(Outcome.DIFFERENT, Reason.JSON))
     limit = Verdict(Outcome.UNDECIDED, Reason.TOO_COSTLY) if is_too_costly(text) else None
     return _Answer(form, is_integer(form), limit)
+
+
+class Equality(Protocol):
+    """Whatever says whether two answers are equal: `Grader`, or a function of the user's own."""
+
+    async def equal(self, prediction: str | None, reference: str) -> Verdict:
+        """Whether `prediction` answers `reference`."""
+
+
+async def group_answers(
+    answers: Sequence[str | None], grader: Equality, form: Callable[[str], str] = canonical
+) -> list[int]:
+    """Group index per answer: equal answers share one, groups count from 0 as they appear.
+
+    The first answer of a group represents it, and later ones join the first group whose
+    representative they equal: the result follows from the order of `answers` alone. None (and
+    blank) is no answer and gets -1. Answers of one `form` are equal, and compared once.
+    """
+    representatives: list[str] = []
+    group_of_form: dict[str, int] = {}
+    groups = []
+    for answer in answers:
+        if answer is None or not answer.strip():
+            groups.append(-1)
+            continue
+        known = form(answer)
+        if known not in group_of_form:
+            group_of_form[known] = await _find_group(answer, representatives, grader)
+        groups.append(group_of_form[known])
+    return groups
+
+
+async def _find_group(answer: str, representatives: list[str], grader: Equality) -> int:
+    """Index of the group that `answer` belongs to, which may be a new one."""
+    for group, representative in enumerate(representatives):
+        verdict = await grader.equal(answer, representative)
+        # whether "1,22" has a decimal comma only the author of a reference is taken to know
+        if verdict.equal and verdict.reason is not Reason.DECIMAL_COMMA:
+            return group
+    representatives.append(answer)
+    return len(representatives) - 1

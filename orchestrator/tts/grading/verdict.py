@@ -24,6 +24,8 @@ class Reason(StrEnum):
     INTEGERS = "integers"  # different: two plain integers
     JSON = "json"  # different: a JSON answer, and one with another value
     TIMES = "times of day"  # equal or different: two times of day, such as 4:30 p.m.
+    CHOICES = "choices"  # equal or different: a letter, and a choice labelled with one
+    DECIMAL_COMMA = "decimal comma"  # equal: 1.22, and a reference that writes 1,22
     INVARIANTS = "invariants"  # different: what equal answers share differs (see sketch)
     MATH = "math-verify"  # equal or different: math-verify compared them
     FUNCTION = "function"  # equal or different: a function of the user's own compared them

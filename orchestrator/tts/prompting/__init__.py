@@ -4,9 +4,8 @@
 |---|---|
 | models | tokenizers, formats and limits of both models |
 | chat | the generator's prompt |
-| steps | where a step ends, in token ids and in text |
-| context | the ids of one problem's nodes, built once per node |
-| chain | the requests that score a given chain of steps |
+| step_ends | where a step ends, in token ids and in text |
+| context | the ids of one problem's nodes, built once per node; requests that score a given chain |
 """
 
 from .context import Context

@@ -13,7 +13,7 @@ from tts.problem import Problem
 from tts.search import Thought
 
 from .chat import generator_prompt
-from .steps import StopWord, delimiter_stop_words, first_step, split_steps
+from .step_ends import StopWord, delimiter_stop_words, first_step, split_steps
 
 KEPT = 64
 """How many prompts' ids are kept: they are needed when a problem is checked and when it starts."""

@@ -100,7 +100,7 @@ def of_iteration(statistics: Statistics, *, began: float, blocks: int) -> Engine
 def of_metrics(text: str, *, t: float) -> dict[EngineName, EngineStep]:
     """The last step of each engine from Triton's metrics, in Prometheus' text format.
 
-    They have TensorRT-LLM's names (`tts.engines.triton_metrics`). One step of many: a gauge keeps
+    They have TensorRT-LLM's names (`tts.engines.statistics`). One step of many: a gauge keeps
     its value until the next is published, and while the engine is idle.
     """
     values: dict[EngineName, dict[tuple[str, str], float]] = {}

@@ -3,18 +3,17 @@
 | module | job |
 |---|---|
 | thought | values: thoughts, node paths, fates, scores and how they aggregate |
-| tree | the nodes of one problem by path, and the digest that runs are compared by |
+| tree | the nodes of one problem by path, their digest, and the completions of a search cut short |
 | seeds | a seed for every node |
 | protocol | `Search`: ask, tell, result, and the optional parts |
 | config | what the parameters of the strategies have in common |
-| unfinished, budget | what a search that is stopped has; one whose tokens are limited |
+| budget | a search whose tokens are limited |
 | early_stop | when no missing completion can change the vote |
-| candidates, growth | what a tree strategy decides on, and the requests it is made of |
+| candidates | what a tree strategy decides on, and the requests it is made of |
 | tree_search | base of the strategies: what is asked for, and the end |
 | step_search | bases of the tree strategies: pools grow, are scored and decided |
 | foresight | which expansions may be asked for next |
-| policy, auto | which search goes on from a few samples; the search that does |
-| posterior | what AB-MCTS believes of a mean, and how it is drawn from |
+| auto | which search goes on from a few samples, as data; the search that does |
 | ab_mcts, beam_search, dvts, mcts, particle_filtering, rebase, sampling | the strategies |
 | search_and_learn | three of them by the letter of Hugging Face's code, chosen by `semantics` |
 """

@@ -12,8 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from .candidates import Candidate, Pool, State
-from .growth import Growth, goes_on, is_lookahead
+from .candidates import Candidate, Growth, Pool, State, goes_on, is_lookahead
 from .protocol import Expand, Guess
 from .thought import NodePath, Thought
 from .tree import Rank

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .thought import Completion, NodePath, Sampling, Thought
-from .tree import Tree
-from .unfinished import completions_so_far
+from .tree import Tree, completions_so_far
 
 Limit = Literal["tokens", "deadline"]
 """What may end a search before its own end: its budget of tokens, or its deadline."""

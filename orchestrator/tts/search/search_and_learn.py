@@ -3,7 +3,7 @@
 https://github.com/huggingface/search-and-learn: `_beam_search`, `_dvts`, `best_of_n` and
 `aggregate_scores`. Beams are a list whose order decides what scores do not: completions come out in
 that order, the kept beams are repeated in it, and of equal scores beam search keeps the last and
-DVTS the first. How their answers are read and voted on is in `tts.strategies.search_and_learn`.
+DVTS the first. How their answers are read and voted on is in `tts.strategies.strategy`.
 
 Its verifier splits a text at the delimiter, so a step that ends in it leaves an empty last piece,
 which is scored as a turn of its own. Here that piece is a node below the step (child -1, fate

@@ -28,10 +28,9 @@ from operator import attrgetter
 from typing import Generic, TypeVar
 
 from . import foresight
-from .candidates import Candidate, Pool, State
+from .candidates import Candidate, Growth, Pool, State, goes_on, is_lookahead
 from .config import StepConfig, VotingConfig
 from .early_stop import AnswerOf, EarlyStop
-from .growth import Growth, goes_on, is_lookahead
 from .protocol import Expand, Generated, Guess, Score, Scored
 from .seeds import SeedOf
 from .thought import MAX_SCORE, Completion, Fate, NodePath, Thought, aggregate

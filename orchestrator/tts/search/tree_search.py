@@ -7,8 +7,7 @@ from typing import Generic, TypeVar
 from .config import SearchConfig
 from .protocol import Search, SearchResult, Work
 from .thought import Completion
-from .tree import Tree
-from .unfinished import completions_so_far
+from .tree import Tree, completions_so_far
 
 Config = TypeVar("Config", bound=SearchConfig)
 

@@ -15,7 +15,7 @@ from tts.build.input_files import Unreadable, require_path
 from tts.build.spec import ENDPOINT, ServerKind
 from tts.runs.config import Limits, RunConfig
 from tts.scheduling import ScheduleName, SpeculationName
-from tts.search.policy import Budget
+from tts.search.auto import Budget
 
 from .functions import AnswerFunction, EqualFunction
 from .result import Step

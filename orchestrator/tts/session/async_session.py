@@ -230,7 +230,7 @@ class AsyncSession:
         return await self.score_calls(requests.calls_for(self.models, question, steps))
 
     async def score_calls(self, calls: Sequence[ScoreCall]) -> list[float]:
-        """Score requests that are made already (`tts.prompting.chain`)."""
+        """Score requests that are made already (`tts.prompting.context`)."""
         _, verifier = self.endpoints
         return await self.watched(requests.score(verifier, calls))
 

@@ -10,8 +10,8 @@ from tts.build.errors import DatasetError
 from tts.build.tokenizer import Message
 from tts.endpoints.base import GenerateCall, Generator, ScoreCall, Verifier
 from tts.prompting import Models
-from tts.prompting.chain import score_calls
 from tts.prompting.chat import chat_prompt, generator_prompt
+from tts.prompting.context import score_calls
 from tts.search import node_seed, quantise
 
 from .questions import Asked, as_problem, check_question, is_message

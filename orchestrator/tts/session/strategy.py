@@ -11,9 +11,8 @@ from tts.build.spec import Deployment
 from tts.grading.votes import answer_form
 from tts.problem import Problem
 from tts.search import AnswerOf, NodePath, Search, SearchConfig, SeedOf, node_seed
-from tts.strategies.answers import require_answer_form
 from tts.strategies.catalog import find_strategy, new_search, strategy_of
-from tts.strategies.parameters import configure
+from tts.strategies.parameters import configure, require_answer_form
 from tts.strategies.strategy import Ballot, Vote, require_context
 
 from .functions import name_of

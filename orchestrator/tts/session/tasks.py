@@ -32,7 +32,8 @@ class Task:
 
     def new_search(self, problem: Problem) -> Search:
         """A fresh search for a problem, within its budget."""
-        form = answer_form_of(self.grading.answer_of, self.grading.equal)
+        answer_of = self.grading.answer_of or self.strategy.ballot.answer_of
+        form = answer_form_of(answer_of, self.grading.equal)
         search = self.strategy.new_search(problem, self.seed, form)
         return search if self.budget_tokens is None else BudgetedSearch(search, self.budget_tokens)
 

@@ -2,10 +2,9 @@
 
 | module | job |
 |---|---|
-| strategy | `Strategy`: a search with a name, its parameters, and how the answer is chosen |
+| strategy | `Strategy`: a search with a name, its parameters, and how completions vote |
 | catalog | the built-in strategies and those of other packages; finding one by name |
 | auto | parameters of the compute-optimal choice, and its policy's file |
-| search_and_learn | how completions vote by the letter of Hugging Face's code |
 | names | the built-in names for help texts: importing it costs nothing |
 | parameters | what is given, what the deployment says, what a strategy does by itself |
 """

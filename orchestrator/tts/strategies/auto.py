@@ -1,6 +1,6 @@
 """Parameters of `auto`, and where its policy comes from.
 
-A policy is a JSON file (`tts.search.policy.Policy`); `tts calibrate` makes one from
+A policy is a JSON file (`tts.search.auto.Policy`); `tts calibrate` makes one from
 finished runs. The default one is the demo pair's.
 """
 
@@ -14,8 +14,7 @@ from pydantic import ValidationError, model_validator
 from tts.build.input_files import Unreadable, parse_json, read_text
 from tts.build.spec import explain
 from tts.search import AnswerOf, SampleSearchConfig, Search, SearchConfig, SeedOf
-from tts.search.auto import AutoSearch
-from tts.search.policy import Budget, Policy, common_parameters
+from tts.search.auto import AutoSearch, Budget, Policy, common_parameters
 
 DEFAULT_POLICY = Path(__file__).parent / "demo_policy.json"
 """The demo pair's policy, made from 300 problems of another seed than those reported."""

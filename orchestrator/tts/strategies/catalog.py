@@ -29,7 +29,6 @@ from tts.search import (
 
 from .auto import AutoConfig
 from .names import OTHER_NAMES
-from .search_and_learn import ballot_by_semantics
 from .strategy import Strategy
 
 PLUGINS = PluginGroup("tts.strategies", "strategy")
@@ -56,7 +55,6 @@ _ALL = (
         "majority",
         fixed={"scored": False},
         independent="chains",
-        ballot=ballot_by_semantics,
     ),
     Strategy(
         "best-of-n",
@@ -65,7 +63,6 @@ _ALL = (
         "best",
         fixed={"scored": True, "early_stop": False},
         independent="chains",
-        ballot=ballot_by_semantics,
     ),
     Strategy(
         "weighted-best-of-n",
@@ -74,14 +71,12 @@ _ALL = (
         "weighted",
         fixed={"scored": True},
         independent="chains",
-        ballot=ballot_by_semantics,
     ),
     Strategy(
         "beam-search",
         "n beams step by step, the best n/beam_width kept, weighted vote",
         BeamSearchConfig,
         "weighted",
-        ballot=ballot_by_semantics,
     ),
     Strategy(
         "dvts",
@@ -89,7 +84,6 @@ _ALL = (
         DvtsConfig,
         "weighted",
         independent="subtrees",
-        ballot=ballot_by_semantics,
     ),
     Strategy(
         "rebase",

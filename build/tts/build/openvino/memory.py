@@ -1,7 +1,7 @@
 """Memory of a served pair of target openvino, from shapes alone, and whether this machine has it.
 
 OpenVINO maps an engine's file, and at the first step each matrix is copied into the layout of the
-CPU's kernels; then the host gives the mapping back (tts.engines.mapped_weights). What stays:
+CPU's kernels; then the host gives the mapping back (tts.engines.pipeline). What stays:
 
 - *copies*: every matrix but the embedding, in the engine's precision. An output matrix that is tied
   to the embedding is copied as well. Kernels for int8 weights differ by the number of rows: in a

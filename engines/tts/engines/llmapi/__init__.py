@@ -9,8 +9,7 @@ modules along (`MODULES`). They need numpy, TensorRT-LLM and nothing else.
 |---|---|
 | model | the Python model that Triton runs |
 | host | requests on one `LLM`, from one thread with an event loop |
-| sampling | from a validated request to the arguments of SamplingParams; pure |
-| output | one request's output as it grows: stop words, end, label logits |
+| output | one request: the arguments of its SamplingParams; its output as it grows |
 """
 
 MODULES = (
@@ -26,12 +25,9 @@ MODULES = (
     "engines.llmapi.host",
     "engines.llmapi.model",
     "engines.llmapi.output",
-    "engines.llmapi.sampling",
     "engines.loading",
     "engines.responses",
     "engines.statistics",
-    "engines.stop_words",
-    "engines.triton_metrics",
     "engines.triton_model",
     "engines.wire",
 )

@@ -23,8 +23,7 @@ from tts.build.errors import EngineError
 from ..cancellations import Cancellations, answer_of
 from ..generate_request import GenerateRequest
 from ..responses import CLOSING, IN_USE, OnResponse, Response, end_process, guarded, unavailable
-from .output import Output
-from .sampling import is_watched, sampling_arguments
+from .output import Output, is_watched, sampling_arguments
 
 logger = logging.getLogger(__name__)
 

@@ -21,10 +21,10 @@ from tts.build.llmapi.version import check_version, seeded_sampler
 
 from ..generate_request import GenerateRequest, Limits
 from ..loading import READING, Stage, tell
-from ..triton_metrics import Metric
+from ..statistics import Metric
 from ..triton_model import EngineModel
 from .host import LlmHost
-from .sampling import sampling_arguments
+from .output import sampling_arguments
 
 _REQUESTS = "nv_trt_llm_request_metrics"
 

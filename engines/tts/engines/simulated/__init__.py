@@ -6,11 +6,20 @@ time something happens, and are told when the next thing will. docs/simulation.m
 
 from tts.build.tensorrt.gpus import GPUS, GpuFacts
 
-from .engine import Engine, Request, Totals
+from .batching import Engine, Request, Totals
 from .gpus import Gpus, Sharing
 from .kv_cache import PagedCache
-from .models import LLAMA_1B, LLAMA_8B_VERIFIER, ModelShape
-from .step_time import Affine, Cost, Efficiency, Load, Roofline, StepTime
+from .step_time import (
+    LLAMA_1B,
+    LLAMA_8B_VERIFIER,
+    Affine,
+    Cost,
+    Efficiency,
+    Load,
+    ModelShape,
+    Roofline,
+    StepTime,
+)
 
 __all__ = [
     "GPUS",

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Literal
 
-from .engine import Burst, Engine, Request
+from .batching import Burst, Engine, Request
 
 Sharing = Literal["time-sliced", "overlapped"]
 

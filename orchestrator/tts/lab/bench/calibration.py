@@ -23,7 +23,7 @@ from tts.runs.curves import block_votes, sizes
 from tts.runs.events import ProblemSolved
 from tts.runs.log import read_events
 from tts.runs.state import solved_problems
-from tts.search.policy import SEARCHES, Budget, Choice, Policy
+from tts.search.auto import SEARCHES, Budget, Choice, Policy
 from tts.strategies.catalog import find_strategy
 
 BINS = 5

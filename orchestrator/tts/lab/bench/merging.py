@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from tts.build.errors import RunError
-from tts.datasets.shards import Shard, interleaved
+from tts.datasets.options import Shard, interleaved
 from tts.runs.checks import check_complete, write_summary
 from tts.runs.config import RunConfig, read_run_config
 from tts.runs.folder import create_run, has_finished

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from tts.build.errors import ConfigError, TtsError
-from tts.datasets.shards import Shard
+from tts.datasets.options import Shard
 from tts.runs.config import RunConfig
 from tts.runs.folder import refuse_begun
 from tts.runs.lock import locked

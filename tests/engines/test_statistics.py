@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.engines.triton_metrics import TOKEN_BUCKETS, TokenLengths
+from tts.engines.statistics import TOKEN_BUCKETS, TokenLengths
 
 
 @given(st.lists(st.integers(0, 2000)))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tts.build.spec import GeneratorSpec
 from tts.build.tokenizer import Tokenizer
 from tts.prompting.chat import generator_prompt
-from tts.prompting.steps import count_stop_words, delimiter_stop_words, first_step, split_steps
+from tts.prompting.step_ends import count_stop_words, delimiter_stop_words, first_step, split_steps
 from tts.search import Stop
 
 

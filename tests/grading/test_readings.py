@@ -1,0 +1,123 @@
+import pytest
+
+from tts.grading import Grader, Reason
+from tts.grading.readings import is_decimal_comma, is_same_choice, may_be_same_time
+
+
+@pytest.mark.parametrize(
+    ("answer", "other", "same"),
+    [
+        (r"4:30 \text{p.m.}", r"4:30\text{ p.m.}", True),
+        (r"4:30 \text{p.m.}", "4:30 PM", True),
+        (r"$4:30\ \text{p.m.}$", "4:30", True),
+        ("16:30", "4:30 p.m.", True),
+        ("12:05 a.m.", "0:05", True),
+        ("12:05 p.m.", "12:05", True),
+        ("12:05 a.m.", "12:05", True),
+        (r"4:30 \text{p.m.}", r"4:30 \text{a.m.}", False),
+        (r"4:30 \text{p.m.}", r"2:15 \text{p.m.}", False),
+        (r"4:30 \text{p.m.}", "2:15", False),
+        ("16:30", "4:30 a.m.", False),
+        ("12:05 p.m.", "0:05 a.m.", False),
+        ("4:30", "2:15", None),
+        ("4:30 p.m.", "4.5", None),
+        ("4:75 p.m.", "4:30 p.m.", None),
+        ("1:2", "2:4", None),
+    ],
+)
+def test_times_of_day_are_compared_as_such_once_one_says_which_half(answer, other, same):
+    assert may_be_same_time(answer, other) is same
+    assert may_be_same_time(other, answer) is same
+
+
+def test_times_of_day_need_no_worker():
+    with Grader() as grader:
+        assert grader.equal_sync("4:30 p.m.", r"4:30\text{ a.m.}").reason is Reason.TIMES
+        assert grader.worker_pids() == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "other", "same"),
+    [
+        ("D", "(D) 12 km", True),
+        ("(D)", r"\textbf{(D)}\ 12", True),
+        (r"\text{(D)}", r"$\text{(D) 12 km}$", True),
+        ("D.", r"(D) \frac{1}{2}", True),
+        ("C", "(D) 12 km", False),
+        ("E", "(D) e", False),
+        ("D", "(D)", None),  # math-verify's
+        ("D", "12 km", None),
+        ("d", "(D) 12 km", None),
+        ("12 km", "(D) 12 km", None),
+        ("(D) 12", "(D) 13", None),
+        ("D", "D Diana", None),
+        ("D", "(D) + 3", None),
+        ("D", r"(D) \cdot 3", None),
+        ("D", "(D), (E)", None),
+        ("D", "(D)12", None),
+        ("x", "(x) 5", None),
+    ],
+)
+def test_a_letter_is_the_choice_that_is_labelled_with_it(answer, other, same):
+    assert is_same_choice(answer, other) is same
+    assert is_same_choice(other, answer) is same
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference"),
+    [
+        ("1.22", "1,22"),
+        ("1.220", "1,22"),
+        ("1.22", "$1{,}22$"),
+        ("-1.5", "-1,5"),
+        ("0.22", "0,220"),  # no group of thousands begins with 0
+        ("1220.5", "1220,500"),  # nor has four digits
+    ],
+)
+def test_a_decimal_comma_of_the_reference_is_a_decimal_point(answer, reference):
+    assert is_decimal_comma(answer, reference)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference"),
+    [
+        ("1.22", "1,220"),
+        ("1.22", "1{,}220"),
+        ("1.22", "1, 22"),  # a list
+        ("1.22", "1,22,3"),
+        ("1.22", "(1,22)"),
+        ("1,22", "1.22"),  # what a model's comma means is not known
+        ("1,220", "1,22"),
+        ("1220", "1,220"),
+        ("1", "1,0"),
+        ("1.23", "1,22"),
+        ("122", "1,22"),
+        ("\\frac{61}{50}", "1,22"),
+    ],
+)
+def test_any_other_comma_stays_what_it_was(answer, reference):
+    assert not is_decimal_comma(answer, reference)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference", "equal", "reason"),
+    [
+        ("1.22", "1,22", True, Reason.DECIMAL_COMMA),
+        ("D", "(D) 12 km", True, Reason.CHOICES),
+        ("C", "(D) 12 km", False, Reason.CHOICES),
+    ],
+)
+def test_choices_and_decimal_commas_need_no_worker(answer, reference, equal, reason):
+    with Grader() as grader:
+        verdict = grader.equal_sync(answer, reference)
+        assert (verdict.equal, verdict.reason) == (equal, reason)
+        assert grader.worker_pids() == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference", "equal"),
+    [("1.22", "1,220", False), ("1220", "1,220", True), ("22, 1", "1,22", True)],
+)
+def test_a_comma_keeps_its_other_readings(answer, reference, equal):
+    with Grader(workers=1, cpu_s=10) as grader:
+        assert grader.equal_sync(answer, reference).equal is equal
