@@ -18,15 +18,29 @@ from collections.abc import Callable
 from itertools import count
 from typing import cast
 
+import msgspec
+
 from tts.build.errors import EngineError
 from tts.compat import Self
 
-from .engine_messages import Cancel, FromEngine, Messages, Open, Opened, Report, Submit, encode
+from .engine_messages import (
+    Cancel,
+    FromEngine,
+    Messages,
+    Open,
+    Opened,
+    Report,
+    Submit,
+    Words,
+    encode,
+)
 from .generate_request import GenerateRequest
 from .responses import CLOSING, OnResponse, guarded, unavailable
 from .statistics import Statistics
 
 _COMMAND = (sys.executable, "-I", "-m", "tts.engines.engine_process")
+_MOST_WORDS = 64
+"""Different lists of stop words that an engine keeps, at most."""
 _LAST_WORDS = 2000
 """Bytes of what a process that could not open its engine has said that are passed on."""
 
@@ -51,6 +65,8 @@ class AsyncEngineClient(asyncio.Protocol):
         self._tickets = count(1)
         self._answering: dict[int, OnResponse] = {}
         self._outbox: list[bytes] = []
+        self._words: dict[int, tuple[int, tuple[tuple[int, ...], ...]]] = {}
+        """Lists of stop words that were sent, by their `id`: as they are kept, it stays theirs."""
         self._is_open = False
         self._closed = False
         self._transport: asyncio.Transport
@@ -107,7 +123,10 @@ class AsyncEngineClient(asyncio.Protocol):
             self._loop.call_soon(answer, CLOSING)
             return ticket
         self._answering[ticket] = answer
-        self._send(encode(Submit(ticket, request, cold)))
+        words = request.stop_words and self._number_of(request.stop_words)
+        if words:
+            request = msgspec.structs.replace(request, stop_words=())
+        self._send(encode(Submit(ticket, request, cold, words or 0)))
         return ticket
 
     def cancel(self, ticket: int) -> None:
@@ -152,6 +171,16 @@ class AsyncEngineClient(asyncio.Protocol):
         self._ended.set_result(None)
         if not self._closed:
             self._burying = self._loop.create_task(self._bury())
+
+    def _number_of(self, stop_words: tuple[tuple[int, ...], ...]) -> int:
+        """The number under which the engine knows this very object; 0 if it is not to know it."""
+        known = self._words.get(id(stop_words))
+        if known is None:
+            if len(self._words) == _MOST_WORDS:
+                return 0
+            known = self._words[id(stop_words)] = len(self._words) + 1, stop_words
+            self._send(encode(Words(*known)))
+        return known[0]
 
     def _send(self, message: bytes) -> None:
         if not self._outbox:

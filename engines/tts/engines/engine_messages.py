@@ -35,6 +35,14 @@ class Open(msgspec.Struct, tag=True, array_like=True, frozen=True):
     """Where the texts of the tokens are, for an engine that takes guides."""
 
 
+class Words(msgspec.Struct, tag=True, array_like=True, frozen=True):
+    """Stop words that many requests have, which a large vocabulary may have thousands of."""
+
+    number: int
+    """From 1 on."""
+    stop_words: tuple[tuple[int, ...], ...]
+
+
 class Submit(msgspec.Struct, tag=True, array_like=True, frozen=True):
     """A request to the engine, under a number of its own."""
 
@@ -42,6 +50,8 @@ class Submit(msgspec.Struct, tag=True, array_like=True, frozen=True):
     request: GenerateRequest
     cold: bool
     """Whether to empty the prefix cache first."""
+    words: int = 0
+    """The number of its stop words; 0: the request itself has them."""
 
 
 class Cancel(msgspec.Struct, tag=True, array_like=True, frozen=True):
@@ -66,7 +76,7 @@ class Report(msgspec.Struct, tag=True, array_like=True, frozen=True):
     """Those published since the last report, the oldest first."""
 
 
-ToEngine = Open | Submit | Cancel
+ToEngine = Open | Words | Submit | Cancel
 FromEngine = Opened | Report
 
 

@@ -17,7 +17,8 @@ import socket
 import sys
 from collections import deque
 from functools import partial
-from typing import Any
+
+import msgspec
 
 from tts.build.errors import TtsError
 from tts.build.manifest import read_engine_config
@@ -25,7 +26,17 @@ from tts.build.token_texts import guide_texts
 from tts.build.tokenizer import Tokenizer
 
 from .engine import Command, Engine
-from .engine_messages import Cancel, MessageReader, Open, Opened, Report, Submit, ToEngine, encode
+from .engine_messages import (
+    Cancel,
+    MessageReader,
+    Open,
+    Opened,
+    Report,
+    Submit,
+    ToEngine,
+    Words,
+    encode,
+)
 from .responses import Response
 from .statistics import Statistics
 
@@ -46,6 +57,7 @@ class Connection:
         self._commands: deque[Command | None] = deque()
         self._responses: list[tuple[int, Response]] = []
         self._statistics: list[Statistics] = []
+        self._words: dict[int, tuple[tuple[int, ...], ...]] = {}
         self._may_wait = 0
         self._unsent = b""
         self._engine: Engine
@@ -105,15 +117,19 @@ class Connection:
         if messages is None:
             self._commands.append(None)
             return
-        self._commands.extend(map(self._command, messages))
-
-    def _command(self, message: Any) -> Command:
-        if isinstance(message, Cancel):
-            return partial(self._engine.cancel, message.ticket)
-        assert isinstance(message, Submit)
-        ticket = message.ticket
-        answer = partial(self._answer, ticket)
-        return partial(self._engine.accept, ticket, message.request, answer, cold=message.cold)
+        for message in messages:
+            match message:
+                case Words(number, words):
+                    self._words[number] = words
+                case Cancel(ticket):
+                    self._commands.append(partial(self._engine.cancel, ticket))
+                case Submit(ticket, request, cold, number):
+                    if number:
+                        words = self._words[number]
+                        request = msgspec.structs.replace(request, stop_words=words)
+                    answer = partial(self._answer, ticket)
+                    accept = partial(self._engine.accept, ticket, request, answer, cold=cold)
+                    self._commands.append(accept)
 
     def _answer(self, ticket: int, response: Response) -> None:
         self._responses.append((ticket, response))
