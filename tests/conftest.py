@@ -81,14 +81,22 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[VARIABLE] = "1"
 
 
+def has_module_fixtures(item: pytest.Item) -> bool:
+    """Whether a test uses what is made once for all of its module."""
+    found = item._fixtureinfo.name2fixturedefs.values()  # type: ignore[attr-defined]  # nothing public tells
+    return any(definitions[-1].scope == "module" for definitions in found)
+
+
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests of real servers stay together by file, so that what they share is made once.
+    """Tests of real servers come first, together by file if what they share is made for its module.
 
-    What is slow is left out, unless it is asked for by `--all` or by its marker.
+    They wait often; the many small tests that follow fill the end of a run evenly. What is slow is
+    left out, unless it is asked for by `--all` or by its marker.
     """
+    items.sort(key=lambda item: item.get_closest_marker("server") is None)
     for item in items:
-        if item.get_closest_marker("server"):
+        if item.get_closest_marker("server") and has_module_fixtures(item):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
     if not config.getoption("--all") and "slow" not in config.getoption("-m"):
         slow = [item for item in items if item.get_closest_marker("slow")]

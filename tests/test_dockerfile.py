@@ -3,10 +3,14 @@
 Nothing is built here; the manifests' tests check that they agree with it.
 """
 
+import hashlib
 import json
 import re
 import shlex
+import subprocess
 from pathlib import Path
+
+import pytest
 
 from tts.serving.repository import gateway
 
@@ -32,7 +36,18 @@ def last_stage() -> list[Instruction]:
 
 
 def test_every_instruction_is_one_of_dockers() -> None:
-    known = {"ARG", "FROM", "COPY", "RUN", "ENV", "USER", "EXPOSE", "STOPSIGNAL", "HEALTHCHECK"}
+    known = {
+        "ARG",
+        "FROM",
+        "WORKDIR",
+        "COPY",
+        "RUN",
+        "ENV",
+        "USER",
+        "EXPOSE",
+        "STOPSIGNAL",
+        "HEALTHCHECK",
+    }
     assert {name for name, _ in instructions()} <= known | {"ENTRYPOINT", "CMD"}
 
 
@@ -51,12 +66,38 @@ def test_nothing_is_compiled_and_no_tool_stays() -> None:
     assert "pip" not in " ".join(rest for name, rest in last_stage() if name == "RUN")
 
 
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_wheel_whose_hash_is_not_locked_is_not_installed(tmp_path: Path, changed: bool) -> None:
+    """The shell of the first stage, with a stand-in for its pip."""
+    (shell,) = (rest for name, rest in instructions() if name == "RUN" and "pip install" in rest)
+    wheels, home = tmp_path / "wheels", tmp_path / "tts"
+    for folder in (wheels / "downloaded", home / "bin"):
+        folder.mkdir(parents=True)
+    for own in (wheels, wheels / "downloaded"):
+        (own / "tts_toolkit-0.1.0-py3-none-any.whl").write_bytes(b"ours")
+    (wheels / "downloaded" / "rich-15.0.0-py3-none-any.whl").write_bytes(b"changed" * changed)
+    hash_ = hashlib.sha256(b"").hexdigest()
+    (wheels / "requirements.lock").write_text(f"rich==15.0.0 \\\n    --hash=sha256:{hash_}\n")
+    (home / "bin" / "pip").write_text(f'#!/bin/sh\necho "$1" >>{home}/called\n')
+    (home / "bin" / "pip").chmod(0o755)
+    shell = shell.replace("/opt/tts", str(home)).replace("python -m venv", "test -d")
+    done = subprocess.run(
+        shell, shell=True, cwd=wheels, capture_output=True, text=True, check=False
+    )
+    called = (home / "called").read_text().split()
+    if changed:
+        assert (done.returncode, called) == (1, ["download"])
+        assert "requirements.lock has not the hash of downloaded/rich-15.0.0" in done.stderr
+    else:
+        assert (done.returncode, called) == (0, ["download", "install"]), done.stderr
+
+
 def test_only_wheels_and_pins_enter_the_build() -> None:
     ignored = (ROOT / ".dockerignore").read_text().split()
-    assert ignored == ["*", "!constraints.txt", "!dist/*.whl"]
+    assert ignored == ["*", "!constraints.txt", "!requirements.lock", "!dist/*.whl"]
     copies = [rest.split() for name, rest in instructions() if name == "COPY"]
     assert copies == [
-        ["constraints.txt", "dist/*.whl", "/wheels/"],
+        ["constraints.txt", "requirements.lock", "dist/*.whl", "/wheels/"],
         ["--from=install", "/opt/tts", "/opt/tts"],
     ]
 

@@ -16,6 +16,6 @@
 | gateway_request | what keys, limits, filters and the log cost a request |
 | long_prompts | how long others wait while the gateway reads a long prompt |
 
-Parts of several of them: `engine_host` (an engine on a thread), `generation` (clients of simulated
-servers), `instant_server` (a Triton server whose models answer at once).
+Parts of several of them: `common` (tables, processor time, logs, trees), `engine_host` (an engine
+on a thread), `instant_server` (a Triton server whose models answer at once).
 """

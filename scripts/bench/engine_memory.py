@@ -16,19 +16,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import psutil
 
+from scripts.bench.common import process_of
 from tts.build.builder import build_engines, require_current
 from tts.build.machine_memory import memory_limit
 from tts.build.openvino.memory import plan_host_memory
 from tts.build.spec import Deployment, Role, load_deployment
 from tts.build.tokenizer import Ids
 from tts.endpoints.base import GenerateCall, ScoreCall
-from tts.endpoints.closed_loop import send_all
 from tts.endpoints.triton import TritonConnection, TritonGenerator, TritonVerifier
 from tts.engines import wire
+from tts.lab.tuning.measure import send_all
 from tts.reports.console import consoles
-from tts.reports.host_memory import print_host_memory
+from tts.reports.memory_plan import print_host_memory
 from tts.serving.server.start import RunningServer, start_server
 
 NEW_TOKENS = 16
@@ -89,8 +89,7 @@ def show(when: str, processes: dict[str, Usage]) -> None:
 
 def usage(server: RunningServer) -> dict[str, Usage]:
     """The processes of a server by what they are."""
-    assert server.state.server is not None  # started here
-    root = psutil.Process(server.state.server.pid)
+    root = process_of(server)
     named = {"tritonserver": memory_of(root.pid)}
     for stub in root.children():
         words = " ".join(stub.cmdline())

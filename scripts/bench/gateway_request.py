@@ -24,8 +24,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from scripts.bench.common import table_of
 from tts.constraints.regex import parse_search
-from tts.gateway.observability import Observer, RequestLog, RequestRecord
+from tts.gateway.observability import Recorder, RequestLog, ServedRequest
 from tts.gateway.observability.request_reader import read_requests
 from tts.gateway.safety import FilterChain, KeyLimits, Keyring, KeyStore, Limiter
 from tts.gateway.safety.matching import Matcher, Matching, Rule
@@ -47,11 +48,11 @@ PATTERNS = {
 LIVE = """
 import sys, time
 from pathlib import Path
-from tts.gateway.observability import Observer, RequestLog
-observer = Observer(RequestLog(Path(sys.argv[1])))
+from tts.gateway.observability import Recorder, RequestLog
+recorder = Recorder(RequestLog(Path(sys.argv[1])))
 while True:
-    record = observer.begin("/v1/completions")
-    observer.end(record)
+    record = recorder.begin("/v1/completions")
+    recorder.end(record)
     print(f"{time.time():.6f} {record.id}", flush=True)
     time.sleep(0.0005)
 """
@@ -98,11 +99,11 @@ def costs(folder: Path) -> Table:
             admitted = limiter.admit("k", limits, time.monotonic_ns(), tokens=900, search=False)
             admitted.end(time.monotonic_ns(), 500)  # type: ignore[union-attr]
 
-    def observed(observer: Observer) -> None:
+    def observed(recorder: Recorder) -> None:
         for _ in range(REQUESTS):
-            observer.end(filled(observer.begin("/v1/chat/completions")))
+            recorder.end(filled(recorder.begin("/v1/chat/completions")))
 
-    counting = Observer()
+    counting = Recorder()
     rows = [
         ("key: SHA-256, compare, changes looked for", cpu_us(keys, REQUESTS)),
         ("limits: two buckets, headers, settled", cpu_us(limiting, REQUESTS)),
@@ -110,14 +111,12 @@ def costs(folder: Path) -> Table:
     ]
 
     def logged() -> None:
-        observer = Observer(RequestLog(folder / "requests"))
-        observed(observer)
-        observer.close()
+        recorder = Recorder(RequestLog(folder / "requests"))
+        observed(recorder)
+        recorder.close()
 
     rows.append(("log (its thread's time included)", cpu_us(logged, REQUESTS) - rows[2][1]))
-    table = Table(title="CPU time of one request", title_justify="left")
-    table.add_column("part")
-    table.add_column("us", justify="right")
+    table = table_of("CPU time of one request", "part", "us", left={"part"})
     for name, took in rows:
         table.add_row(name, f"{took:.1f}")
     table.add_row(f"together (aim: under {AIM_US:.0f})", f"{sum(us for _, us in rows):.1f}")
@@ -126,13 +125,13 @@ def costs(folder: Path) -> Table:
     return table
 
 
-def scrape(observer: Observer) -> None:
+def scrape(recorder: Recorder) -> None:
     """Ask for the metrics a hundred times."""
     for _ in range(100):
-        observer.metrics.exposition()
+        recorder.metrics.exposition()
 
 
-def filled(record: RequestRecord) -> RequestRecord:
+def filled(record: ServedRequest) -> ServedRequest:
     """A record as a streamed answer leaves it."""
     now = time.monotonic()
     record.t1 = record.t2 = record.t3 = record.t4 = record.t5 = record.t6 = now
@@ -148,10 +147,8 @@ def filters() -> Table:
     words = ["the", "term", "of", "number", "12", "4000", "a.b", "so", "= 5\n", "halcyonic", "key"]
     chunks = [" " + rng.choice(words) for _ in range(4000)]
     length = sum(map(len, chunks))
-    table = Table(title="CPU time of the filters, per character", title_justify="left")
-    table.add_column("rules")
-    table.add_column("us", justify="right")
-    table.add_column("us at first", justify="right")
+    title = "CPU time of the filters, per character"
+    table = table_of(title, "rules", "us", "us at first", left={"rules"})
 
     def through(stream: object) -> None:
         for chunk in chunks:
@@ -185,10 +182,8 @@ def kills(folder: Path, count: int) -> Table:
         found = {record.id for record in read_requests(log)}
         lost = [float(line.split()[0]) for line in said if line.split()[1] not in found]
         lacking.append(1000 * (died - min(lost, default=died)))
-    table = Table(title="What a log lacks after kill -9", title_justify="left")
-    table.add_column("kills", justify="right")
-    table.add_column("median, ms", justify="right")
-    table.add_column(f"most, ms (aim: under {AIM_MS:.0f})", justify="right")
+    most = f"most, ms (aim: under {AIM_MS:.0f})"
+    table = table_of("What a log lacks after kill -9", "kills", "median, ms", most)
     table.add_row(str(count), f"{statistics.median(lacking):.0f}", f"{max(lacking):.0f}")
     return table
 

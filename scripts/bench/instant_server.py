@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import secrets
+import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Literal
 
 import psutil
 
@@ -16,9 +19,11 @@ from tts.serving.command import environment
 from tts.serving.command.ports import Addresses, choose_addresses
 from tts.serving.command.server_command import ServerCommand, arguments
 from tts.serving.command.tritonserver import find_tritonserver
+from tts.serving.repository.render import render_models, template_values
 from tts.serving.server import probe
 from tts.serving.server.launch import launch
 
+MODELS = Path(__file__).with_name("instant_models")
 READY_S = 60.0
 
 PRM_CONFIG = """
@@ -31,21 +36,22 @@ input { name: "request_output_len" data_type: TYPE_INT32 dims: [ 1 ] }
 input { name: "return_generation_logits" data_type: TYPE_BOOL dims: [ 1 ] }
 output { name: "score" data_type: TYPE_FP32 dims: [ 1 ] }
 instance_group [ { count: 1 kind: KIND_CPU } ]
+dynamic_batching {}
 """
 """Configuration of a verifier that is one Python model, in the ensemble's place."""
 
 
 @contextmanager
 def serve_models(
-    deployment: Deployment, folder: Path, write_models: Callable[[Deployment, Path], None]
+    deployment: Deployment, folder: Path, kind: Literal["steps", "tokens"], canned: list[Any]
 ) -> Iterator[tuple[Addresses, psutil.Process]]:
     """A server of the deployment's contract: its addresses and its process.
 
-    `write_models` writes the model repository into the folder it is given. Raises ServerError.
+    Its generator writes whole steps or single tokens, those that are `canned`. Raises ServerError.
     """
     runtime = find_tritonserver("openvino")
     repository = folder / "models"
-    write_models(deployment, repository)
+    _write_models(deployment, repository, kind, canned)
     prepared = environment.prepare(runtime, folder / "runtime")
     addresses = choose_addresses(deployment.server, folder / "grpc:1")
     prefix = f"tts-{secrets.token_hex(6)}-"
@@ -63,3 +69,19 @@ def serve_models(
         yield addresses, psutil.Process(launched.server.pid)
     finally:
         launched.stop()
+
+
+def _write_models(deployment: Deployment, target: Path, kind: str, canned: list[Any]) -> None:
+    """The repository: the deployment's own configuration of the generator, and a plain prm."""
+    render_models(deployment, template_values(deployment, iteration_log=False), target)
+    for model in ("prm_engine", "prm_score", "prm"):
+        shutil.rmtree(target / model)
+    shutil.copytree(MODELS / "prm", target / "prm")
+    shutil.copytree(MODELS / kind, target / "generator", dirs_exist_ok=True)
+    config = target / "generator" / "config.pbtxt"
+    digest = config.read_text().rpartition("deployment_digest")[2]
+    own = f'parameters {{ key: "deployment_digest{digest}'
+    (target / "prm" / "config.pbtxt").write_text(PRM_CONFIG + own)
+    with config.open("a") as more:
+        text = json.dumps(canned)
+        more.write(f'\nparameters {{ key: "{kind}" value {{ string_value: "{text}" }} }}\n')

@@ -26,18 +26,19 @@ from rich.console import Console
 from rich.table import Table
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from scripts.bench.common import table_of
+from scripts.programs import ROOT
 from tts.build.spec import Deployment, load_deployment
 from tts.build.tokenizer import LONG
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
-from tts.gateway import long_texts
+from tts.gateway import prompts
 from tts.gateway.app import App
 from tts.gateway.generation import TextGenerator
-from tts.gateway.observability import Observer
+from tts.gateway.observability import Recorder
 from tts.gateway.safety import FilterChain
 from tts.gateway.service import MAX_BODY, Service, Settings
 from tts.session import AsyncSession
 
-ROOT = Path(__file__).resolve().parents[1]
 SIZES = (4 << 10, 64 << 10, 512 << 10, 7 << 19)
 """Bytes of the text: with its escapes the last one fills a body of 4 MiB; a context of 131,072
 tokens holds about 512 KiB."""
@@ -55,9 +56,10 @@ def main() -> None:
     rounds = parser.parse_args().rounds
     demo = load_deployment("demo")
     console = Console(width=110)
-    table = Table(title=f"Longest wait of another stream, ms (medians of {rounds}; aim {AIM_MS:g})")
-    for name in ("tokenizer", "text", "tokens", "reading", "on the loop", "as it is"):
-        table.add_column(name, justify="right")
+    table = table_of(
+        f"Longest wait of another stream, ms (medians of {rounds}; aim {AIM_MS:g})",
+        *("tokenizer", "text", "tokens", "reading", "on the loop", "as it is"),
+    )
     with tempfile.TemporaryDirectory() as folder:
         trained = demo.generator.model_copy(update={"checkpoint": _trained(demo, Path(folder))})
         for name, generator in (("demo", demo.generator), ("usual", trained)):
@@ -76,7 +78,7 @@ async def _measure(
     async with AsyncSession(deployment, **cast(Any, endpoints)) as session:
         generator = TextGenerator(session.models, session.replicas, filters)
         keyring = cast(Any, SimpleNamespace(required=False))
-        app = App(Service(session, generator, Settings(), keyring, filters, Observer()))
+        app = App(Service(session, generator, Settings(), keyring, filters, Recorder()))
         text = " ".join(file.read_text("utf-8") for file in sorted((ROOT / "docs").glob("*.md")))
         text = "".join(char for char in text if char.isascii() and char not in '<["\\')
         text *= 1 + MAX_BODY // len(text)
@@ -85,7 +87,7 @@ async def _measure(
             times: list[float] = []
             for _ in range(rounds if size < SIZES[-1] else max(1, rounds // 2)):
                 for inline in (True, False):
-                    vars(long_texts)["LONG"] = sys.maxsize if inline else LONG
+                    vars(prompts)["LONG"] = sys.maxsize if inline else LONG
                     wait, seconds, tokens = await _asked(app, text[:size])
                     waits[inline].append(wait)
                     times.append(seconds)

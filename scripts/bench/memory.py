@@ -15,19 +15,91 @@ time of orchestrator and simulation beside the time that the engines would take.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import get_args
 
 from rich.console import Console
 from rich.table import Table
 
-from scripts.bench.orchestrator.memory import run
-from scripts.bench.orchestrator.simulated import long_run
+from scripts.bench.orchestrator.memory import peak_mb, run
 from scripts.programs import command
 from tts.build.spec import Gpu
+from tts.driver import Driver, policy_of
+from tts.lab.simulation.fleet import ServerGroup, SimulatedGenerator, SimulatedVerifier, fleet_of
+from tts.lab.simulation.pairs import simulated_deployment
+from tts.lab.simulation.scenario import Scenario, problems, search_of
+from tts.lab.simulation.virtual_time import run_virtual
+from tts.lab.simulation.workload import typical
+from tts.problem import Problem
+from tts.runs.folder import create_run
+from tts.runs.log import RunLog
+from tts.strategies.catalog import find_strategy
 
 AIM_MB = 1000
 AIM_OVERHEAD = 0.2
+IN_FLIGHT = 64
+
+
+@dataclass(frozen=True)
+class LongRun:
+    """What came of it. `engines_s` is virtual: what the run would take if the rest were free."""
+
+    thoughts: int
+    engines_s: float
+    cpu_s: float
+    imported_mb: float
+    peak_mb: float
+    log_mb: float
+
+
+def long_run(gpu: Gpu, count: int, n: int) -> LongRun:
+    """Beam search by `decoupled`, logged; a solved problem is dropped, as in every run.
+
+    The processor time is that of the orchestrator and of the simulation, which it runs in.
+    """
+    return run_virtual(_run(gpu, count, n))
+
+
+async def _run(gpu: Gpu, count: int, n: int) -> LongRun:
+    deployment = simulated_deployment(gpu, gpus=1)
+    context = deployment.generator.max_seq_len
+    parameters = find_strategy("beam-search").configure({"n": n, "beam_width": 4}, context=context)
+    scenario = Scenario(deployment, "time-sliced", typical(), parameters, count, IN_FLIGHT)
+    fleet = fleet_of([ServerGroup(deployment)], "time-sliced", 0.0, 0.0)
+    (pair,) = fleet.pairs
+    models, to_solve = problems(scenario)
+    clock = asyncio.get_running_loop().time
+    thoughts = 0
+
+    async def solve(problem: Problem) -> None:
+        nonlocal thoughts
+        solved = await driver.submit(problem, partial(search_of, scenario, problem))
+        thoughts += len(solved.result.tree)
+
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        create_run(folder, {})
+        imported, began = peak_mb(), time.process_time()
+        with RunLog(folder) as log:
+            driver = Driver(
+                models,
+                SimulatedGenerator(fleet.server, pair.generators, scenario.workload),
+                SimulatedVerifier(fleet.server, pair.verifiers, scenario.workload),
+                policy_of(deployment, "decoupled"),
+                record=log.write,
+                clock=clock,
+            )
+            async with driver:
+                await asyncio.gather(*map(solve, to_solve))
+        cpu = time.process_time() - began
+        log_mb = (folder / "events.jsonl").stat().st_size / 1e6
+    return LongRun(thoughts, clock(), cpu, imported, peak_mb(), log_mb)
 
 
 def main() -> None:
@@ -45,13 +117,13 @@ def main() -> None:
         print(*cells(arguments), sep="\t")
         return
     table = Table("problems", "n", *HEADINGS[cells])
-    for problems in arguments.problems:
-        words = command("bench.memory", "--one", "--problems", problems)
+    for count in arguments.problems:
+        words = command("bench.memory", "--one", "--problems", count)
         words += ["--n", str(arguments.n)]
         if arguments.simulated:
             words += ["--simulated", arguments.simulated]
         done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
-        table.add_row(f"{problems:,}", str(arguments.n), *done.stdout.rstrip("\n").split("\t"))
+        table.add_row(f"{count:,}", str(arguments.n), *done.stdout.rstrip("\n").split("\t"))
     console = Console()
     console.print(table)
     if arguments.simulated:

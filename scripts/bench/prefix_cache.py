@@ -18,11 +18,11 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts.bench.engine_host import EngineHost
+from scripts.bench.engine_host import EngineHost, limits_of
 from tts.build import paths
 from tts.build.manifest import read_engine_config
 from tts.build.spec import Deployment, Role, load_deployment
-from tts.engines.generate_request import GenerateRequest, Limits
+from tts.engines.generate_request import GenerateRequest
 from tts.engines.responses import Response
 from tts.prompting import Models
 from tts.runs.log import read_events
@@ -45,17 +45,8 @@ def engine_hits(
     """Blocks of prompts that the engine did not compute, with a pool of so many."""
     folder, spec = paths.engine_dir(deployment.name, role), deployment.engines()[role]
     config, size = read_engine_config(folder), spec.kv_cache.block_size
-    limits = Limits(
-        vocab_size=config.vocab_size,
-        max_seq_len=spec.max_seq_len,
-        max_num_tokens=size,
-        block_size=size,
-        blocks=blocks,
-        max_active=1,
-        chunked_context=True,
-        kv_reuse=True,
-        labels=len(config.label_token_ids or ()),
-    )
+    alone = {"max_num_tokens": size, "max_active": 1, "chunked_context": True, "kv_reuse": True}
+    limits = limits_of(spec, config, blocks=blocks, **alone)
     host = EngineHost(folder, config, limits)
     hits = 0
     try:

@@ -16,12 +16,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from scripts.bench.engine_host import EngineHost
+from scripts.bench.engine_host import EngineHost, limits_of
 from tts.build import paths
 from tts.build.builder import require_current
 from tts.build.spec import Deployment, load_deployment
 from tts.datasets.load import load_problems
-from tts.engines.generate_request import GenerateRequest, Limits
+from tts.engines.generate_request import GenerateRequest
 from tts.engines.responses import Response
 from tts.prompting import Context, Models
 from tts.runs.events import Generated, thoughts_of
@@ -61,22 +61,13 @@ def run_all(
 ) -> tuple[list[Response], float, int]:
     """All answers, the CPU seconds of this process, and the engine's steps."""
     config = require_current(deployment)[role]
-    spec = deployment.engines()[role]
     guarded = options.pop("guarded", True)
-    limits = {
-        "vocab_size": config.vocab_size,
-        "max_seq_len": spec.max_seq_len,
-        "max_num_tokens": spec.max_num_tokens,
-        "block_size": spec.kv_cache.block_size,
-        "blocks": spec.kv_cache.blocks,
-        "labels": len(config.label_token_ids or ()),
-        **options,
-    }
-    host = EngineHost(paths.engine_dir(deployment.name, role), config, Limits(**limits))
+    limits = limits_of(deployment.engines()[role], config, **options)
+    host = EngineHost(paths.engine_dir(deployment.name, role), config, limits)
     if not guarded:
         vars(host)["_may_enter"] = lambda ticket: True  # the guard, put aside
     answers: dict[int, Response] = {}
-    in_flight = limits["max_active"]
+    in_flight = limits.max_active
     slots = threading.Semaphore(in_flight)
 
     def take(index: int, response: Response) -> None:

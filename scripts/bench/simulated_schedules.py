@@ -19,18 +19,244 @@ import json
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, Literal
 
+from rich import box
 from rich.console import Console
+from rich.table import Table
 
-from scripts.bench.schedules.cases import VARIANTS, Row, markdown_of, rows, simulate_row, table_of
+from scripts.bench.schedules.trials import SCHEDULES
 from tts.build import paths
+from tts.build.spec import Gpu
+from tts.lab.simulation.pairs import simulated_deployment
+from tts.lab.simulation.scenario import Scenario, simulate
+from tts.lab.simulation.workload import typical
 from tts.runs.folder import write_json
+from tts.scheduling import ScheduleName, SpeculationName
+from tts.strategies.catalog import find_strategy
+
+Placing = Literal["time-sliced", "overlapped", "separate"]
+"""Both engines on one GPU, at the two bounds of sharing it; or one GPU each."""
+
+MOST_CHAINS = 1536
+"""n times problems: beyond, a run takes minutes of real time."""
+
+VARIANTS: tuple[tuple[ScheduleName, SpeculationName], ...] = (
+    *((schedule, "auto") for schedule in SCHEDULES),
+    ("decoupled", "off"),
+)
+
+AIM = 0.98
+"""The least that the best other schedule's time may be of decoupled's; and off's of auto's."""
+
+MODELS = {
+    "verifier": {"generator": "Llama-3.2-1B-Instruct", "verifier": "Llama3.1-8B-PRM-Deepseek-Data"},
+    "generator": {"generator": "Llama-3.1-8B-Instruct", "verifier": "Llama-3.2-1B-Instruct"},
+}
+"""The pair of models, by the one that is the bottleneck."""
+
+Measured = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the table: everything but the schedule."""
+
+    gpu: Gpu
+    placing: Placing
+    n: int
+    in_flight: int
+    strategy: str = "beam-search"
+    precision: Literal["bf16", "fp8"] = "bf16"
+    bottleneck: Literal["verifier", "generator"] = "verifier"
+    """Llama-3.2-1B and an 8B verifier, or an 8B generator and a 1B verifier."""
+
+    @property
+    def problems(self) -> int:
+        """Twice as many as run at a time, at least 4, and no more than is quick."""
+        return max(4, min(2 * self.in_flight, MOST_CHAINS // self.n))
+
+    @property
+    def name(self) -> str:
+        """To choose rows by."""
+        parts = (self.gpu, self.placing, self.precision, self.bottleneck, self.strategy)
+        return " ".join((*parts, f"n={self.n}", f"in-flight={self.in_flight}"))
+
+
+def rows() -> Iterator[Row]:
+    """The whole table."""
+    placings: tuple[Placing, ...] = ("time-sliced", "overlapped", "separate")
+    gpus: tuple[Gpu, ...] = ("h100", "a100-80g")
+    at_once = (1, 8, 64)
+    for gpu in gpus:
+        for placing in placings:
+            for n in (16, 64):
+                yield from (Row(gpu, placing, n, each) for each in at_once)
+        yield from (Row(gpu, "time-sliced", 4, each) for each in at_once)
+        yield from (Row(gpu, "time-sliced", 256, each) for each in (1, 8))
+        yield from (Row(gpu, "separate", n, 8) for n in (4, 256))
+        for placing in placings:
+            for each in at_once:
+                yield Row(gpu, placing, 16, each, bottleneck="generator")
+        for strategy in ("dvts", "particle-filtering"):
+            yield from (Row(gpu, "time-sliced", 16, each, strategy) for each in (8, 64))
+            yield Row(gpu, "separate", 16, 8, strategy)
+    for placing in (placings[0], placings[2]):
+        yield from (Row("h100", placing, 16, each, precision="fp8") for each in at_once)
+    yield Row("h100", "time-sliced", 64, 8, precision="fp8")
+
+
+def simulate_row(row: Row, schedule: ScheduleName, speculation: SpeculationName) -> Measured:
+    """One run of a row."""
+    gpus = 2 if row.placing == "separate" else 1
+    deployment = simulated_deployment(
+        row.gpu, gpus, precision=row.precision, **MODELS[row.bottleneck]
+    )
+    parameters: dict[str, Any] = {"n": row.n}
+    if row.strategy != "particle-filtering":
+        parameters["beam_width"] = 4
+    scenario = Scenario(
+        deployment,
+        "time-sliced" if row.placing == "separate" else row.placing,
+        typical(),
+        find_strategy(row.strategy).configure(parameters, context=deployment.generator.max_seq_len),
+        row.problems,
+        row.in_flight,
+        speculation=speculation,
+    )
+    began = time.process_time()
+    outcome = simulate(scenario, schedule)
+    return {
+        "row": row.name,
+        "schedule": schedule,
+        "speculation": speculation,
+        "wall_s": outcome.wall_s,
+        "median_s": median(outcome.latencies_s),
+        "speculated": outcome.speculated,
+        "used": outcome.used,
+        "generator": asdict(outcome.generator),
+        "verifier": asdict(outcome.verifier),
+        "digest": outcome.digest,
+        "cpu_s": time.process_time() - began,
+    }
+
+
+def table_of(chosen: Sequence[Row], runs: Sequence[Measured]) -> Table:
+    """Each row's wall times over decoupled's, and what they come to."""
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        title="SIMULATED: wall time of the other schedules over decoupled's with --speculation "
+        "auto; and of decoupled without speculation over with it",
+        title_justify="left",
+    )
+    for heading in ("GPU", "engines", "precision", "bottleneck", "strategy"):
+        table.add_column(heading, no_wrap=True)
+    numbers = ("n", "at once", "problems", "dec. s", *SCHEDULES[:-1], "off/auto")
+    for heading in numbers:
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("trees")
+    walls, digests = _by_row(runs)
+    whole = [row for row in chosen if len(walls[row.name]) == len(VARIANTS)]
+    for row in whole:
+        mine, ratios = _compared(walls[row.name])
+        table.add_row(
+            row.gpu,
+            row.placing,
+            row.precision,
+            row.bottleneck,
+            row.strategy,
+            str(row.n),
+            str(row.in_flight),
+            str(row.problems),
+            f"{mine:,.1f}",
+            *map(_marked, ratios),
+            "same" if len(digests[row.name]) == 1 else "DIFFER",
+        )
+    if whole:
+        table.caption = summary(whole, runs)
+    return table
+
+
+def markdown_of(chosen: Sequence[Row], runs: Sequence[Measured]) -> str:
+    """The same as a table in Markdown, as docs/measurements.md has it."""
+    case = ("GPU", "engines", "precision", "bottleneck", "strategy", "n", "in flight")
+    headings = (*case, "decoupled, s", *SCHEDULES[:-1], "off / auto")
+    lines = [_piped(headings), _piped(["---"] * len(headings))]
+    walls, _ = _by_row(runs)
+    for row in chosen:
+        if len(walls[row.name]) < len(VARIANTS):
+            continue
+        mine, ratios = _compared(walls[row.name])
+        cells = (row.gpu.split("-")[0].upper(), row.placing, row.precision, row.bottleneck)
+        numbers = (f"{mine:.1f}", *(f"{ratio:.2f}" for ratio in ratios))
+        lines.append(_piped([*cells, row.strategy, str(row.n), str(row.in_flight), *numbers]))
+    return "\n".join(lines)
+
+
+def _piped(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def summary(chosen: Sequence[Row], runs: Sequence[Measured]) -> str:
+    """In how many rows decoupled is first, and the worst rows; rows must be complete."""
+    walls, _ = _by_row(runs)
+    best: dict[str, float] = {}
+    speculation: dict[str, float] = {}
+    single: dict[str, float] = {}
+    for row in chosen:
+        _, ratios = _compared(walls[row.name])
+        best[row.name], speculation[row.name] = min(ratios[:-1]), ratios[-1]
+        if row.placing == "separate" and row.in_flight == 1:
+            single[row.name] = speculation[row.name]
+    lines = [
+        f"decoupled is first in {sum(ratio >= 1 for ratio in best.values())} of {len(best)} rows, "
+        f"within 2% of the first in {sum(ratio >= AIM for ratio in best.values())}",
+        _worst("best other / decoupled", best, AIM),
+        _worst("off / auto", speculation, AIM),
+    ]
+    if single:
+        lines.append(_worst("off / auto, one problem at a time on a GPU each", single, 1.2))
+    return "\n".join(lines)
+
+
+def _compared(times: dict[tuple[str, str], float]) -> tuple[float, list[float]]:
+    """Seconds of decoupled; over them those of each other schedule, and without speculation."""
+    mine = times["decoupled", "auto"]
+    others = [*((name, "auto") for name in SCHEDULES[:-1]), ("decoupled", "off")]
+    return mine, [times[each] / mine for each in others]
+
+
+def _by_row(
+    runs: Sequence[Measured],
+) -> tuple[dict[str, dict[tuple[str, str], float]], dict[str, set[str]]]:
+    """Wall times and digests of trees."""
+    walls: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
+    digests: dict[str, set[str]] = defaultdict(set)
+    for run in runs:
+        walls[run["row"]][run["schedule"], run["speculation"]] = run["wall_s"]
+        digests[run["row"]].add(run["digest"])
+    return walls, digests
+
+
+def _worst(what: str, ratios: dict[str, float], aim: float) -> str:
+    name = min(ratios, key=lambda name: ratios[name])
+    missed = sum(ratio < aim for ratio in ratios.values())
+    met = "met" if not missed else f"missed in {missed} of {len(ratios)} rows"
+    return f"{what}: worst {ratios[name]:.3f} ({name}); aim {aim:g}, {met}"
+
+
+def _marked(ratio: float) -> str:
+    return f"[bold]{ratio:.2f}[/]" if ratio < AIM else f"{ratio:.2f}"
 
 
 def main() -> None:

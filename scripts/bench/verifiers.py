@@ -17,14 +17,14 @@ import time
 
 import numpy as np
 
-from scripts.bench.engine_host import EngineHost
+from scripts.bench.engine_host import EngineHost, limits_of
 from tts.build import paths
 from tts.build.builder import build_engines
 from tts.build.manifest import read_engine_config
 from tts.build.spec import Deployment, load_deployment
 from tts.build.tokenizer import Ids
 from tts.datasets.load import load_problems
-from tts.engines.generate_request import GenerateRequest, Limits
+from tts.engines.generate_request import GenerateRequest
 from tts.prompting import Models
 
 KINDS = ("demo", "demo-classification", "demo-value", "demo-prompted", "demo-likelihood")
@@ -58,16 +58,7 @@ def opened(deployment: Deployment) -> EngineHost:
     """The verifier's engine, with the limits of the deployment."""
     folder, spec = paths.engine_dir(deployment.name, "verifier"), deployment.verifier
     config = read_engine_config(folder)
-    limits = Limits(
-        vocab_size=config.vocab_size,
-        max_seq_len=spec.max_seq_len,
-        max_num_tokens=spec.max_num_tokens,
-        block_size=spec.kv_cache.block_size,
-        blocks=spec.kv_cache.blocks,
-        max_active=spec.max_batch_size,
-        labels=2,
-    )
-    return EngineHost(folder, config, limits)
+    return EngineHost(folder, config, limits_of(spec, config, labels=2))
 
 
 def seconds_of(host: EngineHost, asked: list[list[Ids]]) -> float:

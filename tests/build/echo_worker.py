@@ -2,7 +2,7 @@
 
 import os
 
-from tts.build.worker import serve
+from tts.build.worker_process import serve
 
 
 def answer(content):

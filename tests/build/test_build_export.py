@@ -13,9 +13,9 @@ from tts.build.checkpoint import expected_tensors, open_checkpoint
 from tts.build.errors import BuildError, CheckpointError, ConfigError
 from tts.build.manifest import Verification
 from tts.build.openvino import verify
-from tts.build.openvino.constants import quantise_rows
 from tts.build.openvino.export import export_model, save_model
 from tts.build.openvino.runtime import plugin_properties
+from tts.build.openvino.transformer import quantise_rows
 from tts.build.openvino.verify import verify_engine
 
 LLAMA3 = {

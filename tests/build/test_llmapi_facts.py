@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.build.planned_pair import generator, verifier
 
-from tts.build.llmapi.arguments import DTYPES, llm_arguments
 from tts.build.llmapi.contract import argument_problems, argument_reason, contract
+from tts.build.llmapi.target import DTYPES, llm_arguments
 from tts.build.llmapi.version import MINIMUM, SAMPLER_REMOVED, check_version, seeded_sampler
 from tts.build.spec import PRECISIONS, EngineSpec
 from tts.build.tensorrt import contract as tensorrt

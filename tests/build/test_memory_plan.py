@@ -18,7 +18,7 @@ from tts.build.spec import (
 )
 from tts.build.tensorrt import contract
 from tts.build.tensorrt.engine_memory import SERVER_CONTEXT, TRANSFER, ranks_of
-from tts.build.tensorrt.gpus import GIB, GPUS
+from tts.build.tensorrt.gpus import GIB, GPUS, gpus_of, is_orchestrated
 from tts.build.tensorrt.kv_split import BEAMS_PER_PROBLEM
 from tts.build.tensorrt.memory_plan import (
     KV_FRACTION,
@@ -31,7 +31,6 @@ from tts.build.tensorrt.memory_plan import (
     plan_memory,
 )
 from tts.build.tensorrt.model_shape import shape_of
-from tts.build.tensorrt.placement import gpus_of, is_orchestrated
 
 
 def test_a_pair_on_one_gpu() -> None:

@@ -7,7 +7,7 @@ from tests.build.tensorrt_deployments import WORK
 from tts.build.tensorrt.commands import (
     Step,
 )
-from tts.build.tensorrt.docker import docker_command, shell_text
+from tts.build.tensorrt.toolchain import docker_command, shell_text
 
 
 def test_docker_mounts_what_a_checkpoint_links_to(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 from tests.checks.deployments import LLAMA, serious
 
 from tts.build.spec import bundled_deployments, load_deployment
-from tts.checks import container_command
+from tts.checks import server_start
 from tts.serving.command.server_command import ServerCommand, server_command
 
 TWO = "llama-8b-prm-8b-2xh100-bf16"
@@ -13,7 +13,7 @@ LLM = "llama-1b-prm-8b-h100-llmapi"
 
 @pytest.mark.parametrize("name", bundled_deployments())
 def test_the_command_of_every_ready_made_deployment_is_as_it_should_be(name: str):
-    assert list(container_command.container_command(load_deployment(name))) == []
+    assert list(server_start.container_command(load_deployment(name))) == []
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_what_is_wrong_with_it_is_told(
         made.words[:] = filter(None, (word.replace(old, new) for word in made.words))
         return made
 
-    monkeypatch.setattr(container_command, "server_command", damaged)
+    monkeypatch.setattr(server_start, "server_command", damaged)
     found = serious(load_deployment(name))
     assert {finding.where for finding in found} == {"container command"}
     (finding, *_) = (finding for finding in found if what in finding.what)

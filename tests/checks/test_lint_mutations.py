@@ -24,7 +24,7 @@ from tts.build import paths
 from tts.build.builder import build_engines
 from tts.build.errors import ConfigError
 from tts.build.spec import bundled_deployments, load_deployment
-from tts.checks import DEEP, check_manifests, container_command, lint
+from tts.checks import DEEP, check_manifests, lint, server_start
 from tts.serving.command.server_command import ServerCommand, server_command
 from tts.serving.contract import Finding
 from tts.serving.repository.manifests import render_manifests
@@ -72,7 +72,7 @@ CONTAINER_KINDS = [word_dropped, word_altered, word_twice, mounts_crossed, optio
 def looked_at(words: Sequence[str]) -> list[int]:
     """Places in a docker command that mean the same for every server but its name."""
     image = next(i for i, word in enumerate(words) if word.startswith("nvcr.io/"))
-    flags = ("--model-repository", "--model-control-mode", *container_command.CLOSED_BY)
+    flags = ("--model-repository", "--model-control-mode", *server_start.CLOSED_BY)
     return [
         i
         for i, word in enumerate(words)
@@ -93,7 +93,7 @@ def container_mutation(kind: Callable[..., None], site: Site, rng: random.Random
         return made
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(container_command, "server_command", planned)
+        patch.setattr(server_start, "server_command", planned)
         yield f"{kind.__name__} in the docker command"
 
 

@@ -2,12 +2,11 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from tests.commands import prepared
 
 from tts.build import paths
 from tts.cli.runs import ALL
@@ -19,19 +18,11 @@ BUNDLED = paths.deployments_dir() / "demo.yaml"
 
 def tts(*arguments, home, timeout=60):
     """Run `tts` with a home of its own; its exit code, stdout and stderr."""
-    code = "import sys; sys.argv[0] = 'tts'; from tts.cli import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        cwd="/",
-        env={**os.environ, "TTS_HOME": str(home), "COLUMNS": "120"},
-        check=False,
-    )
-    assert "Traceback" not in done.stderr, done.stderr
-    assert "This is a bug" not in done.stderr, done.stderr
-    return done.returncode, done.stdout, done.stderr
+    variables = {**os.environ, "TTS_HOME": str(home), "COLUMNS": "120"}
+    code, out, err = prepared().run(list(map(str, arguments)), variables, timeout)
+    assert "Traceback" not in err, err
+    assert "This is a bug" not in err, err
+    return code, out, err
 
 
 def deployment(tmp_path, **changes):

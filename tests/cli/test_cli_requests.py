@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tts.cli import app
-from tts.gateway.observability import Observer, RequestLog, requests_dir
+from tts.gateway.observability import Recorder, RequestLog, requests_dir
 
 
 @pytest.fixture
@@ -19,17 +19,17 @@ def tts(monkeypatch, tmp_path):
 @pytest.fixture
 def kept(tts):
     """The ids of three requests that a gateway of `demo` has kept."""
-    observer = Observer(RequestLog(requests_dir("demo")), keeps_prompts=True)
+    recorder = Recorder(RequestLog(requests_dir("demo")), keeps_prompts=True)
     ids = []
     for model, outcome in (("demo", "ok"), ("demo:cot", "ok"), ("demo", "cancelled")):
-        record = observer.begin("/v1/chat/completions")
+        record = recorder.begin("/v1/chat/completions")
         record.model, record.outcome, record.status = model, outcome, 200
         record.t1 = record.t2 = record.t0 + 0.001
         record.t3 = record.t4 = record.t5 = record.t0 + 0.5
         record.prompt, record.answer_tokens = 'Was,\n"wäre"?', 1234
         ids.append(record.id)
-        observer.end(record)
-    observer.close()
+        recorder.end(record)
+    recorder.close()
     return ids
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tts.build.errors import DatasetError
-from tts.datasets.load import load_problems
+from tts.datasets.load import load_dataset, load_problems
+from tts.datasets.options import DatasetOptions
 
 
 def write(tmp_path, *lines):
@@ -35,6 +36,23 @@ def test_both_spellings_and_gsm8k_answers(tmp_path):
     assert second.answer.replace(",", "") == "1234"
     assert (third.id, third.answer) == ("set:4", "5")
     assert load_problems(file, limit=1) == [first]
+
+
+def test_a_file_without_answers_has_problems_without_references(tmp_path):
+    rows = {"question": "a", "options": ["1", "2"]}, {"question": "b", "options": ["3", "4"]}
+    said = []
+    file = write(tmp_path, *rows)
+    problems = load_dataset(str(file), say=said.append)
+    assert [problem.answer for problem in problems.problems] == [None, None]
+    assert problems.source.endswith("no answers, so no accuracy")
+    lettered = load_dataset(str(file), options=DatasetOptions(columns={"choices": "options"}))
+    assert lettered.problems[0].answer is None
+    assert lettered.problems[0].question != "a"
+    with pytest.raises(DatasetError, match=r"lacks the field 'final'"):
+        load_dataset(str(file), options=DatasetOptions(columns={"answer": "final"}))
+    mixed = write(tmp_path, rows[0], {**rows[1], "answer": "3"})
+    with pytest.raises(DatasetError, match="line 2 has an answer, and the rows before it lack one"):
+        load_dataset(str(mixed))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tts.build.errors import ConfigError, DatasetError
 from tts.datasets.load import load_problems, problems_of_run
 from tts.datasets.options import DatasetOptions, Shard
-from tts.lab.bench import replaying
+from tts.lab.bench import replayed_run
 from tts.lab.bench.single_run import problems_of
 from tts.runs.config import RunConfig, parse_config
 from tts.runs.folder import PROBLEMS
@@ -90,12 +90,12 @@ def test_a_replay_is_refused_another_draw_than_was_recorded(monkeypatch, tmp_pat
         recorded=parse_config(OLD, tmp_path / "run.json"),
         description={"source": "runs/old", "text": "recorded"},
     )
-    monkeypatch.setattr(replaying, "open_source", lambda path: source)
+    monkeypatch.setattr(replayed_run, "open_source", lambda path: source)
     same = replace(COT, dataset_seed=7)
-    assert replaying.as_recorded(same, "runs/old", {"dataset_seed"}).replay.source == "runs/old"
+    assert replayed_run.as_recorded(same, "runs/old", {"dataset_seed"}).replay.source == "runs/old"
     for name, value in (("dataset_seed", 8), ("per_level", 1)):
         with pytest.raises(ConfigError, match=f"{name} is"):
-            replaying.as_recorded(replace(COT, **{name: value}), "runs/old", {name})
+            replayed_run.as_recorded(replace(COT, **{name: value}), "runs/old", {name})
 
 
 @pytest.mark.parametrize("limit", [0, -1])

@@ -1,13 +1,72 @@
-"""The command line with engines of its own, built once for each module."""
+"""The command line with engines of its own, and with a server that runs already.
+
+A test that only asks takes `served`. One that starts, stops, kills or configures servers takes
+`tts`.
+"""
+
+import shutil
 
 import pytest
 from tests.end_to_end.commands import Tts
 
+from tts.build.spec import load_deployment
+from tts.serving.server.start import start_server
 
-@pytest.fixture(scope="module")
-def tts(tmp_path_factory):
-    tts = Tts(tmp_path_factory.mktemp("home"))
+
+@pytest.fixture(scope="session")
+def engines(tmp_path_factory):
+    """The folder of the demo pair's engines, which are built once by each worker."""
+    tts = Tts(tmp_path_factory.mktemp("engines"))
     code, _, err = tts.run("build-engines", "demo", "--no-verify")
     assert code == 0, err
+    return tts.home / "built"
+
+
+@pytest.fixture(scope="session")
+def new_home(engines, tmp_path_factory):
+    """Makes homes with the demo pair's engines, where nothing runs yet."""
+
+    def make():
+        home = tmp_path_factory.mktemp("home")
+        shutil.copytree(engines, home / "built")
+        return home
+
+    return make
+
+
+@pytest.fixture
+def tts(new_home):
+    """A home with engines, and nothing that runs: not at its end, either."""
+    tts = Tts(new_home())
     yield tts
     assert tts.leftovers() == []
+
+
+@pytest.fixture(scope="session")
+def server(new_home):
+    """The server of the demo pair that each worker starts once, and the home that it is in."""
+    home = new_home()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TTS_HOME", str(home))
+        server = start_server(load_deployment("demo"))
+    with server:
+        yield server, home
+        server.check()
+
+
+@pytest.fixture(scope="session")
+def new_served_home(server, tmp_path_factory):
+    """Makes homes in which that server is found: each with keys and logs of its own."""
+
+    def make():
+        home = tmp_path_factory.mktemp("served")
+        (home / "built").symlink_to(server[1] / "built")
+        return home
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def served(new_served_home):
+    """A home whose server runs, for all who only ask it."""
+    return Tts(new_served_home())

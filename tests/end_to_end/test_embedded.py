@@ -23,7 +23,7 @@ from tts.build.errors import ConfigError, EndpointUnavailable, EngineError, Requ
 from tts.build.spec import load_deployment
 from tts.endpoints.base import GenerateCall
 from tts.endpoints.embedded import MOST_DEATHS
-from tts.runs.step_log import steps_file
+from tts.runs.engine_steps import steps_file
 from tts.session import Session
 
 pytestmark = pytest.mark.skipif(

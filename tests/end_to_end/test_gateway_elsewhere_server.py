@@ -5,8 +5,7 @@ import shutil
 import urllib.request
 
 import pytest
-from scripts.robustness.gateway.replicas import deployment_at, free_port, served
-from scripts.robustness.gateway.running import gateway
+from scripts.robustness.gateway.running import deployment_at, free_port, gateway, served
 
 from tts.build import paths
 from tts.build.spec import load_deployment

@@ -42,6 +42,12 @@ def collector():
 
 
 @pytest.fixture(scope="module")
+def tts(new_served_home):
+    """A home with keys of its own, whose server runs."""
+    return Tts(new_served_home())
+
+
+@pytest.fixture(scope="module")
 def keys(tts):
     """API keys by name, made by the command."""
 

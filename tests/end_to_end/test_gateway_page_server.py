@@ -5,6 +5,7 @@ import urllib.error
 import urllib.request
 
 import pytest
+from tests.end_to_end.commands import Tts
 from tests.end_to_end.gateways import gateway
 from tests.reports.page.test_browser import CHROMIUM, QUIET
 
@@ -21,6 +22,12 @@ pytestmark = [
 ]
 
 QUESTION = "Compute 12 + 30."
+
+
+@pytest.fixture(scope="module")
+def tts(new_served_home):
+    """A home with a key of its own, whose server runs."""
+    return Tts(new_served_home())
 
 
 @pytest.fixture(scope="module")

@@ -40,8 +40,8 @@ SEARCH = {"model": "demo:beam-search", "messages": QUESTION, "tts": {"n": 256}, 
 
 
 @pytest.fixture(scope="module")
-def address(tts):
-    with gateway(tts) as address:
+def address(served):
+    with gateway(served) as address:
         yield address
 
 
@@ -392,7 +392,14 @@ def test_a_client_that_goes_away_within_its_request_disturbs_nobody(address):
     assert get(f"{address}/health")[0] == 200
 
 
-@pytest.mark.parametrize("victim", ["server", "generator", "prm_engine"])
+@pytest.mark.parametrize(
+    "victim",
+    [
+        pytest.param("server", marks=pytest.mark.slow),
+        pytest.param("generator", marks=pytest.mark.slow),
+        "prm_engine",
+    ],
+)
 def test_a_server_of_its_own_that_dies_is_started_again_and_what_runs_goes_on(tts, victim):
     def streamed(**fields):
         return iter(chat(api, stream=True, **fields))
@@ -422,7 +429,7 @@ def test_a_server_of_its_own_that_dies_is_started_again_and_what_runs_goes_on(tt
         assert servers(tts) != [server]
 
 
-def test_the_gateway_speaks_tls_and_lets_named_pages_read(tts, tmp_path):
+def test_the_gateway_speaks_tls_and_lets_named_pages_read(served, tmp_path):
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     words = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"]
     names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
@@ -430,7 +437,7 @@ def test_the_gateway_speaks_tls_and_lets_named_pages_read(tts, tmp_path):
     subprocess.run(["openssl", *words, *names, *files], check=True, capture_output=True)
     tls = ["--tls-certificate", certificate, "--tls-key", key]
     page = "https://page.example"
-    with gateway(tts, *tls, "--cors-origin", page) as address:
+    with gateway(served, *tls, "--cors-origin", page) as address:
         assert address.startswith("https://")
         trusted = ssl.create_default_context(cafile=certificate)
 
@@ -451,13 +458,13 @@ def test_the_gateway_speaks_tls_and_lets_named_pages_read(tts, tmp_path):
         refused.value.close()
 
 
-def test_what_cannot_be_listened_on_is_said_in_a_sentence(tts, address):
+def test_what_cannot_be_listened_on_is_said_in_a_sentence(served, address):
     port = urlsplit(address).port
     for arguments, word in [
         (["--port", port], "cannot listen"),
         (["--port", 0, "--tls-key", "/nowhere"], "two files"),
         (["--port", 0, "--replicas", "/nowhere"], "cannot be read"),
     ]:
-        code, _, err = tts.run("gateway", "demo", *arguments)
+        code, _, err = served.run("gateway", "demo", *arguments)
         assert code == 2
         assert word in err

@@ -29,16 +29,6 @@ QUESTION = [{"role": "user", "content": "Compute 12 + 30."}]
 LONG = {"model": "demo", "messages": QUESTION, "stream": True, "n": 128, "max_tokens": 250}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def server(tts):
-    """Serves the engines to all gateways."""
-    with tts.start("serve", "demo") as process:
-        assert any("Ready:" in line for line in process.stderr)
-        yield
-        process.terminate()
-        process.communicate(timeout=60)
-
-
 @contextmanager
 def gateway(tts, *arguments):
     """The process of a gateway, its address and, once it has ended, what it has said."""
@@ -84,9 +74,9 @@ def status(address, path):
             return error.code
 
 
-def test_what_runs_is_answered_and_what_is_new_is_sent_elsewhere(tts):
+def test_what_runs_is_answered_and_what_is_new_is_sent_elsewhere(served):
     with (
-        gateway(tts, "--grace", 60) as (process, address, said),
+        gateway(served, "--grace", 60) as (process, address, said),
         client(address) as api,
         connected(address) as held,
         connected(address) as idle,
@@ -121,9 +111,9 @@ def test_what_runs_is_answered_and_what_is_new_is_sent_elsewhere(tts):
     assert any("Draining: " in line for line in said)
 
 
-def test_a_second_signal_ends_searches_with_what_they_have_and_streams_with_an_error(tts):
+def test_a_second_signal_ends_searches_with_what_they_have_and_streams_with_an_error(served):
     with (
-        gateway(tts, "--grace", 600) as (process, address, _),
+        gateway(served, "--grace", 600) as (process, address, _),
         client(address) as api,
         ThreadPoolExecutor() as threads,
     ):

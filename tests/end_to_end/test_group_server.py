@@ -100,6 +100,7 @@ def prompt_steps(log, began):
     return count
 
 
+@pytest.mark.slow
 def test_one_server_serves_every_search_and_each_finds_it_cold(small_steps, started, tmp_path):
     following = Following()
     folder = run_all(wanted(small_steps), tmp_path / "all", following)
@@ -126,6 +127,7 @@ def test_a_server_that_dies_between_two_searches_is_replaced(small_steps, starte
     assert len({row["run"] for row in rows}) == 3
 
 
+@pytest.mark.slow
 def test_a_comparison_stopped_between_two_searches_goes_on_with_the_rest(
     small_steps, started, three, tmp_path
 ):

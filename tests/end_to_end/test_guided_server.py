@@ -22,7 +22,6 @@ from tts.problem import Problem
 from tts.prompting import Context, Models
 from tts.runs.config import RunConfig
 from tts.scheduling import ScheduleName
-from tts.serving.server.start import start_server
 
 pytestmark = pytest.mark.server
 
@@ -55,49 +54,47 @@ def answers(folder):
     return found
 
 
-def test_forms_are_kept_in_the_same_trees_under_every_schedule(tts, tmp_path, monkeypatch):
-    monkeypatch.setenv("TTS_HOME", str(tts.home))
+def test_forms_are_kept_in_the_same_trees_under_every_schedule(served, tmp_path, monkeypatch):
+    monkeypatch.setenv("TTS_HOME", str(served.home))
     problems = load_problems("demo", limit=3)
-    with start_server(load_deployment("demo")):
-        for strategy, more in STRATEGIES.items():
-            constraint = answer_constraint(*(more.get(name) for name in FORMS), "\n\n")
-            parameters = {"n": 4, "temperature": 1.2, "max_tokens": 100, **more}
-            digests = set()
-            for schedule in get_args(ScheduleName):
-                wanted = RunConfig(
-                    deployment_source="demo",
-                    dataset="demo",
-                    limit=3,
-                    strategy=strategy,
-                    schedule=schedule,
-                    parameters=parameters,
-                )
-                folder = tmp_path / f"{strategy}-{schedule}"
-                digests.add(carry_out(plan_of(wanted, problems), folder)["tree_digest"])
-                found = answers(folder)
-                assert len(found) >= 4
-                language = Automaton.of(constraint.node)
-                assert all(accepts(language, answer) for answer in found), found
-            assert len(digests) == 1, strategy
+    for strategy, more in STRATEGIES.items():
+        constraint = answer_constraint(*(more.get(name) for name in FORMS), "\n\n")
+        parameters = {"n": 4, "temperature": 1.2, "max_tokens": 100, **more}
+        digests = set()
+        for schedule in get_args(ScheduleName):
+            wanted = RunConfig(
+                deployment_source="demo",
+                dataset="demo",
+                limit=3,
+                strategy=strategy,
+                schedule=schedule,
+                parameters=parameters,
+            )
+            folder = tmp_path / f"{strategy}-{schedule}"
+            digests.add(carry_out(plan_of(wanted, problems), folder)["tree_digest"])
+            found = answers(folder)
+            assert len(found) >= 4
+            language = Automaton.of(constraint.node)
+            assert all(accepts(language, answer) for answer in found), found
+        assert len(digests) == 1, strategy
 
 
-def test_a_run_with_a_form_is_killed_continued_and_replayed(tts, tmp_path):
+def test_a_run_with_a_form_is_killed_continued_and_replayed(served, tmp_path):
     (tmp_path / "form.json").write_text(SCHEMA)
     options = ("--limit", 3, "--n", 8, "--set", f"answer_schema={tmp_path / 'form.json'}")
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    code, _, err = tts.run("bench", "demo", *options, "--out", whole)
+    code, _, err = served.run("bench", "demo", *options, "--out", whole)
     assert code == 0, err
-    process = tts.start("bench", "demo", *options, "--schedule", "lockstep", "--out", killed)
+    process = served.start("bench", "demo", *options, "--schedule", "lockstep", "--out", killed)
     wait_for_events(process, killed, "problem_solved", 1)
     process.kill()
     process.communicate()
-    assert tts.leftovers() == [], "the server outlived its parent"
     (tmp_path / "form.json").unlink()  # the run has kept what it says
-    code, _, err = tts.run("bench", "--resume", killed)
+    code, _, err = served.run("bench", "--resume", killed)
     assert code == 0, err
     again = tmp_path / "again"
     kept = json.loads((whole / "run.json").read_text())["parameters"]["answer_schema"]
-    code, _, err = tts.run(
+    code, _, err = served.run(
         *("bench", "demo", "--limit", 3, "--n", 8, "--replay", whole, "--out", again),
         *("--set", f"answer_schema={kept}"),
     )
@@ -106,8 +103,8 @@ def test_a_run_with_a_form_is_killed_continued_and_replayed(tts, tmp_path):
     assert len(digests) == 1
 
 
-def test_a_wrong_form_ends_the_command_before_any_work(tts, tmp_path):
-    code, _, err = tts.run(
+def test_a_wrong_form_ends_the_command_before_any_work(served, tmp_path):
+    code, _, err = served.run(
         *("bench", "demo", "--limit", 1, "--set", "answer_regex=a(", "--out", tmp_path / "run")
     )
     assert code == 2
@@ -115,8 +112,10 @@ def test_a_wrong_form_ends_the_command_before_any_work(tts, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_guide_that_is_no_grammar_is_refused_and_harms_no_other_request(tts, monkeypatch):
-    monkeypatch.setenv("TTS_HOME", str(tts.home))
+def test_a_guide_that_is_no_grammar_is_refused_and_harms_no_other_request(
+    served, server, monkeypatch
+):
+    monkeypatch.setenv("TTS_HOME", str(served.home))
     deployment = load_deployment("demo")
     models = Models.load(deployment)
     prompt = Context.of(models, Problem("p", "Compute (37 + 58) - 20.")).prompt
@@ -150,5 +149,4 @@ def test_a_guide_that_is_no_grammar_is_refused_and_harms_no_other_request(tts, m
             await asyncio.wait(running)
             assert first == await generator.generate(guided)
 
-    with start_server(deployment) as server:
-        asyncio.run(go(server.addresses.grpc))
+    asyncio.run(go(server[0].addresses.grpc))

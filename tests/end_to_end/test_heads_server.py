@@ -21,36 +21,36 @@ SMALL = {"n": 4, "beam_width": 2, "num_iterations": 3}
 
 @pytest.fixture(scope="module", params=HEADED)
 def headed(request, tmp_path_factory):
-    """A deployment whose engines are built in a home of its own, and that home."""
+    """A deployment that is served, whose engines are built in a home of its own."""
     tts = Tts(tmp_path_factory.mktemp(request.param))
     code, out, err = tts.run("build-engines", request.param, "--no-verify")
     assert code == 0, err
     kind = request.param.removeprefix("demo-")
     assert f"verifier: judges with a {kind} head" in out + err
-    yield request.param, tts
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TTS_HOME", str(tts.home))
+        deployment = load_deployment(request.param)
+        with start_server(deployment) as server:
+            yield deployment, server
     assert tts.leftovers() == []
 
 
-def test_every_schedule_grows_the_same_trees_with_a_head(headed, tmp_path, monkeypatch):
-    name, tts = headed
-    monkeypatch.setenv("TTS_HOME", str(tts.home))
+def test_every_schedule_grows_the_same_trees_with_a_head(headed, tmp_path):
+    name = headed[0].name
     problems = load_problems("demo", limit=4)
     assert len(problems) == 4
-    with start_server(load_deployment(name)):
-        digests, scores = grown_under_every_schedule(name, problems, SMALL, tmp_path)
+    digests, scores = grown_under_every_schedule(name, problems, SMALL, tmp_path)
     assert len(digests) == 1
     assert np.ptp(scores) > 0.5, "a head that tells nothing would agree with itself, too"
 
 
-def test_scores_of_a_headed_verifier_are_those_of_torch(headed, monkeypatch):
+def test_scores_of_a_headed_verifier_are_those_of_torch(headed):
     """The checkpoint's own numbers, over the layers that transformers has."""
     torch = pytest.importorskip("torch")
     from safetensors.torch import load_file
     from transformers import Qwen2Model
 
-    name, tts = headed
-    monkeypatch.setenv("TTS_HOME", str(tts.home))
-    deployment = load_deployment(name)
+    deployment, server = headed
     weights = load_file(deployment.verifier.checkpoint / "model.safetensors")
     weights = {key: value.float() for key, value in weights.items()}
     layers = Qwen2Model.from_pretrained(deployment.verifier.checkpoint).float().eval()
@@ -58,7 +58,7 @@ def test_scores_of_a_headed_verifier_are_those_of_torch(headed, monkeypatch):
     def expected(ids):
         with torch.no_grad():
             hidden = layers(torch.tensor(ids[None], dtype=torch.int64)).last_hidden_state[0, -1]
-        if name == "demo-value":
+        if deployment.name == "demo-value":
             value = weights["v_head.summary.weight"] @ hidden + weights["v_head.summary.bias"]
             return value.sigmoid().item()
         inner = weights["score.0.weight"] @ hidden + weights["score.0.bias"]
@@ -75,13 +75,12 @@ def test_scores_of_a_headed_verifier_are_those_of_torch(headed, monkeypatch):
         form.extend(right, "## Step 2: 95 - 20 = 65"),
     ]
 
-    async def served(address):
-        async with TritonConnection(address) as connection:
+    async def served():
+        async with TritonConnection(server.addresses.grpc) as connection:
             verifier = TritonVerifier(connection)
             return [(await verifier.score(ScoreCall(ids, question, ()))).score for ids in asked]
 
-    with start_server(deployment) as server:
-        scores = asyncio.run(served(server.addresses.grpc))
+    scores = asyncio.run(served())
     assert scores == pytest.approx([expected(ids) for ids in asked], abs=1e-4)
     assert scores[0] > scores[1]
     assert scores[2] > scores[3]

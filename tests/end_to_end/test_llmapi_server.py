@@ -29,23 +29,26 @@ def llmapi(tts, monkeypatch):
 
 
 def beam_search(deployment, folder, problems):
-    """The digest of the trees of a beam search on a server of its own."""
+    """The digest of the trees of a beam search on the server that runs."""
     wanted = RunConfig(
         deployment_source=deployment, dataset="demo", limit=problems, parameters={"n": 16}
     )
-    with start_server(load_deployment(deployment)):
-        outcome = carry_out(plan_of(wanted, load_problems("demo", limit=problems)), folder)
+    outcome = carry_out(plan_of(wanted, load_problems("demo", limit=problems)), folder)
     assert outcome["problems"] == problems
     return outcome["tree_digest"]
 
 
 @pytest.mark.slow
-def test_forty_problems_grow_the_trees_of_target_openvino(llmapi, tmp_path):
-    ours = beam_search("demo-llmapi", tmp_path / "llmapi", 40)
+def test_forty_problems_grow_the_trees_of_target_openvino(llmapi, served, tmp_path, monkeypatch):
+    with start_server(llmapi):
+        ours = beam_search("demo-llmapi", tmp_path / "llmapi", 40)
+    monkeypatch.setenv("TTS_HOME", str(served.home))
     assert ours == beam_search("demo", tmp_path / "openvino", 40)
 
 
-def test_a_run_whose_model_is_killed_is_saved_and_goes_on_to_the_same_trees(llmapi, tts, tmp_path):
+def test_a_run_whose_model_is_killed_is_saved_and_goes_on_to_the_same_trees(
+    llmapi, tts, served, tmp_path, monkeypatch
+):
     folder, arguments = tmp_path / "run", ("--limit", 12, "--n", 16)
     with start_server(llmapi) as server:
         run = tts.start("bench", "demo-llmapi", *arguments, "--out", folder)
@@ -60,4 +63,5 @@ def test_a_run_whose_model_is_killed_is_saved_and_goes_on_to_the_same_trees(llma
         code, _, said = tts.run("bench", "--resume", folder)
     assert code == 0, said
     assert summary(folder)["problems"] == 12
+    monkeypatch.setenv("TTS_HOME", str(served.home))
     assert summary(folder)["tree_digest"] == beam_search("demo", tmp_path / "openvino", 12)

@@ -6,12 +6,12 @@ import urllib.request
 
 import pytest
 import yaml
-from tests.end_to_end.commands import carry_out, events, summary
+from tests.end_to_end.commands import Tts, carry_out, events, summary
 
 from tts.build import paths
 from tts.build.random_checkpoint import make_random_checkpoint
 from tts.build.spec import load_deployment
-from tts.lab.bench.replaying import as_recorded
+from tts.lab.bench.replayed_run import as_recorded
 from tts.lab.bench.single_run import plan_of, problems_of
 from tts.runs.config import RunConfig
 from tts.runs.folder import read_config, write_json
@@ -28,17 +28,25 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def recorded(tts, tmp_path_factory):
+def recorded(served, tmp_path_factory):
     """A small run of the demo pair."""
     folder = tmp_path_factory.mktemp("runs") / "recorded"
-    code, _, err = tts.run("bench", "demo", "--limit", 3, "--n", 4, "--out", folder)
+    code, _, err = served.run("bench", "demo", "--limit", 3, "--n", 4, "--out", folder)
     assert code == 0, err
     return folder
 
 
 @pytest.fixture(scope="module")
+def tts(tmp_path_factory):
+    """A home without engines."""
+    tts = Tts(tmp_path_factory.mktemp("home"))
+    yield tts
+    assert tts.leftovers() == []
+
+
+@pytest.fixture(scope="module")
 def pair(tts, tmp_path_factory):
-    """A deployment of two random checkpoints, built."""
+    """The file of a deployment of two random checkpoints, and its server, which runs."""
     folder = tmp_path_factory.mktemp("pair")
     data = yaml.safe_load((paths.deployments_dir() / "demo.yaml").read_text())
     data["name"] = "random"
@@ -51,7 +59,10 @@ def pair(tts, tmp_path_factory):
     file.write_text(yaml.safe_dump(data))
     code, _, err = tts.run("build-engines", file, "--no-verify")
     assert code == 0, err
-    return file
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TTS_HOME", str(tts.home))
+        with start_server(load_deployment(str(file))) as server:
+            yield file, server
 
 
 def generated_by(server):
@@ -66,36 +77,32 @@ def generated_by(server):
     return tuple(found)
 
 
-def test_random_engines_do_the_recorded_work_under_any_schedule(
-    tts, recorded, pair, tmp_path, monkeypatch
-):
-    monkeypatch.setenv("TTS_HOME", str(tts.home))
-    spec = load_deployment(str(pair))
-    with start_server(spec) as server:
-        expected = generated_by(server)
-        for schedule in ("lockstep", "decoupled"):
-            given = RunConfig(
-                deployment_source=str(pair), dataset="demo", schedule=schedule, speculation="off"
-            )
-            wanted = as_recorded(given, recorded, set())
-            outcome = carry_out(plan_of(wanted, problems_of(wanted)), tmp_path / schedule)
-            assert outcome["tree_digest"] == summary(recorded)["tree_digest"]
-            assert outcome["accuracy"] == summary(recorded)["accuracy"]
-            assert outcome["replay"]["source"] == str(recorded)
-            answers = [e for e in events(tmp_path / schedule) if e["event"] == "generated"]
-            ends = sum(e["thoughts"][-1]["stop"] == "end" for e in answers)
-            tokens = sum(e["tokens"] for e in answers) + ends
-            expected = (expected[0] + len(answers), expected[1] + tokens)
-            deadline = time.monotonic() + 5
-            while generated_by(server) != expected and time.monotonic() < deadline:
-                time.sleep(0.05)  # the metrics follow the answers
-            assert generated_by(server) == expected
+def test_random_engines_do_the_recorded_work_under_any_schedule(recorded, pair, tmp_path):
+    file, server = pair
+    expected = generated_by(server)
+    for schedule in ("lockstep", "decoupled"):
+        given = RunConfig(
+            deployment_source=str(file), dataset="demo", schedule=schedule, speculation="off"
+        )
+        wanted = as_recorded(given, recorded, set())
+        outcome = carry_out(plan_of(wanted, problems_of(wanted)), tmp_path / schedule)
+        assert outcome["tree_digest"] == summary(recorded)["tree_digest"]
+        assert outcome["accuracy"] == summary(recorded)["accuracy"]
+        assert outcome["replay"]["source"] == str(recorded)
+        answers = [e for e in events(tmp_path / schedule) if e["event"] == "generated"]
+        ends = sum(e["thoughts"][-1]["stop"] == "end" for e in answers)
+        tokens = sum(e["tokens"] for e in answers) + ends
+        expected = (expected[0] + len(answers), expected[1] + tokens)
+        deadline = time.monotonic() + 5
+        while generated_by(server) != expected and time.monotonic() < deadline:
+            time.sleep(0.05)  # the metrics follow the answers
+        assert generated_by(server) == expected
 
 
 def test_a_replay_is_reported_and_resumed_as_one(tts, recorded, pair, tmp_path):
     folder = tmp_path / "run"
     code, out, err = tts.run(
-        "bench", pair, "--replay", recorded, "--speculation", "off", "--out", folder
+        "bench", pair[0], "--replay", recorded, "--speculation", "off", "--out", folder
     )
     assert code == 0, err
     assert f"replay of {recorded}" in out
@@ -124,13 +131,13 @@ def test_made_up_text_is_cut_stopped_and_continued_to_the_same_trees(tts, pair, 
     file.write_text("".join(json.dumps(chain) + "\n" for chain in chains))
     options = ("--replay", file, "--limit", 3, "--n", 4)
     whole, part = tmp_path / "whole", tmp_path / "part"
-    code, out, err = tts.run("bench", pair, *options, "--schedule", "lockstep", "--out", whole)
+    code, out, err = tts.run("bench", pair[0], *options, "--schedule", "lockstep", "--out", whole)
     assert code == 0, err
     assert "its text is made up" in out
     assert summary(whole)["accuracy"] is None
     stops = {t["stop"] for e in events(whole) for t in e.get("thoughts", ())}
     assert stops == {"step", "end", "length"}
-    code, _, err = tts.run("bench", pair, *options, "--out", part)
+    code, _, err = tts.run("bench", pair[0], *options, "--out", part)
     assert code == 0, err
     assert summary(part)["tree_digest"] == summary(whole)["tree_digest"]
     (part / "summary.json").unlink()

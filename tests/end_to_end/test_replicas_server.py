@@ -8,11 +8,26 @@ import time
 
 import psutil
 import pytest
-from tests.end_to_end.commands import events, servers, summary, wait_for_events, whole_events
+from tests.end_to_end.commands import (
+    Tts,
+    events,
+    servers,
+    summary,
+    wait_for_events,
+    whole_events,
+)
 
 pytestmark = pytest.mark.server
 
 RUN = ("--limit", "12", "--n", "8", "--seed", "0")
+
+
+@pytest.fixture(scope="module")
+def tts(new_home):
+    """A home for the servers of all tests."""
+    tts = Tts(new_home())
+    yield tts
+    assert tts.leftovers() == []
 
 
 @pytest.fixture(scope="module")

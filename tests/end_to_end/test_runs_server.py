@@ -46,11 +46,11 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def plain(tts, tmp_path_factory):
+@pytest.fixture(scope="session")
+def plain(served, tmp_path_factory):
     """A small lockstep run that others are compared with."""
     folder = tmp_path_factory.mktemp("runs") / "plain"
-    code, out, err = tts.run(
+    code, out, err = served.run(
         "bench", "demo", "--limit", 6, "--schedule", "lockstep", "--out", folder
     )
     assert code == 0, err
@@ -59,9 +59,9 @@ def plain(tts, tmp_path_factory):
     return folder
 
 
-def test_both_schedules_grow_the_same_trees(tts, plain, tmp_path):
+def test_both_schedules_grow_the_same_trees(served, plain, tmp_path):
     folder = tmp_path / "run"
-    code, _, err = tts.run("bench", "demo", "--limit", 6, "--out", folder)
+    code, _, err = served.run("bench", "demo", "--limit", 6, "--out", folder)
     assert code == 0, err
     ours, theirs = summary(folder), summary(plain)
     assert ours["tree_digest"] == theirs["tree_digest"]
@@ -76,7 +76,7 @@ def test_both_schedules_grow_the_same_trees(tts, plain, tmp_path):
     assert len(both) >= 0.9 * max(map(len, scores))
     assert max(abs(scores[0][key] - scores[1][key]) for key in both) <= 1e-4 + 1e-9
     assert ours["mean_in_flight"]["generator"] > theirs["mean_in_flight"]["generator"]
-    code, out, _ = tts.run("report", plain, folder)
+    code, out, _ = served.run("report", plain, folder)
     assert code == 0
     assert "trees identical (beam-search: lockstep and decoupled): yes" in out
 
@@ -94,29 +94,27 @@ VARIANTS = {
 }
 
 
-def test_every_strategy_grows_the_same_trees_under_every_schedule(tts, tmp_path, monkeypatch):
+def test_every_strategy_grows_the_same_trees_under_every_schedule(served, tmp_path, monkeypatch):
     """All on one server, so that later runs meet the caches that earlier ones have warmed."""
-    monkeypatch.setenv("TTS_HOME", str(tts.home))
-    spec = load_deployment("demo")
+    monkeypatch.setenv("TTS_HOME", str(served.home))
     problems = load_problems("demo", limit=3)
-    with start_server(spec):
-        for name, parameters in VARIANTS.items():
-            digests = set()
-            for schedule in get_args(ScheduleName):
-                wanted = RunConfig(
-                    deployment_source="demo",
-                    dataset="demo",
-                    limit=3,
-                    strategy=name,
-                    schedule=schedule,
-                    parameters=parameters,
-                )
-                plan = plan_of(wanted, problems)
-                folder = tmp_path / f"{name}-{schedule}"
-                outcome = carry_out(plan, folder)
-                assert outcome["problems"] == 3
-                digests.add(outcome["tree_digest"])
-            assert len(digests) == 1, name
+    for name, parameters in VARIANTS.items():
+        digests = set()
+        for schedule in get_args(ScheduleName):
+            wanted = RunConfig(
+                deployment_source="demo",
+                dataset="demo",
+                limit=3,
+                strategy=name,
+                schedule=schedule,
+                parameters=parameters,
+            )
+            plan = plan_of(wanted, problems)
+            folder = tmp_path / f"{name}-{schedule}"
+            outcome = carry_out(plan, folder)
+            assert outcome["problems"] == 3
+            digests.add(outcome["tree_digest"])
+        assert len(digests) == 1, name
 
 
 @pytest.mark.slow
@@ -161,7 +159,7 @@ def test_fifty_problems_grow_one_set_of_trees_on_cold_and_warm_caches(tts, tmp_p
     assert len(set(digests.values())) == 1, digests
 
 
-def test_a_killed_run_is_continued_without_solving_anything_twice(tts, plain, tmp_path):
+def test_a_killed_run_is_continued_without_solving_anything_twice(tts, served, plain, tmp_path):
     folder = tmp_path / "run"
     arguments = ("--limit", 6, "--schedule", "lockstep", "--out", folder)
     process = tts.start("bench", "demo", *arguments)
@@ -170,7 +168,7 @@ def test_a_killed_run_is_continued_without_solving_anything_twice(tts, plain, tm
     process.communicate()
     assert tts.leftovers() == [], "the server outlived its parent"
     before = events(folder)[:-1]
-    code, _, err = tts.run("bench", "--resume", folder)
+    code, _, err = served.run("bench", "--resume", folder)
     assert code == 0, err
     assert summary(folder)["tree_digest"] == summary(plain)["tree_digest"]
     assert summary(folder)["sessions"] == 2
@@ -182,27 +180,26 @@ def test_a_killed_run_is_continued_without_solving_anything_twice(tts, plain, tm
     assert len(before) < len(log)
 
 
-def test_resuming_with_something_else_changed_is_refused(tts, plain, tmp_path):
+def test_resuming_with_something_else_changed_is_refused(served, plain, tmp_path):
     config = read_config(plain)
     assert config["prompting"]["verifier"]["format"] == "rlhflow"
     for name, old in {"deployment_digest": "old", "prompting": {"verifier": {}}}.items():
         write_json(tmp_path / "run.json", {**config, name: old})
-        code, _, err = tts.run("bench", "--resume", tmp_path)
+        code, _, err = served.run("bench", "--resume", tmp_path)
         assert code == 1
         assert f"cannot be continued: its {name} was {old!r}" in err
 
 
-def test_a_run_stopped_under_speculation_is_continued_to_the_same_trees(tts, plain, tmp_path):
+def test_a_run_stopped_under_speculation_is_continued_to_the_same_trees(served, plain, tmp_path):
     folder = tmp_path / "run"
     options = ("--limit", 6, "--speculation", "always", "--in-flight", 2, "--out", folder)
-    process = tts.start("bench", "demo", *options)
+    process = served.start("bench", "demo", *options)
     wait_for_events(process, folder, "generated", 50)
     process.kill()
     process.communicate()
-    assert tts.leftovers() == []
     before = events(folder)
     assert any(event.get("kind") == "speculative" for event in before)
-    code, _, err = tts.run("bench", "--resume", folder)
+    code, _, err = served.run("bench", "--resume", folder)
     assert code == 0, err
     assert summary(folder)["tree_digest"] == summary(plain)["tree_digest"]
     log = events(folder)
@@ -211,16 +208,15 @@ def test_a_run_stopped_under_speculation_is_continued_to_the_same_trees(tts, pla
     assert len(asked) == len(set(asked)), "something was generated twice"
 
 
-def test_grouping_the_verifiers_requests_changes_no_tree(tts, plain, tmp_path, monkeypatch):
-    monkeypatch.setenv("TTS_HOME", str(tts.home))
+def test_grouping_the_verifiers_requests_changes_no_tree(served, plain, tmp_path, monkeypatch):
+    monkeypatch.setenv("TTS_HOME", str(served.home))
     demo = load_deployment("demo")
     verifier = demo.verifier.model_copy(update={"group_tokens": 512})
     spec = demo.model_copy(update={"verifier": verifier})
     wanted = RunConfig(deployment_source="demo", dataset="demo", limit=6)
     strategy = choose("beam-search", spec, {})
     plan = plan_with(wanted, load_problems("demo", limit=6), spec, strategy)
-    with start_server(spec):
-        outcome = carry_out(plan, tmp_path / "run")
+    outcome = carry_out(plan, tmp_path / "run")
     assert outcome["tree_digest"] == summary(plain)["tree_digest"]
     asked = [e for e in events(tmp_path / "run") if e["event"] == "scored" and not e["cached"]]
     assert asked
@@ -290,7 +286,15 @@ def test_a_running_server_is_used_and_left_alone(tts, plain, tmp_path):
     assert tts.leftovers() == []
 
 
-@pytest.mark.parametrize("victim", ["server", "stub", "generator", "prm_engine"])
+@pytest.mark.parametrize(
+    "victim",
+    [
+        pytest.param("server", marks=pytest.mark.slow),  # as a run of great patience finds it below
+        "stub",
+        pytest.param("generator", marks=pytest.mark.slow),
+        pytest.param("prm_engine", marks=pytest.mark.slow),
+    ],
+)
 def test_a_run_goes_on_when_its_server_dies_and_is_started_again(tts, plain, tmp_path, victim):
     serving = tts.start("serve", "demo")
     try:
@@ -314,7 +318,14 @@ def test_a_run_goes_on_when_its_server_dies_and_is_started_again(tts, plain, tmp
     assert tts.leftovers() == []
 
 
-@pytest.mark.parametrize("victim", ["server", "generator", "prm_engine"])
+@pytest.mark.parametrize(
+    "victim",
+    [
+        "server",
+        pytest.param("generator", marks=pytest.mark.slow),
+        pytest.param("prm_engine", marks=pytest.mark.slow),
+    ],
+)
 def test_a_run_goes_on_when_a_part_of_its_own_server_dies(tts, plain, tmp_path, victim):
     folder = tmp_path / "run"
     run = tts.start("bench", "demo", "--limit", 6, "--out", folder)
@@ -358,8 +369,8 @@ def test_a_run_waits_longer_than_its_patience_for_engines_that_load_again(
     assert serving.returncode == 0
 
 
-def test_the_client_generates_scores_is_refused_and_cancels(tts, monkeypatch):
-    monkeypatch.setenv("TTS_HOME", str(tts.home))
+def test_the_client_generates_scores_is_refused_and_cancels(served, server, monkeypatch):
+    monkeypatch.setenv("TTS_HOME", str(served.home))
     deployment = load_deployment("demo")
     models = Models.load(deployment)
     context = Context.of(models, Problem("p", "Compute (37 + 58) - 20."))
@@ -396,5 +407,4 @@ def test_the_client_generates_scores_is_refused_and_cancels(tts, monkeypatch):
             await asyncio.wait(running)
             assert first == await generator.generate(step)
 
-    with start_server(deployment) as server:
-        asyncio.run(go(server.addresses.grpc))
+    asyncio.run(go(server[0].addresses.grpc))

@@ -119,37 +119,37 @@ def test_a_server_that_is_stopped_ends_the_run_by_its_name(tts, tmp_path):
     assert tts.leftovers() == []
 
 
-def test_a_programs_run_is_reported_and_continued_by_the_command(tts, tmp_path):
-    process = start(tts, SHORT, tmp_path)
+def test_a_programs_run_is_reported_and_continued_by_the_command(served, tmp_path):
+    process = start(served, SHORT, tmp_path)
     out, err = process.communicate(timeout=180)
     assert process.returncode == 0, err
     assert len(out.splitlines()) == 4
     folder = tmp_path / "run"
     whole = summary(folder)
-    code, out, err = tts.run("report", folder)
+    code, out, err = served.run("report", folder)
     assert code == 0, err
     assert "beam-search" in out
     (folder / "summary.json").unlink()
     log = (folder / "events.jsonl").read_text().splitlines(keepends=True)
     (folder / "events.jsonl").write_text("".join(log[: len(log) // 2]))
-    code, out, err = tts.run("bench", "--resume", folder)
+    code, out, err = served.run("bench", "--resume", folder)
     assert code == 0, err
     assert summary(folder)["tree_digest"] == whole["tree_digest"]
     assert summary(folder)["accuracy"] == whole["accuracy"]
     asked = [(e["problem"], *e["node"]) for e in events(folder) if e["event"] == "generated"]
     assert len(asked) == len(set(asked))
     replayed = tmp_path / "replayed"
-    code, out, err = tts.run("bench", "demo", "--replay", folder, "--out", replayed)
+    code, out, err = served.run("bench", "demo", "--replay", folder, "--out", replayed)
     assert code == 0, err
     assert summary(replayed)["tree_digest"] == whole["tree_digest"]
 
 
-def test_the_command_says_that_a_run_with_functions_goes_on_in_its_program(tts, tmp_path):
+def test_the_command_says_that_a_run_with_functions_goes_on_in_its_program(served, tmp_path):
     program = SHORT.replace('open("demo")', 'open("demo", verifier=lambda q, s: 0.5)')
-    process = start(tts, program, tmp_path)
+    process = start(served, program, tmp_path)
     _, err = process.communicate(timeout=180)
     assert process.returncode == 0, err
-    code, _, err = tts.run("bench", "--resume", tmp_path / "run")
+    code, _, err = served.run("bench", "--resume", tmp_path / "run")
     assert code == 1
     assert "verifier __main__.<lambda>" in err
     assert "resume=True" in err
@@ -176,10 +176,115 @@ for _ in range(3):  # each in an event loop of its own
 """
 
 
-def test_an_awaited_session_leaves_no_task(tts, tmp_path):
+@pytest.mark.parametrize("home", [pytest.param("tts", marks=pytest.mark.slow), "served"])
+def test_an_awaited_session_leaves_no_task(request, home, tmp_path):
+    """On servers that it starts itself, and on one that runs."""
+    tts = request.getfixturevalue(home)
     process = start(tts, AWAITED, tmp_path)
     out, err = process.communicate(timeout=180)
     assert process.returncode == 0, err
     assert err == ""
     assert out.count("tasks left: 0") == 3
     assert tts.leftovers() == []
+
+
+SHARED = """
+import sys
+from tts.session import Session
+
+problems = [f"Compute {i} + {i + 1} - 3." for i in range(int(sys.argv[1]))]
+digests = {}
+with Session.open("demo", say=lambda line: print(line, flush=True)) as session:
+    print("open", flush=True)
+    sys.stdin.readline()
+    for result in session.solve_many(problems, n=8, seed=2, in_flight=4):
+        digests[result.problem.id] = result.tree_digest
+        print("solved", flush=True)
+print("digests", sorted(digests.items()), flush=True)
+"""
+"""Solves when it is told to, and says which trees it has found."""
+
+
+def start_shared(tts, folder, problems):
+    folder.mkdir(exist_ok=True)
+    (folder / "program.py").write_text(SHARED)
+    return subprocess.Popen(
+        [sys.executable, str(folder / "program.py"), str(problems)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "TTS_HOME": str(tts.home)},
+        start_new_session=True,
+    )
+
+
+def said_until(process, word):
+    """The lines of a program up to one that begins with a word."""
+    lines = []
+    for line in process.stdout:
+        lines.append(line.rstrip())
+        if line.startswith(word):
+            return lines
+    return pytest.fail(process.stderr.read())
+
+
+def go_on(process):
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+def digests_of(process, tts):
+    """The trees that a program has found, once it has ended."""
+    line = said_until(process, "digests")[-1]
+    _, err = process.communicate(timeout=180)
+    assert process.returncode == 0, err
+    assert "Traceback" not in err
+    return line
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tts, tmp_path_factory):
+    process = start_shared(tts, tmp_path_factory.mktemp("undisturbed"), 30)
+    go_on(process)
+    digests = digests_of(process, tts)
+    assert tts.leftovers() == []
+    return digests
+
+
+@pytest.mark.parametrize("end", ["closes", "is killed"])
+def test_two_programs_at_once_share_a_server_that_outlives_its_owner(
+    tts, tmp_path, undisturbed, end
+):
+    both = [start_shared(tts, tmp_path / name, 30) for name in ("one", "two")]
+    said = [said_until(process, "open") for process in both]
+    starts = [any(line.startswith("Starting") for line in lines) for lines in said]
+    assert sorted(starts) == [False, True], said
+    owner, borrower = both if starts[0] else both[::-1]
+    for process in both:
+        go_on(process)
+    said_until(borrower, "solved")
+    if end == "closes":
+        assert digests_of(owner, tts) == undisturbed
+    else:
+        said_until(owner, "solved")
+        owner.kill()
+        owner.communicate()
+    assert digests_of(borrower, tts) == undisturbed
+    assert tts.leftovers() == []
+    assert not (tts.home / "built" / "demo" / "server" / "server.json").exists()
+
+
+def test_a_dataset_without_answers_is_solved_and_its_accuracy_is_left_open(tts, tmp_path):
+    file, folder = tmp_path / "asked.jsonl", tmp_path / "run"
+    file.write_text('{"question": "Compute 1 + 2."}\n{"question": "Compute 3 + 4."}\n')
+    code, out, err = tts.run("bench", "demo", "--dataset", file, "--set", "n=4", "--out", folder)
+    assert code == 0, err
+    assert "no answers, so no accuracy" in err
+    assert summary(folder)["accuracy"] is None
+    assert re.search(r"beam-search\b.* - ", out), out
+    code, out, err = tts.run("report", folder)
+    assert code == 0, err
+    code, out, err = tts.run("bench", "--resume", folder)
+    assert code == 0, err

@@ -67,7 +67,7 @@ def start(tts: Tts, *arguments):
 
 
 @pytest.fixture(scope="module")
-def small(tts: Tts, tmp_path_factory):
+def small(tmp_path_factory):
     """The demo pair with small batches, so that its load is measured in seconds."""
     data = yaml.safe_load((paths.deployments_dir() / "demo.yaml").read_text())
     for role in ("generator", "verifier"):
@@ -79,6 +79,7 @@ def small(tts: Tts, tmp_path_factory):
     return file
 
 
+@pytest.mark.slow
 def test_a_study_is_interrupted_resumed_and_shown(tts: Tts, small, tmp_path, monkeypatch):
     folder = tmp_path / "study"
     process = start(tts, "study", small, "--quick", "--out", folder)

@@ -14,15 +14,15 @@ pytestmark = [
 ]
 
 
-def test_a_run_is_watched_to_its_end_from_another_process_and_by_itself(tts, tmp_path):
+def test_a_run_is_watched_to_its_end_from_another_process_and_by_itself(served, tmp_path):
     file = tmp_path / "sums.csv"
     file.write_text("asked,right,difficulty\nCompute 2 + 2.,4,1\nCompute 50 - 8.,42,2\n")
     columns = "problem=asked,answer=right,level=difficulty"
     folder = tmp_path / "run"
     arguments = ("--n", 4, "--columns", columns, "--seed", 1, "--dataset-seed", 2, "--watch")
-    bench = tts.start("bench", "demo", "--dataset", file, *arguments, "--out", folder)
+    bench = served.start("bench", "demo", "--dataset", file, *arguments, "--out", folder)
     wait_for_events(bench, folder, "session", 1)
-    top = tts.start("top", folder)
+    top = served.start("top", folder)
     out, err = bench.communicate(timeout=180)
     watched, complaints = top.communicate(timeout=60)
     assert (bench.returncode, top.returncode, complaints) == (0, 0, ""), err

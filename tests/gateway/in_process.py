@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from tts.gateway.app import App
 from tts.gateway.generation import TextGenerator
-from tts.gateway.observability import Observer
+from tts.gateway.observability import Recorder
 from tts.gateway.safety import FilterChain
 from tts.gateway.service import Service, Settings
 from tts.session import AsyncSession
@@ -25,7 +25,7 @@ async def serving(deployment, endpoints, filters=None, keyring=None, **settings)
                 Settings(**settings),
                 keyring or SimpleNamespace(required=False),
                 filters,
-                Observer(),
+                Recorder(),
             )
         )
 

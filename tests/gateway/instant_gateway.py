@@ -13,7 +13,7 @@ from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.gateway.draining import Drain
 from tts.gateway.generation import TextGenerator
 from tts.gateway.http_server import Listen, _usable_port, answer
-from tts.gateway.observability import Observer, RequestLog, requests_dir
+from tts.gateway.observability import Recorder, RequestLog, requests_dir
 from tts.gateway.safety import FilterChain, Keyring, KeyStore, keys_file
 from tts.gateway.service import Service, Settings
 from tts.session import AsyncSession
@@ -21,7 +21,7 @@ from tts.session import AsyncSession
 
 async def serve(deployment):
     keyring = Keyring(KeyStore(keys_file()))
-    observer = Observer(RequestLog(requests_dir(deployment.name)))
+    observer = Recorder(RequestLog(requests_dir(deployment.name)))
     drain, filters, listen = Drain(30), FilterChain(), Listen(port=0)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, drain.begin)
     endpoints = {"generator": ScriptedGenerator([[7]], [8]), "verifier": ScriptedVerifier()}

@@ -7,7 +7,7 @@ import pytest
 from tts.build.errors import Terminated
 from tts.gateway import draining
 from tts.gateway.draining import Drain
-from tts.gateway.observability import RequestRecord
+from tts.gateway.observability import ServedRequest
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ class Scene:
 
     def request(self, until, strategy=None):
         """A request that ends with an event; its task has what became of it."""
-        record = RequestRecord(id="", endpoint="", time=0.0, t0=0.0, strategy=strategy)
+        record = ServedRequest(id="", endpoint="", time=0.0, t0=0.0, strategy=strategy)
 
         async def run():
             task = asyncio.current_task()

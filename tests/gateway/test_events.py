@@ -2,13 +2,14 @@
 
 import json
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from openai.types import Completion
 from openai.types.chat import ChatCompletionChunk
 
-from tts.gateway.openai.answers import usage_of
+from tts.gateway.openai.answers import CHAT, TEXT, usage_of
 from tts.gateway.openai.events import CHAT_CHUNK, TEXT_CHUNK, Events
 
 
@@ -51,3 +52,15 @@ def test_every_other_chunk_is_parsed_too():
     counted = parsed(made.usage(usage_of(3, 4), {"gateway_ms": 1}))
     assert counted.usage.total_tokens == 7
     assert counted.choices == []
+
+
+@given(st.floats(max_value=0, width=32, allow_nan=False, allow_infinity=False))
+def test_log_probabilities_are_an_engines_in_few_digits(log_prob):
+    (given_as,) = TEXT.logprobs(["a"], [log_prob])["token_logprobs"]
+    assert np.float32(given_as) == np.float32(log_prob)
+    assert len(repr(abs(given_as)).replace(".", "").partition("e")[0].strip("0")) <= 9
+    assert CHAT.logprobs(["a"], [log_prob])["content"][0]["logprob"] == given_as
+
+
+def test_the_texts_of_tokens_have_their_places():
+    assert TEXT.logprobs(["ab", "", "c"], [-0.5] * 3)["text_offset"] == [0, 2, 2]

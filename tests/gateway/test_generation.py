@@ -10,7 +10,7 @@ from tts.build.errors import EndpointUnavailable
 from tts.endpoints.base import NewTokens
 from tts.endpoints.scripted import ScriptedVerifier
 from tts.gateway.generation import TextGenerator
-from tts.gateway.observability import RequestRecord
+from tts.gateway.observability import ServedRequest
 from tts.gateway.openai.requests import Request
 from tts.gateway.safety import FilterChain
 from tts.prompting import Models
@@ -61,8 +61,8 @@ def run(tiny_deployment, servers, limit=6, **fields):
             generator = TextGenerator(models, replicas, FilterChain())
             request = Request(model="tiny", stream=True, **fields)
             (call,) = generator.calls([[7]], request, [limit], logs=False)
-            choice = generator.choice(0, call, request)
-            record = RequestRecord(id="", endpoint="", time=0.0, t0=0.0)
+            choice = generator.sample(0, call, request)
+            record = ServedRequest(id="", endpoint="", time=0.0, t0=0.0)
             text = ""
             async for delta in generator.deltas(call, choice, record, "key"):
                 text += delta.text
@@ -158,8 +158,8 @@ def test_a_choice_ends_with_its_last_delta_however_late_that_is_read(tiny_deploy
             generator = TextGenerator(models, replicas, FilterChain())
             request = Request(model="tiny", stream=True, n=2)
             calls = generator.calls([[7]], request, [6], logs=False)
-            choices = [generator.choice(i, call, request) for i, call in enumerate(calls)]
-            record = RequestRecord(id="", endpoint="", time=0.0, t0=0.0)
+            choices = [generator.sample(i, call, request) for i, call in enumerate(calls)]
+            record = ServedRequest(id="", endpoint="", time=0.0, t0=0.0)
             read = []
             async for delta in generator.merged(calls, choices, record, "key"):
                 read.append(delta)
@@ -169,7 +169,7 @@ def test_a_choice_ends_with_its_last_delta_however_late_that_is_read(tiny_deploy
 
     read = asyncio.run(asyncio.wait_for(go(), 20))
     for index in (0, 1):
-        mine = [delta for delta in read if delta.choice.index == index]
+        mine = [delta for delta in read if delta.sample.index == index]
         assert [delta.finish for delta in mine] == [*[None] * 6, "length"]
         assert "".join(delta.text for delta in mine) == models.generator.decode(LETTERS[:6])
 

@@ -4,9 +4,8 @@ import asyncio
 
 import pytest
 
-from tts.gateway import joining
-from tts.gateway.joining import Joining
-from tts.gateway.running_search import RunningSearch
+from tts.gateway import running_searches
+from tts.gateway.running_searches import RunningSearch, RunningSearches
 
 
 class Solving:
@@ -35,7 +34,7 @@ async def settle():
 
 def test_a_retry_joins_the_search_that_runs_and_its_result():
     async def run():
-        same, solving = Joining(), Solving()
+        same, solving = RunningSearches(), Solving()
         first = same.join("key", solving, named=False)
         second = same.join("key", solving, named=False)
         assert first is second
@@ -53,7 +52,7 @@ def test_a_retry_joins_the_search_that_runs_and_its_result():
 
 def test_a_search_without_listeners_is_cancelled_at_once():
     async def run():
-        same, solving = Joining(), Solving()
+        same, solving = RunningSearches(), Solving()
         search = same.join("key", solving, named=False)
         same.join("key", solving, named=False)
         same.leave("key", search)
@@ -68,10 +67,10 @@ def test_a_search_without_listeners_is_cancelled_at_once():
 
 
 def test_a_named_search_waits_for_whoever_comes_back(monkeypatch):
-    monkeypatch.setattr(joining, "KEEP_S", 0.0)
+    monkeypatch.setattr(running_searches, "KEEP_S", 0.0)
 
     async def run():
-        same, solving = Joining(), Solving()
+        same, solving = RunningSearches(), Solving()
         search = same.join("key", solving, named=True)
         await settle()
         same.leave("key", search)
@@ -87,7 +86,7 @@ def test_a_named_search_waits_for_whoever_comes_back(monkeypatch):
 
 def test_a_failed_search_is_not_joined():
     async def run():
-        same, solving = Joining(), Solving()
+        same, solving = RunningSearches(), Solving()
         solving.failure = ValueError("no")
         solving.end.set()
         search = same.join("key", solving, named=False)
@@ -100,10 +99,10 @@ def test_a_failed_search_is_not_joined():
 
 
 def test_results_are_kept_for_some_requests_only(monkeypatch):
-    monkeypatch.setattr(joining, "MOST_KEPT", 3)
+    monkeypatch.setattr(running_searches, "MOST_KEPT", 3)
 
     async def run():
-        same, solving = Joining(), Solving()
+        same, solving = RunningSearches(), Solving()
         solving.end.set()
         for key in range(10):
             search = same.join(key, solving, named=False)
@@ -115,11 +114,11 @@ def test_results_are_kept_for_some_requests_only(monkeypatch):
 
 
 def test_large_trees_are_not_kept_together(monkeypatch):
-    monkeypatch.setattr(joining, "MOST_STEPS", 10)
+    monkeypatch.setattr(running_searches, "MOST_STEPS", 10)
     monkeypatch.setattr(RunningSearch, "size", property(lambda search: 4))
 
     async def run():
-        same, solving = Joining(), Solving()
+        same, solving = RunningSearches(), Solving()
         solving.end.set()
         for key in range(6):
             search = same.join(key, solving, named=False)

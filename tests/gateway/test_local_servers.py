@@ -10,14 +10,16 @@ from tts.build.errors import ServerError
 from tts.gateway import local_servers as module
 from tts.gateway.local_servers import local_servers
 from tts.serving.server import supervise as supervise_module
+from tts.session import server as server_module
 
 
 @pytest.fixture
 def engines(monkeypatch):
     """Engines that are built, no server of them, and a supervisor that does what a test wants."""
     scene = SimpleNamespace(
-        found=None, several=[], stopped=threading.Event(), fail=threading.Event(), error=None
+        found=None, several=[], stopped=threading.Event(), left=threading.Event()
     )
+    scene.fail, scene.error = threading.Event(), None
 
     async def require_engines(deployment, addresses):
         return scene.several
@@ -33,7 +35,13 @@ def engines(monkeypatch):
         scene.stopped.set()
 
     monkeypatch.setattr(module, "require_engines", require_engines)
-    monkeypatch.setattr(module, "wait_for_server", lambda *_, **__: scene.found)
+    found = SimpleNamespace(addresses=SimpleNamespace(grpc="unix:/own"))
+    health = SimpleNamespace(check_from_outside=lambda: None)
+    used = lambda: scene.found and (scene.found, scene.left.set)  # noqa: E731
+    monkeypatch.setattr(server_module, "wait_for_server", lambda *_, **__: used())
+    monkeypatch.setattr(server_module, "find_server", lambda deployment: found)
+    monkeypatch.setattr(server_module, "ReplicaHealth", lambda deployment: health)
+    monkeypatch.setattr(server_module, "steps_of", lambda *_, **__: None)
     monkeypatch.setattr(module, "LOOK_S", 0.001)
     monkeypatch.setattr(supervise_module, "supervise", supervise)
     return scene
@@ -60,11 +68,16 @@ def test_without_any_server_one_is_started_and_stopped_in_the_end(tiny_deploymen
 
 
 def test_a_server_that_runs_is_used_and_left_running(tiny_deployment, engines):
-    engines.found = SimpleNamespace(server=object())
-    assert opened(tiny_deployment) == ({"tiny@1": ""}, [])
     address = SimpleNamespace(grpc="10.0.0.1:8001")
-    engines.found = SimpleNamespace(server=None, addresses=address)
-    assert opened(tiny_deployment) == ({"10.0.0.1:8001": ""}, [])
+    for process, name in ((object(), "tiny@1"), (None, "10.0.0.1:8001")):
+        engines.found = SimpleNamespace(server=process, addresses=address)
+        engines.left.clear()
+        groups, said = opened(tiny_deployment)
+        assert groups == {name: ""}
+        assert len(said) == 1
+        assert said[0].startswith("Using ")
+        assert engines.left.is_set(), "its use has ended"
+        assert not engines.stopped.is_set()
     engines.several = ["tiny@1", "tiny@2"]
     assert opened(tiny_deployment) == ({"tiny@1": "", "tiny@2": ""}, [])
 

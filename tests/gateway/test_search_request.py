@@ -7,9 +7,10 @@ import pytest
 
 from tts.gateway.openai.errors import ApiError
 from tts.gateway.openai.requests import ChatRequest
-from tts.gateway.search_request import DEFAULT_STRATEGY, read_search_request, wants_search
+from tts.gateway.search_request import read_search_request, wants_search
 from tts.gateway.service import Settings
 from tts.problem import Problem
+from tts.runs.config import Limits, RunConfig
 
 PROBLEM = Problem("p", "Compute 2 + 2.")
 
@@ -43,18 +44,25 @@ def test_a_search_is_asked_for_by_the_models_name_or_a_field(fields, named, want
 
 
 def test_the_strategy_is_that_of_the_name_or_the_field_or_the_default(read):
-    assert read(named="best-of-n").strategy == "best-of-n"
-    assert read(tts={"strategy": "best-of-n"}).strategy == "best-of-n"
-    assert read(budget=4).strategy == DEFAULT_STRATEGY
+    assert read(named="best-of-n").config.strategy == "best-of-n"
+    assert read(tts={"strategy": "best-of-n"}).config.strategy == "best-of-n"
+    assert read(budget=4).config.strategy == RunConfig().strategy == "beam-search"
 
 
 def test_fields_of_any_client_become_the_strategys_parameters(read):
     asked = read(
         named="best-of-n", budget=4, temperature=0.5, max_completion_tokens=7, tts={"seed": 3}
     )
-    assert asked.parameters == {"n": 4, "temperature": 0.5, "max_tokens": 7}
-    assert (asked.n, asked.seed, asked.problem) == (4, 3, PROBLEM)
-    assert read(seed=5, budget=4).seed == 5
+    assert asked.config.parameters == {"n": 4, "temperature": 0.5, "max_tokens": 7}
+    assert (asked.n, asked.config.seed, asked.problem) == (4, 3, PROBLEM)
+    assert read(seed=5, budget=4).config.seed == 5
+
+
+def test_a_search_is_asked_for_as_a_run_is(read):
+    asked = read(named="dvts", tts={"n": 8, "seed": 2, "budget_tokens": 90, "deadline_s": 7})
+    assert asked.config == RunConfig(
+        strategy="dvts", parameters={"n": 8}, seed=2, limits=Limits(90, 7)
+    )
 
 
 @pytest.mark.parametrize(
@@ -79,9 +87,13 @@ def test_what_no_search_can_do_or_is_said_twice_is_refused(read, fields, wrong):
 def test_the_deadline_is_the_least_of_all_who_wait(read):
     settings = Settings(deadline_s=60)
     announced = {b"x-stainless-read-timeout": "20"}
-    assert read(settings=settings).deadline_s == 60
-    assert read(settings=settings, tts={"deadline_s": 30}).deadline_s == 30
-    assert read(settings=settings, headers=announced).deadline_s == 19
-    assert read(settings=settings, headers=announced, stream=True).deadline_s == 60
-    assert read(settings=settings, headers={b"x-stainless-timeout": "1"}).deadline_s == 0.5
-    assert read(settings=settings, headers={b"x-stainless-timeout": "soon"}).deadline_s == 60
+
+    def deadline_s(**fields):
+        return read(settings=settings, **fields).config.limits.deadline_s
+
+    assert deadline_s() == 60
+    assert deadline_s(tts={"deadline_s": 30}) == 30
+    assert deadline_s(headers=announced) == 19
+    assert deadline_s(headers=announced, stream=True) == 60
+    assert deadline_s(headers={b"x-stainless-timeout": "1"}) == 0.5
+    assert deadline_s(headers={b"x-stainless-timeout": "soon"}) == 60

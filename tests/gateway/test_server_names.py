@@ -9,9 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts.build.errors import ConfigError, EndpointUnavailable
-from tts.gateway import following, server_names
-from tts.gateway.following import ToldServers, follow
-from tts.gateway.server_names import Names, is_well_formed, read_replicas, resolve
+from tts.gateway import named_servers
+from tts.gateway.named_servers import (
+    NamedServers,
+    Names,
+    follow,
+    is_well_formed,
+    read_replicas,
+    resolve,
+)
 from tts.session.replicas import EnginePair, Replicas
 
 PODS = "dns:pods.here:8001"
@@ -34,9 +40,9 @@ class Resolver:
 @pytest.fixture
 def at_once(monkeypatch):
     """Names are resolved, and replicas looked at, all the time."""
-    monkeypatch.setattr(server_names, "RESOLVE_S", 0.0)
-    monkeypatch.setattr(following, "LOOK_S", 0.002)
-    monkeypatch.setattr(following, "RETRY_S", 0.002)
+    monkeypatch.setattr(named_servers, "RESOLVE_S", 0.0)
+    monkeypatch.setattr(named_servers, "LOOK_S", 0.002)
+    monkeypatch.setattr(named_servers, "RETRY_S", 0.002)
 
 
 def test_a_name_is_every_address_that_it_resolves_to_in_its_group():
@@ -99,7 +105,7 @@ def test_of_two_families_one_is_used(monkeypatch):
 def test_what_is_no_name_is_refused(wrong):
     assert not is_well_formed(wrong)
     with pytest.raises(ConfigError, match="no name of servers"):
-        ToldServers([wrong], None, print)
+        NamedServers([wrong], None, print)
 
 
 def test_a_gateway_begins_when_the_first_server_of_a_name_serves_its_deployment(at_once):
@@ -111,7 +117,7 @@ def test_a_gateway_begins_when_the_first_server_of_a_name_serves_its_deployment(
         return address == "new:8001"
 
     async def first(servers):
-        told = ToldServers(servers, None, said.append, resolver)
+        told = NamedServers(servers, None, said.append, resolver)
         finding = asyncio.ensure_future(told.at_first(serves))
         while servers == [PODS] and not said[1:]:
             await asyncio.sleep(0)
@@ -141,7 +147,7 @@ def test_replicas_follow_a_name_and_what_has_gone_is_drained(at_once):
             while {pair.name for pair in replicas.pairs} != {f"{each}:8001" for each in used}:
                 await asyncio.sleep(0.002)
 
-        told = ToldServers([PODS], None, said.append, resolver)
+        told = NamedServers([PODS], None, said.append, resolver)
         for name in await told.at_first(serves):
             replicas.use(await connect(name))
         following = asyncio.ensure_future(follow(told, replicas, said.append))

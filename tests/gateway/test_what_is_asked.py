@@ -3,21 +3,23 @@
 import asyncio
 import errno
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from tests.gateway.in_process import post, serving
 
-from tts.build.errors import EndpointTimeout, EndpointUnavailable, RunError
+from tts.build.errors import CheckpointError, EndpointTimeout, EndpointUnavailable, RunError
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
-from tts.gateway.long_texts import LONG
+from tts.gateway.openai.errors import MOST_SAID
 from tts.gateway.page import kept_reports
 from tts.gateway.pooling import MAX_STEPS
+from tts.gateway.prompts import LONG
 from tts.gateway.safety import ApiKey, FilterChain, KeyLimits, KeysUnusable
 from tts.prompting import Models
 from tts.search import quantise
-from tts.session import Session
+from tts.session import AsyncSession, Session
 from tts.session.questions import as_problem
 
 QUESTION = "Compute 2 + 2."
@@ -124,6 +126,63 @@ def test_a_conversation_that_the_chat_template_refuses_is_the_clients_mistake(
     assert "refuses this: " in answer["error"]["message"]
     assert "no roles here" in answer["error"]["message"]
     assert str(tiny_deployment.generator.checkpoint) not in answer["error"]["message"]
+
+
+LAST_ONLY = "{{ messages[-1]['content'] }}"
+LOST = "drops or changes message {} of 4, so the model would not see what the {} has said there."
+
+
+@pytest.mark.parametrize(
+    ("template", "lost"),
+    [
+        (LAST_ONLY, LOST.format(1, "system")),
+        ("{{ messages[0]['content'] }}" + LAST_ONLY, LOST.format(2, "user")),
+        (LAST_ONLY.replace("}}", "| upper }}"), LOST.format(1, "system")),
+    ],
+)
+@pytest.mark.parametrize("to", ["a search", "a chat", "a chat that goes on", "tokens"])
+def test_a_chat_template_that_loses_a_message_answers_nothing(
+    tiny_deployment, endpoints, monkeypatch, template, lost, to
+):
+    monkeypatch.setattr(Tokenizer, "chat_template", template)
+    continued = {"continue_final_message": True, "add_generation_prompt": False}
+    if to == "a chat that goes on" and "upper" in template:
+        lost = "changes the last message, so it cannot be continued."
+    path, body = {
+        "a search": search_of(TURNS, model="tiny:beam-search"),
+        "a chat": (CHAT, {"model": "tiny", "messages": TURNS}),
+        "a chat that goes on": (CHAT, {"model": "tiny", "messages": TURNS, **continued}),
+        "tokens": ("/tokenize", {"messages": TURNS}),
+    }[to]
+
+    async def go():
+        own = {"generator": endpoints["generator"], "verifier": lambda question, steps: 0.5}
+        async with serving(tiny_deployment, own) as app:
+            return await post(app, path, body)
+
+    status, answer = asyncio.run(go())
+    assert (status, answer["error"]["message"]) == (400, f"The model's chat template {lost}")
+
+
+def test_a_model_without_a_chat_template_can_be_asked_for_completions(
+    tiny_deployment, endpoints, monkeypatch
+):
+    def missing(tokenizer):
+        raise CheckpointError(f"{tokenizer.checkpoint} has no chat template.")
+
+    monkeypatch.setattr(Tokenizer, "chat_template", property(missing))
+
+    async def go():
+        own = {"generator": endpoints["generator"], "verifier": lambda question, steps: 0.5}
+        async with serving(tiny_deployment, own) as app:
+            return await post(app, CHAT, {"model": "tiny", "messages": TURNS})
+
+    status, answer = asyncio.run(go())
+    assert status == 400
+    assert (
+        "is missing, or cannot be read: send prompts to /v1/completions."
+        in (answer["error"]["message"])
+    )
 
 
 def test_filters_see_every_message_of_a_conversation(tiny_deployment, endpoints, tmp_path):
@@ -338,3 +397,54 @@ def test_scores_are_shown_without_the_noise_of_binary_fractions(tiny_deployment,
     assert answer["tts"]["score"] == 0.8542
     assert '"score":0.8542}' in events
     assert "0.8542000" not in events
+
+
+def test_the_seconds_of_a_search_have_no_noise_of_binary_fractions(
+    tiny_deployment, endpoints, monkeypatch
+):
+    solve = AsyncSession.solve
+
+    async def took(session, question, **options):
+        result = await solve(session, question, **options)
+        return replace(result, usage=replace(result.usage, seconds=0.8542000000000001))
+
+    monkeypatch.setattr(AsyncSession, "solve", took)
+
+    async def go():
+        path, body = search_of(PLAIN[3:], model="tiny:best-of-n")
+        body["stream_options"] = {"include_usage": True}
+        async with serving(tiny_deployment, endpoints) as app:
+            return await post(app, path, body), await post(app, path, body | {"stream": True})
+
+    (status, answer), (streamed, events) = asyncio.run(go())
+    assert (status, streamed) == (200, 200)
+    assert answer["usage"]["tts"]["seconds"] == 0.8542
+    assert '"seconds":0.8542}' in events
+
+
+def test_what_is_wrong_with_parameters_is_said_to_the_end(ask):
+    words = "no number " * 100
+    ((status, answer),) = ask(search_of(PLAIN[3:], tts={"parameters": {"top_p": words}}))
+    assert status == 400
+    value, _, reason = answer["error"]["message"].partition("top_p = ")[2].partition("...: ")
+    assert words.startswith(value[1:] + " ")
+    assert len(value) > 150
+    assert reason.startswith("Input should be a valid number")
+
+
+def test_an_error_does_not_repeat_megabytes(ask):
+    endless = "x" * 1_000_000
+    named, unknown, wrong = ask(
+        search_of(PLAIN[3:], tts={"parameters": {endless: 1}}),
+        (CHAT, {"messages": PLAIN, "model": "a name of words " * 100}),
+        (CHAT, {"messages": PLAIN, "tts": {endless: 1}}),
+    )
+    for status, answer in (named, wrong):
+        assert status == 400
+        assert len(answer["error"]["message"]) <= MOST_SAID + len("...")
+        assert answer["error"]["message"].endswith("...")
+    message = unknown[1]["error"]["message"]
+    assert unknown[0] == 404
+    assert message.startswith("The model 'a name of words a name")
+    assert message.partition("...")[0].rpartition(" ")[2] in ("a", "name", "of", "words")
+    assert message.endswith("... is not served here; GET /v1/models lists those that are.")

@@ -33,7 +33,7 @@ from tts.endpoints.base import GenerateCall, ScoreCall
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.endpoints.triton import TritonConnection
 from tts.gateway.generation import TextGenerator
-from tts.gateway.observability import RequestRecord
+from tts.gateway.observability import ServedRequest
 from tts.gateway.openai.requests import Request
 from tts.gateway.safety import FilterChain
 from tts.lab.bench import single_run
@@ -42,20 +42,19 @@ from tts.lab.study.campaign import finished_study
 from tts.lab.study.folder import MEASUREMENTS
 from tts.lab.study.measure import measure
 from tts.lab.study.plan import limits_digest
-from tts.lab.tuning.fit import read_fits
 from tts.lab.tuning.requests import recorded_requests
+from tts.lab.tuning.result import read_fits
 from tts.problem import Problem
 from tts.prompting import Context, Models
 from tts.runs.compare import compare_runs, differing_settings, read_rows
-from tts.runs.config import read_run_config
+from tts.runs.config import parse_config, read_run_config
+from tts.runs.engine_steps import EngineStep, read_step_log
 from tts.runs.folder import read_config, read_problems
 from tts.runs.log import read_events
 from tts.runs.measured_run import MeasuredRun, expand_groups
-from tts.runs.repair import repair_log
 from tts.runs.replay import open_source
-from tts.runs.resume import ResumedWork, read_resume_point
+from tts.runs.resume import ResumedWork, read_resume_point, repair_log
 from tts.runs.run import Run
-from tts.runs.step_log import EngineStep, read_step_log
 from tts.runs.summary import summarise
 from tts.runs.token_requests import requests_with_ids
 from tts.search import Stop, Thought
@@ -75,8 +74,9 @@ _MOST_ROWS = 24
 def of_run(folder):
     """What programs get of a run, and what continuing, replaying and tuning take from it."""
     config = read_config(folder)
+    asked = parse_config(config, folder / "run.json")
     run = Run.load(folder)
-    summary = _or_error(lambda: dict(summarise(config, read_events(folder))))
+    summary = _or_error(lambda: dict(summarise(asked, read_events(folder))))
     return {
         "config": _or_error(lambda: read_run_config(folder).to_json() == config),
         "summary": summary,
@@ -350,8 +350,8 @@ def of_gateway(socket):
                 logs = name.startswith("log")
                 calls = generator.calls([prompt], request, [request.limit], logs=logs)
                 for index, call in enumerate(calls):
-                    record = RequestRecord(id="", endpoint="", time=0.0, t0=0.0)
-                    choice = generator.choice(index, call, request)
+                    record = ServedRequest(id="", endpoint="", time=0.0, t0=0.0)
+                    choice = generator.sample(index, call, request)
                     async for _ in generator.deltas(call, choice, record, ""):
                         pass
                 sent[name] = server.taken()
@@ -559,7 +559,7 @@ def _replay(folder):
     scores = sorted((key.hex(), score) for key, score in recording.scores.items())
     spare = [recording.steps, recording.chains, recording.spare_scores]
     return {
-        "description": {**source.description, "digest": None},
+        "description": {**msgspec.to_builtins(source.description), "digest": None},
         "answers": [
             len(recording.answers),
             _hash(json.dumps(sorted(recording.answers.items())).encode()),
@@ -571,7 +571,7 @@ def _replay(folder):
 
 def _tuning_requests(folder):
     events = read_events(folder)
-    found = recorded_requests(_models(), _problems(folder), read_config(folder), events)
+    found = recorded_requests(_models(), _problems(folder), read_run_config(folder), events)
     generations = [
         (g.input_ids.tolist(), g.max_new_tokens, g.seed, g.temperature, g.top_p, g.stop_at_step)
         for g in found.generations

@@ -3,8 +3,7 @@
 from tests.reports.page.test_browser import browser  # noqa: F401 - a fixture
 from tests.reports.test_live_page import grow, pages, run  # noqa: F401 - fixtures
 
-from tts.reports.live_page import EVERY_S, LivePage
-from tts.reports.live_server import serving
+from tts.reports.live_server import EVERY_S, LivePage, serving
 
 
 def report(page, number):

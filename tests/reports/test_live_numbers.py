@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.driver.test_driver import CONFIGS
 from tests.runs.replay.recordings import FEW, config_of, recorded_run
 
-from tts.reports.live_numbers import RECENT, WINDOW_S, LiveNumbers
+from tts.reports.live_run import RECENT, WINDOW_S, LiveNumbers
+from tts.runs.config import RunConfig, parse_config
 from tts.runs.events import Finished, Generated, Idle, ProblemSolved, ProblemStarted, Session
 from tts.runs.folder import CONFIG
 from tts.runs.log import read_events
@@ -18,7 +19,7 @@ from tts.runs.statistics import wilson
 from tts.runs.summary import summarise
 
 V1_RUN = Path(__file__).parents[1] / "runs" / "v1_run"
-CONFIG_OF_TEN = {"problem_ids": list(range(10)), "vote": "best"}
+CONFIG_OF_TEN = RunConfig(problem_ids=list(map(str, range(10))), vote="best")
 
 
 def numbers_of(events, config=CONFIG_OF_TEN):
@@ -73,7 +74,7 @@ def agrees(numbers, summary):
 
 def test_at_the_end_of_a_run_they_are_those_of_its_summary():
     config = json.loads((V1_RUN / CONFIG).read_text())
-    numbers = numbers_of(read_events(V1_RUN), config)
+    numbers = numbers_of(read_events(V1_RUN), parse_config(config, V1_RUN))
     agrees(numbers, summarise(config, read_events(V1_RUN)))
     assert numbers.run.finished
     assert numbers.running == 0
@@ -86,7 +87,7 @@ def test_of_a_scripted_run_too_whatever_is_read_of_it_so_far(tiny_deployment, tm
     run, _ = recorded_run(tiny_deployment, tmp_path / "run")
     config = config_of(tiny_deployment, CONFIGS[0])
     some = run.events[: cut % len(run.events)]
-    numbers, summary = numbers_of(some, config), summarise(config, some)
+    numbers, summary = numbers_of(some, parse_config(config, V1_RUN)), summarise(config, some)
     assert numbers.done == summary["problems"]
     assert numbers.generated_tokens == summary["generated_tokens"]
     assert numbers.wall_s == pytest.approx(summary["wall_s"], abs=1e-3)
@@ -139,7 +140,7 @@ def test_no_time_that_a_log_may_hold_makes_them_hang_or_grow(times):
 
 
 def test_ten_thousand_problems_take_little_memory():
-    numbers = LiveNumbers({"problem_ids": list(range(10_000)), "vote": "best"})
+    numbers = LiveNumbers(RunConfig(problem_ids=list(map(str, range(10_000))), vote="best"))
     for problem in range(10_000):
         t = problem / 10
         numbers.add(started(str(problem), t))

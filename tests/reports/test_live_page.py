@@ -10,10 +10,9 @@ from tests.reports.page.runs import write_run
 
 from tts.build.errors import RunError
 from tts.reports import live_server
-from tts.reports.live_page import EVERY_S, LivePage
 from tts.reports.live_run import State
-from tts.reports.live_server import serve_run, serving
-from tts.runs.config import read_whole_config
+from tts.reports.live_server import EVERY_S, LivePage, serve_run, serving
+from tts.runs.config import read_run_config
 from tts.runs.folder import CONFIG, EVENTS, SUMMARY, read_config
 from tts.runs.lock import locked
 from tts.runs.log import read_events
@@ -33,7 +32,7 @@ def run(tmp_path):
     folder = write_run(tmp_path / "run", problems=3)
     config = json.loads((folder / CONFIG).read_text())
     (folder / CONFIG).write_text(json.dumps(config | MISSING))
-    assert read_whole_config(folder)
+    assert read_run_config(folder)
     (folder / SUMMARY).unlink(missing_ok=True)  # it has not finished
     lines = (folder / EVENTS).read_bytes().splitlines(keepends=True)
     (folder / EVENTS).write_bytes(b"".join(lines[:10]))

@@ -11,17 +11,18 @@ from rich.console import Console
 from tests.reports.test_live_numbers import generated, solved, started
 
 from tts.build.errors import RunError
-from tts.reports import live_watch
+from tts.reports import live_screen
 from tts.reports.live_run import AT_ONCE, LiveRun, State
 from tts.reports.live_screen import (
     PLAIN_INTERVAL_S,
     STALLED_S,
     RunScreen,
+    WatchedBench,
     duration,
     run_line,
     run_panel,
+    watch_run,
 )
-from tts.reports.live_watch import WatchedBench, watch_run
 from tts.runs.events import Finished, Session, encode
 from tts.runs.folder import CONFIG, EVENTS, SUMMARY
 from tts.runs.lock import locked
@@ -211,7 +212,7 @@ def test_watching_ends_with_a_line_when_the_run_ends(folder, monkeypatch):
         write(folder, solved("problem-12", 13), Finished(t=13))
         (folder / SUMMARY).write_text("{}")
 
-    monkeypatch.setattr(live_watch.time, "sleep", end)
+    monkeypatch.setattr(live_screen.time, "sleep", end)
     for terminal in (True, False):
         (folder / SUMMARY).unlink(missing_ok=True)
         out = console(terminal)
@@ -224,7 +225,7 @@ def test_in_a_pipe_an_interrupted_run_is_the_end_and_on_a_terminal_ctrl_c_is(fol
     def interrupt(seconds):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(live_watch.time, "sleep", interrupt)
+    monkeypatch.setattr(live_screen.time, "sleep", interrupt)
     for terminal in (True, False):
         out = console(terminal)
         watch_run(folder, out)

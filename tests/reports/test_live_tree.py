@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from tts.problem import Problem
-from tts.reports.folded_tree import folded, newest
-from tts.reports.live_tree import LiveTree
+from tts.reports.live_tree import LiveTree, folded, newest
 from tts.search import Fate, Stop, Thought, Tree
 from tts.session import RunProgress, Step
 

@@ -7,6 +7,7 @@ from rich.console import Console
 from tests.runs.logs import SESSION, expansion, idle, scoring
 
 from tts.reports.runs import accuracy_cell, comparison, engine_use, work_lines
+from tts.runs.config import RunConfig
 from tts.runs.summary import Summary, summarise
 from tts.strategies.catalog import find_strategy
 
@@ -22,7 +23,7 @@ CONFIG = {
 
 
 def summary_of(events):
-    return summarise(CONFIG, events)
+    return summarise(RunConfig(**CONFIG), events)
 
 
 def shown(renderable):
@@ -84,14 +85,10 @@ def test_the_work_of_a_run_in_words():
 def test_runs_of_one_search_are_compared_whatever_its_parameters_are(tiny_deployment):
     """The policy of `auto` is a table."""
     auto = find_strategy("auto").configure({}, context=64)
-    config = {
-        **CONFIG,
-        "strategy": "auto",
-        "parameters": auto.to_json(),
-        "context": 64,
-    }
+    auto_config = {"strategy": "auto", "parameters": auto.to_json(), "context": 64}
+    config = {name: value for name, value in CONFIG.items() if name != "schedule"} | auto_config
     summaries = [
-        summarise({**config, "schedule": schedule}, [SESSION])
+        summarise(RunConfig(**config, schedule=schedule), [SESSION])
         for schedule in ("lockstep", "decoupled")
     ]
     assert "trees identical (auto: lockstep and decoupled): yes" in shown(comparison(summaries))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tts.reports.sparkline import sparkline
+from tts.reports.sheet import sparkline
 
 
 @pytest.mark.parametrize(

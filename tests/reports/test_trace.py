@@ -23,10 +23,10 @@ from tests.runs.logs import (
 
 from tts.build.errors import RunError
 from tts.reports.trace import TRACE, write_trace
+from tts.runs.engine_steps import EngineStep, StepLog, StepSession
 from tts.runs.events import Cancelled, encode
 from tts.runs.folder import EVENTS, create_run
 from tts.runs.requests import requests_of
-from tts.runs.step_log import EngineStep, StepLog, StepSession
 
 KINDS = proto.TrackEvent
 

@@ -3,6 +3,7 @@
 from rich.console import Console
 from tests.lab.tuning.samples import LOADS, samples_of
 
+from tts.build.errors import Interrupted
 from tts.build.paths import deployments_dir
 from tts.build.spec import load_deployment
 from tts.lab.tuning.analysis import analyse
@@ -45,6 +46,18 @@ def test_an_engine_with_too_few_measurements_has_no_table(tmp_path, capsys):
     text = printed(print_tuned, Tuned((engine,), tmp_path / "tune.json", interrupted=True))
     assert text.startswith("result: ")
     assert "generator: too few measurements" in capsys.readouterr().err
+
+
+def test_of_measurements_that_were_stopped_nothing_is_proposed(tmp_path, capsys):
+    engine = analysed(samples_of(1.0, 0.5, LOADS, (1.0, 1.0, 1.0)))
+    stopped = Tuned((engine,), tmp_path / "tune.json", Interrupted("Interrupted."))
+    text = printed(print_tuned, stopped)
+    assert "generator: each load measured 3 times" in text
+    assert "in_flight_requests" not in text
+    said = "Stopped after 27 measurements (27 of the generator and 0 of the verifier): no budget is"
+    assert said in capsys.readouterr().err
+    assert engine.proposal
+    assert (stopped.proposals, stopped.changes) == ([], {})
 
 
 def test_a_change_is_shown_as_the_lines_that_differ():

@@ -28,7 +28,7 @@ def sections_of(text):
 
 def table(section):
     """A row for each measure of a section."""
-    found = [measure for measure in MEASURES if measure.section == section]
+    found = MEASURES[section]
     sourced = any(measure.source for measure in found)
     rows = [["measure", "unit", "definition", "source"], ["---"] * 4]
     rows += [[f"`{each.name}`", each.unit, each.definition, each.source] for each in found]

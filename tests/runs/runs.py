@@ -4,6 +4,7 @@ from pathlib import Path
 
 from tests.runs.logs import SESSION, expansion, solved, started
 
+from tts.runs.config import RunConfig
 from tts.runs.events import Finished, encode
 from tts.runs.folder import create_run
 from tts.runs.measured_run import MeasuredRun
@@ -33,7 +34,7 @@ def write_run(folder, events, **config):
 
 
 def run_of(events, folder="run", **config):
-    return MeasuredRun(Path(folder), CONFIG | config, Measures.of(events))
+    return MeasuredRun(Path(folder), RunConfig(**CONFIG | config), Measures.of(events))
 
 
 def log_of(answers, tokens=5, question="question of {}"):

@@ -30,6 +30,7 @@ from tts.runs.compare import (
     short_names,
     varying,
 )
+from tts.runs.config import RunConfig
 from tts.runs.events import LoggedAnswer, LoggedCompletion
 from tts.runs.folder import create_run
 from tts.runs.groups import Member, create_group, group_config
@@ -63,7 +64,11 @@ def solved(problem, level, *, old=False, **fields):
 def run_config(strategy, parameters):
     return {
         "deployment": "tiny",
+        "deployment_source": "tiny.yaml",
+        "deployment_digest": "d",
         "dataset": "/data/set.jsonl",
+        "limit": None,
+        "problem_ids": [],
         "schedule": "decoupled",
         "seed": 0,
         "strategy": strategy,
@@ -77,7 +82,7 @@ def row(strategy, deployment, *, old=False, **given):
     parameters = configure(STRATEGIES[strategy], deployment, {"n": N, **given})
     config = run_config(strategy, parameters.model_dump(mode="json"))
     events = [solved("a", 1, old=old), solved("b", 2, old=old)]
-    summary = summarise(config, [SESSION, *events])
+    summary = summarise(RunConfig(**config), [SESSION, *events])
     return make_row(summary, events, f"/runs/{strategy}-{given}", strategy, config["vote"])
 
 
@@ -122,7 +127,7 @@ def test_what_has_no_curve_shows_its_own_n_and_says_why(tiny_deployment):
 
 def test_a_run_that_stops_early_has_no_curve(tiny_deployment):
     config = run_config("best-of-n", {"n": N, "early_stop": True})
-    summary = summarise(config, [solved("a", 1)])
+    summary = summarise(RunConfig(**config), [solved("a", 1)])
     stopped = make_row(summary, [solved("a", 1)], "/run", "best-of-n", "best")
     assert stopped.no_curve == "early_stop"
     assert label(stopped, ()) == "best-of-n (early_stop)"
@@ -131,7 +136,7 @@ def test_a_run_that_stops_early_has_no_curve(tiny_deployment):
 def test_a_run_without_references_has_a_row_and_no_accuracy(tiny_deployment):
     event = solved("a", 1, correct=None, any_correct=None)
     config = run_config("best-of-n", {"n": N})
-    summary = summarise(config, [event])
+    summary = summarise(RunConfig(**config), [event])
     unknown = make_row(summary, [event], "/run", "best-of-n", "best")
     assert (unknown.accuracy, unknown.interval_95, unknown.curve) == (None, None, ())
     assert "best-of-n" in printed([unknown])
@@ -199,7 +204,7 @@ def test_a_group_is_read_from_its_folders_and_says_what_is_unfinished(tmp_path, 
     with RunLog(tmp_path / "best-of-n") as log:
         log.write(solved("a", 1))
     assert read_rows(tmp_path)[0] == []
-    write_summary(tmp_path / "best-of-n", summarise(first, [solved("a", 1)]))
+    write_summary(tmp_path / "best-of-n", summarise(RunConfig(**first), [solved("a", 1)]))
     rows, unfinished = read_rows(tmp_path)
     assert [found.strategy for found in rows] == ["best-of-n", "weighted-best-of-n"]
     assert unfinished == ["beam-search"]
@@ -287,14 +292,15 @@ def test_old_logs_without_questions_are_matched_by_dataset_and_seed():
 
 
 def test_what_differs_is_named_by_its_place_in_the_configuration():
-    other = CONFIG | {"seed": 1, "parameters": {"n": 4, "width": 2}, "problem_ids": ["a"]}
-    found = {each.name: each.values for each in differing_settings([CONFIG, other, CONFIG])}
+    changes = {"seed": 1, "parameters": {"n": 4, "width": 2}, "problem_ids": ["a"]}
+    one, other = RunConfig(**CONFIG), RunConfig(**CONFIG | changes)
+    found = {each.name: each.values for each in differing_settings([one, other, one])}
     assert found == {
         "seed": (0, 1, 0),
         "parameters.temperature": (0.8, None, 0.8),
         "parameters.width": (None, 2, None),
     }
-    assert differing_settings([CONFIG, CONFIG]) == []
+    assert differing_settings([one, one]) == []
 
 
 def test_names_are_as_short_as_tells_runs_apart(tmp_path):

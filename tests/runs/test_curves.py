@@ -6,11 +6,17 @@ from hypothesis import strategies as st
 from tests.runs.logs import solved as plain_solved
 
 from tts.grading.votes import Group, right_by_rule
-from tts.runs.curves import curve, sizes
+from tts.runs import curves
+from tts.runs.curves import sizes
 from tts.runs.events import LoggedAnswer, LoggedCompletion
 from tts.search import Completion
 
 RULES = ("best", "weighted", "majority")
+
+
+def curve(judged, n, unit, rule):
+    """The points of a run of n completions a problem whose units give `unit` completions each."""
+    return curves.points([curves.block_shares(event, n, unit, rule) for event in judged], n, unit)
 
 
 def event(nodes, scores, group_of, groups):

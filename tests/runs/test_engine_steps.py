@@ -8,14 +8,15 @@ from tests.runs.logs import started
 from tts.engines.generate_request import Limits
 from tts.engines.statistics import Statistics, gauges
 from tts.runs.engine_steps import (
+    EngineStep,
+    StepLog,
+    StepSession,
     of_iteration,
     of_metrics,
-    read_engine_steps,
     steps_of_run,
 )
 from tts.runs.events import Session, encode
 from tts.runs.folder import EVENTS
-from tts.runs.step_log import EngineStep, StepLog, StepSession
 
 METRICS = """
 # HELP nv_trt_llm_request_metrics TRT LLM request metrics
@@ -130,8 +131,7 @@ def resumed(tmp_path: Path) -> Path:
 
 def test_steps_of_a_resumed_run_are_on_one_clock(resumed):
     assert [step.t for step in steps_of_run(resumed, "generator")] == [1.0, 2.0, 10.5]
-    assert [part.began for part in read_engine_steps(resumed, "generator")] == [0.0, 10.0]
 
 
 def test_a_run_whose_engines_told_nothing_has_no_steps(resumed):
-    assert read_engine_steps(resumed, "verifier") == ()
+    assert list(steps_of_run(resumed, "verifier")) == []

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from tts.build.errors import RunError
 from tts.runs.events import VERSION, ProblemStarted, Session, encode
 from tts.runs.folder import EVENTS
-from tts.runs.follow import Follower, Restarted
-from tts.runs.log import Damage, RunLog, read_lines
+from tts.runs.log import Damage, Follower, Restarted, RunLog, read_lines
 
 V1_LOG = Path(__file__).parent / "v1_run" / EVENTS
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.runs.logs import TIMES
 
-from tts.runs.in_flight import LoadOverTime
+from tts.runs.measures import LoadOverTime
 
 STRETCHES = 8
 LOADS = st.lists(

@@ -21,8 +21,7 @@ from tts.runs.events import (
 )
 from tts.runs.folder import EVENTS, SUMMARY, read_config
 from tts.runs.log import read_events
-from tts.runs.repair import repair_log
-from tts.runs.resume import read_resume_point
+from tts.runs.resume import read_resume_point, repair_log
 
 LINES = (V1_RUN / EVENTS).read_bytes().splitlines(keepends=True)
 PROBLEMS = read_config(V1_RUN)["problem_ids"]

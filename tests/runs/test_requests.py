@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.runs.logs import LOGS, SESSION, cut, expansion, scoring
 
 from tts.runs.events import Cancelled, Generated, Prefetched, Scored, Session
-from tts.runs.records import ENGINES, RequestRecord
+from tts.runs.records import ENGINES, EngineRequest
 from tts.runs.requests import InOrderOfSending, occupancy, requests_of
 from tts.runs.state import end_to_end
 
@@ -54,7 +54,7 @@ def test_sessions_lie_end_to_end():
     assert [request.sent for request in requests_of(events)] == [1.0, 4.5]
 
 
-def sortable(request: RequestRecord):
+def sortable(request: EngineRequest):
     return request.sent, request.engine == "generator" and request.cancelled is None
 
 

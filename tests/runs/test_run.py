@@ -109,7 +109,7 @@ def test_without_a_reference_nothing_is_right_or_wrong(tmp_path):
 
 
 def test_a_run_has_its_measures_by_name(tmp_path):
-    config = {"vote": "weighted", "strategy": "beam-search", "parameters": {"n": 2}}
+    config = CONFIG | {"vote": "weighted", "strategy": "beam-search", "parameters": {"n": 2}}
     measures = Run.load(make_run(tmp_path / "run", *TREE, config=config)).measures
     assert (measures["problems"], measures["accuracy"]) == (1, 1.0)
     assert measures["useful_token_throughput"] <= measures["token_throughput"]
@@ -146,7 +146,7 @@ def test_a_run_of_version_1_is_read_whole():
         for thought in event.thoughts
     }
     for problem in run.problems:
-        assert len(problem.completions) == run.config["parameters"]["n"]
+        assert len(problem.completions) == run.config.parameters["n"]
         for done in problem.completions:
             assert len(done.steps) == len(done.step_scores) == len(done.node)
             assert set(done.steps) <= {text.strip() for text in texts}

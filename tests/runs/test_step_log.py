@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts.build.errors import RunError
-from tts.runs.step_log import EngineStep, StepLog, StepSession, read_step_log, steps_file
+from tts.runs.engine_steps import EngineStep, StepLog, StepSession, read_step_log, steps_file
 
 SESSION = StepSession(session="2026-01-01T00:00:00+00:00", sampled=False)
 NUMBERS = st.none() | st.integers(0, 10**6)

@@ -11,8 +11,8 @@ from tests.runs.logs import solved as plain_solved
 from tests.runs.test_log import V1_RUN
 
 from tts.build.errors import RunError
+from tts.runs.config import RunConfig, read_run_config
 from tts.runs.events import Scored
-from tts.runs.folder import read_config
 from tts.runs.log import read_events
 from tts.runs.summary import read_summary, summarise
 
@@ -53,7 +53,7 @@ B, A = solved("b", 1.8, 1, HALF_RIGHT), solved("a", 2.0, 2, WRONG)
 
 
 def test_a_run_recorded_by_version_1_has_the_summary_that_version_1_wrote():
-    summary = summarise(read_config(V1_RUN), read_events(V1_RUN))
+    summary = summarise(read_run_config(V1_RUN), read_events(V1_RUN))
     before = read_summary(V1_RUN)
     assert summary == before
     assert json.loads(json.dumps(dict(summary))) == json.loads(
@@ -63,7 +63,7 @@ def test_a_run_recorded_by_version_1_has_the_summary_that_version_1_wrote():
 
 
 def test_a_summary_adds_up_sessions_and_splits_accuracy():
-    summary = summarise(CONFIG, [*TWO_SESSIONS, B, A])
+    summary = summarise(RunConfig(**CONFIG), [*TWO_SESSIONS, B, A])
     assert summary["problems"] == 2
     assert summary["wall_s"] == 4.0
     assert summary["generated_tokens"] == 16
@@ -79,7 +79,7 @@ def test_a_summary_adds_up_sessions_and_splits_accuracy():
 
 def test_the_digest_does_not_depend_on_the_order_of_problems_but_on_trees_and_answers():
     def digest(*problems):
-        return summarise(CONFIG, [*TWO_SESSIONS, *problems])["tree_digest"]
+        return summarise(RunConfig(**CONFIG), [*TWO_SESSIONS, *problems])["tree_digest"]
 
     assert digest(A, B) == digest(B, A)
     assert digest(solved("b", 1.8, 1, HALF_RIGHT, digest="e"), A) != digest(B, A)
@@ -89,11 +89,11 @@ def test_the_digest_does_not_depend_on_the_order_of_problems_but_on_trees_and_an
 @given(st.integers(1, 5))
 def test_events_are_gone_through_once(sessions):
     events = [*TWO_SESSIONS, B, A] * sessions
-    assert summarise(CONFIG, iter(events)) == summarise(CONFIG, events)
+    assert summarise(RunConfig(**CONFIG), iter(events)) == summarise(RunConfig(**CONFIG), events)
 
 
 def test_a_run_without_references_has_no_accuracy():
-    summary = summarise(CONFIG, [SESSION, plain_solved("a", 1.0)])
+    summary = summarise(RunConfig(**CONFIG), [SESSION, plain_solved("a", 1.0)])
     assert summary["accuracy"] is None
     assert summary["accuracy_by_level"] == {}
 

@@ -2,9 +2,8 @@
 
 import platform
 
-from tts.runs import surroundings as module
-from tts.runs.log import RunLog, read_events
-from tts.runs.surroundings import surroundings
+from tts.runs import log as module
+from tts.runs.log import RunLog, read_events, surroundings
 
 
 def test_a_session_says_versions_and_machine(tmp_path):
@@ -20,5 +19,5 @@ def test_sources_that_nobody_installed_have_no_version(monkeypatch):
     def missing(name):
         raise module.PackageNotFoundError(name)
 
-    monkeypatch.setattr(module, "version", missing)
+    monkeypatch.setattr(module, "version_of", missing)
     assert surroundings()["tts"] == "unknown"

@@ -8,6 +8,7 @@ from tests.driver.test_driver import CONFIGS
 
 from tts.build.errors import RunError
 from tts.build.tokenizer import Tokenizer
+from tts.prompting import Models
 from tts.runs.events import Cancelled, ProblemStarted, Session
 from tts.runs.token_requests import requests_with_ids
 from tts.search import BeamSearchConfig
@@ -62,3 +63,17 @@ def test_questions_that_an_old_log_does_not_hold_are_given(tiny_deployment, word
     assert again == known
     with pytest.raises(RunError, match="cannot be rebuilt"):
         rebuilt(run)
+
+
+def test_requests_to_a_programs_own_reward_are_left_out_or_refused(tiny_deployment, words):
+    run = Run(tiny_deployment, words, CONFIGS[0], "lockstep")
+    run.models = Models.load(tiny_deployment, text_verifier=True)
+    run.go()
+    sent = Counter(ids for ids, _ in run.calls.generated)
+    found = rebuilt(run)
+    assert {engine for engine, _ in found} == {"generator"}
+    assert Counter(request.prompt.tobytes() for _, request in found) == sent
+    run.models = Models.load(tiny_deployment)
+    with pytest.raises(RunError, match="the verifier's prompt for a node") as refused:
+        rebuilt(run)
+    assert "own reward" in refused.value.hint

@@ -10,10 +10,10 @@ from contextlib import suppress
 
 import pytest
 from scripts.robustness.chaos.cases import draw, what_is_wrong
-from scripts.robustness.chaos.clock import Clock, build_clock
 from scripts.robustness.chaos.faults import FAULTS
 from scripts.robustness.chaos.proxy import Proxy
 from scripts.robustness.chaos.runs import Run, orphans
+from scripts.robustness.chaos.surroundings import Clock, build_clock
 
 from tts.strategies.names import STRATEGY_NAMES
 

@@ -10,10 +10,7 @@ from pathlib import Path
 import grpc
 import pytest
 from scripts.programs import command
-from scripts.robustness.fuzz.files import campaign, readers, run_folders
-from scripts.robustness.fuzz.files.mutate import mutated
-from scripts.robustness.fuzz.requests import attempts
-from scripts.robustness.fuzz.requests import campaign as request_campaign
+from scripts.robustness.fuzz import attempts, campaign, files, readers, run_folders
 from tests.amounts import amount
 
 ROOT = Path(__file__).parents[2]
@@ -35,13 +32,13 @@ def test_every_valid_file_is_read(tmp_path):
         folder.mkdir()
         for beside in reader.beside:
             (folder / beside.name).symlink_to(beside)
-        (folder / reader.file).write_bytes(campaign._file(reader, reader.valid))
+        (folder / reader.file).write_bytes(files._file(reader, reader.valid))
         reader.read(folder)
 
 
 def run_one(read, **options):
     reader = readers.Reader("file", b'{"a": [1, 2]}', read)
-    return campaign.fuzz(reader, 3, 0, **options)
+    return files.fuzz_files(reader, 3, 0, **options)
 
 
 def test_a_traceback_is_a_failure():
@@ -62,18 +59,19 @@ def test_a_file_without_end_is_a_failure():
 def test_a_file_that_eats_memory_is_a_failure():
     if not Path("/proc/self/statm").exists():
         pytest.skip("memory is bounded on Linux only")
-    with campaign.memory_at_most(2**28):
+    with files.memory_at_most(2**28):
         outcome = run_one(lambda folder: bytearray(2**30), keep=1)
     assert "MemoryError" in outcome.failures[0].error
 
 
 def test_the_same_seed_gives_the_same_files():
     valid = b'{"a": [1, 2], "b": {"c": "d"}}\n{"e": null}\n'
-    files = [
-        [mutated(valid, random.Random(f"{seed}/{n}")) for n in range(50)] for seed in (1, 1, 2)
+    made = [
+        [files.mutated(valid, random.Random(f"{seed}/{n}")) for n in range(50)]
+        for seed in (1, 1, 2)
     ]
-    assert files[0] == files[1] != files[2]
-    assert len(set(files[0])) > 40
+    assert made[0] == made[1] != made[2]
+    assert len(set(made[0])) > 40
 
 
 def test_some_dozens_of_damaged_folders_never_show_a_changed_result():
@@ -87,7 +85,7 @@ def test_a_changed_result_and_a_traceback_are_failures(monkeypatch):
     folders = run_folders
     work = folders.RUN
     monkeypatch.setattr(folders, "DAMAGES", (lambda folder, other, numbers: None,))
-    outcome = folders.Outcome()
+    outcome = folders.FoldersResult()
     for read in (lambda folder: 2, lambda folder: {}["missing"]):
         monkeypatch.setattr(folders, "COMMANDS", {"report": ([work], read)})
         folders.read_one(Path(), random.Random(0), "case", {"report": 1}, outcome)
@@ -154,8 +152,8 @@ def refuses_what_is_closed(method, request, context):
 
 def campaign_against(number=60, longest_s=30.0, **server):
     with MadeUp(**server) as made_up:
-        bounds = request_campaign.Bounds(longest_s=longest_s, back_within_s=0.1)
-        return request_campaign.fuzz(made_up, number, 0, bounds)
+        bounds = campaign.Bounds(longest_s=longest_s, back_within_s=0.1)
+        return campaign.fuzz_requests(made_up, number, 0, bounds)
 
 
 def test_a_server_that_answers_everything_in_time_passes():

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripts.robustness.mutants import reach, runs, trials
 from scripts.robustness.mutants.edits import edits, function_around, lines_run_with
-from scripts.robustness.mutants.sources import copied, replaced
+from scripts.robustness.mutants.runs import copied, replaced
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = [module for prefix in trials.MUTATED for module in trials.modules_below(ROOT, prefix)]

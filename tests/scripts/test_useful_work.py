@@ -4,7 +4,7 @@ import asyncio
 
 import numpy as np
 import pytest
-from scripts.bench.schedules.useful_work import KeptGenerator, KeptVerifier
+from scripts.bench.schedules.runs import KeptGenerator, KeptVerifier
 
 from tts.endpoints.base import GenerateCall, ScoreCall, VerifierResult
 

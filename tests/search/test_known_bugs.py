@@ -22,6 +22,7 @@ from tts.endpoints.scripted import ScriptedVerifier
 from tts.grading import Grader
 from tts.grading.votes import judge
 from tts.reports.runs import comparison
+from tts.runs.config import RunConfig
 from tts.runs.summary import summarise
 from tts.search import (
     BeamSearch,
@@ -199,7 +200,7 @@ def test_runs_under_different_aggregation_are_not_compared_as_one_search(capsys)
     summaries = []
     for schedule, how, wall_s in (("lockstep", "last", 20.0), ("decoupled", "prod", 10.0)):
         parameters = {"n": 4, "agg_strategy": how}
-        config = {**CONFIG, "schedule": schedule, "parameters": parameters}
+        config = RunConfig(**{**CONFIG, "schedule": schedule, "parameters": parameters})
         summaries.append(replace(summarise(config, [SESSION]), wall_s=wall_s))
     Console(width=200).print(comparison(summaries))
     shown = capsys.readouterr().out

@@ -15,8 +15,7 @@ from google.protobuf import json_format
 from tritonclient.grpc import model_config_pb2 as triton
 
 from tts.build import paths
-from tts.build.llmapi.arguments import llm_arguments
-from tts.build.llmapi.target import read_model
+from tts.build.llmapi.target import llm_arguments, read_model
 from tts.build.spec import Deployment, EngineSpec
 from tts.engines import wire
 from tts.serving.contract.check import LLM_ARGS

@@ -81,8 +81,7 @@ def test_a_start_is_given_up_only_when_neither_log_nor_processes_get_on(
         lambda process: SimpleNamespace(user=computed[0], system=0.0),
     )
     monkeypatch.setattr(loading.psutil.Process, "children", lambda process, recursive: [])
-    launched = SimpleNamespace(log=log, server=identify(os.getpid()))
-    watchdog = Watchdog(launched, 60.0)
+    watchdog = Watchdog(log, identify(os.getpid()), 60.0)
     for _ in range(1000):  # it computes
         clock[0] += 2.0
         computed[0] += 1.0
@@ -110,7 +109,7 @@ def test_a_start_that_stands_still_with_open_engines_is_given_up_soon(
         "".join(Stage(model, OPEN).line() + "\n" for model in ("generator", "prm_engine"))
     )
     gone = replace(identify(os.getpid()), started_ticks=0)
-    watchdog = Watchdog(SimpleNamespace(log=log, server=gone))
+    watchdog = Watchdog(log, gone)
     clock[0] += OPEN_STALL_S
     watchdog.check()
     clock[0] += 2.0

@@ -26,7 +26,7 @@ from tts.build.spec import Deployment
 from tts.serving.command.ports import Addresses
 from tts.serving.server import probe
 from tts.serving.server import start as server
-from tts.serving.server.health import Health, observe
+from tts.serving.server.health import Health, observe, watch
 from tts.serving.server.launch import Launched, Stopped, _why_stopped
 from tts.serving.server.start import RunningServer, find_server, start_server, stop_server
 from tts.serving.server.state import ServerState, clean_up, identify
@@ -169,7 +169,7 @@ def test_a_killed_stub_is_noticed_and_named(echo: Echo):
         os.kill(victim.pid, signal.SIGKILL)
         expected = rf"stub of model prm \(PID {victim.pid}\) was killed by SIGKILL"
         with pytest.raises(ServerError, match=expected):
-            asyncio.run(asyncio.wait_for(running.watch(0.2), timeout=PATIENCE_S))
+            asyncio.run(asyncio.wait_for(watch(running.check, 0.2), timeout=PATIENCE_S))
         with pytest.raises(ServerError, match=r"Model prm .*fails a one-token request"):
             probe.probe(running.addresses.grpc, timeout_s=PATIENCE_S)
     assert ours(running.state.shm_prefix) == []
@@ -181,7 +181,7 @@ def test_a_killed_server_is_noticed_named_and_cleaned_up(echo: Echo):
         found = observe(find_server(deployment))
         os.kill(running.state.server.pid, signal.SIGKILL)
         with pytest.raises(ServerError, match="was killed by SIGKILL"):
-            asyncio.run(asyncio.wait_for(running.watch(0.2), timeout=PATIENCE_S))
+            asyncio.run(asyncio.wait_for(watch(running.check, 0.2), timeout=PATIENCE_S))
         with pytest.raises(ServerError, match=r"server (died|was killed by SIGKILL)\."):
             found.check()
         wait_until(lambda: ours(running.state.shm_prefix) == [])

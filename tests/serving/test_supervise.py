@@ -157,7 +157,7 @@ def test_a_server_that_another_process_starts_again_is_waited_for_and_used(
             first = find_server(deployment)
             os.kill(first.server.pid, signal.SIGKILL)
             assert any("started again" in line for line in said)
-            second = wait_for_server(
+            second, _ = wait_for_server(
                 deployment, say=said_here.append, on_loading=told.append, check=lambda: None
             )
             assert second.server != first.server
@@ -167,7 +167,10 @@ def test_a_server_that_another_process_starts_again_is_waited_for_and_used(
             assert stop_server(deployment)
         finally:
             process.kill()
-    assert said_here == ["Waiting for the server of echo, which another process is starting"]
+    assert said_here == [
+        f"Waiting for the server of echo, which another process (PID {process.pid}) is starting; "
+        "given up once that does nothing for 600 s"
+    ]
     assert set(told[0].engines) == {"generator", "verifier"}
     nobody = wait_for_server(deployment, say=print, on_loading=print, check=lambda: None)
     assert nobody is None

@@ -13,7 +13,8 @@ from tts.datasets.load import load_problems
 from tts.problem import Problem, Turn
 from tts.prompting import Models
 from tts.reports.page.trees import problem_trees
-from tts.runs.folder import PROBLEMS, read_config, read_problems, write_problems
+from tts.runs.config import read_run_config
+from tts.runs.folder import PROBLEMS, read_problems, write_problems
 from tts.runs.log import read_events
 from tts.runs.measures import Measures
 from tts.runs.replay import ReplayGenerator, ReplayVerifier, read_recording
@@ -129,7 +130,7 @@ def test_the_folder_of_a_conversation_rebuilds_replays_and_resumes_its_requests(
     ):
         prompts = Counter(request.prompt.tobytes() for name, request in found if name == engine)
         assert Counter(sent) <= prompts
-    config, problems = read_config(folder), read_problems(folder)
+    config, problems = read_run_config(folder), read_problems(folder)
     assert problems[0] == Problem("1", QUESTION, "4", history=HISTORY)
     script = read_recording(folder, config, models, problems)
     replayed = {

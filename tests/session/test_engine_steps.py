@@ -10,10 +10,9 @@ import pytest
 
 from tts.engines.iteration_log import IterationLog
 from tts.engines.statistics import Statistics
-from tts.runs.engine_steps import read_engine_steps
+from tts.runs.engine_steps import EngineStep, StepSession, read_step_log
 from tts.runs.folder import create_run
 from tts.runs.log import RunLog
-from tts.runs.step_log import EngineStep
 from tts.serving.command.ports import Addresses
 from tts.serving.repository.render import iteration_logs
 from tts.session.engine_steps import IterationLogs, MetricSamples, recording_steps, steps_of
@@ -43,8 +42,19 @@ def log(tmp_path, monkeypatch, tiny_deployment):
     log.close()
 
 
+def sessions(folder, role="generator"):
+    """Each session of a run with its steps."""
+    found = []
+    for line in read_step_log(folder, role):
+        if isinstance(line, StepSession):
+            found.append((line, []))
+        else:
+            found[-1][1].append(line)
+    return found
+
+
 def times(folder, role="generator"):
-    return [[step.iteration for step in part.steps] for part in read_engine_steps(folder, role)]
+    return [[step.iteration for step in steps] for _, steps in sessions(folder, role)]
 
 
 def iteration(number, active=0, monotonic=None):
@@ -69,10 +79,10 @@ def test_each_session_has_the_steps_of_its_own_time(log, tiny_deployment, tmp_pa
     record(tmp_path / "run", opening, work(5))
     assert times(tmp_path / "run") == [[2, 3], [5]]
     assert times(tmp_path / "run", "verifier") == []
-    (first, _) = read_engine_steps(tmp_path / "run", "generator")
+    (first, steps), _ = sessions(tmp_path / "run")
     assert not first.sampled
-    assert all(0 <= step.t < 60 for step in first.steps)
-    assert first.steps[0].blocks == tiny_deployment.generator.kv_cache.blocks
+    assert all(0 <= step.t < 60 for step in steps)
+    assert steps[0].blocks == tiny_deployment.generator.kv_cache.blocks
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), asyncio.CancelledError(), ValueError()])
@@ -188,9 +198,9 @@ def test_samples_are_recorded_as_such(tiny_deployment, tmp_path):
         host, port = address.split(":")
         opening = steps_of(tiny_deployment, Addresses(host, 1, 0, int(port)), ours=False)
         record(tmp_path / "run", opening, lambda log: None)
-    (session,) = read_engine_steps(tmp_path / "run", "generator")
+    ((session, steps),) = sessions(tmp_path / "run")
     assert session.sampled
-    assert [step.iteration for step in session.steps] == [9]
+    assert [step.iteration for step in steps] == [9]
 
 
 def test_a_server_without_metrics_is_not_asked_and_one_that_is_gone_is_no_failure(

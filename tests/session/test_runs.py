@@ -13,7 +13,7 @@ from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.lab.bench.single_run import resume_bench
 from tts.lab.observer import Observer
 from tts.problem import Problem
-from tts.reports.live_tree import report_run
+from tts.reports.runs import print_report
 from tts.runs.events import Generated, ProblemSolved, Scored
 from tts.runs.folder import read_problems
 from tts.runs.lock import locked
@@ -245,7 +245,7 @@ def test_a_run_of_a_functions_searches_is_reported(session, tmp_path, capsys):
     results = list(session.solve_many(PROBLEMS, strategy=chains, out=folder))
     summary = read_summary(folder)
     assert summary["accuracy"] == sum(r.correct is True for r in results) / 2
-    report_run([folder], [summary])
+    print_report([folder], [summary])
     assert "chains" in capsys.readouterr().out
     (record,) = [p for p in Run.load(folder).problems if p.id == "third"]
     (result,) = [r for r in results if r.problem.id == "third"]

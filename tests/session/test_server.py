@@ -78,7 +78,10 @@ def test_cancelling_ends_what_runs():
     assert ended == [True]
 
 
-def test_a_start_that_is_cancelled_is_given_up_and_waited_for(monkeypatch, tiny_deployment):
+def test_a_start_that_is_cancelled_is_given_up_and_waited_for(
+    monkeypatch, tmp_path, tiny_deployment
+):
+    monkeypatch.setenv("TTS_HOME", str(tmp_path))
     starting, over = threading.Event(), []
 
     def start(deployment, *, say, check, **options):
@@ -109,7 +112,7 @@ def test_a_start_that_is_cancelled_is_given_up_and_waited_for(monkeypatch, tiny_
 def test_a_server_that_is_ready_just_as_it_is_given_up_is_stopped(monkeypatch, tiny_deployment):
     ready, cancelled, stopped = threading.Event(), threading.Event(), []
 
-    def found(deployment, say, on_loading, check):
+    def found(deployment, say, on_loading, check, lasting):
         ready.set()
         cancelled.wait()
         return server.Server("127.0.0.1:1", healthy, lambda: stopped.append(True))

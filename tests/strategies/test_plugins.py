@@ -3,8 +3,10 @@
 import pytest
 from tests.strategies.installed import install, install_the_example
 
+from tts import plugins
 from tts.build.errors import ConfigError
 from tts.strategies.catalog import (
+    PLUGINS,
     STRATEGIES,
     all_strategies,
     find_strategy,
@@ -131,3 +133,17 @@ def test_parameters_of_no_strategy_are_refused(example):
 
     with pytest.raises(ConfigError, match="parameters of the type Unheard"):
         strategy_of(Unheard())
+
+
+def test_packages_are_looked_for_anew_only_where_one_was_installed(installed, monkeypatch):
+    installed("x = 1", **{"first": "mine:x"})
+    assert "first" in PLUGINS.names()
+    reads = []
+    read = plugins.entry_points
+    monkeypatch.setattr(plugins, "entry_points", lambda **of: reads.append(of) or read(**of))
+    assert PLUGINS.find("nobody") is None
+    assert "first" in PLUGINS.names()
+    assert reads == []
+    installed("y = 1", package="other", **{"second": "other:y"})
+    assert {"first", "second"} <= set(PLUGINS.names())
+    assert len(reads) == 1

@@ -11,8 +11,8 @@
 | targets | the interface of a target; openvino/, tensorrt/ and llmapi/ are the three |
 | manifest | the JSON files beside an engine: what it is, what it was made from |
 | staging | one builder at a time; folders that appear complete or not at all |
-| chat_template, template_worker | rendering a chat template, in a process with limits |
-| worker_process, worker | a process with limits: the parent's handle, and what runs inside |
+| chat_template | rendering a chat template, in a process with limits |
+| worker_process | a process with limits: the parent's handle, and what runs inside |
 | owner | what only the process that opened it may use, and no fork of it |
 | tokenizer_check, tokenizer_worker | trying a tokenizer.json, in a process with limits |
 | machine_memory | how much memory this machine or this container has |

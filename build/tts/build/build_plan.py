@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from . import paths
 from .errors import CheckpointError, ConfigError
 from .manifest import EngineConfig, Settings, Verification
 from .model_config import ModelConfig
@@ -40,12 +41,38 @@ class VerificationOutcome(NamedTuple):
     not_verified: str | None
 
 
+def new_plan(
+    deployment: Deployment,
+    role: Role,
+    model: ModelConfig,
+    settings: Settings,
+    *,
+    logits: int | None = None,
+    judged_by: str | None = None,
+) -> BuildPlan:
+    """The plan for a checkpoint whose shape and weights the target has checked.
+
+    `logits` as for `describe_engine`. Raises CheckpointError for a tokenizer that is not the
+    model's, or that cannot make a verifier's dialogue.
+    """
+    spec = deployment.engines()[role]
+    tokenizer = Tokenizer(spec.checkpoint)
+    check_tokenizer(tokenizer, model.vocab_size, spec)
+    config = describe_engine(deployment, role, model, tokenizer, logits)
+    folder = paths.engine_dir(deployment.name, role)
+    return BuildPlan(deployment, role, folder, settings, config, judged_by)
+
+
 def describe_engine(
-    deployment: Deployment, role: Role, model: ModelConfig, tokenizer: Tokenizer, logits: int | None
+    deployment: Deployment,
+    role: Role,
+    model: ModelConfig,
+    tokenizer: Tokenizer,
+    logits: int | None = None,
 ) -> EngineConfig:
     """What clients and templates need to know of an engine of this model.
 
-    `logits` is the number of its columns; None: one per label.
+    `logits` is the number of its columns; None: one per label of a verifier, or per token.
     """
     spec = deployment.engines()[role]
     labels, vocab_size = None, model.vocab_size
@@ -58,7 +85,7 @@ def describe_engine(
         role=role,
         architecture=model.architecture,
         vocab_size=vocab_size,
-        output_vocab_size=len(labels or ()) if logits is None else logits,
+        output_vocab_size=logits or (model.vocab_size if labels is None else len(labels)),
         label_token_ids=labels,
         eos_token_ids=tokenizer.eos_ids,
         precision=spec.precision,

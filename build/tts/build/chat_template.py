@@ -2,18 +2,29 @@
 
 One worker process serves all templates of this process and stays until it ends: a rendering costs
 one exchange of a line each way. A worker that a template has ended is replaced for the next.
+
+A template is a program from a checkpoint: the sandbox keeps it from the interpreter, but not from
+looping for ever or building a text of any length. In the worker, `python -m` this module, it can
+end only that. A request is {source, variables}, its answer {text} or {error, kind}; `kind` is
+"invalid" for a template that does not compile, else "failed".
 """
 
 from __future__ import annotations
 
 import atexit
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
 
-from .worker_process import Loss, WorkerLost, WorkerProcess
+from .worker_process import Loss, WorkerLost, WorkerProcess, serve
+
+if TYPE_CHECKING:  # only the worker needs jinja2
+    from jinja2 import Template
 
 _CPU_S = 2.0  # for one rendering; ordinary templates take less than a millisecond
 _MEMORY_MB = 512  # of address space, the whole process
+LONGEST_TEXT = 4_000_000
+"""Characters of a rendered chat, far beyond the context of any model."""
 _WHY = {
     Loss.CPU: f"it took more than {_CPU_S:.0f} s",
     Loss.MEMORY: f"it took more than {_MEMORY_MB} MiB of memory",
@@ -31,7 +42,7 @@ class TemplateFailed(Exception):
 
 
 _WORKER = WorkerProcess(
-    "tts.build.template_worker", "renders chat templates", cpu_s=_CPU_S, memory_mb=_MEMORY_MB
+    "tts.build.chat_template", "renders chat templates", cpu_s=_CPU_S, memory_mb=_MEMORY_MB
 )
 atexit.register(_WORKER.reap)
 
@@ -45,3 +56,46 @@ def render(source: str, variables: Mapping[str, Any]) -> str:
     if "error" in said:
         raise TemplateFailed(said["error"], said["kind"])
     return str(said["text"])
+
+
+def _load() -> Callable[[dict[str, Any]], dict[str, str]]:
+    """What the worker answers requests with."""
+    return lambda request: _answer(**request)
+
+
+def _answer(source: str, variables: dict[str, Any]) -> dict[str, str]:
+    kind = "invalid"
+    try:
+        template = _compiled(source)
+        kind = "failed"
+        text = template.render(**variables)
+        if len(text) > LONGEST_TEXT:
+            return {"error": f"it makes a text of {len(text)} characters", "kind": kind}
+    except MemoryError:
+        raise
+    except RecursionError:
+        return {"error": "it is nested too deeply", "kind": kind}
+    except Exception as error:  # a template can raise whatever an expression can
+        return {"error": str(error) or type(error).__name__, "kind": kind}
+    return {"text": text}
+
+
+@cache
+def _compiled(source: str) -> Template:
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+    )
+    environment.globals["raise_exception"] = _raise_exception
+    return environment.from_string(source)
+
+
+def _raise_exception(message: str) -> None:
+    import jinja2
+
+    raise jinja2.TemplateError(message)
+
+
+if __name__ == "__main__":
+    serve(_load)

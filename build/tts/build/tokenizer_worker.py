@@ -2,7 +2,7 @@
 
 Its library is native code, in which nothing can interrupt it: what it cannot handle it may answer
 by ending the process, or by filling the memory. So a file is loaded and tried once in a process of
-its own: `python -m` this module (the protocol is said in `worker`). A request is the file's text,
+its own: `python -m` this module (worker_process.py has the protocol). A request is the file's text,
 its answer {} or {"error": what is wrong}.
 
 Oniguruma, the library's regular expressions, gives up a single match after ten million steps. The
@@ -19,7 +19,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from .input_files import Unreadable, parse_json
-from .worker import serve
+from .worker_process import serve
 
 MOST_IDS = 100
 """Ids that a character may become: more is no token of it."""

@@ -1,9 +1,20 @@
-"""The parent's handle of a worker process: start it, ask it, replace it when it is lost.
+"""A process that answers requests within limits of memory and time: both ends of it.
+
+A worker is a module that calls `serve`, run as `python -m MODULE MB SECONDS` by `WorkerProcess`.
+A request is a line of JSON, `[number, content]`; its answer is one, too,
+`[number, CPU seconds, content]`, without content where the memory did not suffice. Before the first
+request the worker says `[0, 0.0, null]`. It ends at the end of its input, so it cannot outlive its
+parent, and it limits itself to MB of address space and to SECONDS of CPU time per request:
+processor time and not the clock's, so that a busy machine ends no request that an idle one would
+answer.
+
+What answers may be a generator: it yields what it does next and returns its answer. Each such line
+goes to the parent as `[number, null, text]`, which then knows what the worker was lost in.
 
 A worker that owes an answer is never asked again: whatever cuts a request short, Ctrl-C above all,
-ends the worker, and the next request starts another. Requests and answers are numbered as well. A
-fresh interpreter is started, never a fork of this process; a fork of this process starts workers of
-its own.
+ends the worker, and the next request starts another. A fresh
+interpreter is started, never a fork of this process; a fork of this process starts workers of its
+own.
 """
 
 from __future__ import annotations
@@ -11,6 +22,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -18,8 +30,10 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +83,7 @@ class WorkerProcess:
     """
 
     def __init__(self, module: str, does: str, *, cpu_s: float, memory_mb: int) -> None:
-        """`module` calls `worker.serve`; `does` says what the worker does, as in "renders"."""
+        """`module` calls `serve`; `does` says what the worker does, as in "renders"."""
         self._does = does
         self._cpu_s = cpu_s
         self._command = [sys.executable, "-m", module, str(memory_mb), str(cpu_s)]
@@ -262,3 +276,53 @@ def _forget_all() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_all)
+
+
+def serve(load: Callable[[], Callable[[Any], Any]]) -> None:
+    """Answer requests until the input ends; `load` gives what answers one, within the limits."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
+    # The default action ends the process even inside one long C call, and when its parent is gone.
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    memory_mb, cpu_s = int(sys.argv[1]), float(sys.argv[2])
+    limit(resource.RLIMIT_AS, memory_mb << 20)
+    limit(resource.RLIMIT_CORE, 0)
+    answers = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # libraries print; answers are ours alone
+    answer = load()
+    _send(answers, 0, 0.0, None)
+    for line in sys.stdin.buffer:
+        number, content = json.loads(line)
+        began = time.process_time()
+        signal.setitimer(signal.ITIMER_PROF, cpu_s)
+        try:
+            said = answer(content)
+            if isinstance(said, Generator):
+                said = _finish(said, partial(_send, answers, number, None))
+        except MemoryError:
+            # What libraries have cached would starve the next request: a fresh worker follows.
+            _send(answers, number, time.process_time() - began)
+            return
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        _send(answers, number, time.process_time() - began, said)
+
+
+def _finish(steps: Generator[str, None, Any], say: Callable[[str], None]) -> Any:
+    while True:
+        try:
+            say(next(steps))
+        except StopIteration as end:
+            return end.value
+
+
+def limit(kind: int, most: int) -> None:
+    """Lower a limit of this process, such as resource.RLIMIT_AS; one that is lower stays."""
+    hard = resource.getrlimit(kind)[1]  # the user's, which cannot be raised
+    least = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(kind, (least, least))
+
+
+def _send(descriptor: int, *fields: Any) -> None:
+    # An answer may be longer than a pipe takes at once.
+    line = json.dumps(fields).encode() + b"\n"
+    while line:
+        line = line[os.write(descriptor, line) :]

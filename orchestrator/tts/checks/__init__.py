@@ -5,20 +5,17 @@ check reports. To add one, write it and name it in a list below.
 
 | module | checks |
 |---|---|
-| checkpoints | that both checkpoints are there, whole, and long enough for max_seq_len |
-| file_kinds | that files are files and folders are folders |
+| checkpoints | that both checkpoints are there, of files, whole, and long enough for max_seq_len |
 | model_pair | that the two models belong together, and the verifier's format to its labels |
 | build_settings | what is built and how, and the flags of the compiler |
 | placement | GPUs, their memory, and the machine's |
-| in_flight | how much is sent to the engines at a time |
 | prompts | tokenizers, prompts, the verifier's dialogue, stop words, end tokens |
-| addresses | where a server would listen |
-| strategies | what the deployment says about searches, and what guided decoding needs |
+| searches | strategies, what guided decoding needs, how much is in flight at a time |
 | repository | the Triton model repository: as rendered, on disk, and its compiled code |
-| container_command | the docker command that runs a server |
+| server_start | where a server would listen, and the docker command that runs it |
 | manifests | docker compose and Kubernetes, as they lie on disk |
 | built_engines | the engines on disk |
-| findings | how a check says what it found |
+| findings | how a check says what it found, and what lies at a path |
 | machine | not a deployment but this machine: what `tts doctor` looks at |
 | requirements | what a command needs of this machine |
 """
@@ -31,18 +28,15 @@ from tts.build.spec import Deployment
 from tts.serving.contract import Finding
 
 from . import (
-    addresses,
     build_settings,
     built_engines,
     checkpoints,
-    container_command,
-    file_kinds,
-    in_flight,
     model_pair,
     placement,
     prompts,
     repository,
-    strategies,
+    searches,
+    server_start,
 )
 from .manifests import check_manifests
 
@@ -52,7 +46,7 @@ Check = Callable[[Deployment], Iterable[Finding]]
 
 BEFORE_BUILD: Sequence[Check] = (
     checkpoints.checkpoints,
-    file_kinds.checkpoint_files,
+    checkpoints.checkpoint_files,
     checkpoints.lengths,
     model_pair.exchanged,
     model_pair.own_likelihood,
@@ -66,28 +60,28 @@ BEFORE_BUILD: Sequence[Check] = (
     placement.host_cache,
     placement.memory,
     placement.machine_memory,
-    in_flight.requests,
-    in_flight.verifier_tokens,
-    in_flight.verifier_batches,
+    searches.requests,
+    searches.verifier_tokens,
+    searches.verifier_batches,
     prompts.tokenizers,
     prompts.round_trip,
     prompts.end_tokens,
     prompts.prompt,
     prompts.dialogue,
     prompts.stop_words,
-    strategies.token_texts,
+    searches.token_texts,
     repository.rendering,
 )
 BEFORE_DEPLOY: Sequence[Check] = (*BEFORE_BUILD, built_engines.read_back)
 ALL: Sequence[Check] = (
     *BEFORE_DEPLOY,
-    addresses.host,
-    container_command.container_command,
-    strategies.strategies,
-    file_kinds.engine_files,
+    server_start.host,
+    server_start.container_command,
+    searches.strategies,
+    built_engines.engine_files,
     built_engines.current,
     repository.on_disk,
-    strategies.tokenizer_file,
+    searches.tokenizer_file,
     repository.python_caches,
 )
 DEEP: Sequence[Check] = (*ALL, built_engines.contents)

@@ -13,8 +13,7 @@ from tts.build.tensorrt.target import check_calibration, workspace
 from tts.serving.contract import Finding
 
 from .checkpoints import models_of
-from .file_kinds import no_folder
-from .findings import not_checked, refused
+from .findings import no_folder, not_checked, refused
 
 
 def buildable(deployment: Deployment) -> Iterator[Finding]:

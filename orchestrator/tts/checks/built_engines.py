@@ -14,7 +14,7 @@ from tts.build.tensorrt.engine_files import engine_problems
 from tts.serving.contract import Finding
 
 from .checkpoints import models_of
-from .findings import not_checked
+from .findings import no_file, no_folder, not_checked
 
 
 def read_back(deployment: Deployment) -> Iterator[Finding]:
@@ -101,3 +101,18 @@ def contents(deployment: Deployment) -> Iterator[Finding]:
                 "a damaged engine may load, and answer something else",
                 f"Run: tts build-engines {deployment.named} --force",
             )
+
+
+def engine_files(deployment: Deployment) -> Iterator[Finding]:
+    """The files of each built engine are files."""
+    why = "the engine cannot be loaded"
+    fix = f"Remove it, then run: tts build-engines {deployment.named}"
+    for role in deployment.engines():
+        folder = paths.engine_dir(deployment.name, role)
+        if what := no_folder(folder):
+            yield Finding(what, str(folder), why, fix)
+            continue
+        manifest = read_manifest(folder)
+        names = {"config.json", "manifest.json", *(manifest.engine_files if manifest else ())}
+        for name in sorted(names):
+            yield from no_file(folder / name, why, fix)

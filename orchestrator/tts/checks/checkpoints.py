@@ -1,4 +1,4 @@
-"""Checks of the two checkpoints, and the shapes of their models for the other checks."""
+"""Checks of both checkpoints: that they are there, whole, and long enough for max_seq_len."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from tts.build.build_plan import check_length
+from tts.build.checkpoint import CHECKPOINT_FILES
 from tts.build.engine_shape import engine_shape, open_engine_checkpoint
 from tts.build.errors import CheckpointError, ConfigError
 from tts.build.llmapi import target as llmapi
@@ -15,8 +16,9 @@ from tts.build.tensorrt.model_shape import known_model, read_model
 from tts.build.weights import Weights
 from tts.serving.contract import Finding
 
-from .findings import not_checked, refused
+from .findings import no_file, no_folder, not_checked, refused
 
+_NAMES = (*CHECKPOINT_FILES, "chat_template.jinja")
 _WEIGHTS = {".safetensors", ".bin"}
 
 
@@ -86,3 +88,21 @@ def _is_here(spec: EngineSpec) -> bool:
 
 def _is_published(deployment: Deployment, spec: EngineSpec) -> bool:
     return deployment.target != "openvino" and known_model(spec.checkpoint) is not None
+
+
+def checkpoint_files(deployment: Deployment) -> Iterator[Finding]:
+    """Each checkpoint is a folder, and its files are files."""
+    for role, spec in deployment.engines().items():
+        folder = spec.checkpoint
+        why = "it would be taken for missing"
+        fix = "Download or save the checkpoint again."
+        if what := no_folder(folder):
+            yield Finding(
+                f"{folder} {what}",
+                f"{role}.checkpoint",
+                "a checkpoint is a folder of files",
+                f"Set {role}.checkpoint to the folder that holds its config.json.",
+            )
+            continue
+        for file in (*(folder / name for name in _NAMES), *folder.glob("*.safetensors")):
+            yield from no_file(file, why, fix)

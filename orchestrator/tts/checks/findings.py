@@ -1,6 +1,10 @@
-"""How checks say what they found."""
+"""What checks share: how they say what they found, and what lies at a path."""
 
 from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from pathlib import Path
 
 from tts.build.errors import TtsError
 from tts.build.spec import Deployment
@@ -18,3 +22,26 @@ def refused(
 def not_checked(what: str, where: str, why: str, fix: str) -> Finding:
     """The note for something that cannot be checked here."""
     return Finding(f"not checked: {what}", where, why, fix, "note")
+
+
+def no_folder(path: Path) -> str | None:
+    """What is wrong with a path at which there is something else than a folder."""
+    kind = _kind_of(path)
+    return None if kind in (None, "a folder") else f"is {kind}, where a folder is expected"
+
+
+def no_file(path: Path, why: str, fix: str) -> Iterator[Finding]:
+    """The finding for a path at which there is something else than a file."""
+    if (kind := _kind_of(path)) not in (None, "a file"):
+        yield Finding(f"is {kind}, where a file is expected", str(path), why, fix)
+
+
+def _kind_of(path: Path) -> str | None:
+    """What a path is, with its article; None if nothing is there."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):
+        return None
+    if stat.S_ISREG(mode):
+        return "a file"
+    return "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"

@@ -15,8 +15,7 @@ from tts.build.spec import Deployment
 from tts.serving.contract import Finding, check_repository, check_values
 from tts.serving.repository.render import render_models, template_values
 
-from .file_kinds import no_folder
-from .findings import not_checked, refused
+from .findings import no_folder, not_checked, refused
 
 
 def rendering(deployment: Deployment) -> Iterator[Finding]:

@@ -7,24 +7,18 @@ import sys
 import typer
 
 from . import (
-    calibrate,
-    compare,
     doctor,
     engines,
     gateway,
     keys,
-    lint,
-    merge,
     plan,
     random_checkpoint,
     report,
     requests,
     runs,
-    server,
+    serve,
     simulate,
     study,
-    top,
-    trace,
     tune,
     watch,
 )
@@ -40,10 +34,10 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 app.command("plan", rich_help_panel="Build and serve")(plan.plan)
-app.command("lint", rich_help_panel="Build and serve")(lint.lint)
+app.command("lint", rich_help_panel="Build and serve")(doctor.lint)
 app.command("build-engines", rich_help_panel="Build and serve")(engines.build_engines)
 app.command("deploy", rich_help_panel="Build and serve")(engines.deploy)
-app.command("serve", rich_help_panel="Build and serve")(server.serve)
+app.command("serve", rich_help_panel="Build and serve")(serve.serve)
 app.command("gateway", rich_help_panel="Build and serve")(gateway.gateway)
 app.add_typer(keys.app, name="keys", rich_help_panel="Build and serve")
 app.command("requests", rich_help_panel="Build and serve")(requests.requests)
@@ -53,14 +47,14 @@ app.command("random-checkpoint", rich_help_panel="Build and serve")(
 )
 app.command("solve", rich_help_panel="Search")(runs.solve)
 app.command("bench", rich_help_panel="Search")(runs.bench)
-app.command("top", rich_help_panel="Look at runs")(top.top)
+app.command("top", rich_help_panel="Look at runs")(watch.top)
 app.command("watch", rich_help_panel="Look at runs")(watch.watch)
 app.command("report", rich_help_panel="Look at runs")(report.report)
-app.command("compare", rich_help_panel="Look at runs")(compare.compare)
-app.command("merge", rich_help_panel="Look at runs")(merge.merge)
-app.command("trace", rich_help_panel="Look at runs")(trace.trace)
+app.command("compare", rich_help_panel="Look at runs")(report.compare)
+app.command("merge", rich_help_panel="Look at runs")(report.merge)
+app.command("trace", rich_help_panel="Look at runs")(report.trace)
 app.command("study", rich_help_panel="Study a deployment")(study.study)
-app.command("calibrate", rich_help_panel="Study a deployment")(calibrate.calibrate)
+app.command("calibrate", rich_help_panel="Study a deployment")(study.calibrate)
 app.command("simulate", rich_help_panel="Study a deployment")(simulate.simulate)
 app.command("doctor", rich_help_panel="Help")(doctor.doctor)
 

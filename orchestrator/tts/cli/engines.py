@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .options import DeploymentArgument, usable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tts.build.builder import BuildReport
+    from tts.build.spec import Deployment, Role
 
 
 def build_engines(
@@ -30,11 +36,10 @@ def build_engines(
     from tts.build.spec import load_deployment
     from tts.checks import BEFORE_BUILD
     from tts.checks.requirements import require_checkpoints
-    from tts.reports.build import built_sentence
     from tts.reports.console import consoles
     from tts.reports.waiting import BuildLines
 
-    from .lint import stop_on_errors
+    from .doctor import stop_on_errors
 
     spec = load_deployment(deployment)
     stop_on_errors(spec, BEFORE_BUILD)
@@ -47,7 +52,7 @@ def build_engines(
     with BuildLines() as lines:
         reports = build(spec, force=force, verify=verify, say=lines.say)
     for report in reports:
-        out.print(built_sentence(report), markup=False, soft_wrap=True)
+        out.print(_built(report), markup=False, soft_wrap=True)
 
 
 def deploy(
@@ -64,12 +69,11 @@ def deploy(
     """Render the Triton model repository of a deployment."""
     from tts.build.spec import load_deployment
     from tts.checks import BEFORE_DEPLOY
-    from tts.reports.build import deployed_notes
     from tts.reports.console import consoles, say
     from tts.serving.repository.manifests import render_manifests, require_manifests
     from tts.serving.repository.render import missing_engines, render_repository
 
-    from .lint import stop_on_errors
+    from .doctor import stop_on_errors
 
     spec = load_deployment(deployment)
     if manifests:
@@ -81,5 +85,41 @@ def deploy(
     for file in render_manifests(spec, manifests) if manifests else ():
         out.print(f"manifest: {file}", markup=False, soft_wrap=True)
     missing = missing_engines(spec)
-    for line in deployed_notes(spec, deployment, manifests=bool(manifests), missing=missing):
+    for line in _left_to_do(spec, deployment, manifests=bool(manifests), missing=missing):
         say(line)
+
+
+def _built(report: BuildReport) -> str:
+    """What became of one engine: built or not, its size, how it was verified, its folder."""
+    size = f"{report.size_bytes / 1e6:.1f} MB"
+    if report.verification:
+        error = max(report.verification.export_error, report.verification.served_error)
+        checked = f"largest logit error against transformers {error:.1e}"
+    else:
+        checked = f"not verified: {report.not_verified}"
+    took = f" in {report.seconds:.1f} s" if report.status == "built" else ""
+    return f"{report.role}: {report.status}{took}, {size}, {checked}\n  {report.folder}"
+
+
+def _left_to_do(
+    deployment: Deployment, source: str, *, manifests: bool, missing: Sequence[Role]
+) -> list[str]:
+    """What there is left to do after `tts deploy`, in lines.
+
+    `source` is what the user called the deployment, `missing` the engines that are not built here.
+    """
+    from tts.build import paths
+
+    notes = []
+    if manifests and deployment.server.grpc_port == "auto":
+        notes += [
+            "There the server listens on gRPC port 8001; bench and solve look for it on that port",
+            "when the deployment says server.grpc_port: 8001.",
+        ]
+    if missing:
+        notes += [
+            f"Not built on this machine: {' and '.join(missing)}. The repository expects them in",
+            f"{paths.built_dir(deployment.name)}; build them with: tts build-engines {source}",
+            "Then deploy again: clients know a server by the engines it was rendered for.",
+        ]
+    return notes

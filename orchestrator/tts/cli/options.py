@@ -47,17 +47,6 @@ def usable(given: _Paths) -> _Paths:
     return given
 
 
-RunGoingOnArgument = Annotated[
-    Path | None,
-    typer.Argument(
-        metavar="RUN",
-        callback=usable,
-        help="Folder of a run, or of a whole comparison.",
-        show_default="the newest under runs/ that has not finished",
-    ),
-]
-
-
 def given_options(context: typer.Context) -> set[str]:
     """The names of the parameters that the command line gives, rather than defaults."""
     sources = {name: context.get_parameter_source(name) for name in context.params}

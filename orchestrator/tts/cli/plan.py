@@ -91,7 +91,7 @@ def _plan_host(out: Console, deployment: Deployment, *, write: bool) -> None:
     from tts.build.errors import ConfigError
     from tts.build.machine_memory import memory_limit
     from tts.build.openvino.memory import plan_host_memory
-    from tts.reports.host_memory import print_host_memory
+    from tts.reports.memory_plan import print_host_memory
 
     if write:
         raise ConfigError(
@@ -120,11 +120,11 @@ def _plan_placement(
     out: Console, deployment: Deployment, concurrencies: list[int], gpus: int | None, n: int
 ) -> None:
     from tts.build.errors import ConfigError
-    from tts.build.tensorrt.placement import gpus_of
+    from tts.build.tensorrt.gpus import gpus_of
     from tts.build.tensorrt.placements import placed
-    from tts.lab.bench.placing import PlacedRun, simulate_placements
+    from tts.lab.bench.simulated_run import PlacedRun, simulate_placements
     from tts.reports.console import say
-    from tts.reports.placements import print_placements
+    from tts.reports.simulation import print_placements
 
     if deployment.target == "openvino":
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""`tts report`."""
+"""`tts report`, `compare`, `merge` and `trace`: what is made of runs that were recorded."""
 
 from __future__ import annotations
 
@@ -36,11 +36,12 @@ def report(
     from tts.lab.study.campaign import finished_study
     from tts.lab.study.folder import is_study
     from tts.lab.study.measure import measure
+    from tts.reports.comparison import report_comparison
     from tts.reports.console import consoles, say
-    from tts.reports.live_tree import report_comparison, report_run
     from tts.reports.page.export import Format, export_figures
     from tts.reports.page.of_runs import Report, report_of
-    from tts.reports.study import StudyReport, print_advice
+    from tts.reports.runs import print_report
+    from tts.reports.study_page import StudyReport, print_advice
     from tts.runs.groups import is_group
     from tts.runs.summary import read_summary
 
@@ -52,7 +53,7 @@ def report(
     elif any(is_group(run) for run in runs):
         report_comparison(runs)
     else:
-        report_run(runs, [read_summary(run) for run in runs])
+        print_report(runs, [read_summary(run) for run in runs])
     wanted: dict[Format, bool] = {"pdf": pdf, "svg": svg, "png": png}
     formats = [name for name, given in wanted.items() if given]
     try:
@@ -69,3 +70,90 @@ def report(
     say(f"page: {page}")
     if open_page:
         typer.launch(page.resolve().as_uri())
+
+
+def compare(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            callback=usable,
+            metavar="RUN RUN...",
+            help="Folders of runs, finished or not; a comparison's folder stands for its runs. "
+            "Each is compared with the first.",
+        ),
+    ],
+) -> None:
+    """Compare runs problem by problem: what differs, by how much, and on which problems."""
+    from tts.reports.comparison import paired_report, settings_table
+    from tts.reports.console import consoles
+    from tts.runs.compare import compare_runs, differing_settings, short_names
+    from tts.runs.measured_run import MeasuredRun, expand_groups
+
+    folders = expand_groups(runs)
+    if len(folders) < 2:
+        raise typer.BadParameter("name two runs or more", param_hint="RUN RUN...")
+    measured = [MeasuredRun.load(folder) for folder in folders]
+    pairs = compare_runs(measured)
+    names = short_names(folders)
+    out, _ = consoles()
+    out.print(settings_table(differing_settings([run.config for run in measured]), names))
+    for pair, name in zip(pairs, names[1:], strict=True):
+        out.print(paired_report(pair, names[0], name))
+
+
+def merge(
+    shards: Annotated[
+        list[Path],
+        typer.Argument(
+            callback=usable,
+            metavar="RUN RUN...",
+            help="Folders of finished runs of tts bench --shard i/N, every i of one N.",
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", callback=usable, help="The folder of the whole run.")
+    ],
+) -> None:
+    """Merge the shards of a run: one folder with the trees, answers and digest of the whole run."""
+    from tts.lab.bench.sharded_run import merge_runs
+    from tts.reports.console import say
+    from tts.reports.runs import print_report
+    from tts.runs.summary import read_summary
+
+    folder = merge_runs(shards, out)
+    print_report([folder], [read_summary(folder)])
+    say(f"figures and search trees, as a page: tts report --open {folder}")
+
+
+def trace(
+    run: Annotated[
+        Path,
+        typer.Argument(
+            callback=usable,
+            metavar="RUN",
+            help="Folder of a run, finished or not; a comparison's folder stands for its runs.",
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            callback=usable,
+            metavar="FILE",
+            help="Where to write it.",
+            show_default="trace.pftrace in the run's folder",
+        ),
+    ] = None,
+) -> None:
+    """Write a run's timeline for Perfetto: requests by slot, decisions, flows, counters."""
+    from tts.reports.console import say
+    from tts.reports.trace import write_trace
+    from tts.runs.measured_run import expand_groups
+
+    runs = expand_groups([run])
+    if out and len(runs) > 1:
+        raise typer.BadParameter("the folder holds several runs", param_hint="--out")
+    for folder in runs:
+        file, counts = write_trace(folder, out)
+        steps = f", {counts.steps:,} engine steps" if counts.steps else ""
+        say(f"{file}: {counts.requests:,} requests, {counts.flows:,} flows{steps}")
+    say("Open it at https://ui.perfetto.dev, which reads it in the browser and sends it nowhere.")

@@ -16,7 +16,7 @@ from .options import usable
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from tts.gateway.observability.record import Outcome, RequestRecord
+    from tts.gateway.observability.record import Outcome, ServedRequest
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -171,7 +171,7 @@ def _outcome(text: str | None) -> Outcome | None:
     )
 
 
-def _table(records: Iterable[RequestRecord]) -> RenderableType:
+def _table(records: Iterable[ServedRequest]) -> RenderableType:
     from rich import box
     from rich.table import Table
 
@@ -195,7 +195,7 @@ def _table(records: Iterable[RequestRecord]) -> RenderableType:
     return Sheet(table, keys=2)
 
 
-def _row(record: RequestRecord) -> list[str]:
+def _row(record: ServedRequest) -> list[str]:
     own = record.own_latency_s()
     outcome = record.outcome if record.outcome == "ok" else f"{record.outcome} {record.status}"
     return [

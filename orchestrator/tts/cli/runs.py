@@ -244,13 +244,14 @@ def bench(
     from tts.datasets.options import Shard
     from tts.datasets.rows import parse_columns
     from tts.lab.bench.group_run import resume_group, run_all
-    from tts.lab.bench.on_ray import run_on_ray
-    from tts.lab.bench.replaying import as_recorded
+    from tts.lab.bench.replayed_run import as_recorded
+    from tts.lab.bench.sharded_run import run_on_ray
     from tts.lab.bench.single_run import resume_bench, run_bench
+    from tts.reports.comparison import report_comparison
     from tts.reports.console import say
-    from tts.reports.live_tree import report_comparison, report_run
-    from tts.reports.live_watch import WatchedBench
+    from tts.reports.live_screen import WatchedBench
     from tts.reports.progress import BenchProgress
+    from tts.reports.runs import print_report
     from tts.runs.config import Limits, RunConfig
     from tts.runs.groups import is_group
     from tts.runs.summary import read_summary
@@ -303,7 +304,7 @@ def bench(
     if is_group(folder):
         report_comparison([folder])
     else:
-        report_run([folder], [read_summary(folder)])
+        print_report([folder], [read_summary(folder)])
     say(f"figures and search trees, as a page: tts report --open {folder}")
 
 

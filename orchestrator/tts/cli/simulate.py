@@ -119,7 +119,7 @@ def simulate(
 
     The real search and scheduler run on simulated engines and virtual time (docs/simulation.md).
     """
-    from tts.lab.bench.simulating import SimulationOptions, scenario_of
+    from tts.lab.bench.simulated_run import SimulationOptions, scenario_of
     from tts.lab.simulation.scenario import simulate as simulate_schedule
     from tts.reports.console import consoles, say
     from tts.reports.simulation import outcomes_table

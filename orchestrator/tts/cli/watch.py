@@ -1,13 +1,33 @@
-"""`tts watch`: the report of a run that goes on, in a browser."""
+"""`tts top` and `tts watch`: a run that goes on, on the terminal or in a browser."""
 
 from __future__ import annotations
 
-from .options import RunGoingOnArgument
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .options import usable
+
+_Run = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="RUN",
+        callback=usable,
+        help="Folder of a run, or of a whole comparison.",
+        show_default="the newest under runs/ that has not finished",
+    ),
+]
 
 
-def watch(
-    run: RunGoingOnArgument = None,
-) -> None:
+def top(run: _Run = None) -> None:
+    """Watch a run that goes on in another terminal: progress, accuracy, load, time left."""
+    from tts.reports.live_screen import watch_run
+
+    watch_run(run)
+
+
+def watch(run: _Run = None) -> None:
     """Serve the report of a run that goes on, growing, to browsers on this machine."""
     from tts.reports.console import say
     from tts.reports.live_server import serve_run

@@ -19,7 +19,7 @@ from .answers import (
     read_choices,
     with_letters,
 )
-from .rows import USUAL, Columns, Row, choice_columns, column_of, read_rows
+from .rows import USUAL, Columns, Row, choice_columns, column_of, missing_column, read_rows
 
 
 def read_file(
@@ -27,7 +27,8 @@ def read_file(
 ) -> tuple[list[Problem], str]:
     """All problems of a file, and a phrase that says which columns they were read from.
 
-    Raises DatasetError naming the file and the line or row.
+    Without a column of answers, in any of its rows, the problems have none. Raises DatasetError
+    naming the file and the line or row.
     """
     return read_files([file], file.stem, columns, answers)
 
@@ -46,6 +47,13 @@ def read_files(
             where, number = f"{file}, {row.place}", row.number
             reader = _RowReader(row, columns, where, used)
             question, answer = reader.question_and_answer(answers)
+            if problems and (answer is None) != (problems[0].answer is None):
+                if answer is None:
+                    raise missing_column(USUAL["answer"], row.cells, where)
+                raise DatasetError(
+                    f"{where} has an answer, and the rows before it lack one.",
+                    hint="Give every row its answer, or none.",
+                )
             known_as = reader.id() or f"{name}:{before + number}"
             if known_as in places:
                 raise DatasetError(
@@ -57,6 +65,8 @@ def read_files(
         before += number
     if not problems:
         raise DatasetError(f"{files[0]} holds no problems.")
+    if problems[0].answer is None:
+        used["no answers, so no accuracy"] = None
     return problems, ", ".join(used)
 
 
@@ -69,13 +79,16 @@ class _RowReader:
         self._where = where
         self._used = used
 
-    def question_and_answer(self, answers: AnswerKind | None) -> tuple[str, str]:
-        """The question as it is asked, and its reference answer."""
+    def question_and_answer(self, answers: AnswerKind | None) -> tuple[str, str | None]:
+        """The question as it is asked, and its reference answer; None without a column of it."""
         column = column_of("problem", self._columns, self._cells, self._where) or ""
         question = self._text(column)
         self._note("problem", column)
         choices = self._choices()
-        column = column_of("answer", self._columns, self._cells, self._where) or ""
+        answer_column = column_of("answer", self._columns, self._cells, self._where)
+        if answer_column is None:
+            return with_letters(question, choices) if choices else question, None
+        column = answer_column
         self._note("answer", column)
         try:
             if choices:

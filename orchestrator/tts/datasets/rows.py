@@ -154,7 +154,7 @@ USUAL: Final[Mapping[Role, tuple[str, ...]]] = {
     "choices": (),
 }
 """What a column is called where the user does not say; the first that a row has counts."""
-REQUIRED: Final[frozenset[Role]] = frozenset(("problem", "answer"))
+REQUIRED: Final[frozenset[Role]] = frozenset(("problem",))
 
 _NEXT = re.compile(r",(?=\w+=)")
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tts.runs import events
-
-ENGINES: tuple[events.EngineName, ...] = ("generator", "verifier")
+from tts.runs.records import ENGINES, Engine
 
 
 class IdleWatch:
@@ -15,7 +14,7 @@ class IdleWatch:
     def __init__(self, record: Callable[[events.Event], None]) -> None:
         """`record` takes an `Idle` event when a stretch ends, or its reason changes."""
         self._record = record
-        self._idle: dict[events.EngineName, tuple[float, str]] = {}
+        self._idle: dict[Engine, tuple[float, str]] = {}
 
     def update(self, now: float, in_flight: tuple[int, int], pending: tuple[int, int]) -> None:
         """Take in what is in flight and pending on both engines from `now` on, generator first."""
@@ -30,7 +29,7 @@ class IdleWatch:
         for engine in ENGINES:
             self._set(now, engine, None)
 
-    def _set(self, now: float, engine: events.EngineName, why: str | None) -> None:
+    def _set(self, now: float, engine: Engine, why: str | None) -> None:
         since, before = self._idle.get(engine, (now, None))
         if why == before:
             return

@@ -23,7 +23,7 @@ class Trust:
 
     @property
     def factor(self) -> float:
-        """Of the decided guesses, how many were asked for over the sum of their chances.
+        """How many of the decided guesses were asked for, over the sum of their chances.
 
         Both count one more, so that the first few decide little; at most 1.
         """

@@ -34,7 +34,7 @@ _NAME, _DATATYPE, _SHAPE = 1, 2, 3  # of the tensors in it
 _BYTES = 2  # wire type: a length, then so many bytes
 
 _FORMATS = {"INT32": "i", "FP32": "f", "UINT64": "Q", "BOOL": "?"}
-"""Of scalars by datatype, for struct."""
+"""The format of a scalar for struct, by datatype."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """The gateway: generation and test-time search behind the API of OpenAI's clients. docs/gateway.md.
 
-    HTTP (granian) ──► app ──► completions, chat ──► generation ──► token streams, the generator
-                               searches ────────────► tts.session, the driver
-                               pooling, tokens, status
+    HTTP (granian) ──► app ──► completions ──► plain ─────► generation: streams of the generator
+                                          └──► searches ──► tts.session: the driver
+                               pooling, tokens, status, page
 
 | module | job |
 |---|---|
@@ -10,16 +10,21 @@
 | process | threads, garbage collection and files of the process |
 | draining | what runs comes to its end after SIGTERM, and nothing new begins |
 | local_servers | the servers of this machine, or one of its own, which is kept running |
-| following, server_names | servers that were named, as they change: in a file, by DNS |
+| named_servers | servers that were named, as they change: in a file, by DNS |
 | app | which handler a path has; errors, disconnected clients, limits of a request's body |
-| exchange | one request and its response |
+| exchange | one HTTP request and its response |
+| service | what handlers work with: engines, settings, keys; reading and admitting a request |
 | openai/ | what a request may say, what an answer looks like, events as bytes. Pure |
-| detokenizer, stop_strings | text from tokens while they come. Pure |
-| generation | samples of the generator: prompts, choices, deltas |
-| completions, chat | plain generation, and searches by the name of the model |
+| completions | completions and chats: plain generation, or a search by the name of the model |
+| prompts, chat_shapes | texts and chats, filtered and as token ids; chats without the template |
+| generation, sample_text | samples of the generator; their text while the tokens come |
+| plain | samples as a response |
 | search_request, searches | which search is asked for; its response |
-| running_search, joining | a search while it runs; the same request twice is one search |
+| running_searches | searches while they run; the same request twice is one search |
 | pooling, tokens | scores of steps; texts and token ids |
 | status, openapi | whether it lives and can answer, its models and metrics; its API |
+| origins | which web pages may use it |
+| database_files | whether SQLite's files are still those that were opened |
+| page/ | the page at `/`, and reports that are kept |
 | safety/, observability/ | keys, limits and filters; records, metrics and traces |
 """

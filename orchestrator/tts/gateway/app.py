@@ -10,13 +10,12 @@ from typing import Any
 
 from tts.build.errors import TtsError
 
-from .chat import chat_completions
-from .completions import completions
+from .completions import chat_completions, completions
 from .draining import DRAINING, cut_off, refused
 from .exchange import Exchange, Receive, Send
-from .observability.observer import PROBES
 from .observability.record import Outcome
-from .openai.errors import ApiError, api_error, internal_error
+from .observability.recorder import PROBES
+from .openai.errors import ApiError, api_error, internal_error, quoted
 from .openai.events import event
 from .openapi import openapi
 from .origins import answer_headers, is_allowed, is_own_host, preflight_headers
@@ -24,8 +23,7 @@ from .page.files import FOLDER, PAGE, page
 from .page.kept_reports import FOLDER as REPORTS
 from .page.kept_reports import kept_report
 from .pooling import pooling
-from .reading import authenticate
-from .service import Service
+from .service import Service, authenticate
 from .status import MODEL, Readiness, health, list_models, metrics, one_model
 from .tokens import detokenize, tokenize, tokenizer_info
 
@@ -69,7 +67,7 @@ class App:
         path: str = scope["path"]
         path = next((folder for folder in FOLDERS if path.startswith(folder)), path)
         method, handler = self._routes.get(path, ("", _nothing))
-        record = service.observer.begin(path if method else "other")
+        record = service.recorder.begin(path if method else "other")
         exchange = Exchange(scope, receive, send, record)
         record.trace_parent = exchange.header(b"traceparent")
         drain, task = service.drain, asyncio.current_task()
@@ -104,7 +102,7 @@ class App:
             used = record.prompt_tokens + record.answer_tokens + record.search_tokens
             if exchange.admission:
                 exchange.admission.end(time.monotonic_ns(), used)
-            service.observer.end(record)
+            service.recorder.end(record)
             if task:
                 drain.leave(task)
 
@@ -116,7 +114,7 @@ class App:
             raise ApiError(
                 403,
                 f"This gateway needs no keys, so it serves requests to localhost, to addresses and "
-                f"to the hosts of --cors-origin alone, and not to {exchange.host!r:.200}.",
+                f"to the hosts of --cors-origin alone, and not to {quoted(exchange.host)}.",
                 code="host_not_allowed",
             )
 
@@ -130,7 +128,7 @@ class App:
         if not is_allowed(origin, exchange.host, named, needs_key=needs_key):
             raise ApiError(
                 403,
-                f"Pages of {origin!r:.200} may not use this gateway (--cors-origin).",
+                f"Pages of {quoted(origin)} may not use this gateway (--cors-origin).",
                 code="origin_not_allowed",
             )
         wanted = exchange.header(b"access-control-request-headers")
@@ -143,7 +141,7 @@ class App:
 
 
 async def _nothing(service: Service, exchange: Exchange) -> None:
-    raise ApiError(404, f"There is nothing at {exchange.path!r:.200}.")
+    raise ApiError(404, f"There is nothing at {quoted(exchange.path)}.")
 
 
 def _not_allowed(exchange: Exchange, method: str) -> ApiError:

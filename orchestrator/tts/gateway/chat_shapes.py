@@ -51,12 +51,12 @@ class ChatShapes:
     """The chats of one tokenizer."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self._shapes: dict[tuple[bool, tuple[str, ...]], _Shape | None] = {}
         self._asks_time: bool | None = None
 
     def render(self, messages: Sequence[Message], *, generation_prompt: bool) -> str:
-        """As `Tokenizer.chat`, and with its errors."""
+        """The text that `Tokenizer.chat` gives, and its errors."""
         contents = [message["content"] for message in messages]
         if len(messages) <= _MOST_MESSAGES and all(map(_PLAIN.fullmatch, contents)):
             key = generation_prompt, tuple([message["role"] for message in messages])
@@ -64,11 +64,11 @@ class ChatShapes:
                 self._shapes[key] = self._learn(key[1], generation_prompt)
             if shape := self._shapes.get(key):
                 return shape.fill(contents)
-        return self._tokenizer.chat(messages, generation_prompt=generation_prompt)
+        return self.tokenizer.chat(messages, generation_prompt=generation_prompt)
 
     def _learn(self, roles: Sequence[str], generation_prompt: bool) -> _Shape | None:
         if self._asks_time is None:
-            self._asks_time = _TIME.search(self._tokenizer.chat_template) is not None
+            self._asks_time = _TIME.search(self.tokenizer.chat_template) is not None
         if self._asks_time:
             return None
 
@@ -77,7 +77,7 @@ class ChatShapes:
                 {"role": role, "content": content}
                 for role, content in zip(roles, contents, strict=True)
             ]
-            return self._tokenizer.chat(messages, generation_prompt=generation_prompt)
+            return self.tokenizer.chat(messages, generation_prompt=generation_prompt)
 
         marks = [f"Zq{place}qZ" for place in range(len(roles))]
         literals = _around(rendered(marks), marks)

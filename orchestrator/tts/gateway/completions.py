@@ -1,23 +1,32 @@
-"""`/v1/completions`: prompts as text or token ids, one or several."""
+"""`/v1/completions` and `/v1/chat/completions`: plain generation, or a search instead."""
 
 from __future__ import annotations
 
+from functools import partial
+
 from . import plain, searches
 from .exchange import Exchange
-from .long_texts import filtered, tokenised
+from .openai.answers import CHAT, TEXT
 from .openai.errors import bad_request
-from .openai.requests import MAX_CHOICES, ChatMessage, CompletionRequest
-from .prompts import known_ids, prompt_text, require_length
-from .reading import read
+from .openai.requests import MAX_CHOICES, ChatMessage, ChatRequest, CompletionRequest
+from .prompts import (
+    chat_text,
+    filter_messages,
+    filtered,
+    known_ids,
+    prompt_text,
+    require_length,
+    tokenised,
+)
 from .search_request import wants_search
-from .service import Service
+from .service import Service, read
 
 DEFAULT_MAX_TOKENS = 16
 """OpenAI's."""
 
 
 async def completions(service: Service, exchange: Exchange) -> None:
-    """Answer a request for completions."""
+    """Complete prompts, given as texts or as token ids."""
     request, body = await read(service, exchange, CompletionRequest)
     strategy = service.strategy_of(request.model)
     exchange.record.model = request.model
@@ -25,9 +34,8 @@ async def completions(service: Service, exchange: Exchange) -> None:
         (prompt, *others) = request.prompts
         if others or not isinstance(prompt, str):
             raise bad_request("A search takes one prompt, as text.", "prompt")
-        form = plain.TextForm()
         asked = [ChatMessage("user", prompt)]
-        await searches.answer_by_search(service, exchange, request, strategy, asked, body, form)
+        await searches.answer_by_search(service, exchange, request, strategy, asked, body, TEXT)
         return
     if request.limit is None:
         request.max_tokens = DEFAULT_MAX_TOKENS
@@ -41,8 +49,8 @@ async def completions(service: Service, exchange: Exchange) -> None:
         for prompt in (request.prompts if request.echo else ())
     ]
     logs = request.logprobs is not None
-    form, key = plain.TextForm(), str(request.prompts[0])
-    await plain.answer(service, exchange, request, prompts, form, key=key, logs=logs, echo=echo)
+    key = str(request.prompts[0])
+    await plain.answer(service, exchange, request, prompts, TEXT, key=key, logs=logs, echo=echo)
 
 
 async def _tokenised(service: Service, request: CompletionRequest) -> list[list[int]]:
@@ -117,3 +125,34 @@ def _check(request: CompletionRequest) -> None:
             "logprobs",
             "unsupported_parameter",
         )
+
+
+async def chat_completions(service: Service, exchange: Exchange) -> None:
+    """Answer a chat."""
+    request, body = await read(service, exchange, ChatRequest)
+    strategy = service.strategy_of(request.model)
+    exchange.record.model = request.model
+    if wants_search(request, strategy):
+        await searches.answer_by_search(
+            service, exchange, request, strategy, request.messages, body, CHAT
+        )
+        return
+    tokenizer, context = service.generator.models.generator, service.generator.context
+    characters = require_length(tokenizer, context, *(message.text for message in request.messages))
+    await filter_messages(service.filters, request.messages)
+    text = partial(
+        chat_text,
+        service.generator.chats,
+        request.messages,
+        generation_prompt=request.add_generation_prompt,
+        continues=request.continue_final_message,
+    )
+    prompt = await tokenised(characters, lambda: tokenizer.encode(text()))
+    key = _conversation(request.messages)
+    await plain.answer(service, exchange, request, [prompt], CHAT, key=key, logs=request.logprobs)
+
+
+def _conversation(messages: list[ChatMessage]) -> str:
+    """What all turns of a conversation have in common: its beginning, to the first question."""
+    first = next((at for at, each in enumerate(messages) if each.role == "user"), 0)
+    return "\0".join(message.text for message in messages[: first + 1])

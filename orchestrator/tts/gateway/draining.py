@@ -12,7 +12,7 @@ from typing import Any
 
 from tts.build.errors import Terminated
 
-from .observability import RequestRecord
+from .observability import ServedRequest
 from .openai.errors import ApiError
 
 GRACE_S = 30.0
@@ -36,7 +36,7 @@ class Drain:
         self._say = say
         self._open = False
         self._began = asyncio.Event()
-        self._running: dict[asyncio.Task[Any], RequestRecord] = {}
+        self._running: dict[asyncio.Task[Any], ServedRequest] = {}
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -56,7 +56,7 @@ class Drain:
         self._began.set()
         return True
 
-    def enter(self, task: asyncio.Task[Any], record: RequestRecord) -> None:
+    def enter(self, task: asyncio.Task[Any], record: ServedRequest) -> None:
         """A request runs in a task, until `leave`."""
         self._running[task] = record
         self._idle.clear()

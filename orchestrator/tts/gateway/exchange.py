@@ -13,7 +13,7 @@ from typing import Any
 
 from tts.compat.aio import timeout
 
-from .observability import RequestRecord
+from .observability import ServedRequest
 from .openai.errors import ApiError, bad_request
 from .safety import Admission, ApiKey
 
@@ -23,14 +23,14 @@ Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 JSON = b"application/json"
 EVENTS = b"text/event-stream; charset=utf-8"
 BODY_TIMEOUT_S = 30.0
-"""From a request's headers to the end of its body."""
+"""How long a body may take to come, once the headers are there."""
 
 
 class Exchange:
     """A request, and what is sent in answer to it."""
 
     def __init__(
-        self, scope: Mapping[str, Any], receive: Receive, send: Send, record: RequestRecord
+        self, scope: Mapping[str, Any], receive: Receive, send: Send, record: ServedRequest
     ) -> None:
         """`record` is kept up to date: its stages, and the status."""
         self.record = record

@@ -19,25 +19,23 @@ from tts.session.endpoints import routed_stream
 from tts.session.replicas import Replicas
 
 from .chat_shapes import ChatShapes
-from .choice import Choice, Finish
-from .detokenizer import detokenizers
-from .observability import RequestRecord
+from .observability import ServedRequest
 from .openai.errors import bad_request
 from .openai.requests import Request
 from .safety import FilterChain
-from .stop_strings import StopStrings
+from .sample_text import Finish, SampleText, StopStrings, detokenizers
 
 
 @dataclass(slots=True)
 class Delta:
-    """What a choice has gained."""
+    """What a sample has gained."""
 
-    choice: Choice
+    sample: SampleText
     text: str
     ids: list[int] = field(default_factory=list)
     log_probs: list[float] = field(default_factory=list)
     finish: Finish | None = None
-    """Why the choice ends here; None: it goes on. The choice itself may be further."""
+    """Why the sample ends here; None: it goes on. The sample itself may be further."""
 
 
 class TextGenerator:
@@ -93,13 +91,13 @@ class TextGenerator:
             for sample in range(request.n)
         ]
 
-    def choice(self, index: int, call: GenerateCall, request: Request) -> Choice:
+    def sample(self, index: int, call: GenerateCall, request: Request) -> SampleText:
         """What becomes of a call's tokens."""
         ends = set(request.stop_token_ids)
         if not request.ignore_eos:
             ends.update(word[0] for word in self.models.end_stop_words)
         include = request.include_stop_str_in_output
-        return Choice(
+        return SampleText(
             index,
             self._new_detokenizer(),
             StopStrings(request.stops, include=include),
@@ -117,15 +115,15 @@ class TextGenerator:
         request = Request(model="", temperature=0.0, stream=True)
         prompt = self.models.generator.encode("1")
         (call,) = self.calls([prompt], request, [1], logs=False)
-        record = RequestRecord(id="", endpoint="", time=0.0, t0=0.0)
-        async with aclosing(self.deltas(call, self.choice(0, call, request), record, "")) as sample:
-            async for _ in sample:
+        record = ServedRequest(id="", endpoint="", time=0.0, t0=0.0)
+        async with aclosing(self.deltas(call, self.sample(0, call, request), record, "")) as deltas:
+            async for _ in deltas:
                 pass
 
     async def deltas(
-        self, call: GenerateCall, choice: Choice, record: RequestRecord, key: str
+        self, call: GenerateCall, sample: SampleText, record: ServedRequest, key: str
     ) -> AsyncGenerator[Delta, None]:
-        """One sample; the last delta's choice has a reason to end. Raises EndpointError.
+        """One sample; its last delta has a reason to end. Raises EndpointError.
 
         `key` and what becomes of a sample whose server goes away are as of `routed_stream`. Leaving
         it early ends it on the engine.
@@ -135,8 +133,8 @@ class TextGenerator:
             record.replica = server
             record.t2 = record.t2 or time.monotonic()
 
-        async with aclosing(routed_stream(self._replicas, call, key, sent)) as sample:
-            async for new in sample:
+        async with aclosing(routed_stream(self._replicas, call, key, sent)) as stream:
+            async for new in stream:
                 record.t3 = record.t3 or time.monotonic()
                 if call.log_probs and len(new.log_probs) != len(new.ids):
                     raise bad_request(
@@ -144,40 +142,40 @@ class TextGenerator:
                         "logprobs",
                         "unsupported_parameter",
                     )
-                text = choice.take(new)
-                yield Delta(choice, text, new.ids, new.log_probs, choice.finish)
-                if choice.finish:
+                text = sample.take(new)
+                yield Delta(sample, text, new.ids, new.log_probs, sample.finish)
+                if sample.finish:
                     return
 
     def merged(
         self,
         calls: Sequence[GenerateCall],
-        choices: Sequence[Choice],
-        record: RequestRecord,
+        samples: Sequence[SampleText],
+        record: ServedRequest,
         key: str,
     ) -> AsyncGenerator[Delta, None]:
         """All samples at a time, each delta as it comes. The first failure ends all of them."""
-        samples = [
-            self.deltas(call, choice, record, key)
-            for call, choice in zip(calls, choices, strict=True)
+        streams = [
+            self.deltas(call, sample, record, key)
+            for call, sample in zip(calls, samples, strict=True)
         ]
-        return samples[0] if len(samples) == 1 else _merged(samples)
+        return streams[0] if len(streams) == 1 else _merged(streams)
 
 
 async def _merged(
-    samples: Sequence[AsyncGenerator[Delta, None]],
+    streams: Sequence[AsyncGenerator[Delta, None]],
 ) -> AsyncGenerator[Delta, None]:
     queue: asyncio.Queue[Delta | BaseException | None] = asyncio.Queue()
 
-    async def pump(sample: AsyncGenerator[Delta, None]) -> None:
+    async def pump(stream: AsyncGenerator[Delta, None]) -> None:
         try:
-            async for delta in sample:
+            async for delta in stream:
                 queue.put_nowait(delta)
             queue.put_nowait(None)
         except Exception as error:
             queue.put_nowait(error)
 
-    pumps = [asyncio.ensure_future(pump(sample)) for sample in samples]
+    pumps = [asyncio.ensure_future(pump(stream)) for stream in streams]
     try:
         left = len(pumps)
         while left:

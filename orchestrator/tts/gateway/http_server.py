@@ -27,10 +27,10 @@ from tts.session.replicas import CHECK_S, Replicas
 from . import process
 from .app import App
 from .draining import Drain
-from .following import ToldServers, follow
 from .generation import TextGenerator
 from .local_servers import local_servers
-from .observability import Observer, RequestLog, requests_dir, telemetry_of
+from .named_servers import NamedServers, follow
+from .observability import Recorder, RequestLog, requests_dir, telemetry_of
 from .safety import FilterChain, Keyring, KeyStore, keys_file
 from .service import Service, Settings
 
@@ -38,9 +38,11 @@ BACKLOG = 1024
 FEW, MANY = "latency", "throughput"
 """The groups of `by-concurrency`: high tensor parallelism, and many replicas."""
 HEADERS_TIMEOUT_MS = 10_000
-"""From a connection's beginning, or the end of its last response, to the end of the headers."""
+"""Until the headers must be complete, counted from the connection's start or its last response."""
 MAX_HEADERS = 64 << 10
 """Bytes of a request's headers."""
+Watch = Callable[[Replicas], Awaitable[None]]
+"""Looks after the servers beside the gateway; ends it by what it raises."""
 
 
 @dataclass(frozen=True)
@@ -95,19 +97,19 @@ async def serve(
             spec = spec.served_by(kind)
         name = spec.name
         telemetry = telemetry_of(settings.otlp_endpoint, name)
-        observer = Observer(
+        recorder = Recorder(
             RequestLog(requests_dir(name)), telemetry, keeps_prompts=settings.keep_prompts
         )
-        stack.callback(observer.close)
-        servers = await stack.enter_async_context(_servers(spec, upstreams, say, on_loading))
+        stack.callback(recorder.close)
+        groups, watch = await stack.enter_async_context(_servers(spec, upstreams, say, on_loading))
         session = AsyncSession(
             deployment,
-            endpoints=tuple(servers.groups),
+            endpoints=tuple(groups),
             server=kind,
             routing=routing_policy(
                 upstreams.routing, few=FEW, many=MANY, threshold=upstreams.threshold
             ),
-            groups=servers.groups,
+            groups=groups,
             say=say,
             on_loading=on_loading,
         )
@@ -115,8 +117,8 @@ async def serve(
         generator = TextGenerator(session.models, session.replicas, filters)
         await generator.warm()
         process.started()
-        service = Service(session, generator, settings, keyring, filters, observer, drain)
-        await answer(service, listen, port, say, lambda: servers.watch(session.replicas))
+        service = Service(session, generator, settings, keyring, filters, recorder, drain)
+        await answer(service, listen, port, say, lambda: watch(session.replicas))
 
 
 async def answer(
@@ -142,37 +144,30 @@ async def answer(
         await asyncio.wait({serving})
 
 
-@dataclass(frozen=True)
-class _Servers:
-    """The servers behind a gateway when it starts, and what is done about them later."""
-
-    groups: Mapping[str, str]
-    """By address; empty for none."""
-    watch: Callable[[Replicas], Awaitable[None]]
-    """Runs beside the gateway; ends it by what it raises."""
-
-
 @asynccontextmanager
 async def _servers(
     deployment: Deployment,
     upstreams: Upstreams,
     say: Callable[[str], None],
     on_loading: Callable[[Loading], None],
-) -> AsyncIterator[_Servers]:
-    """Those that were named, else those of this machine. Raises a TtsError."""
+) -> AsyncIterator[tuple[Mapping[str, str], Watch]]:
+    """The servers that were named, else those of this machine, each with its group or "".
+
+    Raises a TtsError.
+    """
     if upstreams.file and upstreams.addresses:
         raise ConfigError("Name the servers by --endpoint or by --replicas, not by both.")
     addresses = upstreams.addresses or deployment.endpoints
     if upstreams.file or addresses:
-        told = ToldServers(addresses if not upstreams.file else (), upstreams.file, say)
-        first = await told.at_first(lambda each: asyncio.to_thread(serves, deployment, each))
-        yield _Servers(first, lambda replicas: follow(told, replicas, say))
+        named = NamedServers(addresses if not upstreams.file else (), upstreams.file, say)
+        first = await named.at_first(lambda each: asyncio.to_thread(serves, deployment, each))
+        yield first, lambda replicas: follow(named, replicas, say)
         return
     if deployment.server.kind == "embedded":
-        yield _Servers({}, _watch)  # the session has them
+        yield {}, _watch  # the session has them
         return
     async with local_servers(deployment, say, on_loading) as local:
-        yield _Servers(local.groups, lambda replicas: local.watch())
+        yield local.groups, lambda replicas: local.watch()
 
 
 async def _watch(replicas: Replicas) -> None:

@@ -6,92 +6,20 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from tts.compat.aio import timeout
 
-from .choice import Choice
 from .exchange import Exchange
-from .generation import Delta, TextGenerator
-from .openai.answers import Answer, ChatChoice, Message, TextChoice, usage_of
+from .generation import Delta
+from .openai.answers import Answer, AnswerForm, usage_of
 from .openai.errors import ApiError, bad_request
-from .openai.events import CHAT_CHUNK, DONE, TEXT_CHUNK, Events
+from .openai.events import DONE, Events
 from .openai.requests import Request
-from .reading import admit
-from .service import Service
-
-
-class Form(Protocol):
-    """In what completions and chat differ, once prompts are token ids."""
-
-    object: str
-    chunk: str
-    prefix: str
-    chats: bool
-    """Whether the answer is a message of a chat, which begins by naming its role."""
-
-    def choice(self, index: int, text: str, finish: str, logs: list[Any] | None) -> Any:
-        """A whole choice."""
-
-    def logprobs(self, tokens: Sequence[str], log_probs: Sequence[float], offset: int) -> Any:
-        """The log-probabilities of some tokens."""
-
-
-class TextForm:
-    """`/v1/completions`."""
-
-    object = "text_completion"
-    chunk = TEXT_CHUNK
-    prefix = "cmpl-"
-    chats = False
-
-    def choice(self, index: int, text: str, finish: str, logs: Any) -> TextChoice:
-        """See Form."""
-        return TextChoice(index, text, finish, logs)
-
-    def logprobs(self, tokens: Sequence[str], log_probs: Sequence[float], offset: int) -> Any:
-        """See Form."""
-        offsets = []
-        for token in tokens:
-            offsets.append(offset)
-            offset += len(token)
-        return {
-            "tokens": list(tokens),
-            "token_logprobs": list(log_probs),
-            "top_logprobs": None,
-            "text_offset": offsets,
-        }
-
-
-class ChatForm:
-    """`/v1/chat/completions`."""
-
-    object = "chat.completion"
-    chunk = CHAT_CHUNK
-    prefix = "chatcmpl-"
-    chats = True
-
-    def choice(self, index: int, text: str, finish: str, logs: Any) -> ChatChoice:
-        """See Form."""
-        return ChatChoice(index, Message(text), finish, logs)
-
-    def logprobs(self, tokens: Sequence[str], log_probs: Sequence[float], offset: int) -> Any:
-        """See Form."""
-        return {
-            "content": [
-                {
-                    "token": token,
-                    "logprob": log_prob,
-                    "bytes": list(token.encode()),
-                    "top_logprobs": [],
-                }
-                for token, log_prob in zip(tokens, log_probs, strict=True)
-            ],
-            "refusal": None,
-        }
+from .sample_text import SampleText
+from .service import Service, admit
 
 
 async def answer(
@@ -99,7 +27,7 @@ async def answer(
     exchange: Exchange,
     request: Request,
     prompts: Sequence[list[int]],
-    form: Form,
+    form: AnswerForm,
     *,
     key: str,
     logs: bool = False,
@@ -118,149 +46,141 @@ async def answer(
     generator = service.generator
     limits = [generator.room(prompt, request.limit) for prompt in prompts]
     calls = generator.calls(prompts, request, limits, logs=logs)
-    choices = [generator.choice(index, call, request) for index, call in enumerate(calls)]
+    samples = [generator.sample(index, call, request) for index, call in enumerate(calls)]
     admit(service, exchange, sum(limits) * request.n + sum(map(len, prompts)), search=False)
-    responding = _stream if request.stream else _whole
-    prefixes = [text for text in echo for _ in range(request.n)] or [""] * len(calls)
-    exchange.record.prompt_tokens = prompt_tokens = sum(map(len, prompts))
-    deltas = generator.merged(calls, choices, exchange.record, key)
-    keeps = service.observer.keeps_prompts
-    if keeps:
+    exchange.record.prompt_tokens = sum(map(len, prompts))
+    if service.recorder.keeps_prompts:
         tokenizer = generator.models.generator
         exchange.record.prompt = "\n\n".join(tokenizer.decode(prompt) for prompt in prompts)
-    work = _Work(
-        exchange,
-        generator,
-        request,
-        deltas,
-        choices,
-        form,
-        prefixes,
-        prompt_tokens,
-        logs,
-        keeps,
-    )
+    prefixes = [text for text in echo for _ in range(request.n)] or [""] * len(calls)
+    response = PlainResponse(service, exchange, request, form, samples, prefixes, logs=logs)
+    deltas = generator.merged(calls, samples, exchange.record, key)
     limit_s = service.settings.deadline_s
     try:
         async with timeout(limit_s):
-            await responding(work)
+            await (response.stream(deltas) if request.stream else response.whole(deltas))
     except TimeoutError:
         raise ApiError(
             504, f"The answer was not complete within {limit_s:g} s.", code="deadline_exceeded"
         ) from None
     finally:
-        work.count()  # also of an answer that its client did not wait for
+        response.count()  # also of an answer that its client did not wait for
 
 
-@dataclass
-class _Work:
-    """What a response is made from."""
+class PlainResponse:
+    """The response to one request for samples, whole or as a stream."""
 
-    exchange: Exchange
-    generator: TextGenerator
-    request: Request
-    deltas: AsyncGenerator[Delta, None]
-    choices: Sequence[Choice]
-    form: Form
-    prefixes: Sequence[str]
-    prompt_tokens: int
-    logs: bool
-    keeps_prompts: bool
-    id: str = field(init=False)
-    created: int = field(init=False)
-    texts: list[str] = field(init=False)
-    """Of all choices so far, where somebody will ask for them."""
+    def __init__(
+        self,
+        service: Service,
+        exchange: Exchange,
+        request: Request,
+        form: AnswerForm,
+        samples: Sequence[SampleText],
+        prefixes: Sequence[str],
+        *,
+        logs: bool,
+    ) -> None:
+        """`prefixes` stand before the samples; `logs`: with log-probabilities."""
+        self._exchange = exchange
+        self._request = request
+        self._form = form
+        self._samples = samples
+        self._prefixes = prefixes
+        self._logs = logs
+        self._token_texts = service.generator.models.generator.token_texts if logs else []
+        self._keeps_answer = service.recorder.keeps_prompts
+        self._texts = list(prefixes)
+        """The samples' texts so far, where somebody will ask for them."""
+        self._id = form.prefix + secrets.token_hex(12)
+        self._created = int(time.time())
 
-    def __post_init__(self) -> None:
-        self.id = self.form.prefix + secrets.token_hex(12)
-        self.created = int(time.time())
-        self.texts = list(self.prefixes)
+    async def whole(self, deltas: AsyncGenerator[Delta, None]) -> None:
+        """Respond when all samples have ended."""
+        gathered = [Delta(sample, "") for sample in self._samples]
+        async with aclosing(deltas):
+            async for delta in deltas:
+                self._keep(delta)
+                gathered[delta.sample.index].ids += delta.ids
+                gathered[delta.sample.index].log_probs += delta.log_probs
+        choices = [
+            self._form.choice(index, text, sample.finish or "stop", self._log_probs(delta))
+            for index, (sample, text, delta) in enumerate(
+                zip(self._samples, self._texts, gathered, strict=True)
+            )
+        ]
+        whole = Answer(
+            self._id,
+            self._form.object,
+            self._created,
+            self._request.model,
+            choices,
+            usage_of(self._exchange.record.prompt_tokens, self._tokens),
+        )
+        self._exchange.record.t4 = time.monotonic()
+        await self._exchange.respond(msgspec.json.encode(whole))
 
-    def take(self, delta: Delta) -> None:
-        """Keep what a delta adds."""
-        if self.keeps_prompts or not self.request.stream:
-            self.texts[delta.choice.index] += delta.text
+    async def stream(self, deltas: AsyncGenerator[Delta, None]) -> None:
+        """Respond with each delta as it comes."""
+        exchange, request, form = self._exchange, self._request, self._form
+        counts = request.stream_options.include_usage
+        events = Events(self._id, form.chunk, self._created, request.model, usage=counts)
+        begun: set[int] = set()
+        running = len(self._samples)
+        exchange.record.stream = True
+        async with aclosing(deltas):
+            async for delta in deltas:
+                self._keep(delta)
+                index = delta.sample.index
+                data = b""
+                if index not in begun:
+                    begun.add(index)
+                    if form.chats:
+                        data = events.role(index)
+                    elif self._prefixes[index]:
+                        data = events.text(index, self._prefixes[index])
+                if self._logs and delta.ids:
+                    data += events.choice(index, delta.text, logprobs=self._log_probs(delta))
+                elif delta.text:
+                    data += events.text(index, delta.text)
+                if exchange.record.t5 is None:
+                    exchange.record.t4 = time.monotonic()
+                    await exchange.start_events()
+                if delta.finish:
+                    running -= 1
+                    last = not running and not counts
+                    data += events.choice(
+                        index, "", finish=delta.finish, tts=_own_latency(exchange) if last else None
+                    )
+                if running:
+                    if data:
+                        await exchange.event(data)
+                    continue
+                if counts:
+                    usage = usage_of(exchange.record.prompt_tokens, self._tokens)
+                    data += events.usage(usage, tts=_own_latency(exchange))
+                await exchange.end_events(data + DONE)
 
     def count(self) -> None:
         """Keep the tokens so far in the request's record, and the answer if that is wanted."""
-        if self.keeps_prompts:
-            self.exchange.record.answer = "\n\n".join(self.texts)
-        self.exchange.record.answer_tokens = sum(choice.tokens for choice in self.choices)
+        if self._keeps_answer:
+            self._exchange.record.answer = "\n\n".join(self._texts)
+        self._exchange.record.answer_tokens = self._tokens
 
     @property
-    def usage(self) -> Any:
-        """Tokens so far."""
-        return usage_of(self.prompt_tokens, sum(choice.tokens for choice in self.choices))
+    def _tokens(self) -> int:
+        """Tokens of all samples so far."""
+        return sum(sample.tokens for sample in self._samples)
 
-    def logprobs(self, delta: Delta, offset: int) -> Any:
-        """Of a delta's tokens; None if nobody asked."""
-        if not self.logs:
+    def _keep(self, delta: Delta) -> None:
+        if self._keeps_answer or not self._request.stream:
+            self._texts[delta.sample.index] += delta.text
+
+    def _log_probs(self, delta: Delta) -> Any:
+        """The log-probabilities of a delta's tokens; None if nobody asked."""
+        if not self._logs:
             return None
-        texts = self.generator.models.generator.token_texts
-        return self.form.logprobs([texts[i] for i in delta.ids], delta.log_probs, offset)
-
-
-async def _whole(work: _Work) -> None:
-    gathered = [Delta(choice, "") for choice in work.choices]
-    async with aclosing(work.deltas) as deltas:
-        async for delta in deltas:
-            index = delta.choice.index
-            work.take(delta)
-            gathered[index].ids += delta.ids
-            gathered[index].log_probs += delta.log_probs
-    form = work.form
-    choices = [
-        form.choice(
-            choice.index,
-            work.texts[choice.index],
-            choice.finish or "stop",
-            work.logprobs(gathered[choice.index], 0),
-        )
-        for choice in work.choices
-    ]
-    whole = Answer(work.id, form.object, work.created, work.request.model, choices, work.usage)
-    work.exchange.record.t4 = time.monotonic()
-    await work.exchange.respond(msgspec.json.encode(whole))
-
-
-async def _stream(work: _Work) -> None:
-    exchange, request, form = work.exchange, work.request, work.form
-    counts = request.stream_options.include_usage
-    events = Events(work.id, form.chunk, work.created, request.model, usage=counts)
-    begun: set[int] = set()
-    running = len(work.choices)
-    exchange.record.stream = True
-    async with aclosing(work.deltas) as deltas:
-        async for delta in deltas:
-            work.take(delta)
-            index = delta.choice.index
-            data = b""
-            if index not in begun:
-                begun.add(index)
-                if form.chunk == CHAT_CHUNK:
-                    data = events.role(index)
-                elif work.prefixes[index]:
-                    data = events.text(index, work.prefixes[index])
-            if work.logs and delta.ids:
-                data += events.choice(index, delta.text, logprobs=work.logprobs(delta, 0))
-            elif delta.text:
-                data += events.text(index, delta.text)
-            if exchange.record.t5 is None:
-                exchange.record.t4 = time.monotonic()
-                await exchange.start_events()
-            if delta.finish:
-                running -= 1
-                last = not running and not counts
-                data += events.choice(
-                    index, "", finish=delta.finish, tts=_own_latency(exchange) if last else None
-                )
-            if running:
-                if data:
-                    await exchange.event(data)
-                continue
-            if counts:
-                data += events.usage(work.usage, tts=_own_latency(exchange))
-            await exchange.end_events(data + DONE)
+        return self._form.logprobs([self._token_texts[i] for i in delta.ids], delta.log_probs)
 
 
 def _own_latency(exchange: Exchange) -> dict[str, Any]:

@@ -17,12 +17,10 @@ from tts.prompting.context import score_calls
 from tts.search import significant
 
 from .exchange import Exchange
-from .long_texts import tokenised
 from .openai.errors import bad_request
 from .openai.requests import PoolingRequest
-from .prompts import filter_messages, problem_of, require_length
-from .reading import admit, read
-from .service import Service
+from .prompts import filter_messages, problem_of, require_length, tokenised
+from .service import Service, admit, read
 
 QWEN_MARK = "<extra_0>"
 MAX_STEPS = 1024

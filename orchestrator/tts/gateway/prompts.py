@@ -1,24 +1,57 @@
-"""Token ids of prompts and chats, as the API's fields say; raises ApiError."""
+"""Prompts and chats: filtered, and as token ids. Functions raise ApiError for what cannot be used.
+
+Streams of others go on while a long text is read. Filters work on the event loop, a piece at a
+time, with a turn for everything else in between. A tokenizer lets go of the interpreter lock for
+long texts, so it works in a thread.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import TypeVar
 
+from tts.build.chat_template import TemplateFailed
 from tts.build.errors import CheckpointError, DatasetError
-from tts.build.tokenizer import Ids, Tokenizer
+from tts.build.tokenizer import LONG, Ids, Tokenizer
 from tts.problem import Problem
 from tts.prompting import Models
+from tts.prompting.chat import MessageLost, require_messages
 from tts.session.questions import as_problem
 
 from .chat_shapes import ChatShapes
-from .long_texts import filtered, tokenised
 from .openai.errors import ApiError, bad_request
 from .openai.requests import ChatMessage
 from .safety import FilterChain
 
 _MARK = "\N{OBJECT REPLACEMENT CHARACTER}tts:here\N{OBJECT REPLACEMENT CHARACTER}"
 """Marks where a message ends that is to be continued; it never reaches the model."""
+_THREADS = ThreadPoolExecutor(2, thread_name_prefix="tokenise")
+
+T = TypeVar("T")
+
+
+async def filtered(filters: FilterChain, texts: Sequence[str]) -> list[str]:
+    """Prompts as they may go on; raises ContentBlocked."""
+    if not filters.of_input or sum(map(len, texts)) <= LONG:
+        return list(map(filters.input, texts))
+    passed = []
+    for text in texts:
+        stream, parts = filters.prompt(), []
+        for start in range(0, len(text), LONG):
+            parts.append(stream.feed(text[start : start + LONG]))
+            await asyncio.sleep(0)
+        passed.append("".join(parts) + stream.end())
+    return passed
+
+
+async def tokenised(characters: int, work: Callable[[], T]) -> T:
+    """The result of `work`, which reads so many characters; raises what it raises."""
+    if characters <= LONG:
+        return work()
+    return await asyncio.get_running_loop().run_in_executor(_THREADS, work)
 
 
 def require_length(tokenizer: Tokenizer, context: int, *texts: str) -> int:
@@ -92,7 +125,8 @@ def chat_text(
     continues: bool,
 ) -> str:
     """A chat as the model reads it; `continues`: its last message goes on, and ends here."""
-    plain = [message.plain() for message in messages]
+    asked = [message.plain() for message in messages]
+    shown = asked
     if continues:
         if generation_prompt:
             raise bad_request(
@@ -100,22 +134,29 @@ def chat_text(
                 "goes on with the last message, the second begins another.",
                 "continue_final_message",
             )
-        plain[-1] = {**plain[-1], "content": plain[-1]["content"] + _MARK}
+        shown = [*asked[:-1], {**asked[-1], "content": asked[-1]["content"] + _MARK}]
     try:
-        text = chats.render(plain, generation_prompt=generation_prompt)
+        text = chats.render(shown, generation_prompt=generation_prompt)
+        if continues:
+            text, mark, _ = text.rpartition(_MARK)
+            if not mark:
+                raise bad_request(
+                    "The model's chat template changes the last message, so it cannot be "
+                    "continued.",
+                    "continue_final_message",
+                )
+        require_messages(chats.tokenizer, asked, text)
     except CheckpointError as error:
         raise _refused_by_template(error) from None
-    if continues:
-        text, mark, _ = text.rpartition(_MARK)
-        if not mark:
-            raise bad_request(
-                "The model's chat template changes the last message, so it cannot be continued.",
-                "continue_final_message",
-            )
     return text
 
 
 def _refused_by_template(error: CheckpointError) -> ApiError:
-    """Says what the template says, and not where it lies."""
-    said = error.__cause__ or "the model would not see the last message as it is"
-    return bad_request(f"The model's chat template refuses this: {said}", "messages")
+    """What the template does or says, without the file in which it lies."""
+    if isinstance(error, MessageLost):
+        what = f"{error.what}."
+    elif isinstance(error.__cause__, TemplateFailed):
+        what = f"refuses this: {error.__cause__}"
+    else:
+        what = "is missing, or cannot be read: send prompts to /v1/completions."
+    return bad_request(f"The model's chat template {what}", "messages")

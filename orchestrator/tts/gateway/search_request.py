@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tts.problem import Problem
+from tts.runs.config import Limits, RunConfig
 from tts.session.strategy import choose
 
 from .exchange import Exchange
@@ -13,7 +14,6 @@ from .openai.errors import bad_request
 from .openai.requests import Request, SearchOptions
 from .service import Service
 
-DEFAULT_STRATEGY = "beam-search"
 _ANNOUNCED = (b"x-stainless-read-timeout", b"x-stainless-timeout")
 """Headers in which OpenAI's clients say how long they wait for an answer, in seconds."""
 _DELIVERY_S = 1.0
@@ -22,15 +22,11 @@ _DELIVERY_S = 1.0
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """What is searched, as a request says."""
+    """A problem, and how it is to be searched."""
 
     problem: Problem
-    strategy: str
-    parameters: dict[str, Any]
-    """Those of the strategy that the request gives, by their names."""
-    seed: int
-    budget_tokens: int | None
-    deadline_s: float
+    config: RunConfig
+    """The strategy with the parameters that the request gives, the seed and the limits."""
     n: int
     """Completions that the search makes."""
 
@@ -54,24 +50,20 @@ def read_search_request(
     """
     _refuse_unsupported(request)
     options = request.tts or SearchOptions()
-    strategy = _strategy(strategy, options)
-    parameters = _parameters(request, options)
-    config = choose(strategy, service.deployment, parameters).config
-    n = config.n if config else 1
+    config = RunConfig(
+        strategy=_strategy(strategy, options),
+        parameters=_parameters(request, options),
+        seed=options.seed if options.seed is not None else request.seed or 0,
+        limits=Limits(options.budget_tokens, _deadline_s(service, exchange, request, options)),
+    )
+    strategy_config = choose(config.strategy, service.deployment, config.parameters).config
+    n = strategy_config.n if strategy_config else 1
     if n > service.settings.max_n:
         raise bad_request(
             f"n is {n}; this gateway allows {service.settings.max_n} completions of a search.",
             "tts.n",
         )
-    return SearchRequest(
-        problem,
-        strategy,
-        parameters,
-        seed=options.seed if options.seed is not None else request.seed or 0,
-        budget_tokens=options.budget_tokens,
-        deadline_s=_deadline_s(service, exchange, request, options),
-        n=n,
-    )
+    return SearchRequest(problem, config, n)
 
 
 def _strategy(named: str | None, options: SearchOptions) -> str:
@@ -80,7 +72,7 @@ def _strategy(named: str | None, options: SearchOptions) -> str:
             f"The model's name says {named}, tts.strategy says {options.strategy}.",
             "tts.strategy",
         )
-    return named or options.strategy or DEFAULT_STRATEGY
+    return named or options.strategy or RunConfig().strategy
 
 
 def _parameters(request: Request, options: SearchOptions) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """A search as the answer to a request: begun or joined, told while it goes on, then whole.
 
-request ──► SearchRequest ──► joining: the same search is run once ──► SearchResponse
+request ──► SearchRequest ──► RunningSearches: the same is run once ──► SearchResponse
 """
 
 from __future__ import annotations
@@ -21,17 +21,15 @@ from tts.search import significant
 from tts.session import Result, Step
 
 from .exchange import Exchange
-from .openai.answers import Answer, SearchUsage, TokenDetails, Usage
+from .openai.answers import Answer, AnswerForm, SearchUsage, TokenDetails, Usage
 from .openai.errors import ApiError
 from .openai.events import DONE, KEEP_ALIVE, Events
 from .openai.requests import ChatMessage, Request
 from .page import kept_reports
-from .plain import Form
 from .prompts import filter_messages, problem_of, require_length, search_prompt
-from .reading import admit
-from .running_search import RunningSearch, StepNote
+from .running_searches import RunningSearch, StepNote
 from .search_request import SearchRequest, read_search_request
-from .service import Service
+from .service import Service, admit
 
 KEEP_ALIVE_S = 10.0
 """After so long without a word a stream gets a comment, or proxies would end it."""
@@ -44,7 +42,7 @@ async def answer_by_search(
     strategy: str | None,
     messages: Sequence[ChatMessage],
     body: bytes,
-    form: Form,
+    form: AnswerForm,
 ) -> None:
     """Search for an answer to a conversation, or join the search that does, and respond."""
     record = exchange.record
@@ -55,13 +53,14 @@ async def answer_by_search(
     asked = read_search_request(service, exchange, request, strategy, problem_of(messages))
     # 2. What it may take, charged to the key.
     prompt = await search_prompt(models, asked.problem, characters)
-    record.strategy, record.prompt_tokens = asked.strategy, len(prompt)
+    record.strategy, record.prompt_tokens = asked.config.strategy, len(prompt)
     room = service.generator.room(prompt.tolist(), request.limit)
-    admit(service, exchange, len(prompt) + (asked.budget_tokens or asked.n * room), search=True)
+    most = asked.config.limits.budget_tokens or asked.n * room
+    admit(service, exchange, len(prompt) + most, search=True)
     # 3. The search, which others may have asked for, too.
     name = exchange.header(b"idempotency-key")
     key = _identity(exchange, name, body)
-    search = service.joining.join(key, lambda: _start(service, asked), named=name is not None)
+    search = service.searches.join(key, lambda: _start(service, asked), named=name is not None)
     record.t2 = time.monotonic()
     # 4. The response.
     try:
@@ -71,7 +70,7 @@ async def answer_by_search(
         record.replica = search.replica
         if not record.answer_tokens + record.search_tokens:  # nobody waited for its end
             record.search_tokens = search.tokens
-        service.joining.leave(key, search)
+        service.searches.leave(key, search)
 
 
 def _identity(exchange: Exchange, name: str | None, body: bytes) -> tuple[str | None, str, bytes]:
@@ -85,13 +84,12 @@ def _start(service: Service, asked: SearchRequest) -> RunningSearch:
     def solve(on_step: Callable[[Step], None], on_server: Callable[[str], None]) -> Any:
         return service.session.solve(
             asked.problem,
-            strategy=asked.strategy,
-            seed=asked.seed,
+            strategy=asked.config.strategy,
+            parameters=asked.config.parameters,
+            seed=asked.config.seed,
             on_step=on_step,
             on_server=on_server,
-            budget_tokens=asked.budget_tokens,
-            deadline_s=asked.deadline_s,
-            **asked.parameters,
+            **msgspec.structs.asdict(asked.config.limits),
         )
 
     return RunningSearch(solve)
@@ -105,7 +103,7 @@ class SearchResponse:
         service: Service,
         exchange: Exchange,
         request: Request,
-        form: Form,
+        form: AnswerForm,
         asked: SearchRequest,
         search: RunningSearch,
     ) -> None:
@@ -136,7 +134,7 @@ class SearchResponse:
             await self._outcome(result),
         )
         if not self._request.return_response_only:
-            answer.metadata = _metadata(result, self._asked.strategy)
+            answer.metadata = _metadata(result, self._asked.config.strategy)
         await self._exchange.respond(msgspec.json.encode(answer))
 
     async def stream(self) -> None:
@@ -197,7 +195,7 @@ class SearchResponse:
         text = _chosen(result)[1].text
         stream = self._service.filters.output()
         text = stream.feed(text) + stream.end()
-        if self._service.observer.keeps_prompts:
+        if self._service.recorder.keeps_prompts:
             self._exchange.record.prompt = _transcript(self._asked.problem)
             self._exchange.record.answer = text
         return text, "length" if result.limit else "stop"
@@ -219,7 +217,10 @@ class SearchResponse:
             record.prompt_tokens + generated,
             TokenDetails(others),
             SearchUsage(
-                used.verifier_tokens, used.generator_calls, used.verifier_calls, used.seconds
+                used.verifier_tokens,
+                used.generator_calls,
+                used.verifier_calls,
+                round(used.seconds, 6),
             ),
         )
 
@@ -228,9 +229,9 @@ class SearchResponse:
         _, chosen = _chosen(result)
         own = self._exchange.record.own_latency_s()
         outcome = {
-            "strategy": self._asked.strategy,
+            "strategy": self._asked.config.strategy,
             "n": self._asked.n,
-            "seed": self._asked.seed,
+            "seed": self._asked.config.seed,
             "answer": result.answer if self._shows_texts else None,
             "answers": result.answers if self._shows_texts else None,
             "vote": result.vote,
@@ -261,7 +262,7 @@ def _chosen(result: Result) -> tuple[int, CompletionRecord]:
 
 
 def _metadata(result: Result, strategy: str) -> dict[str, Any]:
-    """As its_hub's server describes what the answer was chosen from."""
+    """What the answer was chosen from, as its_hub's server describes it."""
     return {
         "algorithm": strategy,
         "all_responses": [

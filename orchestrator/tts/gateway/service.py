@@ -1,21 +1,34 @@
-"""What every handler works with: the engines of one deployment, and what the gateway allows."""
+"""What every handler works with: the engines of one deployment, what the gateway allows, and
+requests as they come in: who asks, what is asked, and whether it is within limits.
+"""
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+from msgspec import Struct
 
 from tts.build.spec import Deployment
 from tts.session import AsyncSession
 from tts.strategies.catalog import strategy_names
 
 from .draining import Drain
+from .exchange import Exchange
 from .generation import TextGenerator
-from .joining import Joining
-from .observability import Observer
-from .openai.errors import ApiError
-from .safety import FilterChain, Keyring, Limiter
+from .observability import Recorder
+from .openai.errors import ApiError, quoted
+from .openai.requests import read_request
+from .running_searches import RunningSearches
+from .safety import FilterChain, Keyring, Limiter, Refusal
 
 MAX_BODY = 4 << 20
+IGNORED = "x-tts-ignored"
+"""The header of a response that names the fields of its request that nobody knows."""
+_MOST_NAMED = 20
+
+T = TypeVar("T", bound=Struct)
 
 
 @dataclass(frozen=True)
@@ -45,10 +58,10 @@ class Service:
     settings: Settings
     keyring: Keyring
     filters: FilterChain
-    observer: Observer
+    recorder: Recorder
     drain: Drain = field(default_factory=Drain)
     limiter: Limiter = field(default_factory=Limiter)
-    joining: Joining = field(default_factory=Joining)
+    searches: RunningSearches = field(default_factory=RunningSearches)
     strategies: list[str] = field(default_factory=strategy_names)
     """The strategies by name: each is a model."""
 
@@ -67,7 +80,46 @@ class Service:
             return strategy or None
         raise ApiError(
             404,
-            f"The model {model!r:.200} is not served here; GET /v1/models lists those that are.",
+            f"The model {quoted(model)} is not served here; GET /v1/models lists those that are.",
             code="model_not_found",
             param="model",
         )
+
+
+def authenticate(service: Service, exchange: Exchange) -> None:
+    """Find the key that a request comes with; raises ApiError if it needs one."""
+    if not service.keyring.required:
+        return
+    scheme, _, key = (exchange.header(b"authorization") or "").partition(" ")
+    exchange.key = service.keyring.find(key.strip()) if scheme.lower() == "bearer" else None
+    if exchange.key is None:
+        raise ApiError(
+            401,
+            "The API key is not valid." if key else "An API key is needed: Authorization: Bearer.",
+            code="invalid_api_key",
+            headers={"www-authenticate": "Bearer"},
+        )
+    exchange.record.key = exchange.key.id
+
+
+async def read(service: Service, exchange: Exchange, kind: type[T]) -> tuple[T, bytes]:
+    """The request in a body, and the body; raises ApiError."""
+    body = await exchange.body(service.settings.max_body)
+    request, ignored = read_request(kind, body)
+    if ignored:
+        exchange.add_header(IGNORED, ", ".join(name[:40] for name in ignored[:_MOST_NAMED]))
+    return request, body
+
+
+def admit(service: Service, exchange: Exchange, tokens: int, *, search: bool) -> None:
+    """Charge the request to its key, which may use so many tokens; raises ApiError (429)."""
+    if exchange.key is not None:
+        key = exchange.key
+        admitted = service.limiter.admit(
+            key.id, key.limits, time.monotonic_ns(), tokens=tokens, search=search
+        )
+        exchange.extra_headers += admitted.headers
+        if isinstance(admitted, Refusal):
+            raise ApiError(429, admitted.message, code="rate_limit_exceeded")
+        exchange.admission = admitted
+    exchange.record.t1 = time.monotonic()

@@ -71,7 +71,7 @@ async def _prove(service: Service) -> None:
 
 async def metrics(service: Service, exchange: Exchange) -> None:
     """`/metrics`: what Prometheus scrapes."""
-    text = service.observer.metrics.exposition()
+    text = service.recorder.metrics.exposition()
     await exchange.respond(text.encode(), content_type=METRICS_TYPE)
 
 

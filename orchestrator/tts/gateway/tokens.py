@@ -8,12 +8,10 @@ from typing import Any
 import msgspec
 
 from .exchange import Exchange
-from .long_texts import tokenised
 from .openai.errors import bad_request
 from .openai.requests import DetokenizeRequest, TokenizeRequest
-from .prompts import chat_text, known_ids, prompt_text, require_length
-from .reading import admit, read
-from .service import Service
+from .prompts import chat_text, known_ids, prompt_text, require_length, tokenised
+from .service import Service, admit, read
 
 
 async def tokenize(service: Service, exchange: Exchange) -> None:

@@ -12,7 +12,7 @@
 | sketch | invariants of a parsed answer: what certainly tells two apart |
 | invariants | sympy objects to sketches, values of sums and integrals; in the worker process only |
 | equivalence | math-verify; imported in the worker process only |
-| worker | the child process: what it answers, within the limits of tts.build.worker |
+| worker | the child process: what it answers, within the limits of tts.build.worker_process |
 | problem | comparisons of one problem's answers: shortcuts, sketches, a CPU budget; their groups |
 | grader | the public `Grader`: the worker processes, and what they have replied |
 | votes | from completions to one answer |

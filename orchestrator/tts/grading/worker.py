@@ -1,7 +1,8 @@
 """The child process that runs math-verify: `python -m tts.grading.worker MB SECONDS`.
 
 A request is `["read", answer]` or `["compare", prediction, reference]`, its answer
-`[kind, content]`: a sketch of what was read, or a verdict. The rest is said in `tts.build.worker`.
+`[kind, content]`: a sketch of what was read, or a verdict. The rest is said in
+`tts.build.worker_process`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import astuple
 from typing import Any
 
-from tts.build.worker import serve
+from tts.build.worker_process import serve
 
 
 def main() -> None:

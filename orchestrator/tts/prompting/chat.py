@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -12,6 +13,18 @@ from tts.build.tokenizer import Ids, Message, Tokenizer
 from tts.problem import Turn
 
 _REASONED = "</think>"
+
+
+class MessageLost(CheckpointError):
+    """A chat template drops or changes a message."""
+
+    def __init__(self, checkpoint: Path, what: str) -> None:
+        """`what` goes on from "The chat template", and names no file."""
+        super().__init__(
+            f"The chat template of {checkpoint} {what}.",
+            hint="Use the chat template that the checkpoint was published with.",
+        )
+        self.what = what
 
 
 def generator_prompt(
@@ -35,16 +48,20 @@ def chat_prompt(tokenizer: Tokenizer, messages: Sequence[Message]) -> Ids:
     Raises CheckpointError if the chat template fails, or does not carry every message.
     """
     text = tokenizer.chat(messages, generation_prompt=True)
+    require_messages(tokenizer, messages, text)
+    return np.asarray(tokenizer.encode(text), dtype=np.int32)
+
+
+def require_messages(tokenizer: Tokenizer, messages: Sequence[Message], text: str) -> None:
+    """Raise MessageLost if a rendered chat does not carry every message in its turn."""
     if (lost := _lost(messages, text)) is not None:
         last = lost == len(messages) - 1
         which = "the last message" if last else f"message {lost + 1} of {len(messages)}"
         what = "the question" if last else f"what the {messages[lost]['role']} has said there"
-        raise CheckpointError(
-            f"The chat template of {tokenizer.checkpoint} drops or changes {which}, so the model "
-            f"would not see {what}.",
-            hint="Use the chat template that the checkpoint was published with.",
+        raise MessageLost(
+            tokenizer.checkpoint,
+            f"drops or changes {which}, so the model would not see {what}",
         )
-    return np.asarray(tokenizer.encode(text), dtype=np.int32)
 
 
 def _lost(messages: Sequence[Message], text: str) -> int | None:

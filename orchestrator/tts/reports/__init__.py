@@ -4,15 +4,16 @@
 |---|---|
 | console | the two consoles, and lines of progress |
 | progress | progress of a benchmark or a tuning: a bar, or a line now and then in a pipe |
-| live_tree, folded_tree | the tree of one problem while it grows, on as many lines as there are |
-| sheet | tables that are never cut |
-| runs, comparison | finished runs, and groups of runs side by side |
+| waiting | what is waited for while engines load or are built |
+| live_tree | the tree of one problem while it grows, on as many lines as there are |
+| live_run, live_screen, live_server | a run while it goes on: read, on a terminal, for browsers |
+| sheet | tables that are never cut, and bars for their cells |
+| runs, comparison | finished runs, groups of runs side by side, runs problem by problem |
 | trace, perfetto_file | a run's timeline for Perfetto |
 | tuning | throughput over load, saturation points, budgets |
-| simulation | simulated schedules side by side |
-| memory_plan | the memory of each GPU, and both engines' pools |
-| host_memory | the memory of a pair on a CPU |
-| build | what became of each engine, and what is left to do after `tts deploy` |
+| simulation | simulated schedules and placements side by side |
+| memory_plan | the memory of each GPU and both engines' pools, or of a pair on a CPU |
+| study_page | what `tts study` shows: advice, and its page |
 | page | `report.html`: figures and search trees on one page that opens offline |
-| findings | what `tts lint` and `tts doctor` have found |
+| findings | what `tts lint`, `tts doctor` and a first run have found |
 """

@@ -1,4 +1,4 @@
-"""Strategies side by side."""
+"""Runs compared, for the terminal: strategies side by side, and runs problem by problem."""
 
 from __future__ import annotations
 
@@ -6,22 +6,37 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import msgspec
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tts.runs.compare import NoCurve, Row, joined_curves, label, varying
+from tts.runs.compare import (
+    NoCurve,
+    PairedRun,
+    Row,
+    Setting,
+    in_order,
+    joined_curves,
+    label,
+    read_rows,
+    varying,
+)
+from tts.runs.config import ReplaySource
+from tts.runs.groups import is_group, read_group
 from tts.runs.statistics import half_width
+from tts.runs.summary import read_summary
 
-from .runs import accuracy_cell, paired_table
+from .console import consoles
+from .runs import RULE_NAMES, accuracy_cell, paired_table, replay_line
 from .sheet import Sheet
 
 Column = TypeVar("Column", int, str)
 
-_RULES = {"best": "best score", "weighted": "weighted vote", "majority": "majority vote"}
+
 _WHY_NO_CURVE: dict[NoCurve, str] = {
     "dependent": "at its own n only, since no part of its search is a smaller search",
     "early_stop": "at its own n only, since early_stop leaves problems with different numbers of "
@@ -30,6 +45,31 @@ _WHY_NO_CURVE: dict[NoCurve, str] = {
     "old_log": "at its own n only, since its log is from a version that did not keep each "
     "completion's answer",
 }
+
+
+def report_comparison(folders: Sequence[Path]) -> None:
+    """Print the tables of groups, and of single runs beside them; keep each group's numbers."""
+    out, _ = consoles()
+    read = [read_rows(folder) for folder in folders]
+    if rows := in_order([row for found, _ in read for row in found]):
+        out.print(comparison_tables(rows))
+    for folder, (_, unfinished) in zip(folders, read, strict=True):
+        kind = "group folder" if is_group(folder) else "run folder"
+        out.print(f"{kind}: {folder}", style="dim", highlight=False, soft_wrap=True)
+        if line := _group_replay_line(folder):
+            out.print(line, style="yellow", highlight=False, soft_wrap=True)
+        if unfinished:
+            left = ", ".join(unfinished)
+            way_on = f"not finished: {left}. Continue with: tts bench --resume {folder}"
+            out.print(way_on, style="yellow", markup=False, soft_wrap=True)
+
+
+def _group_replay_line(folder: Path) -> str | None:
+    if is_group(folder):
+        replay = read_group(folder)[0].get("replay")
+        return replay_line(msgspec.convert(replay, ReplaySource | None))
+    summary = read_summary(folder)
+    return replay_line(summary.replay, summary.tree_digest)
 
 
 def comparison_tables(rows: Sequence[Row]) -> RenderableType:
@@ -123,14 +163,14 @@ def _levels(rows: Sequence[Row], names: Sequence[str]) -> list[RenderableType]:
 
 
 def _rules(runs: Sequence[Sequence[Row]], names: Sequence[str]) -> RenderableType:
-    table = _table("n", *_RULES.values())
+    table = _table("n", *RULE_NAMES.values())
     for name, sharing in zip(names, runs, strict=True):
         row = sharing[0]
         own = {each.vote for each in sharing}
         cells = [
             accuracy_cell(row.accuracy_by_rule.get(rule), row.problems)
             + (" *" if rule in own else "  ")
-            for rule in _RULES
+            for rule in RULE_NAMES
         ]
         table.add_row(Text(name), str(row.n), *cells)
     return Group(
@@ -226,3 +266,88 @@ def _together(sharing: Sequence[Row], also: Sequence[str]) -> str:
 
 def _percent(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.1f}%"
+
+
+MOST_IDS = 20
+"""How many problems are named in a line; the others are counted."""
+
+
+def settings_table(settings: Sequence[Setting], names: Sequence[str]) -> RenderableType:
+    """What the runs were asked for differently, a row each."""
+    if not settings:
+        return Text("The runs were asked for the same.")
+    table = _runs_table("what differs", *names)
+    for setting in settings:
+        table.add_row(setting.name, *map(setting_cell, setting.values))
+    return Sheet(table)
+
+
+def setting_cell(value: Any) -> str:
+    """A setting as run.json has it; a dash where a run has none. Long ones are cut."""
+    text = "–" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return text if len(text) <= 40 else f"{text[:39]}…"
+
+
+def paired_report(pair: PairedRun, baseline: str, other: str) -> RenderableType:
+    """A run against the baseline: accuracy, costs, and the problems on which they disagree."""
+    table = _runs_table("mean per problem", baseline, other, "difference (95%)")
+    if pair.gain is not None and pair.gain_95 is not None:
+        low, high = pair.gain_95
+        table.add_row(
+            "accuracy",
+            *(f"{100 * right / pair.judged:.1f}%" for right in pair.right),
+            f"{100 * pair.gain:+.1f} points ({100 * low:+.1f} to {100 * high:+.1f})",
+        )
+    for cost in pair.costs:
+        low, high = cost.difference.interval_95
+        digits = 2 if cost.name == "seconds" else 0
+        table.add_row(
+            cost.name,
+            f"{cost.baseline:,.{digits}f}",
+            f"{cost.other:,.{digits}f}",
+            f"{cost.difference.mean:+,.{digits}f} ({low:+,.{digits}f} to {high:+,.{digits}f})",
+        )
+    walls = (pair.baseline.measures.wall_s, pair.other.measures.wall_s)
+    table.add_row("wall s of the run", *(f"{wall:,.1f}" for wall in walls), _ratio(*walls))
+    lines = [f"\n{other} against {baseline}, on {_problems(pair)}\n"]
+    return Group(
+        *(Text(line, style="bold") for line in lines),
+        Sheet(table),
+        *(Text(line) for line in _disagreements(pair, baseline, other)),
+    )
+
+
+def _disagreements(pair: PairedRun, baseline: str, other: str) -> list[str]:
+    if not pair.judged:
+        return ["The problems have no reference answers, so there are no accuracies."]
+    lines = [
+        f"McNemar's exact test: p = {pair.p_value:.3g}; right in both: "
+        f"{pair.right[0] - len(pair.only_baseline):,}, in neither: "
+        f"{pair.judged - pair.right[0] - len(pair.only_other):,}"
+    ]
+    for name, ids in ((baseline, pair.only_baseline), (other, pair.only_other)):
+        more = f" and {len(ids) - MOST_IDS:,} more" if len(ids) > MOST_IDS else ""
+        listed = f": {', '.join(ids[:MOST_IDS])}{more}" if ids else ""
+        lines.append(f"right in {name} only, {len(ids):,}{listed}")
+    return lines
+
+
+def _problems(pair: PairedRun) -> str:
+    solved = [len(run.measures.problems) for run in (pair.baseline, pair.other)]
+    count = len(pair.common)
+    words = "the problem" if count == 1 else f"the {count:,} problems"
+    if max(solved) == count:
+        return f"{words} of both"
+    return f"{words} that both have solved (of {solved[0]:,} and {solved[1]:,})"
+
+
+def _ratio(baseline: float, other: float) -> str:
+    return f"{other / baseline:.2f} times" if baseline else ""
+
+
+def _runs_table(*headings: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table.add_column(headings[0], overflow="fold")
+    for heading in headings[1:]:
+        table.add_column(heading, justify="right", overflow="fold")
+    return table

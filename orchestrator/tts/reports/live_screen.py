@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
@@ -12,13 +13,16 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from tts.build import paths
 from tts.compat import Self
+from tts.runs.going_on import newest_unfinished
 from tts.runs.records import ENGINES
+from tts.session.progress import RunProgress
 
-from .console import redraw_after_resize
-from .live_numbers import WINDOW_S, LiveNumbers, SolvedProblem
-from .live_run import LiveRun, State
-from .sparkline import sparkline
+from .console import consoles, redraw_after_resize
+from .live_run import WINDOW_S, LiveNumbers, LiveRun, SolvedProblem, State
+from .progress import BenchProgress
+from .sheet import sparkline
 
 PLAIN_INTERVAL_S = 5.0
 """How often a pipe is told."""
@@ -130,10 +134,9 @@ def run_panel(run: LiveRun, width: int, height: int, silent_s: float = 0.0) -> R
     state = Text(run.state.value, style=_STYLE[run.state])
     head.add_row(Text(str(run.run), style="bold"), state)
     parts: list[RenderableType] = [head]
-    if run.config:
-        config = run.config
-        what = f"{config['strategy']} n={config['parameters'].get('n')}, {config['schedule']}"
-        parts.append(_one_line(f"{config['deployment']}, {config['dataset']}: {what}", "dim"))
+    if config := run.config:
+        what = f"{config.strategy} n={config.parameters.get('n')}, {config.schedule}"
+        parts.append(_one_line(f"{config.deployment}, {config.dataset}: {what}", "dim"))
     if numbers:
         goes_on = run.state is State.RUNNING
         parts += [_progress(numbers, goes_on), _engines(numbers, width), _speculation(numbers)]
@@ -260,3 +263,63 @@ def _printable(text: str) -> str:
 
 def _one_line(text: str, style: str = "") -> Text:
     return Text(_printable(text), style=style, no_wrap=True, overflow="ellipsis")
+
+
+TICK_S = 0.5
+"""How often a log is looked at, and the screen drawn."""
+
+
+def watch_run(folder: Path | None, console: Console | None = None) -> None:
+    """Show a run of another process until it has finished; None: the newest unfinished one.
+
+    Nothing of it is changed. A run that is interrupted is waited for on a terminal, where it may be
+    resumed; in a pipe its state is the last line. Ctrl-C ends the watching. Raises RunError if
+    there is no such run.
+    """
+    console = console or consoles()[0]
+    run = LiveRun(folder or newest_unfinished(paths.runs_dir()))
+    waits = console.is_terminal
+    try:
+        with RunScreen(console) as screen:
+            while True:
+                new = run.read()
+                if run.state is State.FINISHED:
+                    break
+                if run.state is State.INTERRUPTED and not waits:
+                    break
+                screen.show(run, new)
+                if run.state is not State.READING:
+                    time.sleep(TICK_S)
+    except KeyboardInterrupt:
+        pass  # whoever watches has seen enough: the run goes on
+    RunScreen(console).say_line(run)
+
+
+class WatchedBench(BenchProgress):
+    """`tts bench --watch`: the run that this process carries out, as `tts top` shows another's."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        """Draw on stderr if no console is given."""
+        super().__init__(console)
+        self._watched: LiveRun | None = None
+        self._screen: RunScreen | None = None
+        self._looked = 0.0
+
+    def began(self, run: RunProgress, title: str, folder: Path) -> None:
+        """See Observer."""
+        self._waiting.end()
+        self._watched = LiveRun(folder)
+        self._screen = RunScreen(self._console, time.monotonic)
+
+    def changed(self) -> None:
+        """See Observer."""
+        now = time.monotonic()
+        if self._watched and self._screen and now - self._looked >= TICK_S:
+            self._looked = now
+            self._screen.show(self._watched, self._watched.read())
+
+    def ended(self) -> None:
+        """See Observer."""
+        if self._screen:
+            self._screen.end()
+        self._watched = self._screen = None

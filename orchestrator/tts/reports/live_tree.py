@@ -1,28 +1,98 @@
-"""What the search commands show: the live tree, the answer, tables."""
+"""The tree of one problem while it grows, on as many lines as there are.
+
+Equal siblings are folded into one branch, and the newest branches shown.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 from rich.tree import Tree as RichTree
 
 from tts.lab.observer import Observer
-from tts.runs.compare import in_order, read_rows
-from tts.runs.groups import is_group, read_group
-from tts.runs.summary import Replayed, Summary, read_summary
-from tts.search import Fate, Limit, Tree
+from tts.search import Fate, Limit, Node, NodePath, Tree
 from tts.session import Result, RunProgress, Step
 
-from .comparison import comparison_tables
 from .console import consoles, redraw_after_resize
-from .folded_tree import Branch, folded, newest
-from .runs import print_report, replay_line
 from .waiting import StartLines
+
+_MOST_ALIVE = (Fate.EXPANDED, Fate.OPEN, Fate.COMPLETED, Fate.SURPLUS, Fate.LOOKAHEAD, Fate.PRUNED)
+
+
+@dataclass(eq=False)
+class Branch:
+    """Siblings of one text, and below them all that grew on any of them. The root has no nodes."""
+
+    parent: Branch | None = None
+    text: str = ""
+    nodes: list[Node] = field(default_factory=list)
+    children: dict[str, Branch] = field(default_factory=dict)
+    newest: int = -1
+    """Place of its newest node among all, in the order in which they came."""
+
+    @property
+    def score(self) -> float | None:
+        """The first score there is: equal siblings are scored by one call."""
+        return next((node.score for node in self.nodes if node.score is not None), None)
+
+    @property
+    def fate(self) -> Fate:
+        """What became of the one that came furthest."""
+        return min((node.fate for node in self.nodes), key=_MOST_ALIVE.index)
+
+    def below(self) -> Iterator[Branch]:
+        """All branches below this one, each before its own."""
+        for child in self.children.values():
+            yield child
+            yield from child.below()
+
+    def chain(self) -> Iterator[Branch]:
+        """The branch and those above it, without the root."""
+        branch: Branch | None = self
+        while branch and branch.parent:
+            yield branch
+            branch = branch.parent
+
+
+def folded(nodes: Iterable[Node]) -> Branch:
+    """The root of the tree that `nodes`, in the order in which they came, make up.
+
+    Nodes without a thought, and those below one that is left out, are left out.
+    """
+    root = Branch()
+    branches: dict[NodePath, Branch] = {(): root}
+    for place, node in enumerate(nodes):
+        parent = branches.get(node.path[:-1])
+        if parent is None or node.thought is None:
+            continue
+        text = " ".join(node.thought.text.split())
+        branch = parent.children.setdefault(text, Branch(parent, text))
+        branch.nodes.append(node)
+        branch.newest = place
+        branches[node.path] = branch
+    return root
+
+
+def newest(root: Branch, lines: int) -> list[Branch]:
+    """At most `lines` branches, each after the one it grows on: the newest and those above them.
+
+    Of a branch that is deeper than `lines` the lowest part is taken.
+    """
+    taken: set[Branch] = set()
+    for branch in sorted(root.below(), key=lambda branch: branch.newest, reverse=True):
+        missing = [each for each in branch.chain() if each not in taken]
+        if len(taken) + len(missing) > lines:
+            if not taken:
+                taken.update(missing[:lines])
+            break
+        taken.update(missing)
+    return [branch for branch in root.below() if branch in taken]
+
 
 _AROUND = 3  # lines of the screen for the question, the note and the cursor
 FATE_STYLE = {
@@ -38,37 +108,6 @@ _LIMITED: dict[Limit, str] = {
     "tokens": "The budget of tokens was spent before the search had ended: the best answer so far.",
     "deadline": "The deadline came before the search had ended: the best answer by then.",
 }
-
-
-def report_run(folders: Sequence[Path], summaries: Sequence[Summary]) -> None:
-    """Print one run's table, or several side by side."""
-    out, _ = consoles()
-    print_report(out, folders, summaries)
-
-
-def report_comparison(folders: Sequence[Path]) -> None:
-    """Print the tables of groups, and of single runs beside them; keep each group's numbers."""
-    out, _ = consoles()
-    read = [read_rows(folder) for folder in folders]
-    if rows := in_order([row for found, _ in read for row in found]):
-        out.print(comparison_tables(rows))
-    for folder, (_, unfinished) in zip(folders, read, strict=True):
-        kind = "group folder" if is_group(folder) else "run folder"
-        out.print(f"{kind}: {folder}", style="dim", highlight=False, soft_wrap=True)
-        if line := _replay_line(folder):
-            out.print(line, style="yellow", highlight=False, soft_wrap=True)
-        if unfinished:
-            left = ", ".join(unfinished)
-            way_on = f"not finished: {left}. Continue with: tts bench --resume {folder}"
-            out.print(way_on, style="yellow", markup=False, soft_wrap=True)
-
-
-def _replay_line(folder: Path) -> str | None:
-    if is_group(folder):
-        replay = read_group(folder)[0].get("replay")
-        return replay_line(msgspec.convert(replay, Replayed | None))
-    summary = read_summary(folder)
-    return replay_line(summary.replay, summary.tree_digest)
 
 
 class LiveTree(StartLines, Observer):

@@ -14,15 +14,19 @@ from rich.table import Table
 from rich.text import Text
 
 from tts.runs.compare import Agreement, correct_by_problem
+from tts.runs.config import ReplaySource
 from tts.runs.events import AnyEvent
 from tts.runs.log import read_events
 from tts.runs.records import ENGINES
 from tts.runs.requests import occupancy, requests_of
 from tts.runs.statistics import half_width
-from tts.runs.summary import Replayed, Summary
+from tts.runs.summary import Summary
 
-from .sheet import Sheet
-from .sparkline import sparkline
+from .console import consoles
+from .sheet import Sheet, sparkline
+
+RULE_NAMES = {"best": "best score", "weighted": "weighted vote", "majority": "majority vote"}
+"""How people call the votes."""
 
 
 def comparison(summaries: Sequence[Summary]) -> RenderableType:
@@ -64,10 +68,10 @@ def details(summary: Summary) -> RenderableType:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("accuracy by")
     table.add_column("", justify="right")
-    names = {"best": "best score", "weighted": "weighted vote", "majority": "majority vote"}
+
     for rule, share in summary.accuracy_by_rule.items():
         chosen = " (the answer)" if rule == summary.vote else ""
-        table.add_row(names[rule] + chosen, accuracy_cell(share, summary.problems))
+        table.add_row(RULE_NAMES[rule] + chosen, accuracy_cell(share, summary.problems))
     table.add_row("any of n (pass@n)", accuracy_cell(summary.pass_at_n, summary.problems))
     for level, entry in summary.accuracy_by_level.items():
         table.add_row(f"level {level}", accuracy_cell(entry.accuracy, entry.problems))
@@ -179,8 +183,14 @@ def paired_table(
     return table if table.row_count else None
 
 
-def print_report(console: Console, folders: Sequence[Path], summaries: Sequence[Summary]) -> None:
-    """Print runs side by side, or one run with its details, and where they are kept."""
+def print_report(
+    folders: Sequence[Path], summaries: Sequence[Summary], console: Console | None = None
+) -> None:
+    """Print runs side by side, or one run with its details, and where they are kept.
+
+    Without a console to stdout.
+    """
+    console = console or consoles()[0]
     console.print(comparison(summaries))
     if len(summaries) == 1:
         console.print(details(summaries[0]))
@@ -209,7 +219,7 @@ def accuracy_cell(share: float | None, problems: int) -> str:
     return f"{100 * share:.1f}% ±{100 * half_width(share, problems):.1f}"
 
 
-def replay_line(replay: Replayed | None, tree_digest: str | None = None) -> str | None:
+def replay_line(replay: ReplaySource | None, tree_digest: str | None = None) -> str | None:
     """The line that says that a run, or each of a group's, is a replay; None if it is not.
 
     `tree_digest` is that of the run's own trees and answers.
@@ -217,7 +227,7 @@ def replay_line(replay: Replayed | None, tree_digest: str | None = None) -> str 
     if not replay:
         return None
     line = f"replay of {replay.source}: the engines did the work, the recording answered"
-    if replay.tree_digest is not None:
+    if replay.tree_digest:
         same = tree_digest == replay.tree_digest
         line += f"; trees and answers as recorded: {'yes' if same else 'NO'}"
     if replay.text == "made up":
@@ -262,8 +272,7 @@ def _tree_lines(summaries: Sequence[Summary]) -> list[str]:
             same = len({summary.tree_digest for summary in equal}) == 1
             schedules = " and ".join(summary.schedule for summary in equal)
             lines.append(
-                f"trees identical ({equal[0]['strategy']}: {schedules}): "
-                + ("yes" if same else "NO")
+                f"trees identical ({equal[0].strategy}: {schedules}): " + ("yes" if same else "NO")
             )
     return lines
 

@@ -1,8 +1,8 @@
-"""A table that is never cut: what does not fit beside goes below."""
+"""A table that is never cut: what does not fit beside goes below. And bars for one of its cells."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 
@@ -50,3 +50,17 @@ class Sheet:
         part = copy(self._table)
         part.columns = [replace(column, _index=i) for i, column in enumerate(columns)]
         return part
+
+
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+def sparkline(values: Sequence[float], top: float | None = None) -> str:
+    """One character for each value, from empty (a space) to `top` (default: the largest value)."""
+    top = max(values, default=0.0) if top is None else top
+    if top <= 0:
+        return " " * len(values)
+    return "".join(
+        _BARS[min(int(value / top * len(_BARS)), len(_BARS) - 1)] if value > 0 else " "
+        for value in values
+    )

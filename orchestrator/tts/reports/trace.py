@@ -35,7 +35,7 @@ from tts.runs.events import (
 )
 from tts.runs.folder import read_config
 from tts.runs.log import read_events
-from tts.runs.records import ENGINES, Engine, RequestRecord
+from tts.runs.records import ENGINES, Engine, EngineRequest
 from tts.runs.requests import WINDOW, InOrderOfSending, request_of
 from tts.runs.state import end_to_end
 from tts.search import NodePath
@@ -131,7 +131,7 @@ class _Lanes:
 class _HeldScore:
     """A score's slice, written when no expansion can follow it any more."""
 
-    record: RequestRecord
+    record: EngineRequest
     track: Track
     details: dict[str, Detail]
     flows: list[int] = field(default_factory=list)
@@ -149,7 +149,7 @@ class _Engine:
         self._lanes = _Lanes()
         self._ends: list[float] = []
 
-    def slot(self, request: RequestRecord) -> Track:
+    def slot(self, request: EngineRequest) -> Track:
         """The track of the next request, in order of sending."""
         while self._ends and self._ends[0] <= request.sent:
             self._count_down()
@@ -190,7 +190,7 @@ class _Trace:
         self._lanes: dict[int, Track] = {}
         self._free_lanes: list[int] = []
         self._open: dict[str, tuple[float, int, str]] = {}
-        """Of each running problem its begin, its lane and its question."""
+        """Begin, lane and question of each running problem."""
         self._engines = {name: _Engine(out, name) for name in ENGINES}
         self._waiting = InOrderOfSending()
         self._values: dict[tuple[str, NodePath], float] = {}
@@ -269,7 +269,7 @@ class _Trace:
             count("tokens/s", "tokens/s", slice_of * _RATE_S, round(tokens / _RATE_S))
             count("tokens/s", "tokens/s", (slice_of + 1) * _RATE_S, 0)
 
-    def _add_request(self, request: RequestRecord) -> None:
+    def _add_request(self, request: EngineRequest) -> None:
         """Write a request, in order of sending."""
         self._requests += 1
         track = self._engines[request.engine].slot(request)
@@ -297,7 +297,7 @@ class _Trace:
             track, _title(request), request.sent, request.done, details, ending_flows=flows
         )
 
-    def _flow_to(self, request: RequestRecord) -> list[int]:
+    def _flow_to(self, request: EngineRequest) -> list[int]:
         """The flow from the score of a request's parent, if it was sent after that was known."""
         if request.kind == "prefetch":
             return []
@@ -365,7 +365,7 @@ class _Trace:
         heapq.heappush(self._free_lanes, lane)
 
 
-def _details(request: RequestRecord) -> dict[str, Detail]:
+def _details(request: EngineRequest) -> dict[str, Detail]:
     details: dict[str, Detail] = {
         "problem": request.problem,
         "node": _name(request.node),
@@ -381,7 +381,7 @@ def _details(request: RequestRecord) -> dict[str, Detail]:
     return details
 
 
-def _title(request: RequestRecord) -> str:
+def _title(request: EngineRequest) -> str:
     """What a slice shows: the node, and the kind where it is not plain main work."""
     kind = "" if request.kind == "main" else f"{request.kind} "
     ended = " (cancelled)" if request.cancelled else ""

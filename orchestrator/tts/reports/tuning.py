@@ -29,8 +29,12 @@ def print_tuned(out: Console, tuned: Tuned) -> None:
         if engine.proposal:
             out.print()
             out.print(engine_table(engine))
+        elif tuned.interrupted:
+            say(f"{engine.role}: too few measurements for a table")
         else:
             say(f"{engine.role}: too few measurements in this time; give it more with --seconds")
+    if tuned.interrupted:
+        say(stopped_sentence(tuned))
     if tuned.proposals:
         out.print()
     for proposal in tuned.proposals:
@@ -101,6 +105,13 @@ def saturation_sentence(engine: EngineResult) -> str:
         f"Saturation point ({100 * SHARE:.0f}% of the best): {where} {unit}, "
         f"95% interval {found.low or 0:,.0f} to {high}."
     )
+
+
+def stopped_sentence(tuned: Tuned) -> str:
+    """How much was measured until it was stopped, and that nothing follows from it."""
+    counts = {engine.role: len(engine.samples) for engine in tuned.engines}
+    made = " and ".join(f"{counts.get(role, 0)} of the {role}" for role in UNITS)
+    return f"Stopped after {sum(counts.values())} measurements ({made}): no budget is proposed."
 
 
 def proposal_sentence(proposal: Proposal) -> str:

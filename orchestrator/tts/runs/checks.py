@@ -16,11 +16,21 @@ from tts.build.errors import RunDamaged, RunError
 
 from .checksums import of_file
 from .durable import sync_folder
-from .events import CHECKED_VERSION, AnyEvent, ProblemSolved, Session
-from .folder import CONFIG, EVENTS, PROBLEMS, SUMMARY, Json, cannot_write, read_json, write_json
+from .events import CHECKED_VERSION, AnyEvent
+from .folder import (
+    CONFIG,
+    ENGINE_STEPS,
+    EVENTS,
+    PROBLEMS,
+    SUMMARY,
+    Json,
+    cannot_write,
+    read_json,
+    write_json,
+)
 from .folder import input_checksums as checksums_of_inputs
-from .log import Damage, read_events, read_lines
-from .step_log import FOLDER as ENGINE_STEPS
+from .log import first_session, read_events
+from .state import RunState, solved_problems
 
 _FILES = "files"
 """The field of summary.json with the other files' checksums."""
@@ -39,10 +49,8 @@ def check_run(folder: Path) -> None:
 
 def check_inputs(folder: Path) -> None:
     """Raise RunDamaged if run.json or problems.jsonl is not what the run began with."""
-    first = next(read_lines(folder), None)
-    if isinstance(first, Damage):
-        raise damaged_log(folder, first)
-    if not isinstance(first, Session) or not first.files:
+    first = first_session(folder)
+    if first is None or not first.files:
         return
     try:
         now = checksums_of_inputs(folder)
@@ -122,7 +130,7 @@ def drop_stale_summary(folder: Path, say: Callable[[str], None]) -> None:
 
 def unsolved(problem_ids: Iterable[str], events: Iterable[AnyEvent]) -> list[str]:
     """The problems of a run that its log does not show as solved."""
-    solved = {event.problem for event in events if isinstance(event, ProblemSolved)}
+    solved = {problem.id for problem in solved_problems(events, RunState(keeps_events=False))}
     return [name for name in problem_ids if name not in solved]
 
 
@@ -135,11 +143,6 @@ def check_complete(folder: Path, problem_ids: Iterable[str]) -> None:
             f"{len(missing)} of its problems: {named}.",
             hint=f"Solve what is missing: tts bench --resume {folder}",
         )
-
-
-def damaged_log(folder: Path, found: Damage) -> RunDamaged:
-    """What to tell the user of a line that is no event, or not the one that was written."""
-    return RunDamaged(f"{found.where} {found.what}", hint=found.way_on(folder))
 
 
 def _checksum(folder: Path, name: Any) -> str | None:
@@ -167,10 +170,9 @@ def _compare(folder: Path, name: str, then: Any, now: str | None, when: str) -> 
 
 def _refuse_if_checked(folder: Path) -> None:
     """A summary without checksums belongs to a log of an older version, or to none."""
-    for found in read_lines(folder):
-        if isinstance(found, Session) and found.version >= CHECKED_VERSION:
-            raise _stale(folder / SUMMARY, f"it does not say which {EVENTS} it was made from")
-        return
+    first = first_session(folder)
+    if first and first.version >= CHECKED_VERSION:
+        raise _stale(folder / SUMMARY, f"it does not say which {EVENTS} it was made from")
 
 
 def _refuse_incomplete(folder: Path, summary: Json, config: Json) -> None:

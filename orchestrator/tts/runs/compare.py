@@ -19,19 +19,21 @@ from tts.strategies.catalog import known_strategy
 from tts.strategies.names import STRATEGY_NAMES
 from tts.strategies.parameters import default_parameters
 
+from .config import RunConfig, read_run_config
 from .curves import Point, Shares, WhyDependent, block_shares, points, unit_size, why_dependent
 from .events import ProblemSolved
-from .folder import SUMMARY, has_finished, read_config
+from .folder import SUMMARY, has_finished
 from .groups import COMPARISON, Member, is_group, read_members
 from .log import read_events
 from .measured_run import MeasuredRun
 from .measures import ProblemMeasures
+from .state import RunState, solved_problems
 from .statistics import Difference, mcnemar, paired, share_difference_95, wilson
 from .summary import Summary, accuracy_by_level, read_summary
 
 NoCurve = WhyDependent | Literal["old_log", "no_reference"]
-"""Why a row has only its own n: `independence` says so; its log lacks the completions' groups;
-there is nothing to compare the answers with."""
+"""Why a row has only its own n: what `curves.why_dependent` says; its log lacks the completions'
+groups; there is nothing to compare the answers with."""
 
 _MAY_DIFFER = ("deployment", "dataset", "schedule", "seed", "problems")
 
@@ -67,7 +69,7 @@ class Row:
     """Ends with the run's own n; nothing else where `no_curve` says why."""
     no_curve: NoCurve | None
     right: dict[str, bool]
-    """Of each problem, whether its answer is right."""
+    """Whether the answer of each problem is right."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain data, without single problems; the run by its folder's name."""
@@ -82,8 +84,8 @@ def read_rows(folder: Path) -> tuple[list[Row], list[str]]:
     Raises RunError if the folder holds neither, or a single run that has not finished.
     """
     if not is_group(folder):
-        config = read_config(folder)
-        member = Member(".", {config["strategy"]: config["vote"]}, config["parameters"])
+        config = read_run_config(folder)
+        member = Member(".", {config.strategy: config.vote}, config.parameters)
         return _rows_of_run(folder, member), []
     rows: list[Row] = []
     unfinished: list[str] = []
@@ -145,7 +147,7 @@ def joined_curves(names: Sequence[str], rows: Sequence[Row]) -> dict[str, dict[i
 
 
 def correct_by_problem(folder: Path, vote: str) -> dict[str, bool | None]:
-    """Of each problem that a run has solved, whether its answer is right; None: no reference."""
+    """Whether a run's answer to each problem that it has solved is right; None: no reference."""
     return {
         event.problem: None if event.correct is None else event.correct.get(vote)
         for event in _solved(folder)
@@ -214,14 +216,15 @@ def _rows_of_run(folder: Path, member: Member) -> list[Row]:
 
 
 def _solved(folder: Path) -> Iterator[ProblemSolved]:
-    return (event for event in read_events(folder) if isinstance(event, ProblemSolved))
+    problems = solved_problems(read_events(folder), RunState(keeps_events=False))
+    return (problem.solution for problem in problems if problem.solution)
 
 
 def _no_curve(summary: Summary, strategy: str, accuracy: float | None) -> NoCurve | None:
     """Why a run has no curve, as far as its summary shows."""
     if accuracy is None or summary.pass_at_n is None:
         return "no_reference"
-    return why_dependent(strategy, summary.parameters, summary.limits)
+    return why_dependent(strategy, summary.parameters, limited=bool(summary.limits))
 
 
 def _differs(strategy: str, summary: Summary) -> dict[str, Any]:
@@ -251,7 +254,7 @@ def _plain(value: Any) -> str:
 
 
 _NOT_SETTINGS = ("problem_ids", "deployment_source")
-"""Of run.json: the problems are matched by themselves, and a deployment is known by its digest."""
+"""Keys of run.json: problems are matched by themselves, and a deployment is known by its digest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +264,7 @@ class Setting:
     name: str
     """Its place in run.json, such as `parameters.temperature`."""
     values: tuple[Any, ...]
-    """Of each run; None where it has no such setting."""
+    """Its value in each run; None where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +287,7 @@ class Agreement:
     judged: int
     """The problems that are compared."""
     right: tuple[int, int]
-    """Of those, right in the baseline and in the other run."""
+    """How many of those are right in the baseline, and in the other run."""
     only_baseline: tuple[str, ...]
     """Problems that only the baseline has right."""
     only_other: tuple[str, ...]
@@ -325,7 +328,7 @@ class Agreement:
 
     @property
     def gain_95(self) -> tuple[float, float] | None:
-        """Its 95% interval (`paired.share_difference_95`)."""
+        """Its 95% interval (`statistics.share_difference_95`)."""
         if not self.judged:
             return None
         return share_difference_95(len(self.only_other), len(self.only_baseline), self.judged)
@@ -349,9 +352,9 @@ class PairedRun(Agreement):
     costs: tuple[PairedCost, ...]
 
 
-def differing_settings(configs: Sequence[Mapping[str, Any]]) -> list[Setting]:
-    """What is not the same in all of the runs' run.json, in its order."""
-    flat = [dict(_flat(config)) for config in configs]
+def differing_settings(configs: Sequence[RunConfig]) -> list[Setting]:
+    """What is not the same in all of the runs' configurations, in the order of run.json."""
+    flat = [dict(_flat(config.to_json())) for config in configs]
     names = dict.fromkeys(name for settings in flat for name in settings)
     found = (Setting(name, tuple(each.get(name) for each in flat)) for name in names)
     return [setting for setting in found if any(v != setting.values[0] for v in setting.values)]
@@ -425,8 +428,9 @@ def _costs(pairs: Sequence[tuple[ProblemMeasures, ProblemMeasures]]) -> Iterator
 def _same_problem(
     one: MeasuredRun, other: MeasuredRun
 ) -> Callable[[ProblemMeasures, ProblemMeasures], bool]:
-    drawn_alike = all(
-        one.config.get(name) == other.config.get(name) for name in ("dataset", "seed")
+    drawn_alike = (one.config.dataset, one.config.seed) == (
+        other.config.dataset,
+        other.config.seed,
     )
 
     def same(ours: ProblemMeasures, theirs: ProblemMeasures) -> bool:
@@ -455,8 +459,8 @@ def _nothing_in_common(baseline: MeasuredRun, other: MeasuredRun) -> RunError:
     else:
         shared = "no id and no question is in both"
     solved = " and ".join(
-        f"{run.folder} has solved {len(problems)} of dataset {run.config['dataset']} "
-        f"(seed {run.config['seed']})"
+        f"{run.folder} has solved {len(problems)} of dataset {run.config.dataset} "
+        f"(seed {run.config.seed})"
         for run, problems in sides
     )
     return RunError(

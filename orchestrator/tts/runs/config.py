@@ -38,6 +38,10 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     deadline_s: Annotated[float, msgspec.Meta(ge=0)] | None = None
     """Seconds from the start of its search. What is there by then depends on the time it takes."""
 
+    def __bool__(self) -> bool:
+        """Whether there is a limit."""
+        return self != Limits()
+
 
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that decides a run's outcome and its order, in the order of run.json.
@@ -127,11 +131,6 @@ def read_run_config(folder: Path, *, going_on: bool = False) -> RunConfig:
     if not going_on:
         check_run(folder)
     return parse_config(data, folder / CONFIG)
-
-
-def read_whole_config(folder: Path, *, going_on: bool = False) -> Json:
-    """The configuration that `read_run_config` reads, as the JSON object in the file."""
-    return read_run_config(folder, going_on=going_on).to_json()
 
 
 def parse_config(data: Json, file: Path, *, lacks: Iterable[str] = ()) -> RunConfig:

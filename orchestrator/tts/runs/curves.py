@@ -8,7 +8,7 @@ is drawn at random: the same log gives the same curve.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ from tts.grading.votes import Group, right_by_rule
 from tts.search import Completion
 from tts.strategies.catalog import known_strategy
 
-from .events import LoggedAnswer, ProblemSolved
+from .events import LoggedCompletion, ProblemSolved
 
 WhyDependent = Literal["dependent", "early_stop", "limits"]
 """No part of the search is a smaller one; it stopped at a different number of completions for each
@@ -24,13 +24,16 @@ problem; its limits are those of whole problems."""
 
 
 def why_dependent(
-    strategy: str, parameters: Mapping[str, Any], limits: Mapping[str, Any] | None
+    strategy: str, parameters: Mapping[str, Any], *, limited: bool
 ) -> WhyDependent | None:
-    """Why the parts of a run are no smaller runs; None if they are."""
+    """Why the parts of a run are no smaller runs; None if they are.
+
+    `limited`: whether its problems were, in tokens or in time.
+    """
     known = known_strategy(strategy)
     if known is None or known.independent is None:
         return "dependent"
-    if limits:
+    if limited:
         return "limits"
     return "early_stop" if parameters.get("early_stop") or parameters.get("agree") else None
 
@@ -55,15 +58,6 @@ class Point:
     blocks: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Solved:
-    """One problem's completions in path order, with their groups."""
-
-    completions: tuple[Completion, ...]
-    group_of: tuple[int, ...]
-    groups: tuple[Group, ...]
-
-
 def sizes(n: int, unit: int) -> list[int]:
     """The n of a curve's points: unit, 2 unit, 4 unit, ... and n itself."""
     found = []
@@ -74,26 +68,21 @@ def sizes(n: int, unit: int) -> list[int]:
     return [*found, n]
 
 
-def curve(judged: Iterable[ProblemSolved], n: int, unit: int, rule: str) -> list[Point] | None:
-    """The points of a run of n completions a problem whose units give `unit` completions each.
-
-    `judged` are problems with a reference. None if there are none, or if they come from a version
-    that did not log the completions' groups.
-    """
-    return points([block_shares(event, n, unit, rule) for event in judged], n, unit)
-
-
 Shares = list[tuple[float, float]]
-"""Of one problem, at each n of the curve: shares of its blocks that are right by the rule, and that
-hold a right completion."""
+"""A problem's shares at each n of the curve: of its blocks that are right by the rule, and of those
+that hold a right completion."""
 
 
 def block_shares(event: ProblemSolved, n: int, unit: int, rule: str) -> Shares | None:
     """What one problem with a reference adds to a curve; None in logs without groups."""
     if event.groups is None:
         return None
-    problem = _read(event, event.groups)
-    return [_average(problem, size, n // size, rule) for size in sizes(n, unit)]
+    found = []
+    for size in sizes(n, unit):
+        blocks = n // size
+        right, anything = zip(*block_votes(event, size, blocks, rule), strict=True)
+        found.append((sum(right) / blocks, sum(anything) / blocks))
+    return found
 
 
 def points(shares: Sequence[Shares | None], n: int, unit: int) -> list[Point] | None:
@@ -116,39 +105,20 @@ def points(shares: Sequence[Shares | None], n: int, unit: int) -> list[Point] | 
 
 
 def block_votes(event: ProblemSolved, size: int, blocks: int, rule: str) -> list[tuple[bool, bool]]:
-    """Of a problem's first blocks, each the completions below `size` children of the root in turn.
+    """Whether each of a problem's first blocks is right by `rule`, and holds a right completion.
 
-    Whether each is right by the vote of `rule`, and whether it holds a right completion.
+    Each block is the completions below `size` children of the root in turn.
     """
-    return _votes(_read(event, event.groups or ()), size, blocks, rule)
-
-
-def _average(problem: _Solved, size: int, blocks: int, rule: str) -> tuple[float, float]:
-    """Shares of a problem's blocks that are right by `rule`, and that hold a right completion."""
-    right, anything = zip(*_votes(problem, size, blocks, rule), strict=True)
-    return sum(right) / blocks, sum(anything) / blocks
-
-
-def _votes(problem: _Solved, size: int, blocks: int, rule: str) -> list[tuple[bool, bool]]:
-    members: list[list[int]] = [[] for _ in range(blocks)]
-    for index, done in enumerate(problem.completions):
+    groups = [Group(logged.answer, logged.correct) for logged in event.groups or ()]
+    members: list[list[LoggedCompletion]] = [[] for _ in range(blocks)]
+    for done in sorted(event.completions, key=lambda done: done.node):
         block = done.node[0] // size
         if block < blocks:
-            members[block].append(index)
+            members[block].append(done)
     found = []
     for block_members in members:
-        group_of = [problem.group_of[i] for i in block_members]
-        completions = [problem.completions[i] for i in block_members]
-        right = right_by_rule(completions, group_of, problem.groups).get(rule, False)
-        anything = any(g >= 0 and problem.groups[g].correct for g in group_of)
-        found.append((right, anything))
+        completions = [Completion(done.node, "", done.score) for done in block_members]
+        group_of = [done.group for done in block_members]
+        right = right_by_rule(completions, group_of, groups).get(rule, False)
+        found.append((right, any(g >= 0 and bool(groups[g].correct) for g in group_of)))
     return found
-
-
-def _read(event: ProblemSolved, groups: Iterable[LoggedAnswer]) -> _Solved:
-    done = sorted(event.completions, key=lambda logged: logged.node)
-    return _Solved(
-        tuple(Completion(logged.node, "", logged.score) for logged in done),
-        tuple(logged.group for logged in done),
-        tuple(Group(logged.answer, logged.correct) for logged in groups),
-    )

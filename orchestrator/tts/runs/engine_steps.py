@@ -1,17 +1,19 @@
-"""Engine steps of every target as one type, and those of a run on the run's own clock.
+"""What the engines did per step in a run's time, of every target as one type.
 
     openvino   the engine host's iteration log      every step
     tensorrt   Triton's metrics nv_trt_llm_*        samples
     llmapi     LLM.get_stats                        every step
 
-What comes out is `EngineStep`, with None for what a source does not tell.
+What comes out is `EngineStep`, with None for what a source does not tell. A run has a file for each
+engine beside its log: `engine-steps/ENGINE.jsonl` has a line for each session of the run, an object
+that names the columns of what follows it: an array for each step that the engine made, whoever
+asked for its work. Nothing else depends on these files: a run without them is whole.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -20,56 +22,140 @@ from tts.build.errors import RunError
 from tts.engines import wire
 from tts.engines.statistics import Statistics
 
+from .durable import make_folder
 from .events import EngineName
-from .folder import EVENTS
-from .step_log import EngineStep, StepSession, read_step_log
+from .folder import ENGINE_STEPS
+from .log import cut_half_line, read_events
+from .state import session_begins
 
 _MODELS: dict[str, EngineName] = {wire.GENERATOR: "generator", wire.PRM_ENGINE: "verifier"}
 _METRIC = re.compile(r"^(nv_trt_llm_\w+)\{(.*)\} (\S+)", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
-@dataclass(frozen=True)
-class SessionSteps:
-    """The steps of one engine in one session of a run."""
+class EngineStep(msgspec.Struct, frozen=True, array_like=True):
+    """One step (iteration) of an engine. None is what its source does not tell.
 
-    began: float
-    """When the session began, seconds since the run's first one did."""
-    sampled: bool
-    """Whether these are samples, taken about once a second; else all steps that there were."""
-    steps: tuple[EngineStep, ...]
-    """Their times count from `began`."""
-
-
-def read_engine_steps(folder: Path, engine: EngineName) -> tuple[SessionSteps, ...]:
-    """What a run's folder has of an engine's steps, a part for each session; raises RunError.
-
-    Sessions have no gaps between them, as in `end_to_end`. Empty for a run without engine steps.
+    On disk an array in the order of the fields, so a new one comes last, with a default.
     """
-    begins: dict[str, float] = {}
-    sessions: list[SessionSteps] = []
-    steps: list[EngineStep] = []
-    session: StepSession | None = None
-    for line in read_step_log(folder, engine):
-        if isinstance(line, EngineStep):
-            steps.append(line)
-            continue
-        begins = begins or _session_begins(folder)
-        if session:
-            sessions.append(_of_session(session, begins, steps))
-        session, steps = line, []
-    if session:
-        sessions.append(_of_session(session, begins, steps))
-    return tuple(sessions)
+
+    t: float
+    """When it ended, seconds since the session began; of a sample, when that was taken."""
+    iteration: int | None = None
+    """On the engine's own count, which starts anew with the engine."""
+    seconds: float | None = None
+    """How long the engine took for it."""
+    active: int | None = None
+    """Requests known to the engine: scheduled, admitted or queued."""
+    queued: int | None = None
+    """Active requests that wait to be admitted."""
+    scheduled: int | None = None
+    """Requests that took part in the step: the batch."""
+    context_requests: int | None = None
+    """Scheduled requests whose prompt was being computed."""
+    generation_requests: int | None = None
+    """Scheduled requests that generated a token each."""
+    paused_requests: int | None = None
+    """Requests whose KV blocks were taken away for others, to be computed again."""
+    context_tokens: int | None = None
+    """Prompt tokens of the step. The CPU engine host counts each prompt whole, in the step that
+    completes it, whatever was reused of it."""
+    generated_tokens: int | None = None
+    blocks: int | None = None
+    """KV blocks of the pool."""
+    blocks_used: int | None = None
+    """KV blocks that active requests hold."""
+    blocks_reserved: int | None = None
+    """KV blocks that active requests hold in the worst case."""
+    blocks_reused: int | None = None
+    """KV blocks of prompts that were found in the cache, since the engine started."""
+    blocks_missed: int | None = None
+    """KV blocks of prompts that were not, since the engine started."""
+
+    @property
+    def tokens(self) -> int | None:
+        """Prompt and generated tokens of the step; None if the source does not tell both."""
+        if self.context_tokens is None or self.generated_tokens is None:
+            return None
+        return self.context_tokens + self.generated_tokens
+
+
+class StepSession(msgspec.Struct, frozen=True, kw_only=True):
+    """What follows are steps of the session that began at this wall-clock time."""
+
+    session: str
+    """`time` of the log's session event."""
+    sampled: bool
+    """Whether the steps are samples, taken about once a second; else all that there were."""
+    columns: tuple[str, ...] = EngineStep.__struct_fields__
+
+
+_encoder = msgspec.json.Encoder()
+_decode_session = msgspec.json.Decoder(StepSession).decode
+_decode_step = msgspec.json.Decoder(EngineStep).decode
+
+
+class StepLog:
+    """Appends one engine's steps to a run; a context manager. Raises OSError."""
+
+    def __init__(self, folder: Path, engine: EngineName, session: StepSession) -> None:
+        """Open the engine's file in a run folder, cutting off a half-written last line."""
+        file = steps_file(folder, engine)
+        make_folder(file.parent)
+        cut_half_line(file)
+        self._file = file.open("ab")
+        self._file.write(_encoder.encode(session) + b"\n")
+
+    def write(self, steps: Iterable[EngineStep]) -> None:
+        """Append steps, and hand them to the operating system."""
+        self._file.writelines(_encoder.encode(step) + b"\n" for step in steps)
+        self._file.flush()
+
+    def close(self) -> None:
+        """Flush and close."""
+        self._file.close()
+
+
+def steps_file(folder: Path, engine: EngineName) -> Path:
+    """Where a run folder keeps the steps of an engine."""
+    return folder / ENGINE_STEPS / f"{engine}.jsonl"
+
+
+def read_step_log(folder: Path, engine: EngineName) -> Iterator[StepSession | EngineStep]:
+    """The lines of an engine's steps, none if the run has no such file; raises RunError.
+
+    A last line that was cut short by a kill is left out.
+    """
+    file = steps_file(folder, engine)
+    try:
+        with file.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                if not line.endswith(b"\n"):
+                    return
+                try:
+                    yield _decode_step(line) if line[:1] == b"[" else _decode_session(line)
+                except ValueError as error:  # msgspec's are of this kind, too
+                    raise RunError(
+                        f"{file}, line {number} is not a step of an engine: {error}",
+                        hint="Drop the line, or the file: nothing but figures of the engines' "
+                        "steps needs it.",
+                    ) from error
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise RunError(f"{file} cannot be read: {error}") from error
 
 
 def steps_of_run(folder: Path, engine: EngineName) -> Iterator[EngineStep]:
-    """The same one by one, none kept, with times since the run's first session began."""
+    """An engine's steps with times on the run's clock, sessions without gaps; raises RunError.
+
+    Steps are read one by one and none is kept. There are none in a run without engine steps.
+    """
     begins: dict[str, float] = {}
     began = 0.0
     for line in read_step_log(folder, engine):
         if isinstance(line, StepSession):
-            begins = begins or _session_begins(folder)
+            begins = begins or session_begins(read_events(folder))
             began = begins.get(line.session, 0.0)
         else:
             yield msgspec.structs.replace(line, t=began + line.t)
@@ -135,38 +221,3 @@ def _of_gauges(gauges: Mapping[tuple[str, str], float], t: float) -> EngineStep:
         blocks_used=value("kv_cache_block", "used"),
         blocks_reused=value("kv_cache_block", "reused"),
     )
-
-
-class _Line(msgspec.Struct):
-    """As much of an event as tells when each session began."""
-
-    event: str
-    t: float
-    time: str = ""
-
-
-def _session_begins(folder: Path) -> dict[str, float]:
-    """When each session of a run began, by its wall-clock time: seconds since the first did."""
-    decode = msgspec.json.Decoder(_Line).decode
-    begins: dict[str, float] = {}
-    began = wall_s = 0.0
-    try:
-        with (folder / EVENTS).open("rb") as lines:
-            for line in lines:
-                try:
-                    event = decode(line)
-                except ValueError:  # damaged, or cut short
-                    continue
-                if event.event == "session":
-                    began = begins[event.time] = wall_s
-                else:
-                    wall_s = max(wall_s, began + event.t)
-    except OSError as error:
-        raise RunError(f"{folder / EVENTS} cannot be read: {error.strerror or error}") from error
-    return begins
-
-
-def _of_session(
-    session: StepSession, begins: Mapping[str, float], steps: list[EngineStep]
-) -> SessionSteps:
-    return SessionSteps(begins.get(session.session, 0.0), session.sampled, tuple(steps))

@@ -17,13 +17,13 @@ from tts.problem import Problem, Turn
 from tts.search import Limit, Stop, Thought
 
 VERSION = 4
-"""Of the log's schema. Logs of version 1 do not say theirs and lack some fields; those of version 2
-have no `resources`, those of version 3 no checksums."""
+"""The version of the log's schema. Logs of version 1 do not say theirs and lack some fields; those
+of version 2 have no `resources`, those of version 3 no checksums."""
 CHECKED_VERSION = 4
-"""From which on lines and summaries have checksums."""
+"""The version from which on lines and summaries have checksums."""
 
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e10)]
-"""On a session's clock, or used by it."""
+"""A time on a session's clock, or a duration."""
 Count = Annotated[int, msgspec.Meta(ge=0, le=10**15)]
 Score = Annotated[float, msgspec.Meta(ge=0, le=1)]
 InFlight = tuple[Count, Count]
@@ -48,7 +48,7 @@ class Session(Event, frozen=True, kw_only=True, tag="session"):
     limits: InFlight | None = None
     """What may be in flight: requests on the generator, prompt tokens on the verifier."""
     made_with: dict[str, str] = {}
-    """Versions and machine (`surroundings`); older logs do not say."""
+    """Versions and machine (`log.surroundings`); older logs do not say."""
     files: dict[str, str] = {}
     """The checksums of run.json and problems.jsonl as they were then; older logs do not say."""
 
@@ -109,7 +109,7 @@ class Scored(Event, frozen=True, kw_only=True, tag="scored"):
     trigger: str | None = None
     """What let a batch go, where verifier work is held back for one."""
     server: str = ""
-    """As of a request."""
+    """See `Request`."""
 
 
 class Prefetched(Request, frozen=True, kw_only=True, tag="prefetched"):
@@ -145,7 +145,7 @@ class Idle(Event, frozen=True, kw_only=True, tag="idle"):
     until: Seconds
     why: str
     server: str = ""
-    """As of a request: on this one."""
+    """The server that idled, where a run has several."""
 
 
 class LoggedCompletion(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@
 | problems.jsonl | the problems, where a program gave them rather than a dataset |
 | events.jsonl | the log (`log`, `events`) |
 | summary.json | derived from the log when the run ends |
+| engine-steps/ | what the engines did per step (`engine_steps`) |
 
 A folder with `group.json` holds several runs, a folder each (`groups`).
 """
@@ -34,6 +35,7 @@ PROBLEMS = "problems.jsonl"
 EVENTS = "events.jsonl"
 SUMMARY = "summary.json"
 GROUP = "group.json"
+ENGINE_STEPS = "engine-steps"
 
 
 def create_run(folder: Path, config: Json) -> None:

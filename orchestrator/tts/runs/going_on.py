@@ -39,7 +39,7 @@ def is_complete(folder: Path) -> bool:
 
 
 def newest_unfinished(folder: Path) -> Path:
-    """Of the runs and groups in a folder the one to look at: worked on, else written to last.
+    """The one to look at of the runs and groups in a folder: worked on, else written to last.
 
     Raises RunError if there is none that has not finished.
     """

@@ -1,5 +1,7 @@
 """The log of a run: one append-only JSONL file, the single source of everything derived.
 
+`read_events` reads it whole, a `Follower` as it grows; `RunLog` writes it.
+
 Times are seconds since the session began (monotonic); a resumed run has several sessions, each
 opened by a `session` event with the wall-clock time. `events` has the events and their codec,
 docs/run-log.md says what they mean.
@@ -8,12 +10,16 @@ docs/run-log.md says what they mean.
 from __future__ import annotations
 
 import os
+import platform
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as version_of
 from pathlib import Path
 from types import TracebackType
+from typing import BinaryIO
 
 import msgspec
 
@@ -24,7 +30,6 @@ from .checksums import Chain, open_regular
 from .durable import sync_folder, write_copy
 from .events import VERSION, AnyEvent, Event, Session, decode, encode
 from .folder import EVENTS, cannot_write, input_checksums
-from .surroundings import surroundings
 
 
 def read_events(folder: Path) -> Iterator[AnyEvent]:
@@ -37,6 +42,15 @@ def read_events(folder: Path) -> Iterator[AnyEvent]:
         if isinstance(found, Damage):
             raise RunDamaged(f"{found.where} {found.what}", hint=found.way_on(folder))
         yield found
+
+
+def first_session(folder: Path) -> Session | None:
+    """How a log begins; None if there is none, or if it does not begin with a session.
+
+    Raises RunDamaged if its first line is damaged, and RunError as `read_events` does.
+    """
+    first = next(read_events(folder), None)
+    return first if isinstance(first, Session) else None
 
 
 @dataclass(frozen=True)
@@ -103,6 +117,82 @@ def read_line(line: bytes, file: Path, number: int, chain: Chain) -> AnyEvent | 
             "were dropped.",
         )
     return event
+
+
+_REMEMBERED = 64
+"""Bytes before the place read up to: if they differ, the log is another one."""
+
+
+@dataclass(frozen=True)
+class Restarted:
+    """The log is not the one that was read before: what follows begins at its first line."""
+
+
+class Follower:
+    """Reads a log that is being written, by this process or another: as it grows, without locks.
+
+    Only whole lines count. A resumed run cuts off a half-written last one, which was not read yet;
+    a log that was repaired or begun anew is read from its start again, which `Restarted` says. Its
+    memory does not grow with the log.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Nothing is opened yet, and the log need not be there yet."""
+        self._file = folder / EVENTS
+        self._place = 0
+        """Behind the last line that was read."""
+        self._number = 0
+        """The number of that line."""
+        self._before = b""
+        """What stands before that place."""
+        self._identity = (0, 0)
+        self._chain = Chain()
+
+    def read(self) -> Iterator[AnyEvent | Damage | Restarted]:
+        """What was added to the log since it was last read, oldest first.
+
+        May be left early: the next call goes on from there. Raises RunError for a log of a newer
+        version, or one that cannot be read.
+        """
+        try:
+            with open_regular(self._file) as log:
+                if not self._goes_on(log):
+                    self._forget()
+                    yield Restarted()
+                log.seek(self._place)
+                while (line := log.readline()).endswith(b"\n"):
+                    self._identity = _identity(log)
+                    self._place += len(line)
+                    self._number += 1
+                    self._before = (self._before + line)[-_REMEMBERED:]
+                    yield read_line(line, self._file, self._number, self._chain)
+        except FileNotFoundError:
+            if self._place:
+                self._forget()
+                yield Restarted()
+        except OSError as error:
+            raise RunError(f"{self._file} cannot be read: {error.strerror or error}") from error
+
+    def _goes_on(self, log: BinaryIO) -> bool:
+        """Whether this is the log that was read so far, perhaps with more behind that."""
+        if self._place == 0:
+            return True
+        if _identity(log) != self._identity:
+            return False
+        log.seek(self._place - len(self._before))
+        before: bytes = log.read(len(self._before))
+        return before == self._before
+
+    def _forget(self) -> None:
+        self._place = self._number = 0
+        self._before = b""
+        self._identity = (0, 0)
+        self._chain = Chain()
+
+
+def _identity(log: BinaryIO) -> tuple[int, int]:
+    status = os.fstat(log.fileno())
+    return status.st_dev, status.st_ino
 
 
 class RunLog:
@@ -255,3 +345,27 @@ def cut_half_line(file: Path) -> None:
             position -= step
         if position != content_end:
             log.truncate(position)
+
+
+def surroundings() -> dict[str, str]:
+    """What a session runs with: versions of tts and Python, system, the machine's processors."""
+    try:
+        own = version_of("tts-toolkit")
+    except PackageNotFoundError:  # a copy of the sources that nobody installed
+        own = "unknown"
+    return {
+        "tts": own,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "processors": f"{os.cpu_count()} x {_processor()}",
+    }
+
+
+def _processor() -> str:
+    """The processor's name; its architecture where the system does not tell."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tts.build.user_paths import is_there
 
-from .checks import check_run
-from .folder import EVENTS, Json, has_finished, read_config
+from .config import RunConfig, read_run_config
+from .folder import EVENTS, has_finished
 from .groups import is_group, read_members
 from .log import read_events
 from .measures import Measures
@@ -20,21 +20,20 @@ class MeasuredRun:
     """A run, finished or not."""
 
     folder: Path
-    config: Json
-    """What was asked for: run.json."""
+    config: RunConfig
+    """What was asked for."""
     measures: Measures
-    """Of its log, as far as it goes."""
+    """What its log adds up to, as far as it goes."""
 
     @classmethod
     def load(cls, folder: Path) -> MeasuredRun:
         """The run in `folder`; raises RunError if it holds none, or a damaged log."""
-        check_run(folder)
-        return cls(folder, read_config(folder), Measures.of(read_events(folder)))
+        return cls(folder, read_run_config(folder), Measures.of(read_events(folder)))
 
     @property
     def rule(self) -> str:
         """The vote that chooses its answers."""
-        return str(self.config["vote"])
+        return self.config.vote
 
     @property
     def accuracy(self) -> float | None:

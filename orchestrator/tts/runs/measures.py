@@ -12,16 +12,36 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tts.compat import Self
+from tts.search import NodePath
 
 from .calibration import Calibration
-from .events import AnyEvent, ProblemSolved, ProblemStarted, Resources, Session
-from .in_flight import InFlight
-from .quantiles import QuantileSketch
-from .records import ENGINES, Engine, RequestRecord
+from .events import AnyEvent, ProblemSolved, ProblemStarted
+from .records import ENGINES, Engine, EngineRequest
 from .state import ProblemState, RunState
-from .trees import TreeMeasures, tree_measures
-from .used_resources import UsedResources
+from .statistics import QuantileSketch
 from .utilization import Utilization
+
+
+@dataclass(frozen=True, slots=True)
+class TreeMeasures:
+    """The tree of a solved problem: what became of its tokens, how deep and wide it is.
+
+    Every thought's tokens are in the log, and so is the path of every completion. So what a run
+    wrote can be told apart, exactly, from what it needed.
+    """
+
+    useful_tokens: int
+    """Tokens of the nodes on the paths of its completions, each node once."""
+    completion_tokens: int
+    """Tokens of all completions' paths, shared beginnings counted for each of them."""
+    completion_s: float | None
+    """The sum over completions of the time from the problem's start until the completion was
+    written and scored; None if the problem was begun in an earlier session."""
+    completions: int
+    first_step_s: float | None
+    """From the problem's start to the generator's first answer; None likewise."""
+    nodes_by_depth: tuple[int, ...]
+    """Nodes of the tree at depth 1, 2, ..., without what was sent ahead in vain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +62,7 @@ class ProblemMeasures:
     tokens: int
     """Generated for it, whether they were needed or not."""
     verifier_tokens: int
-    """Of its verifier requests' prompts."""
+    """Tokens of its verifier requests' prompts."""
     seconds: float | None
     """From its start to its result, grading included, in the session that solved it."""
     tree: TreeMeasures
@@ -54,7 +74,7 @@ class ProblemMeasures:
 
 
 @dataclass(slots=True)
-class EngineRequests:
+class RequestMeasures:
     """The requests that one engine was sent."""
 
     kinds: Counter[str] = field(default_factory=Counter)
@@ -66,9 +86,9 @@ class EngineRequests:
     seconds_per_token: QuantileSketch = field(default_factory=QuantileSketch)
     """The same, divided by its generated tokens."""
     prompt_tokens: int = 0
-    """Of answered requests."""
+    """Tokens of the prompts of answered requests."""
 
-    def add(self, request: RequestRecord) -> None:
+    def add(self, request: EngineRequest) -> None:
         """Take in a request."""
         if request.cancelled is not None:
             self.kinds["cancelled"] += 1
@@ -81,20 +101,67 @@ class EngineRequests:
             self.seconds_per_token.add(request.seconds / request.tokens)
 
 
+class LoadOverTime:
+    """The mean load in flight in each of equal stretches of time, of which there are never many.
+
+    Where time goes beyond the last stretch, neighbours are joined and all become twice as wide:
+    the integrals of joined stretches add up, so nothing is lost but resolution.
+    """
+
+    def __init__(self, stretches: int = 256, width_s: float = 1e-3) -> None:
+        """`stretches`: how many at most, an even number; `width_s`: how wide they are at first."""
+        self.width_s = width_s
+        """Seconds in a stretch, by now."""
+        self._integrals = [0.0] * stretches
+
+    def add(self, sent: float, done: float, load: float) -> None:
+        """Something of this load was in flight from `sent` to `done`."""
+        while done > self.width_s * len(self._integrals):
+            self._join()
+        place = int(sent / self.width_s)
+        while place < len(self._integrals):
+            begin, end = place * self.width_s, (place + 1) * self.width_s
+            self._integrals[place] += load * max(0.0, min(done, end) - max(sent, begin))
+            if end >= done:
+                return
+            place += 1
+
+    def means(self, wall_s: float) -> list[float]:
+        """The mean load of each stretch of a run that took `wall_s`; the last one may be cut."""
+        found = []
+        for place, integral in enumerate(self._integrals):
+            begin = place * self.width_s
+            if begin >= wall_s:
+                break
+            found.append(integral / min(self.width_s, wall_s - begin))
+        return found
+
+    @property
+    def total(self) -> float:
+        """Load times seconds, of everything."""
+        return sum(self._integrals)
+
+    def _join(self) -> None:
+        pairs = zip(self._integrals[::2], self._integrals[1::2], strict=True)
+        joined = [one + other for one, other in pairs]
+        self._integrals = joined + [0.0] * (len(self._integrals) - len(joined))
+        self.width_s *= 2
+
+
 class Measures:
     """What a run's events add up to, over all of its sessions laid end to end."""
 
     def __init__(self) -> None:
         self.run = RunState()
         self.use = Utilization(self.run)
-        self.in_flight = InFlight()
+        self.in_flight: dict[Engine, LoadOverTime] = {engine: LoadOverTime() for engine in ENGINES}
+        """What all requests, cancelled ones too, had in flight: `EngineRequest.load`."""
         self.calibration = Calibration()
-        self.requests: dict[Engine, EngineRequests] = {
-            engine: EngineRequests() for engine in ENGINES
+        self.requests: dict[Engine, RequestMeasures] = {
+            engine: RequestMeasures() for engine in ENGINES
         }
         self.problems: dict[str, ProblemMeasures] = {}
         """Those that are solved, in the order in which they were."""
-        self.resources = UsedResources()
 
     @classmethod
     def of(cls, events: Iterable[AnyEvent]) -> Self:
@@ -110,14 +177,10 @@ class Measures:
         request, problem = self.use.add(event)
         if request:
             self.requests[request.engine].add(request)
-            self.in_flight.add(request)
+            self.in_flight[request.engine].add(request.sent, request.done, request.load)
         elif problem and problem.solution:
             self.calibration.add(problem.solution)
             self.problems[problem.id] = problem_measures(problem, problem.solution)
-        elif isinstance(event, Session):
-            self.resources.new_session()
-        elif isinstance(event, Resources):
-            self.resources.add(event)
 
     @property
     def wall_s(self) -> float:
@@ -131,7 +194,7 @@ class Measures:
 
     @property
     def useful_tokens(self) -> int:
-        """On the paths of completions, each node once."""
+        """Tokens of the nodes on the paths of completions, each node once."""
         return sum(problem.tree.useful_tokens for problem in self.problems.values())
 
     @property
@@ -144,9 +207,33 @@ class Measures:
         seconds = sum(tree.completion_s or 0.0 for tree in trees)
         return sum(tree.completion_tokens for tree in trees) / seconds if seconds else None
 
+    @property
+    def cpu_s(self) -> float | None:
+        """Processor seconds of the orchestrator, of the sessions that say it; None if none does."""
+        said = self.run.resources.values()
+        return sum(session.cpu_s for session in said) if said else None
+
+    @property
+    def cpu_share(self) -> float | None:
+        """The same over those sessions' time: 1.0 is one processor, always busy."""
+        seconds = sum(session.t for session in self.run.resources.values())
+        return (self.cpu_s or 0.0) / seconds if seconds else None
+
+    @property
+    def energy_j(self) -> float | None:
+        """Joules of all GPUs of the orchestrator's machine; None where NVML told nothing."""
+        told = [each.energy_j for each in self.run.resources.values() if each.energy_j]
+        return sum(sum(by_gpu.values()) for by_gpu in told) if told else None
+
+    def mean_in_flight(self, engine: Engine) -> float | None:
+        """Mean load in flight over the wall time: the integral over it is that of the requests'
+        durations (Little's law). None without any time.
+        """
+        return self.in_flight[engine].total / self.wall_s if self.wall_s else None
+
     def batch_utilization(self, engine: Engine) -> float | None:
         """Mean load in flight over what may be; None where the log does not hold the limit."""
-        load = self.in_flight.mean(engine, self.wall_s)
+        load = self.mean_in_flight(engine)
         if self.run.limits is None or load is None:
             return None
         return load / self.run.limits[ENGINES.index(engine)]
@@ -158,7 +245,7 @@ class Measures:
     def right_units(self, n: int, unit: int) -> Counter[tuple[int, int]]:
         """Judged problems by (independent parts, those of them that hold a right completion).
 
-        Of runs of `n` completions a problem whose parts give `unit` each (`independence`).
+        The run gives `n` completions a problem, each part `unit` of them (`curves.unit_size`).
         """
         return Counter(
             (n // unit, len({root // unit for root in problem.right_roots}))
@@ -182,6 +269,46 @@ def problem_measures(problem: ProblemState, solved: ProblemSolved) -> ProblemMea
         tree=tree_measures(problem),
         limit=solved.limit,
     )
+
+
+def tree_measures(problem: ProblemState) -> TreeMeasures:
+    """The measures of a solved problem's tree."""
+    tokens = problem.tokens_by_node()
+    paths = problem.completed_paths()
+    on_a_path = {node for path in paths for node in path}
+    timed = problem.started is not None and not problem.resumed
+    first_step_s = None
+    if timed and problem.started is not None and problem.generated:
+        began, first = problem.generated[0]
+        first_step_s = began + first.done - problem.started
+    depths = Counter(len(node) for node in tokens.keys() - (_in_vain(problem) - on_a_path))
+    return TreeMeasures(
+        useful_tokens=sum(tokens.get(node, 0) for node in on_a_path),
+        completion_tokens=sum(tokens.get(node, 0) for path in paths for node in path),
+        completion_s=_completion_s(problem, paths) if timed else None,
+        completions=len(paths),
+        first_step_s=first_step_s,
+        nodes_by_depth=tuple(depths[depth] for depth in range(1, max(depths, default=0) + 1)),
+    )
+
+
+def _completion_s(problem: ProblemState, paths: list[list[NodePath]]) -> float:
+    """The sum over completions of the time until each was written and, if it was, scored."""
+    started = problem.started or 0.0
+    ended = {node: began + event.done for node, _, began, event in problem.thoughts()}
+    for began, event in problem.scored:
+        ended[event.node] = max(began + event.t, ended.get(event.node, 0.0))
+    return sum(ended.get(path[-1], started) - started for path in paths if path)
+
+
+def _in_vain(problem: ProblemState) -> set[NodePath]:
+    """What was sent ahead and never asked for, perhaps as it was asked for before it was sent."""
+    asked = {event.node for _, event in problem.used}
+    return {
+        node
+        for node, _, _, event in problem.thoughts()
+        if event.kind == "speculative" and event.node not in asked
+    }
 
 
 def _right_roots(event: ProblemSolved) -> tuple[int, ...]:

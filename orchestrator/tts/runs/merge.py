@@ -35,7 +35,7 @@ def write_merged(folder: Path, shards: Mapping[str, Path]) -> None:
     first = min(firsts, key=lambda session: datetime.fromisoformat(session.time))
     total = sum(each[0] for each in limits), sum(each[1] for each in limits)
     saturation: list[int] = []
-    used = _Used()
+    used = _ResourceSums()
     last = 0.0
     chain = Chain()
     try:
@@ -84,7 +84,7 @@ def _on_one_clock(name: str, path: Path, began: datetime) -> Iterator[tuple[str,
         yield f"{name}, session {session}", msgspec.structs.replace(event, **changes)
 
 
-class _Used:
+class _ResourceSums:
     """Adds up what processes have used that each count for themselves."""
 
     def __init__(self) -> None:

@@ -5,17 +5,17 @@ docs/metrics.md shows this table; `python -m tests.runs.measures_page` writes it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from .measured_run import MeasuredRun
-from .quantiles import QuantileSketch
 from .records import ENGINES, Engine
-from .statistics import quantile, rounded, wilson
+from .statistics import QuantileSketch, quantile, rounded, wilson
 
 Value = float | int | None
 Section = Literal["quality", "throughput", "latency", "engines", "speculation", "machine"]
+"""A part of the page that holds the measures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,6 @@ class Measure:
     """A sentence or two in Markdown, with the formula."""
     value_of: Callable[[MeasuredRun], Value]
     """Its value, rounded; None where the run does not say it."""
-    section: Section
-    """The part of the page that holds it."""
     source: str = ""
     """Where the definition is from; empty for one of this project."""
 
@@ -46,7 +44,8 @@ class NamedValue:
 
 def named_measures(run: MeasuredRun) -> list[NamedValue]:
     """Every measure of a run, always all of them and in the same order."""
-    return [NamedValue(each.name, each.value_of(run), each.unit) for each in MEASURES]
+    measures = (each for section in MEASURES.values() for each in section)
+    return [NamedValue(each.name, each.value_of(run), each.unit) for each in measures]
 
 
 def _quality() -> Iterator[Measure]:
@@ -55,7 +54,6 @@ def _quality() -> Iterator[Measure]:
         "problems",
         "Solved problems.",
         lambda run: len(run.measures.problems),
-        "quality",
     )
     yield Measure(
         "accuracy",
@@ -63,7 +61,6 @@ def _quality() -> Iterator[Measure]:
         "Judged problems whose answer, by the run's own vote, equals the reference; an undecided "
         "comparison is wrong.",
         lambda run: rounded(run.accuracy, 4),
-        "quality",
     )
     for end, place in (("low", 0), ("high", 1)):
         yield Measure(
@@ -72,8 +69,7 @@ def _quality() -> Iterator[Measure]:
             f"The {'lower' if end == 'low' else 'upper'} end of its 95% interval: (p + z²/2m "
             f"{'-' if end == 'low' else '+'} z √(p(1-p)/m + z²/4m²)) / (1 + z²/m), m judged "
             "problems, z = 1.96. Tables have it by level and by rule, too.",
-            lambda run, place=place: _accuracy_95(run, place),  # type: ignore[misc]
-            "quality",
+            _accuracy_95(place),
             "Wilson 1927",
         )
     yield Measure(
@@ -81,7 +77,6 @@ def _quality() -> Iterator[Measure]:
         "share",
         "Judged problems of which any completion is right.",
         _pass_at_n,
-        "quality",
     )
     yield Measure(
         "verifier_auroc",
@@ -89,7 +84,6 @@ def _quality() -> Iterator[Measure]:
         "The chance that a right completion is scored above a wrong one of any problem, ties "
         "counting half.",
         lambda run: rounded(run.measures.calibration.auroc, 4),
-        "quality",
         "Hanley and McNeil 1982",
     )
     yield Measure(
@@ -98,7 +92,6 @@ def _quality() -> Iterator[Measure]:
         r"Σ over 10 equal bins of completions' scores: (completions in the bin / all) · \|mean "
         r"score - share right\|.",
         lambda run: rounded(run.measures.calibration.expected_error, 4),
-        "quality",
         "Naeini et al. 2015",
     )
 
@@ -109,28 +102,24 @@ def _throughput() -> Iterator[Measure]:
         "s",
         "The time of searching, see above.",
         lambda run: round(run.measures.wall_s, 3),
-        "throughput",
     )
     yield Measure(
         "problem_throughput",
         "problems/s",
         "problems / wall. summary.json has it as `problems_per_s`.",
         lambda run: rounded(_over(len(run.measures.problems), run.measures.wall_s), 4),
-        "throughput",
     )
     yield Measure(
         "generated_tokens",
         "tokens",
         "Tokens of all answers of the generator; not of cancelled requests.",
         lambda run: run.measures.generated_tokens,
-        "throughput",
     )
     yield Measure(
         "token_throughput",
         "tokens/s",
         "generated_tokens / wall. summary.json has it as `tokens_per_s`.",
         lambda run: rounded(_over(run.measures.generated_tokens, run.measures.wall_s), 2),
-        "throughput",
     )
     yield Measure(
         "useful_token_throughput",
@@ -138,7 +127,6 @@ def _throughput() -> Iterator[Measure]:
         "Tokens of the nodes on the paths of the completions of solved problems, each node once, "
         "/ wall. Never above token_throughput.",
         lambda run: rounded(_over(run.measures.useful_tokens, run.measures.wall_s), 2),
-        "throughput",
     )
     yield Measure(
         "useful_share",
@@ -147,7 +135,6 @@ def _throughput() -> Iterator[Measure]:
         "belongs to unsolved problems: a search has to write it, but nothing of it is in an "
         "answer.",
         lambda run: rounded(_over(run.measures.useful_tokens, run.measures.generated_tokens), 4),
-        "throughput",
     )
     yield Measure(
         "precise_goodput",
@@ -157,7 +144,6 @@ def _throughput() -> Iterator[Measure]:
         "the speed at which *one* accepted beam grows; many grow at once, and those of one problem "
         "share beginnings.",
         lambda run: rounded(run.measures.goodput, 3),
-        "throughput",
         "FastTTS (arXiv 2509.00195), where one problem runs at a time",
     )
 
@@ -169,20 +155,21 @@ def _latency() -> Iterator[Measure]:
             "s",
             "Per problem, from `problem_started` to `problem_solved`, grading included, in the "
             f"session that solved it: the smallest time that {percent}% are not above.",
-            lambda run, percent=percent: _quantile(  # type: ignore[misc]
-                [problem.seconds for problem in run.measures.problems.values()], percent
+            _percentile(
+                percent, lambda run: [problem.seconds for problem in run.measures.problems.values()]
             ),
-            "latency",
         )
     for percent in (50, 95):
         yield Measure(
             f"time_to_first_step_p{percent}",
             "s",
             "From a problem's start to the generator's first answer; problems of one session only.",
-            lambda run, percent=percent: _quantile(  # type: ignore[misc]
-                [problem.tree.first_step_s for problem in run.measures.problems.values()], percent
+            _percentile(
+                percent,
+                lambda run: [
+                    problem.tree.first_step_s for problem in run.measures.problems.values()
+                ],
             ),
-            "latency",
         )
     for percent in (50, 95):
         yield Measure(
@@ -190,10 +177,7 @@ def _latency() -> Iterator[Measure]:
             "s",
             "Over generator requests: time in flight / generated tokens. An upper bound of the "
             "engine's time per token, as it holds waiting and the prompt.",
-            lambda run, percent=percent: _sketched(  # type: ignore[misc]
-                run.measures.requests["generator"].seconds_per_token, percent
-            ),
-            "latency",
+            _sketched(percent, lambda run: run.measures.requests["generator"].seconds_per_token),
         )
 
 
@@ -204,17 +188,13 @@ def _requests(engine: Engine) -> Iterator[Measure]:
         "requests",
         f"Answered requests{', prompts that were sent ahead among them' if generates else ''}.",
         lambda run: run.measures.requests[engine].seconds.count,
-        "engines",
     )
     for percent in (50, 95):
         yield Measure(
             f"{engine}_request_p{percent}",
             "s",
             f"Time in flight of answered requests: {percent}% are not above it.",
-            lambda run, percent=percent: _sketched(  # type: ignore[misc]
-                run.measures.requests[engine].seconds, percent
-            ),
-            "engines",
+            _sketched(percent, lambda run: run.measures.requests[engine].seconds),
         )
     yield Measure(
         f"{engine}_tokens_per_request",
@@ -224,15 +204,13 @@ def _requests(engine: Engine) -> Iterator[Measure]:
         if generates
         else "Mean prompt tokens of an answered request.",
         lambda run: rounded(run.measures.requests[engine].scheduled_tokens.mean, 1),
-        "engines",
     )
     yield Measure(
         f"{engine}_in_flight",
         "requests" if generates else "prompt tokens",
         "Σ load · time in flight / wall (Little's law): load 1 on the generator, prompt tokens on "
         "the verifier; cancelled requests as long as they were in flight.",
-        lambda run: rounded(run.measures.in_flight.mean(engine, run.measures.wall_s), 3),
-        "engines",
+        lambda run: rounded(run.measures.mean_in_flight(engine), 3),
     )
     limit = "in_flight_requests" if generates else "in_flight_tokens"
     beyond = "" if generates else " A request larger than it is sent alone, so this may pass 1."
@@ -242,7 +220,6 @@ def _requests(engine: Engine) -> Iterator[Measure]:
         f"The same over the policy's limit (`{limit}` of the deployment), which the log's "
         f"`session` event holds.{beyond}",
         lambda run: rounded(run.measures.batch_utilization(engine), 4),
-        "engines",
     )
     yield Measure(
         f"{engine}_idle",
@@ -251,18 +228,18 @@ def _requests(engine: Engine) -> Iterator[Measure]:
         lambda run: rounded(
             _over(sum(run.measures.use.idle_s[engine].values()), run.measures.wall_s), 4
         ),
-        "engines",
     )
 
 
-def _score_cache() -> Iterator[Measure]:
+def _engines() -> Iterator[Measure]:
+    for engine in ENGINES:
+        yield from _requests(engine)
     yield Measure(
         "score_cache_hit_rate",
         "share",
         "Scores that needed no request of their own (an equal step was scored before, or was being "
         "scored) / all scores.",
         lambda run: rounded(run.measures.run.work.cache_hit_rate, 4),
-        "engines",
     )
 
 
@@ -272,28 +249,24 @@ def _speculation() -> Iterator[Measure]:
         "requests",
         "Expansions that were sent before their search asked for them.",
         lambda run: run.measures.use.speculation.sent,
-        "speculation",
     )
     yield Measure(
         "speculation_used",
         "requests",
         "Those that it asked for in the end.",
         lambda run: run.measures.use.speculation.used,
-        "speculation",
     )
     yield Measure(
         "speculation_hit_rate",
         "share",
         "used / sent.",
         lambda run: rounded(run.measures.use.speculation.hit_rate, 4),
-        "speculation",
     )
     yield Measure(
         "speculation_wasted_tokens",
         "tokens",
         "Tokens of answered ones that it never asked for.",
         lambda run: run.measures.use.speculation.unused_tokens,
-        "speculation",
     )
     yield Measure(
         "cancelled_tokens_estimated",
@@ -301,14 +274,12 @@ def _speculation() -> Iterator[Measure]:
         "What cancelled generator requests had generated, which the client does not see: at the "
         "speed of the 16 answered ones sent nearest to each.",
         lambda run: round(run.measures.use.cancelled_tokens),
-        "speculation",
     )
     yield Measure(
         "waste",
         "share",
         "(The last two) / (generated_tokens + cancelled_tokens_estimated).",
         lambda run: rounded(run.measures.use.waste, 4),
-        "speculation",
     )
 
 
@@ -319,16 +290,14 @@ def _machine() -> Iterator[Measure]:
         "Processor time (user and system, all threads) of the orchestrator's process while the run "
         "was carried out, from the `resources` events; the grader's workers and the server are "
         "processes of their own. Other searches of the same process are in it.",
-        lambda run: rounded(run.measures.resources.cpu_s, 3),
-        "machine",
+        lambda run: rounded(run.measures.cpu_s, 3),
     )
     yield Measure(
         "orchestrator_cpu_share",
         "cores",
         "The same over the time of the sessions that say it: near 1.0 the orchestrator itself is "
         "the bottleneck.",
-        lambda run: rounded(run.measures.resources.cpu_share, 4),
-        "machine",
+        lambda run: rounded(run.measures.cpu_share, 4),
     )
     yield Measure(
         "gpu_energy",
@@ -338,22 +307,25 @@ def _machine() -> Iterator[Measure]:
         '`energy` is installed: `pip install "tts-toolkit[energy]"`. All GPUs of the machine and '
         "whatever runs on them; a server elsewhere is not seen. Tested with a stand-in of NVML: "
         "**it was never run on a GPU**.",
-        lambda run: rounded(run.measures.resources.energy_j, 1),
-        "machine",
+        lambda run: rounded(run.measures.energy_j, 1),
     )
     yield Measure(
         "gpu_energy_per_problem",
         "J",
         "The same over solved problems.",
-        lambda run: rounded(_over(run.measures.resources.energy_j, len(run.measures.problems)), 2),
-        "machine",
+        lambda run: rounded(_over(run.measures.energy_j, len(run.measures.problems)), 2),
     )
 
 
-def _accuracy_95(run: MeasuredRun, place: int) -> float | None:
-    if run.accuracy is None:
-        return None
-    return round(wilson(run.accuracy, len(run.measures.judged()))[place], 4)
+def _accuracy_95(place: int) -> Callable[[MeasuredRun], Value]:
+    """The low end (0) or the high end (1) of the accuracy's interval, as a function of the run."""
+
+    def value_of(run: MeasuredRun) -> Value:
+        if run.accuracy is None:
+            return None
+        return round(wilson(run.accuracy, len(run.measures.judged()))[place], 4)
+
+    return value_of
 
 
 def _pass_at_n(run: MeasuredRun) -> float | None:
@@ -365,24 +337,36 @@ def _over(value: float | None, total: float) -> float | None:
     return value / total if value is not None and total else None
 
 
-def _quantile(values: list[float | None], percent: int) -> float | None:
-    said = [value for value in values if value is not None]
-    return rounded(quantile(said, percent / 100), 4)
+def _percentile(
+    percent: int, values_of: Callable[[MeasuredRun], list[float | None]]
+) -> Callable[[MeasuredRun], Value]:
+    """A percentile of a run's values, those left out that it does not know."""
+
+    def value_of(run: MeasuredRun) -> Value:
+        known = [value for value in values_of(run) if value is not None]
+        return rounded(quantile(known, percent / 100), 4)
+
+    return value_of
 
 
-def _sketched(sketch: QuantileSketch, percent: int) -> float | None:
-    """To three digits, as the sketch is right to 1%."""
-    value = sketch.quantile(percent / 100)
-    return None if value is None else float(f"{value:.3g}")
+def _sketched(
+    percent: int, sketch_of: Callable[[MeasuredRun], QuantileSketch]
+) -> Callable[[MeasuredRun], Value]:
+    """The same of a sketch, to three digits, as it is right to 1%."""
+
+    def value_of(run: MeasuredRun) -> Value:
+        value = sketch_of(run).quantile(percent / 100)
+        return None if value is None else float(f"{value:.3g}")
+
+    return value_of
 
 
-MEASURES: tuple[Measure, ...] = (
-    *_quality(),
-    *_throughput(),
-    *_latency(),
-    *(measure for engine in ENGINES for measure in _requests(engine)),
-    *_score_cache(),
-    *_speculation(),
-    *_machine(),
-)
-"""Every measure, in the order in which they are shown."""
+MEASURES: Mapping[Section, tuple[Measure, ...]] = {
+    "quality": tuple(_quality()),
+    "throughput": tuple(_throughput()),
+    "latency": tuple(_latency()),
+    "engines": tuple(_engines()),
+    "speculation": tuple(_speculation()),
+    "machine": tuple(_machine()),
+}
+"""Every measure, in the order in which they are shown, by the section of docs/metrics.md."""

@@ -28,9 +28,8 @@ from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Ids = npt.NDArray[np.int32]
+from tts.build.tokenizer import Ids
 
 
 class TimedRequest(NamedTuple):

@@ -27,7 +27,7 @@ class CompletionRecord:
     step_scores: tuple[float | None, ...]
     """The verifier's score of each step; None where none was needed."""
     score: float | None
-    """Of the whole path: its step scores, aggregated as the strategy says."""
+    """The whole path's: its step scores, aggregated as the strategy says."""
     answer: str | None
     """As the first completion with an equal answer spells it; None without one."""
     node: NodePath
@@ -75,7 +75,7 @@ class ProblemRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestRecord:
+class EngineRequest:
     """One request as the client saw it. Times are seconds since the run's first session began."""
 
     engine: Engine

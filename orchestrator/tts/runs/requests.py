@@ -6,21 +6,21 @@ import heapq
 from collections.abc import Iterable, Iterator
 
 from .events import AnyEvent, Cancelled, Event, Generated, Prefetched, Scored
-from .records import ENGINES, Engine, RequestKind, RequestRecord
+from .records import ENGINES, Engine, EngineRequest, RequestKind
 from .state import end_to_end
 
 WINDOW = 8192
 """Requests among which order of sending is restored; more than are ever in flight at a time."""
 
 
-def requests_of(events: Iterable[AnyEvent]) -> Iterator[RequestRecord]:
+def requests_of(events: Iterable[AnyEvent]) -> Iterator[EngineRequest]:
     """A run's requests in the order in which they ended."""
     for began, event in end_to_end(events):
         if request := request_of(event, began):
             yield request
 
 
-def request_of(event: Event, began: float) -> RequestRecord | None:
+def request_of(event: Event, began: float) -> EngineRequest | None:
     """The request that an event is the end of, if it is one; `began`: its session's begin."""
     engine: Engine
     kind: RequestKind
@@ -37,7 +37,7 @@ def request_of(event: Event, began: float) -> RequestRecord | None:
             kind, tokens = "prefetch" if event.work == "prefetch" else event.kind, None
         case _:
             return None
-    return RequestRecord(
+    return EngineRequest(
         engine,
         kind,
         event.problem,
@@ -62,9 +62,9 @@ class InOrderOfSending:
     def __init__(self, window: int = WINDOW) -> None:
         self._window = window
         self._count = 0
-        self._waiting: list[tuple[float, bool, int, RequestRecord]] = []
+        self._waiting: list[tuple[float, bool, int, EngineRequest]] = []
 
-    def add(self, request: RequestRecord) -> RequestRecord | None:
+    def add(self, request: EngineRequest) -> EngineRequest | None:
         """Take in a request; the one that is next, once there are enough to tell."""
         self._count += 1
         later = request.engine == "generator" and request.cancelled is None
@@ -74,13 +74,13 @@ class InOrderOfSending:
             return None
         return heapq.heappushpop(self._waiting, entry)[-1]
 
-    def rest(self) -> Iterator[RequestRecord]:
+    def rest(self) -> Iterator[EngineRequest]:
         """Those that are left, when no more come in."""
         return (entry[-1] for entry in sorted(self._waiting))
 
 
 def occupancy(
-    requests: Iterable[RequestRecord], wall_s: float, slices: int
+    requests: Iterable[EngineRequest], wall_s: float, slices: int
 ) -> dict[Engine, list[float]]:
     """Mean load in flight on each engine in each of so many equal parts of the wall time.
 

@@ -1,17 +1,36 @@
-"""What the log of an interrupted run holds, so that none of it is asked for again."""
+"""Going on with a run: what the log of an interrupted one holds, and the repair of a damaged one.
+
+Of a damaged line nobody can say whose it was. So each problem that was being solved there counts as
+unsolved again: what is left of it is taken from the log, and only what is missing is asked for.
+"""
 
 from __future__ import annotations
 
+import os
+import shutil
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 from tts.build.errors import RunError
 from tts.compat import Self
 from tts.search import NodePath, Thought
 
-from .events import thoughts_of
-from .folder import EVENTS
-from .log import read_events
+from .checksums import Chain
+from .durable import sync_folder
+from .events import (
+    VERSION,
+    AnyEvent,
+    Finished,
+    ProblemSolved,
+    ProblemStarted,
+    Session,
+    encode,
+    thoughts_of,
+)
+from .folder import EVENTS, SUMMARY, cannot_write
+from .log import Damage, read_events, read_lines
 from .state import ProblemState, RunState, solved_problems
 
 
@@ -42,7 +61,7 @@ class ResumePoint:
     """Where an interrupted run goes on."""
 
     solved: dict[str, bool | None] = field(default_factory=dict)
-    """Of each solved problem, whether its answer is right; None without a reference."""
+    """Whether the answer of each solved problem is right; None without a reference."""
     unfinished: dict[str, ProblemState] = field(default_factory=dict)
     """The problems that are not solved and for which something was generated or scored."""
 
@@ -65,3 +84,107 @@ def read_resume_point(folder: Path, vote: str) -> ResumePoint:
         solved[problem.id] = problem.correct(vote)
     worked_on = {name: each for name, each in run.open.items() if each.generated or each.scored}
     return ResumePoint(solved, worked_on)
+
+
+@dataclass(frozen=True)
+class Repair:
+    """What was dropped from a log."""
+
+    lines: int
+    """Lines that were dropped: damaged ones, and solutions that are not to be believed."""
+    unsolved: tuple[str, ...]
+    """Problems whose solution was dropped, and that have no other."""
+    copy: Path
+    """The log as it was."""
+
+    def __str__(self) -> str:
+        again = f", to be solved again: {', '.join(self.unsolved)}" if self.unsolved else ""
+        return f"Repaired: lines dropped: {self.lines}{again}; the log as it was: {self.copy}"
+
+
+def repair_log(folder: Path, problems: Collection[str]) -> Repair | None:
+    """Drop what is damaged from a run's log, which is copied first; None if nothing is.
+
+    Of a problem that is solved twice the first solution stays, of one that is not among the run's
+    `problems` none. Raises RunError.
+    """
+    found = _survey(folder, problems)
+    if not found.damaged and not found.doubtful:
+        return None
+    log = folder / EVENTS
+    copy = _unused(log)
+    repaired = log.with_name(f".{log.name}.{os.getpid()}")
+    try:
+        shutil.copyfile(log, copy)
+        with copy.open("rb+") as content:
+            os.fsync(content.fileno())
+        chain = Chain()
+        with repaired.open("wb") as content:
+            for event in _kept(folder, found.doubtful.keys()):
+                content.write(chain.seal(encode(event)))
+            content.flush()
+            os.fsync(content.fileno())
+        (folder / SUMMARY).unlink(missing_ok=True)  # it may have counted what is dropped
+        repaired.replace(log)
+        sync_folder(folder)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+    unsolved = dict.fromkeys(name for name in found.doubtful.values() if name not in found.solved)
+    return Repair(found.damaged + len(found.doubtful), tuple(unsolved), copy)
+
+
+@dataclass
+class _Survey:
+    damaged: int = 0
+    """Damaged lines."""
+    solved: set[str] = field(default_factory=set)
+    """Problems with a solution that stays."""
+    doubtful: dict[int, str] = field(default_factory=dict)
+    """Solutions that do not stay: the problem, by the place in the log."""
+
+
+def _survey(folder: Path, problems: Collection[str]) -> _Survey:
+    survey = _Survey()
+    began: dict[str, int] = {}  # damaged lines before a problem's first; -1: that one is lost
+    for place, found in enumerate(read_lines(folder)):
+        if isinstance(found, Damage):
+            survey.damaged += 1
+            continue
+        name = getattr(found, "problem", None)
+        if name is None:
+            continue
+        before = began.setdefault(name, survey.damaged if isinstance(found, ProblemStarted) else -1)
+        if isinstance(found, ProblemSolved):
+            whole = survey.damaged in (0, before)
+            if whole and name in problems and name not in survey.solved:
+                survey.solved.add(name)
+            else:
+                survey.doubtful[place] = name
+    return survey
+
+
+def _kept(folder: Path, dropped: Collection[int]) -> Iterator[AnyEvent]:
+    """The events that stay, without those at the places `dropped`.
+
+    A session whose first line was damaged gets one again: its clock began anew there.
+    """
+    damaged, t = False, 0.0
+    session: Session | None = None
+    for place, found in enumerate(read_lines(folder)):
+        if isinstance(found, Damage):
+            damaged = True
+            continue
+        if isinstance(found, Session):
+            session = found
+        elif session is None or (damaged and found.t < t):
+            session = Session(t=0.0, time=session.time if session else "", version=VERSION)
+            yield session
+        damaged, t = False, found.t
+        if place not in dropped and not isinstance(found, Finished):
+            yield found
+
+
+def _unused(log: Path) -> Path:
+    """A name for a copy of the log, beside it."""
+    names = (f"{log.name}.damaged{'' if number == 1 else f'-{number}'}" for number in count(1))
+    return next(file for name in names if not (file := log.with_name(name)).exists())

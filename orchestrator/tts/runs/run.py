@@ -17,21 +17,20 @@ from typing import Any, Literal, get_args
 
 from tts.build.errors import RunError, TtsError
 
-from .checks import check_run
+from .config import RunConfig, read_run_config
 from .events import ProblemSolved
-from .folder import Json, has_finished, read_config, read_problems
+from .folder import has_finished, read_problems
 from .groups import is_group, read_group
 from .log import read_events
 from .measured_run import MeasuredRun
 from .measures import Measures
 from .named_measures import named_measures
-from .records import CompletionRecord, ProblemRecord, RequestRecord
+from .records import CompletionRecord, EngineRequest, ProblemRecord
 from .requests import requests_of
 from .state import ProblemState, solved_problems
-from .summary import Summary, read_summary
+from .summary import Rule, Summary, read_summary
 
 FrameLibrary = Literal["pandas", "polars"]
-_VOTES = ("best", "weighted", "majority")
 
 
 @dataclass(frozen=True)
@@ -39,8 +38,8 @@ class Run:
     """A run, finished or not. The log is read when its problems or requests are first asked for."""
 
     folder: Path
-    config: Json
-    """What was asked for: run.json."""
+    config: RunConfig
+    """What was asked for: run.json, its keys as attributes."""
     summary: Summary | None
     """What came of it: summary.json, its keys as attributes; None if the run has not finished."""
 
@@ -53,8 +52,7 @@ class Run:
             raise RunError(
                 f"{folder} holds several runs.", hint=f"Name the folder of one of them: {names}."
             )
-        config = read_config(folder)
-        check_run(folder)
+        config = read_run_config(folder)
         return cls(folder, config, read_summary(folder) if has_finished(folder) else None)
 
     @cached_property
@@ -62,12 +60,12 @@ class Run:
         """The solved problems, in the order in which they were solved; raises RunError."""
         questions = {problem.id: problem.question for problem in read_problems(self.folder)}
         return tuple(
-            problem_record(problem, self.config["vote"], questions.get(problem.id))
+            problem_record(problem, self.config.vote, questions.get(problem.id))
             for problem in solved_problems(read_events(self.folder))
         )
 
     @cached_property
-    def requests(self) -> tuple[RequestRecord, ...]:
+    def requests(self) -> tuple[EngineRequest, ...]:
         """All requests to both engines, in the order in which they ended; raises RunError."""
         return tuple(requests_of(read_events(self.folder)))
 
@@ -129,7 +127,7 @@ def _problem_columns(problems: Sequence[ProblemRecord]) -> dict[str, list[Any]]:
         "level": [None if p.level is None else str(p.level) for p in problems],
         "reference": [p.reference for p in problems],
         "answer": [p.answer for p in problems],
-        **{f"answer_{vote}": [p.answers.get(vote) for p in problems] for vote in _VOTES},
+        **{f"answer_{vote}": [p.answers.get(vote) for p in problems] for vote in get_args(Rule)},
         "correct": [p.correct for p in problems],
         "completions": [len(p.completions) for p in problems],
         "tokens": [p.tokens for p in problems],
@@ -139,7 +137,7 @@ def _problem_columns(problems: Sequence[ProblemRecord]) -> dict[str, list[Any]]:
     }
 
 
-def _request_columns(requests: Sequence[RequestRecord]) -> dict[str, list[Any]]:
+def _request_columns(requests: Sequence[EngineRequest]) -> dict[str, list[Any]]:
     same = ("engine", "kind", "problem", "sent", "done", "prompt_tokens", "tokens")
     return {
         **{name: [getattr(request, name) for request in requests] for name in same},

@@ -29,6 +29,7 @@ from .events import (
     LoggedThought,
     ProblemSolved,
     ProblemStarted,
+    Resources,
     Scored,
     Session,
     Used,
@@ -59,6 +60,12 @@ def end_to_end(events: Iterable[AnyEvent]) -> Iterator[tuple[float, AnyEvent]]:
     for event in events:
         clock.advance(event)
         yield clock.began, event
+
+
+def session_begins(events: Iterable[AnyEvent]) -> dict[str, float]:
+    """When each session of a run began, on the run's clock, by its wall-clock time."""
+    timed = end_to_end(events)
+    return {event.time: began for began, event in timed if isinstance(event, Session)}
 
 
 @dataclass(slots=True)
@@ -223,6 +230,8 @@ class RunState(RunClock):
         """What may be in flight, as the last session says: generator requests, verifier tokens."""
         self.work = WorkCounts()
         """What the engines did in the whole run."""
+        self.resources: dict[int, Resources] = {}
+        """What each session said last that it has used so far, by its number, from 1."""
         self.open: dict[str, ProblemState] = {}
         """The problems that the log has mentioned and that are not solved, by id."""
         self.solved: set[str] = set()
@@ -246,6 +255,8 @@ class RunState(RunClock):
         name: str | None = getattr(event, "problem", None)
         if name is None:
             self.finished = self.finished or isinstance(event, Finished)
+            if isinstance(event, Resources):
+                self.resources[self.sessions] = event
             return None
         self.work.add(event)
         over = name in self.solved

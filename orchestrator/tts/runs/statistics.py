@@ -7,8 +7,9 @@ cancel, so that paired differences are known far more precisely than those of tw
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 
 def quantile(values: Iterable[float], share: float) -> float | None:
@@ -29,6 +30,69 @@ def fraction(flags: Iterable[bool | None]) -> float | None:
 def rounded(value: float | None, digits: int) -> float | None:
     """`round` that lets None through."""
     return None if value is None else round(value, digits)
+
+
+SKETCH_ERROR = 0.01
+"""Relative error of a quantile of a `QuantileSketch`."""
+_GROWTH = (1 + SKETCH_ERROR) / (1 - SKETCH_ERROR)
+_LOG_GROWTH = math.log(_GROWTH)
+
+
+@dataclass(slots=True)
+class QuantileSketch:
+    """Quantiles of a stream of values >= 0 in bounded memory, to a relative error of 1%.
+
+    Masson, Rim and Lee, DDSketch: A Fast and Fully-Mergeable Quantile Sketch with Relative-Error
+    Guarantees (VLDB 2019): values are counted in bins whose limits grow by a constant factor, 2%;
+    there are a few thousand bins at most.
+    """
+
+    count: int = 0
+    total: float = 0.0
+    _zeros: int = 0
+    _bins: Counter[int] = field(default_factory=Counter)
+
+    def add(self, value: float) -> None:
+        """Take in a value; what is not above a nanounit counts as 0."""
+        self.count += 1
+        self.total += value
+        if value <= 1e-9:
+            self._zeros += 1
+        else:
+            self._bins[math.ceil(math.log(value) / _LOG_GROWTH)] += 1
+
+    @property
+    def mean(self) -> float | None:
+        """The exact mean; None without values."""
+        return self.total / self.count if self.count else None
+
+    def quantile(self, share: float) -> float | None:
+        """The smallest value that so many are not above, to 1%; None without values."""
+        if not self.count:
+            return None
+        below, wanted = self._zeros, max(1, math.ceil(share * self.count))
+        if below >= wanted:
+            return 0.0
+        for place in sorted(self._bins):
+            below += self._bins[place]
+            if below >= wanted:
+                break
+        return 2 * _GROWTH**place / (_GROWTH + 1)
+
+    def histogram(self, most: int) -> Iterator[tuple[float, float, int]]:
+        """(low, high, count) of at most so many bins, equally wide on a logarithmic axis.
+
+        Zeros are in a bin of their own, from 0 to 0, which is not counted among `most`.
+        """
+        if self._zeros:
+            yield 0.0, 0.0, self._zeros
+        if not self._bins:
+            return
+        first, last = min(self._bins), max(self._bins)
+        together = -(-(last - first + 1) // most)
+        for start in range(first, last + 1, together):
+            inside = sum(self._bins.get(place, 0) for place in range(start, start + together))
+            yield _GROWTH ** (start - 1), _GROWTH ** (start + together - 1), inside
 
 
 Z_95 = 1.96

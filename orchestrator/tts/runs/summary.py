@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
 from tts.build.errors import RunError
 
 from .checks import read_summary_fields
+from .config import Limits, ReplaySource, RunConfig
 from .events import AnyEvent, ProblemSolved
 from .folder import SUMMARY, Json
 from .records import ENGINES
@@ -25,6 +26,7 @@ Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=10**15)]
 Number = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
 Rule = Literal["best", "weighted", "majority"]
+"""How the answer is chosen from the completions."""
 
 
 class InFlight(msgspec.Struct, frozen=True):
@@ -92,19 +94,6 @@ class Level(msgspec.Struct, frozen=True):
     accuracy: Share | None
 
 
-class Replayed(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a run was a replay of."""
-
-    source: str
-    """The path of the recorded run, or of the trace file."""
-    digest: str | None = None
-    """The checksum of its log, or of the file."""
-    text: str = "recorded"
-    """`recorded`, or `made up` where there are no answers to grade."""
-    tree_digest: str | None = None
-    """The recorded run's; None for a trace file."""
-
-
 _LATER = ("waste", "latency_s", "speculation", "verifier_batches")
 """Fields that came with one version."""
 
@@ -169,7 +158,8 @@ class Summary(Mapping[str, Any]):
     sessions: Count = 0
     tree_digest: str
     """One hash over every problem's tree and answers."""
-    replay: Replayed | None = None
+    replay: ReplaySource | None = None
+    """What the run was a replay of."""
     limits: dict[str, int | float] | None = None
     """What each problem was limited to; missing in runs without limits."""
     limited: dict[Literal["tokens", "deadline"], Count] | None = None
@@ -227,8 +217,8 @@ def read_summary(folder: Path) -> Summary:
         ) from error
 
 
-def summarise(config: Json, events: Iterable[AnyEvent]) -> Summary:
-    """The summary of a run with this run.json and this log, which is gone through once.
+def summarise(config: RunConfig, events: Iterable[AnyEvent]) -> Summary:
+    """The summary of a run that was asked to be `config`, from its log, which is read once.
 
     Mean in-flight work is the sum of the requests' durations over the wall time (Little's law);
     latency, idle time, speculation, waste and batches are those of `utilization`.
@@ -243,7 +233,7 @@ def summarise(config: Json, events: Iterable[AnyEvent]) -> Summary:
     work, wall = use.run.work, use.run.wall_s
     solved = [solved_by_id[problem] for problem in sorted(solved_by_id)]
     judged = [problem for problem in solved if problem.correct is not None]
-    rule = config["vote"]
+    rule = config.vote
     return Summary.of_json(
         {
             "problems": len(solved),
@@ -256,15 +246,15 @@ def summarise(config: Json, events: Iterable[AnyEvent]) -> Summary:
                 for engine in ENGINES
             },
             **use.to_json(),
-            "strategy": config["strategy"],
-            "schedule": config["schedule"],
-            "seed": config["seed"],
-            "n": config["parameters"]["n"],
+            "strategy": config.strategy,
+            "schedule": config.schedule,
+            "seed": config.seed,
+            "n": config.parameters["n"],
             "vote": rule,
-            "parameters": config["parameters"],
-            "context": config.get("context"),
-            "deployment": config["deployment"],
-            "dataset": config["dataset"],
+            "parameters": config.parameters,
+            "context": config.context,
+            "deployment": config.deployment,
+            "dataset": config.dataset,
             "accuracy_by_rule": _by_rule(judged),
             "pass_at_n": fraction(problem.any_correct for problem in judged),
             "accuracy_by_level": accuracy_by_level(
@@ -273,8 +263,8 @@ def summarise(config: Json, events: Iterable[AnyEvent]) -> Summary:
             "undecided": sum(problem.undecided for problem in judged),
             "sessions": use.run.sessions,
             "tree_digest": _digest(solved),
-            "replay": config.get("replay"),
-            **_limits(config, solved),
+            "replay": msgspec.to_builtins(config.replay),
+            **_limits(config.limits, solved),
         }
     )
 
@@ -290,12 +280,12 @@ def _counts(work: WorkCounts, wall: float) -> Json:
     }
 
 
-def _limits(config: Mapping[str, Any], solved: Iterable[_Solved]) -> Json:
+def _limits(limits: Limits, solved: Iterable[_Solved]) -> Json:
     """What limits a run had, and how many searches each ended; nothing of a run without any."""
-    if not config.get("limits"):
+    if not limits:
         return {}
     limited = Counter(problem.limit for problem in solved if problem.limit)
-    return {"limits": config["limits"], "limited": dict(limited)}
+    return {"limits": msgspec.to_builtins(limits), "limited": dict(limited)}
 
 
 def accuracy_by_level(
@@ -325,7 +315,7 @@ class _Solved:
 
     @classmethod
     def of(cls, solved: ProblemSolved) -> _Solved:
-        answers = [solved.answers[rule] for rule in ("best", "weighted", "majority")]
+        answers = [solved.answers[rule] for rule in get_args(Rule)]
         return cls(
             f"{solved.problem}|{solved.tree_digest}|{answers}\n".encode(),
             solved.level,

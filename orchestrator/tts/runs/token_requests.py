@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from tts.build.errors import RunError
+from tts.build.tokenizer import Ids
 from tts.prompting import Context, Models
 from tts.search import NodePath, Stop, Thought
 
@@ -24,12 +25,10 @@ from .events import (
     problem_of,
     thoughts_of,
 )
-from .paged_cache import Ids, TimedRequest
+from .paged_cache import TimedRequest
 from .state import end_to_end
 
 _NONE = np.empty(0, np.int32)
-
-
 _KEPT = 64
 """Solved problems whose ids are kept for their last requests, which end after them."""
 
@@ -39,9 +38,10 @@ def requests_with_ids(
 ) -> Iterator[tuple[EngineName, TimedRequest]]:
     """The requests that the engines were sent, in the order in which they ended.
 
-    Cancelled ones are among them, without what they had generated; those to a verifier that takes
-    text are not. `questions` has what the log does not say, by problem. Times are those of
-    `end_to_end`. Raises RunError if the tokenizers are not those of the run.
+    Cancelled ones are among them, without what they had generated. Those to a verifier that takes
+    text, such as a program's own reward, are not: `models` must be loaded for such a one.
+    `questions` has what the log does not say, by problem. Times are those of `end_to_end`. Raises
+    RunError if the tokenizers are not those of the run.
     """
     contexts: dict[str, Context] = {}
     solved: deque[str] = deque()
@@ -93,7 +93,7 @@ def _request(
             if context.models.dialogue is None:
                 return None
             _fill(context, node)
-            if len(context.verifier_ids(node)) != event.prompt_tokens:
+            if len(context.verifier_ids(node)) != event.prompt_tokens and len(node) > 1:
                 context.give_own_turn(node)  # the log does not say which searches ask for that
             return "verifier", context.verifier_ids(node), _NONE
         case _:
@@ -118,5 +118,6 @@ def _other_tokenizer(
         f"The run's requests cannot be rebuilt with the tokenizer of {checkpoint}: the {engine}'s "
         f"prompt for a node of problem {event.problem} has {len(prompt)} tokens with it and had "
         f"{event.prompt_tokens}.",
-        hint="Bring the checkpoint and the deployment back as they were when the run was made.",
+        hint="Bring the checkpoint and the deployment back as they were when the run was made. The "
+        "requests to a program's own reward, which reads texts, cannot be rebuilt.",
     )

@@ -7,17 +7,17 @@ and not with the requests.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tts.compat import Self
+from tts.search import NodePath
 
 from .events import AnyEvent, Idle, Used
-from .records import ENGINES, Engine, RequestRecord
+from .records import ENGINES, Engine, EngineRequest
 from .requests import InOrderOfSending, request_of
-from .speculation import Speculation
 from .state import ProblemState, RunState, WorkCounts
 from .statistics import quantile, rounded
 
@@ -39,9 +39,9 @@ class BatchCounter:
 
     def __init__(self) -> None:
         self.by_trigger: dict[str, Batches] = {}
-        self._before: RequestRecord | None = None
+        self._before: EngineRequest | None = None
 
-    def add(self, request: RequestRecord) -> None:
+    def add(self, request: EngineRequest) -> None:
         """Take in the next request; one that was not held back for a batch does not count."""
         if request.trigger is None:
             return
@@ -65,7 +65,7 @@ class _Cut:
     """A cancelled request, with the answered ones sent before it and, one by one, after it."""
 
     seconds: float
-    near: list[RequestRecord]
+    near: list[EngineRequest]
     wanted: int = _EACH_SIDE
     """How many are still to come."""
 
@@ -79,10 +79,10 @@ class CancelledTokens:
     def __init__(self) -> None:
         self.estimate = 0.0
         """Tokens; it lacks the last few requests before `finish`."""
-        self._before: deque[RequestRecord] = deque(maxlen=_EACH_SIDE)
+        self._before: deque[EngineRequest] = deque(maxlen=_EACH_SIDE)
         self._cut: list[_Cut] = []
 
-    def answered(self, request: RequestRecord) -> None:
+    def answered(self, request: EngineRequest) -> None:
         """The next request was answered."""
         for cut in self._cut:
             cut.near.append(request)
@@ -93,7 +93,7 @@ class CancelledTokens:
             self._add(done)
         self._before.append(request)
 
-    def cancelled(self, request: RequestRecord) -> None:
+    def cancelled(self, request: EngineRequest) -> None:
         """The next request was cancelled."""
         self._cut.append(_Cut(request.seconds, list(self._before)))
 
@@ -107,6 +107,74 @@ class CancelledTokens:
             busy = sum(other.seconds for other in cut.near)
             tokens = sum(other.tokens or 0 for other in cut.near)
             self.estimate += cut.seconds * tokens / busy if busy > 0 else 0.0
+
+
+@dataclass(slots=True)
+class _Ahead:
+    """Speculative expansions of a problem whose search goes on."""
+
+    answered: Counter[NodePath] = field(default_factory=Counter)
+    """Tokens, by node."""
+    sent: set[NodePath] = field(default_factory=set)
+    used: set[NodePath] = field(default_factory=set)
+    """What the search asked for: perhaps before the answer came."""
+
+
+class Speculation:
+    """What became of the expansions that were sent before their search asked for them.
+
+    One sent twice, after a cancellation, counts twice. Once a problem is solved, its nodes are
+    forgotten: nothing more of it is used.
+    """
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.answered = 0
+        self.cancelled: Counter[str] = Counter()
+        """By why. A used one may be among them, if its search ended before the answer."""
+        self._used = 0
+        self._unused_tokens = 0
+        self._open: dict[str, _Ahead] = {}
+
+    def add(self, request: EngineRequest) -> None:
+        """Take in a speculative request."""
+        nodes = self._open.setdefault(request.problem, _Ahead())
+        nodes.sent.add(request.node)
+        self.sent += 1
+        if request.cancelled is not None:
+            self.cancelled[request.cancelled] += 1
+        else:
+            self.answered += 1
+            nodes.answered[request.node] += request.tokens or 0
+
+    def use(self, problem: str, node: NodePath) -> None:
+        """Its search has asked for a node that had been sent ahead."""
+        self._open.setdefault(problem, _Ahead()).used.add(node)
+
+    def solved(self, problem: str) -> None:
+        """Settle a problem's nodes. What was used and has not ended yet is still waited for."""
+        nodes = self._open.pop(problem, None)
+        if nodes is None:
+            return
+        self._used += len(nodes.sent & nodes.used)
+        self._unused_tokens += _unused(nodes)
+        if awaited := nodes.used - nodes.sent:
+            self._open[problem] = _Ahead(used=awaited)
+
+    @property
+    def used(self) -> int:
+        """How many their search asked for in the end; the others were not needed."""
+        return self._used + sum(len(nodes.sent & nodes.used) for nodes in self._open.values())
+
+    @property
+    def unused_tokens(self) -> int:
+        """Tokens of answers that no search asked for."""
+        return self._unused_tokens + sum(map(_unused, self._open.values()))
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Used over sent; None without any."""
+        return self.used / self.sent if self.sent else None
 
 
 class Utilization:
@@ -137,7 +205,7 @@ class Utilization:
         use.finish()
         return use
 
-    def add(self, event: AnyEvent) -> tuple[RequestRecord | None, ProblemState | None]:
+    def add(self, event: AnyEvent) -> tuple[EngineRequest | None, ProblemState | None]:
         """Take in the next event; returns the request that it ends, and the problem it solves."""
         problem = self.run.apply(event)
         if server := getattr(event, "server", ""):
@@ -215,7 +283,7 @@ class Utilization:
             "verifier_batches": {name: asdict(batches) for name, batches in self.batches.items()},
         }
 
-    def _add_request(self, request: RequestRecord) -> None:
+    def _add_request(self, request: EngineRequest) -> None:
         if request.cancelled is None and request.kind != "prefetch":
             self.answered_s[request.engine] += request.seconds
         if request.kind == "speculative" and request.engine == "generator":
@@ -223,7 +291,7 @@ class Utilization:
         if next_sent := self._order.add(request):
             self._in_order(next_sent)
 
-    def _in_order(self, request: RequestRecord) -> None:
+    def _in_order(self, request: EngineRequest) -> None:
         if request.engine == "verifier":
             self._batches.add(request)
         elif request.cancelled is None:
@@ -238,3 +306,7 @@ def _server(work: WorkCounts) -> dict[str, int]:
         "generator_requests": work.generator_calls,
         "verifier_requests": work.verifier_calls + work.cached_scores,
     }
+
+
+def _unused(nodes: _Ahead) -> int:
+    return sum(tokens for node, tokens in nodes.answered.items() if node not in nodes.used)

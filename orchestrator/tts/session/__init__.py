@@ -17,11 +17,10 @@
 | replicas | several servers: which gets what, their health, their coming and going |
 | functions | the program's own reward, `answer_of` and `equal` |
 | solver, tasks, outcome | problems in, results out; what is done with each; their answers |
-| drivers | a driver for each server |
 | journal | where events go, and what problems have taken |
 | requests | samples and scores outside of any search |
 | engine_steps | what the engines do per step, recorded beside a run |
-| run, logged | a run in a folder; the results of one that is continued |
+| run | a run in a folder; the results of one that is continued |
 | resources | what a run takes of the machine, for its log |
 | interrupts | Ctrl-C as an orderly stop, for the commands |
 

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import AbstractContextManager, AsyncExitStack, aclosing, nullcontext
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from tts.build.errors import SessionError
+from tts.build.errors import ConfigError, DatasetError, SessionError
 from tts.build.owner import Owner
 from tts.build.spec import Deployment, ServerKind
 from tts.build.tokenizer import Message
@@ -30,9 +39,17 @@ from .endpoints import endpoints_for
 from .engines import Engines, not_open
 from .functions import RewardFunction, name_of
 from .outbox import Outbox, streamed
-from .plan import Grading, Plan, check_lengths, findable, load_checked
+from .plan import Grading, Plan, check_length, check_lengths, findable, load_checked
 from .progress import RunProgress
-from .questions import Asked, Question, as_problem, as_problems
+from .questions import (
+    Asked,
+    Question,
+    as_problem,
+    as_problems,
+    in_turn,
+    problems_in_turn,
+    require_several,
+)
 from .replicas import Replicas
 from .result import Result, Step
 from .run import OpenRun, execute, open_run
@@ -155,19 +172,44 @@ class AsyncSession:
 
     def solve_many(
         self,
-        problems: Iterable[Question],
+        problems: Iterable[Question] | AsyncIterable[Question],
         *,
         in_flight: int | None = None,
         resume: bool = False,
         repair: bool = False,
+        skip_overlong: bool = False,
         **options: Unpack[SolveOptions],
     ) -> AsyncGenerator[Result, None]:
-        """See `Session.solve_many`."""
-        plan = self._plan(as_problems(problems), options, in_flight)
+        """See `Session.solve_many`; `problems` may be an asynchronous iterator, too."""
+        require_several(problems)
         on_step, out = options.get("on_step"), options.get("out")
+        if isinstance(problems, AsyncIterable) or (
+            out is None and not isinstance(problems, Sequence)
+        ):
+            if out is not None:
+                raise ConfigError(
+                    "A run in a folder needs all of its problems at first.",
+                    hint="Give a list of them, or leave out `out`.",
+                )
+            plan = self._plan((), options, in_flight)
+            asked = problems if isinstance(problems, AsyncIterable) else in_turn(problems)
+            return self._stream(partial(self._solve_in_turn, plan, asked, on_step, skip_overlong))
+        named = as_problems(problems)
+        overlong = self._overlong(named) if skip_overlong else {}
+        fitting = tuple(problem for problem in named if problem.id not in overlong)
+        plan = self._plan(fitting, options, in_flight)
+        unasked = [
+            Result.unasked(problem, plan.strategy.vote, overlong[problem.id])
+            for problem in named
+            if problem.id in overlong
+        ]
+        if not fitting:
+            return _each(unasked)
         if out is not None:
-            return self.run(plan, out, resume=resume, repair=repair, on_step=on_step)
-        return self._stream(partial(self._solve_all, plan, on_step))
+            running = self.run(plan, out, resume=resume, repair=repair, on_step=on_step)
+        else:
+            running = self._stream(partial(self._solve_all, plan, plan.problems, on_step))
+        return _each(unasked, running) if unasked else running
 
     def run(
         self,
@@ -339,13 +381,47 @@ class AsyncSession:
     ) -> AsyncGenerator[Result, None]:
         return streamed(lambda outbox: self.watched(start(outbox)))
 
-    async def _solve_all(
-        self, plan: Plan, on_step: Callable[[Step], None] | None, outbox: Outbox
-    ) -> None:
+    def _overlong(self, problems: Iterable[Problem]) -> dict[str, str]:
+        """Why problems do not fit the engines, by the id of each that does not."""
+        found = {}
+        for problem in problems:
+            try:
+                check_length(self.models, problem)
+            except DatasetError as error:
+                found[problem.id] = error.message
+        return found
 
+    async def _solve_in_turn(
+        self,
+        plan: Plan,
+        questions: AsyncIterable[Question],
+        on_step: Callable[[Step], None] | None,
+        skip_overlong: bool,
+        outbox: Outbox,
+    ) -> None:
+        async def fitting() -> AsyncIterator[Problem]:
+            async for problem in problems_in_turn(questions):
+                if overlong := self._overlong([problem]) if skip_overlong else {}:
+                    error = overlong[problem.id]
+                    outbox.put(Result.unasked(problem, plan.strategy.vote, error))
+                    await outbox.room()
+                else:
+                    check_length(self.models, problem)
+                    yield problem
+
+        await self._solve_all(plan, fitting(), on_step, outbox)
+
+    async def _solve_all(
+        self,
+        plan: Plan,
+        problems: Iterable[Problem] | AsyncIterator[Problem],
+        on_step: Callable[[Step], None] | None,
+        outbox: Outbox,
+    ) -> None:
         solver = await self._shared_solver(plan.policy)
         with task_of(plan, self._grader, on_step) as task:
-            await solver.solve_all(plan.problems, task, outbox, time_s=plan.asked.limits.deadline_s)
+            time_s = plan.asked.limits.deadline_s
+            await solver.solve_all(problems, task, outbox, time_s=time_s)
 
     async def _execute(
         self,
@@ -379,3 +455,14 @@ class AsyncSession:
                 self._shared[policy] = await self._resources.enter_async_context(opened)
                 self._solvers.add(self._shared[policy])
         return self._shared[policy]
+
+
+async def _each(
+    first: Iterable[Result], rest: AsyncGenerator[Result, None] | None = None
+) -> AsyncGenerator[Result, None]:
+    for result in first:
+        yield result
+    if rest:
+        async with aclosing(rest):
+            async for result in rest:
+                yield result

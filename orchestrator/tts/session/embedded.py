@@ -22,9 +22,8 @@ from tts.engines.engine_messages import Open
 from tts.engines.generate_request import Limits
 from tts.engines.loading import COMPILING, OPEN, READING, Stage, read_weights
 from tts.engines.statistics import Statistics
-from tts.runs.engine_steps import of_iteration
+from tts.runs.engine_steps import EngineStep, of_iteration
 from tts.runs.events import EngineName
-from tts.runs.step_log import EngineStep
 from tts.serving.server.loading import Loading
 
 from .engine_steps import OpenSteps

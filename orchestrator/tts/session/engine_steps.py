@@ -20,10 +20,9 @@ from typing import Protocol
 from tts.build.spec import Deployment
 from tts.engines.iteration_log import IterationLogFollower
 from tts.engines.statistics import Statistics
-from tts.runs.engine_steps import of_iteration, of_metrics
+from tts.runs.engine_steps import EngineStep, StepLog, StepSession, of_iteration, of_metrics
 from tts.runs.events import EngineName
 from tts.runs.log import RunLog
-from tts.runs.step_log import EngineStep, StepLog, StepSession
 from tts.serving.command.ports import Addresses
 from tts.serving.repository.render import iteration_logs
 

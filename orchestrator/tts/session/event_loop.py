@@ -14,7 +14,7 @@ import functools
 import queue
 import signal
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from types import FrameType, TracebackType
 from typing import Any, ParamSpec, TypeVar
 
@@ -77,6 +77,28 @@ class Inbox(queue.SimpleQueue[Callable[[], None] | asyncio.Task[Any]]):
             self.put(functools.partial(function, *args, **kwargs))
 
         return post
+
+    async def taking(self, items: Iterable[T]) -> AsyncIterator[T]:
+        """`items`, each of which is taken in the caller's thread once the loop asks for it.
+
+        What they raise is raised there.
+        """
+        loop = asyncio.get_running_loop()
+        iterator, end = iter(items), object()
+
+        def answer(taken: asyncio.Future[Any], item: object) -> None:
+            if not taken.done():
+                taken.set_result(item)
+
+        def take(taken: asyncio.Future[Any]) -> None:
+            loop.call_soon_threadsafe(answer, taken, next(iterator, end))
+
+        while True:
+            taken: asyncio.Future[Any] = loop.create_future()
+            self.put(functools.partial(take, taken))
+            if (item := await taken) is end:
+                return
+            yield item
 
 
 class LoopThread:

@@ -16,7 +16,7 @@ from tts.build.spec import Deployment, load_deployment
 from tts.driver.policy import policy_of
 from tts.problem import Problem
 from tts.prompting import Context, Models
-from tts.runs.config import ReplaySource, RunConfig
+from tts.runs.config import RunConfig
 from tts.runs.replay import Replay
 from tts.scheduling import Policy
 from tts.serving.repository.digest import deployment_digest
@@ -90,7 +90,7 @@ def resolved(plan: Plan) -> RunConfig:
         context=plan.context or deployment.generator.max_seq_len,
         problem_ids=[problem.id for problem in plan.problems],
         dataset_seed=asked.seed if asked.dataset_seed is None else asked.dataset_seed,
-        replay=msgspec.convert(plan.replay.description, ReplaySource) if plan.replay else None,
+        replay=plan.replay.description if plan.replay else None,
         functions=_functions(plan),
         server=None if deployment.server.kind == "triton" else deployment.server.kind,
         others={},
@@ -150,7 +150,12 @@ def findable(name_or_file: str | Path) -> str:
 def check_lengths(models: Models, problems: tuple[Problem, ...]) -> None:
     """Raise DatasetError for the first problem that does not fit the engines."""
     for problem in problems:
-        Context.of(models, problem)
+        check_length(models, problem)
+
+
+def check_length(models: Models, problem: Problem) -> None:
+    """Raise DatasetError if a problem does not fit the engines."""
+    Context.of(models, problem)
 
 
 def refuse_functions(config: RunConfig, folder: Path) -> None:

@@ -16,7 +16,7 @@ class RunProgress:
     judged: int = 0
     """Solved problems that have a reference answer."""
     right: int = 0
-    """Of those, the ones answered correctly by the strategy's own rule."""
+    """Judged problems that were answered correctly by the strategy's own rule."""
     in_flight: tuple[int, int] = (0, 0)
     """Requests in flight now: generator, verifier."""
     began: bool = False

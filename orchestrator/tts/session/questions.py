@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import TypeGuard
+import asyncio
+import itertools
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+    Set,
+)
+from typing import TypeGuard, TypeVar
 
 from tts.build.errors import DatasetError
 from tts.build.tokenizer import Message
 from tts.problem import ROLES, Problem, Turn
+
+T = TypeVar("T")
 
 Asked = str | Sequence[Message]
 """A question, or a conversation of which it is the last message."""
@@ -68,8 +80,53 @@ def as_problems(questions: Iterable[Question]) -> tuple[Problem, ...]:
 
     The ids, which seeds depend on, must be unique.
     """
+    problems = tuple(map(_naming(), questions))
+    if not problems:
+        raise _none()
+    return problems
+
+
+async def problems_in_turn(questions: AsyncIterable[Question]) -> AsyncIterator[Problem]:
+    """`as_problems` that takes each question when its problem is asked for."""
+    name = _naming()
+    empty = True
+    async for question in questions:
+        empty = False
+        yield name(question)
+    if empty:
+        raise _none()
+
+
+async def in_turn(items: Iterable[T]) -> AsyncIterator[T]:
+    """Items that are taken on the event loop, which goes on in between."""
+    for item in items:
+        yield item
+        await asyncio.sleep(0)
+
+
+def _naming() -> Callable[[Question], Problem]:
+    """Makes a problem of one question after the other; raises DatasetError."""
+    places = itertools.count(1)
+    seen: set[str] = set()
+
+    def named(question: Question) -> Problem:
+        problem = as_problem(question, str(next(places)))
+        if problem.id in seen:
+            raise DatasetError(f"Two problems have the id {problem.id!r}; ids must be unique.")
+        seen.add(problem.id)
+        return problem
+
+    return named
+
+
+def _none() -> DatasetError:
+    return DatasetError("There are no problems to solve.")
+
+
+def require_several(questions: object) -> None:
+    """Raise DatasetError unless these are several questions in an order."""
     if isinstance(questions, str | bytes | Problem | Mapping) or not isinstance(
-        questions, Iterable
+        questions, Iterable | AsyncIterable
     ):
         raise DatasetError(
             f"solve_many takes several problems, not {questions!r:.100}.",
@@ -77,15 +134,6 @@ def as_problems(questions: Iterable[Question]) -> tuple[Problem, ...]:
         )
     if isinstance(questions, Set):  # the places, and so the seeds, would be others in each process
         raise DatasetError("A set of problems has no order.", hint="Give a list.")
-    problems = tuple(as_problem(each, str(place)) for place, each in enumerate(questions, start=1))
-    if not problems:
-        raise DatasetError("There are no problems to solve.")
-    seen: set[str] = set()
-    for problem in problems:
-        if problem.id in seen:
-            raise DatasetError(f"Two problems have the id {problem.id!r}; ids must be unique.")
-        seen.add(problem.id)
-    return problems
 
 
 def check_question(text: object, what: str = "The question") -> None:

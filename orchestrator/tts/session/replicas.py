@@ -82,7 +82,7 @@ class Replicas:
         self._patience_s = patience_s
         self._pairs: dict[str, EnginePair] = {}
         self._lost: dict[str, asyncio.Future[TtsError]] = {}
-        """Of each replica, done while it is not usable."""
+        """A future for each replica, which is done while the replica is not usable."""
         self._why: dict[str, TtsError] = {}
         """The last failure of each replica that has not worked since."""
         self._changed = asyncio.Event()

@@ -24,7 +24,7 @@ class Usage:
     """Answered requests to the verifier."""
     generated_tokens: int = 0
     completion_tokens: int = 0
-    """Of the generated tokens, those that are part of a completion."""
+    """Generated tokens that are part of a completion."""
     verifier_tokens: int = 0
     """Tokens of the chains that the verifier scored, prompts included."""
     cached_scores: int = 0
@@ -69,10 +69,19 @@ class Result:
     limit: Limit | None = None
     """What ended the search before its own end: its budget of `tokens`, or its `deadline`. None if
     nothing did. What a deadline leaves depends on the time that everything took."""
+    error: str | None = None
+    """Why it was not asked at all, as `solve_many(..., skip_overlong=True)` tells it."""
+
+    @classmethod
+    def unasked(cls, problem: Problem, vote: Vote, error: str) -> Self:
+        """The result of a problem that could not be asked: without any answer."""
+        correct = None if problem.answer is None else False
+        return cls(problem, None, correct, vote, {}, (), Usage(), "", None, error=error)
 
     def __repr__(self) -> str:
         correct = "" if self.correct is None else f", correct={self.correct}"
         correct += f", limit={self.limit!r}" if self.limit else ""
+        correct += f", error={self.error!r:.80}" if self.error else ""
         return (
             f"Result(problem={self.problem.id!r}, answer={self.answer!r}{correct}, "
             f"completions={len(self.completions)}, "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,7 +20,7 @@ from tts.runs.checks import (
     write_summary,
 )
 from tts.runs.config import check_same, read_run_config
-from tts.runs.events import Finished
+from tts.runs.events import AnyEvent, Finished
 from tts.runs.folder import (
     EVENTS,
     create_run,
@@ -30,18 +30,20 @@ from tts.runs.folder import (
 )
 from tts.runs.lock import locked
 from tts.runs.log import RunLog, read_events
-from tts.runs.repair import repair_log
-from tts.runs.resume import ResumePoint, read_resume_point
+from tts.runs.resume import ResumePoint, read_resume_point, repair_log
+from tts.runs.run import problem_record
+from tts.runs.state import solved_problems
 from tts.runs.summary import summarise
+from tts.strategies.strategy import Vote
 
 from .endpoints import EndpointsOf, own_endpoints
 from .engine_steps import OpenSteps, recording_steps
-from .logged import logged_results
 from .outbox import Outbox
 from .plan import Plan
 from .progress import RunProgress
 from .replicas import Replicas
 from .resources import recorded_resources
+from .result import Result, Usage
 from .solver import Solver, open_solver
 from .tasks import Task
 
@@ -171,7 +173,30 @@ def _end(log: RunLog, saturation_point: int | None = None) -> None:
 
 def _summarise(run: OpenRun) -> None:
     check_complete(run.folder, (problem.id for problem in run.plan.problems))
-    write_summary(run.folder, summarise(run.plan.config.to_json(), read_events(run.folder)))
+    write_summary(run.folder, summarise(run.plan.config, read_events(run.folder)))
+
+
+def logged_results(
+    events: Iterable[AnyEvent], problems: Iterable[Problem], vote: Vote
+) -> Iterator[Result]:
+    """The results of solved problems, in the order in which they were solved, without trees."""
+    asked = {problem.id: problem for problem in problems}
+    for problem in solved_problems(events):
+        record, tokens = problem_record(problem, vote), problem.tokens_by_node()
+        used = {node for path in problem.completed_paths() for node in path}
+        completion_tokens = sum(tokens.get(node, 0) for node in used)
+        yield Result(
+            asked[record.id],
+            record.answer,
+            record.correct,
+            vote,
+            record.answers,
+            record.completions,
+            Usage.of(problem.work, completion_tokens, record.seconds or 0.0),
+            record.tree_digest,
+            None,
+            record.limit,
+        )
 
 
 def unused_folder(name: str) -> Path:

@@ -1,12 +1,14 @@
-"""The server that a session uses: the one that answers, or one of its own.
+"""The server of a session or a gateway that was told of none: the one that runs, or one of its own.
 
-Its own is kept running as `tts serve` keeps one, for as long as the session lasts.
+Its own is kept running as `tts serve` keeps one. Either is used by several programs at a time: it
+ends with the last of them, whichever has started it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,11 +17,11 @@ from typing import Any, TypeVar
 
 from tts.build.errors import EndpointError, Interrupted, ServerError
 from tts.build.spec import Deployment
-from tts.serving.server.health import observe, watch
+from tts.serving.server.health import ReplicaHealth, watch
 from tts.serving.server.loading import Loading
 from tts.serving.server.lookup import find_server
 from tts.serving.server.supervise import BackgroundServer, wait_for_server
-from tts.serving.server.supervisor import comes_back
+from tts.serving.server.supervisor import Supervised, comes_back
 
 from .engine_steps import OpenSteps, steps_of
 
@@ -34,27 +36,33 @@ class Server:
     """Where the deployment is served, and how to see that it still is."""
 
     address: str
-    """Host and port of gRPC."""
+    """Where it answers gRPC, as a client connects to it."""
     check: Callable[[], None]
     """Raises ServerError naming what died for good."""
     stop: Callable[[], None]
-    """Stops it if it was started here."""
+    """Ends its use; it is stopped if this was the last one, unless it serves all (`tts serve`)."""
     started: bool = False
     """Whether it was started here."""
     comes_back: Callable[[], bool] = lambda: False
     """Whether it is gone, and is being started again."""
     steps: OpenSteps | None = None
     """Opens what can be read of its engines' steps, if anything can be."""
+    name: str = ""
+    """As one of several servers: `demo@1`, by which it is seen to die and to be started again, or
+    its address if no process of ours has started it."""
 
 
 async def open_server(
     deployment: Deployment,
     say: Callable[[str], None],
     on_loading: Callable[[Loading], None] = lambda loading: None,
+    *,
+    lasting: bool = False,
 ) -> Server:
     """The deployment's server; `say` gets a line per stage, in this loop's thread.
 
-    So does `on_loading`, again and again, what the engines of a starting server do.
+    So does `on_loading`, again and again, what the engines of a starting server do, whoever starts
+    it. Who stops a server that was started as a `lasting` one ends this process with it.
 
     Raises ServerError or BuildError. A start that is cancelled leaves nothing behind.
     """
@@ -71,7 +79,7 @@ async def open_server(
         if given_up.is_set():
             raise Interrupted("The start of the server was given up.")
 
-    in_thread = asyncio.to_thread(_open, deployment, say_there, tell_there, wanted)
+    in_thread = asyncio.to_thread(_open, deployment, say_there, tell_there, wanted, lasting=lasting)
     opening = asyncio.ensure_future(in_thread)
     try:
         return await asyncio.shield(opening)
@@ -88,16 +96,32 @@ def _open(
     say: Callable[[str], None],
     on_loading: Callable[[Loading], None],
     check: Callable[[], None],
+    *,
+    lasting: bool = False,
 ) -> Server:
-    found = wait_for_server(deployment, say=say, on_loading=on_loading, check=check)
-    if found:
-        say(f"Using {found}")
-        # of one that is not ours we see no process: the requests tell, and outlast its restart
-        health = observe(found).check_from_outside if found.server else lambda: None
-        back = partial(comes_back, deployment.name)
-        steps = steps_of(deployment, found.addresses, ours=found.server is not None)
-        return Server(found.addresses.grpc, health, lambda: None, comes_back=back, steps=steps)
-    return _start(deployment, say, on_loading, check)
+    while True:
+        used = wait_for_server(deployment, say=say, on_loading=on_loading, check=check)
+        if used:
+            break
+        try:
+            return _start(deployment, say, on_loading, check, lasting=lasting)
+        except Supervised:  # another process was faster: its server is waited for
+            check()
+            time.sleep(_LOOK_S)
+    found, leave = used
+    say(f"Using {found}")
+    address = found.addresses.grpc
+    steps = steps_of(deployment, found.addresses, ours=found.server is not None)
+    if not found.server:  # of one that is not ours we see no process: the requests tell
+        return Server(address, lambda: None, leave, steps=steps, name=address)
+    try:
+        health = ReplicaHealth(deployment)
+    except BaseException:
+        leave()
+        raise
+    back = partial(comes_back, deployment.server_name)
+    name = f"{deployment.name}@1"
+    return Server(address, health.check_from_outside, leave, False, back, steps, name)
 
 
 def _start(
@@ -105,6 +129,8 @@ def _start(
     say: Callable[[str], None],
     on_loading: Callable[[Loading], None],
     check: Callable[[], None],
+    *,
+    lasting: bool,
 ) -> Server:
     over = threading.Event()
 
@@ -116,7 +142,9 @@ def _start(
         if not own.ready.is_set():  # later a run has the screen
             on_loading(loading)
 
-    own = BackgroundServer(deployment, over, say_until_over, tell_at_first, lasting=False)
+    own = BackgroundServer(
+        deployment, over, say_until_over, tell_at_first, lasting=lasting, shared=True
+    )
 
     def stop() -> None:
         over.set()
@@ -134,8 +162,8 @@ def _start(
         stop()
         raise
     steps = steps_of(deployment, found.addresses, ours=True)
-    address = found.addresses.grpc
-    return Server(address, own.check, stop, True, own.comes_back, steps)
+    address, name = found.addresses.grpc, f"{deployment.name}@1"
+    return Server(address, own.check, stop, True, own.comes_back, steps, name)
 
 
 async def while_healthy(running: Coroutine[Any, Any, T], check: Callable[[], None]) -> T:

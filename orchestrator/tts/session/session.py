@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
@@ -16,7 +16,7 @@ from .arguments import SolveOptions, check_arguments
 from .async_session import AsyncSession, silent
 from .event_loop import Inbox, LoopThread, enough_files
 from .functions import RewardFunction
-from .questions import Asked, Question
+from .questions import Asked, Question, require_several
 from .result import Result
 
 T = TypeVar("T")
@@ -49,7 +49,8 @@ class Session:
     ) -> Session:
         """Open a deployment: a bundled name, a file, or a Deployment.
 
-        The server that answers is used; if none does, one is started, and stopped at the end.
+        The server that runs is used, or waited for while another process starts it; if there is
+        none, one is started. It ends with the last program that uses it (`tts serve`: at its end).
         `generator` and `verifier` are endpoints of the program's own in the place of the server's:
         objects with the methods of `tts.endpoints.base`. The verifier may also be a function
         `(question, steps) -> float`, the score of the last step within [0, 1]; one that is not
@@ -158,6 +159,7 @@ class Session:
         in_flight: int | None = None,
         resume: bool = False,
         repair: bool = False,
+        skip_overlong: bool = False,
         **options: Unpack[SolveOptions],
     ) -> Iterator[Result]:
         """Solve many problems; yields each result when it is there, so in no fixed order.
@@ -166,8 +168,13 @@ class Session:
         place. At most `in_flight` problems run at a time; None: as many as keep the engines busy.
         The limits are those of each problem; `deadline_s` counts from the start of its search, and
         a problem that has nothing by then has a result without an answer.
-        All are checked before anything starts. The searches go on while the loop's body runs, until
-        some hundred results wait.
+        The searches go on while the loop's body runs, until 256 results wait.
+
+        The problems of a list are all checked before anything starts. Those of a generator, which
+        may be endless, are taken as they are needed, in the calling thread: at most 256 that have
+        not been started. With `out` all are taken first, as the folder names them. A question that
+        is too long for the engines is an error; with `skip_overlong` it has a result without an
+        answer, whose `error` says why, and all others are solved.
 
         With `out` the folder is a run with log, resume and report, like one of `tts bench`. After
         an interruption the same call with `resume=True` continues it: results that are in the log
@@ -177,8 +184,17 @@ class Session:
         fails ends the run with its error.
         """
         inbox = Inbox()
+        asked: Iterable[Question] | AsyncIterable[Question] = problems
+        require_several(problems)
+        if not isinstance(problems, Sequence) and options.get("out") is None:
+            asked = inbox.taking(problems)
         results = self._session.solve_many(
-            problems, in_flight=in_flight, resume=resume, repair=repair, **_told(options, inbox)
+            asked,
+            in_flight=in_flight,
+            resume=resume,
+            repair=repair,
+            skip_overlong=skip_overlong,
+            **_told(options, inbox),
         )
         return self._each(results, inbox)
 

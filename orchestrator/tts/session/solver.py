@@ -1,9 +1,10 @@
-"""Problems in, results out: drivers, what is counted of their events, and the grading."""
+"""Problems in, results out: a driver for each server, and the grading of what they find."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ from typing import Any
 
 from tts.build.errors import EndpointUnavailable, TtsError
 from tts.compat.aio import BaseExceptionGroup, TaskGroup
+from tts.driver import Driver
 from tts.problem import Problem
 from tts.prompting import Models
 from tts.runs.log import RunLog
@@ -20,7 +22,6 @@ from tts.runs.state import ProblemState
 from tts.scheduling import Policy
 from tts.search import Search, SearchResult
 
-from .drivers import Drivers
 from .endpoints import EndpointsOf, own_endpoints
 from .journal import Journal
 from .outbox import Outbox
@@ -55,7 +56,7 @@ class Solver:
         self._full: set[str] = set()
         """Replicas that have enough of them."""
         self._stops: set[Callable[[], None]] = set()
-        """Of each search that a driver has: ends it with what it has."""
+        """For each search that a driver has, what ends it with what it has."""
 
     @property
     def in_flight(self) -> tuple[int, int]:
@@ -203,7 +204,7 @@ class Solver:
 
     async def solve_all(
         self,
-        problems: Iterable[Problem],
+        problems: Iterable[Problem] | AsyncIterator[Problem],
         task: Task,
         outbox: Outbox,
         *,
@@ -213,11 +214,18 @@ class Solver:
     ) -> None:
         """Solve problems, oldest first, and hand each result over when it is there.
 
+        A problem is taken when fewer than AHEAD wait to be started, and UNREAD results to be read.
         `resumed` is what there is of begun problems; `progress` is kept up to date. The first that
         fails ends the others, and its error is raised. `time_s` is that of `solve`.
         """
         resumed = resumed or {}
         waiting = asyncio.Semaphore(AHEAD)
+        listed = iter(()) if isinstance(problems, AsyncIterator) else iter(problems)
+
+        async def following() -> Problem | None:
+            if isinstance(problems, AsyncIterator):
+                return await anext(problems, None)
+            return next(listed, None)
 
         async def one(problem: Problem) -> None:
             waits = True
@@ -246,9 +254,12 @@ class Solver:
             async with TaskGroup() as run:
                 watch = run.create_task(self._journal.watch())
                 async with TaskGroup() as group:
-                    for problem in problems:
+                    while True:
                         await waiting.acquire()
                         await outbox.room()
+                        problem = await following()
+                        if problem is None:
+                            break
                         group.create_task(one(problem))
                 watch.cancel()
         except BaseExceptionGroup as failures:
@@ -262,6 +273,64 @@ class Solver:
             unused = f"{name} ({count})"
         self._names.add(unused)
         return unused
+
+
+class Drivers:
+    """A driver for each replica, from the first problem on that it is given."""
+
+    def __init__(
+        self,
+        models: Models,
+        replicas: Replicas,
+        policy: Policy,
+        journal: Journal,
+        endpoints_of: EndpointsOf,
+    ) -> None:
+        self._models = models
+        self._replicas = replicas
+        self._policy = policy
+        self._journal = journal
+        self._endpoints_of = endpoints_of
+        self._drivers: dict[EnginePair, Driver] = {}
+
+    def of(self, pair: EnginePair) -> Driver:
+        """The driver of a replica."""
+        if pair not in self._drivers:
+            several = self._replicas.elastic
+            self._drivers[pair] = Driver(
+                self._models,
+                *self._endpoints_of(pair),
+                self._share(),
+                record=partial(self._journal.record_of, pair.name)
+                if several
+                else self._journal.record,
+                clock=self._journal.clock,
+            )
+        return self._drivers[pair]
+
+    @property
+    def in_flight(self) -> tuple[int, int]:
+        """Requests in flight now on all replicas: generator, verifier."""
+        loads = [driver.in_flight for driver in self._drivers.values()]
+        return sum(load[0] for load in loads), sum(load[1] for load in loads)
+
+    @property
+    def saturation_point(self) -> int | None:
+        """That of the first driver that has seen one."""
+        points = (driver.saturation_point for driver in self._drivers.values())
+        return next((point for point in points if point is not None), None)
+
+    async def aclose(self) -> None:
+        """Cancel what is not solved, and wait until nothing is in flight."""
+        for driver in self._drivers.values():
+            await driver.__aexit__(None, None, None)
+
+    def _share(self) -> Policy:
+        """The policy of one of several servers: problems in flight are those of all."""
+        problems, servers = self._policy.problems, len(self._replicas)
+        if problems is None or servers < 2:
+            return self._policy
+        return replace(self._policy, problems=math.ceil(problems / servers))
 
 
 @asynccontextmanager

@@ -34,7 +34,8 @@ import msgspec
 import psutil
 from rich.console import Console
 
-from scripts.bench.gateway import results, servers, systems
+from scripts.bench.common import cpu_s, family_of
+from scripts.bench.gateway import results, systems
 from scripts.bench.gateway.load import Outcome, Task
 from scripts.bench.gateway.systems import Run
 from tts.build.spec import Deployment
@@ -67,11 +68,11 @@ def main() -> None:
     for server in arguments.server or ("instant", "demo"):
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tts-bench-")))
-            file, deployment = servers.demo_deployment(folder)
+            file, deployment = systems.demo_deployment(folder)
             starting = (
-                servers.demo_server(deployment)
+                systems.demo_server(deployment)
                 if server == "demo"
-                else servers.instant_server(deployment, folder)
+                else systems.instant_server(deployment, folder)
             )
             grpc = stack.enter_context(starting)
             asked = []
@@ -136,7 +137,7 @@ def measure(
     bodies = systems.bodies(system, deployment, tokens, stream=stream)
     requests = per_unit * concurrency
     task = Task(system.kind, system.address, concurrency, requests, bodies, stream)
-    before, begun = cpu_s(system.pid), time.time()
+    before, begun = spent_by(system.pid), time.time()
     with tempfile.TemporaryFile() as seen:  # a pipe may take a part only, and lose the rest
         done = subprocess.run(
             [sys.executable, LOAD, str(tokens)],
@@ -151,18 +152,14 @@ def measure(
         outcome = msgspec.json.decode(seen.read(), type=Outcome)
     for failure in outcome.failures[:3]:
         print(f"{system.name} at {concurrency}: {failure}", file=sys.stderr)
-    spent = cpu_s(system.pid)
+    spent = spent_by(system.pid)
     used = None if before is None or spent is None else spent - before
     return Run(outcome, used, begun, time.time())
 
 
-def cpu_s(pid: int | None) -> float | None:
+def spent_by(pid: int | None) -> float | None:
     """CPU time of a process and its children so far."""
-    if pid is None:
-        return None
-    process = psutil.Process(pid)
-    family = [process, *process.children(recursive=True)]
-    return float(sum(sum(each.cpu_times()[:2]) for each in family))
+    return None if pid is None else cpu_s(family_of(psutil.Process(pid)))
 
 
 if __name__ == "__main__":

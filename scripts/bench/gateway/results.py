@@ -1,4 +1,4 @@
-"""From answers to numbers, and the tables that are printed."""
+"""The numbers that answers come to, and the tables that are printed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.table import Table
 
-from tts.gateway.observability import STAGES, RequestRecord
+from scripts.bench.common import table_of
+from tts.gateway.observability import STAGES, ServedRequest
 
 from .systems import Run
 
@@ -81,11 +81,10 @@ def _percentile(values: NDArray[Any], percent: float) -> float:
 
 def print_rows(console: Console, title: str, rows: Sequence[Row]) -> None:
     """Every system at every concurrency."""
-    table = Table(title=title, title_justify="left")
-    for name in ("in flight", "system", "TTFT ms p50", "p99", "TBT ms p50", "p99", "requests/s"):
-        table.add_column(name, justify="right")
-    for name in ("tokens/s", "own ms p50", "p99", "CPU us/token", "failed"):
-        table.add_column(name, justify="right")
+    table = table_of(
+        *(title, "in flight", "system", "TTFT ms p50", "p99", "TBT ms p50", "p99", "requests/s"),
+        *("tokens/s", "own ms p50", "p99", "CPU us/token", "failed"),
+    )
     for row in rows:
         times = (row.ttft, row.ttft_p99, row.tbt, row.tbt_p99)
         table.add_row(
@@ -105,11 +104,11 @@ def print_rows(console: Console, title: str, rows: Sequence[Row]) -> None:
 def print_aims(console: Console, rows: Sequence[Row]) -> None:
     """The aims beside the results, at the concurrencies that they are for."""
     by_system = {(row.server, row.concurrency, row.system): row for row in rows}
-    table = Table(title=f"Aims, at {AIM_FROM} and above", title_justify="left")
-    for name in ("server", "in flight", "FastAPI's own p99 / ours", "our tokens/s / FastAPI's"):
-        table.add_column(name, justify="right")
-    for name in ("our tokens/s / gRPC's", "TTFT added ms: ours", "FastAPI", "failed"):
-        table.add_column(name, justify="right")
+    table = table_of(
+        *(f"Aims, at {AIM_FROM} and above", "server", "in flight", "FastAPI's own p99 / ours"),
+        *("our tokens/s / FastAPI's", "our tokens/s / gRPC's"),
+        *("TTFT added ms: ours", "FastAPI", "failed"),
+    )
     table.add_row("aim", "", ">= 3", ">= 2", ">= 0.9", "", "", "0")
     table.add_section()
     for (server, concurrency, system), ours in by_system.items():
@@ -131,14 +130,13 @@ def print_aims(console: Console, rows: Sequence[Row]) -> None:
 
 
 def print_stages(
-    console: Console, title: str, records: Mapping[int, Sequence[RequestRecord]]
+    console: Console, title: str, records: Mapping[int, Sequence[ServedRequest]]
 ) -> None:
     """How long our requests were in each stage, by the number in flight: p50 and p99."""
     if not records:
         return
-    table = Table(title=f"{title}: ms, p50 and p99", title_justify="left")
-    for name in ("in flight", "requests", *(stage for stage, _, _ in STAGES)):
-        table.add_column(name, justify="right")
+    stages = (stage for stage, _, _ in STAGES)
+    table = table_of(f"{title}: ms, p50 and p99", "in flight", "requests", *stages)
     for concurrency, requests in sorted(records.items()):
         cells = []
         for _, begin, end in STAGES:
@@ -151,9 +149,8 @@ def print_stages(
 
 def print_streaming(console: Console, streamed: Sequence[Row], whole: Sequence[Row]) -> None:
     """What streaming costs each system: requests a second, whole answers and streamed ones."""
-    table = Table(title="What streaming leaves of the throughput", title_justify="left")
-    for name in ("server", "system", "in flight", "whole requests/s", "streamed", "left"):
-        table.add_column(name, justify="right")
+    headings = ("server", "system", "in flight", "whole requests/s", "streamed", "left")
+    table = table_of("What streaming leaves of the throughput", *headings)
     for one in whole:
         for other in streamed:
             same = (one.server, one.system, one.concurrency)

@@ -1,9 +1,11 @@
-"""What is asked, each at an address of its own, in front of one Triton server."""
+"""What is asked, each at an address of its own, and the Triton servers behind it."""
 
 from __future__ import annotations
 
 import base64
 import json
+import os
+import socket
 import subprocess
 import sys
 import time
@@ -13,18 +15,59 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
 from tritonclient.grpc import service_pb2
 
-from tts.build.spec import Deployment
+from scripts.bench.instant_server import serve_models
+from tts.build.builder import build_engines
+from tts.build.spec import Deployment, load_deployment
 from tts.build.tokenizer import Tokenizer
 from tts.datasets.load import load_problems
 from tts.engines import wire
-from tts.gateway.observability import RequestRecord, requests_dir
+from tts.gateway.observability import ServedRequest, requests_dir
 from tts.gateway.observability.request_reader import Query, read_requests
 from tts.prompting.chat import generator_prompt
+from tts.serving.server.start import start_server
 
 from .load import Outcome
-from .servers import free_port
+
+TEXT = "Adding 12 gives 37 + 58 = 95. Therefore the answer is 95.\n"
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        return int(bound.getsockname()[1])
+
+
+def demo_deployment(folder: Path) -> tuple[Path, Deployment]:
+    """The demo pair with gRPC on a TCP port, its file and engines in a TTS_HOME of its own."""
+    os.environ["TTS_HOME"] = str(folder / "home")
+    spec = load_deployment("demo")
+    data = spec.model_dump(mode="json", exclude_none=True)
+    data["server"] = {"grpc_port": free_port()}
+    file = folder / "demo.yaml"
+    file.write_text(yaml.safe_dump(data))
+    deployment = load_deployment(file)
+    build_engines(deployment, verify=False, say=lambda line: None)
+    return file, deployment
+
+
+@contextmanager
+def demo_server(deployment: Deployment) -> Iterator[str]:
+    """The demo pair's server; its gRPC address."""
+    with start_server(deployment) as server:
+        yield server.addresses.grpc
+
+
+@contextmanager
+def instant_server(deployment: Deployment, folder: Path) -> Iterator[str]:
+    """A server of the same contract whose models take no time; its gRPC address."""
+    tokens = Tokenizer(deployment.generator.checkpoint).encode(TEXT)
+    with serve_models(deployment, folder, "tokens", tokens) as (addresses, _):
+        yield addresses.grpc
+
 
 TTS = "import sys; sys.argv[0] = 'tts'; from tts.cli import main; main()"
 PROMPTS = 64
@@ -80,7 +123,7 @@ def direct(grpc: str) -> System:
     return System("Triton gRPC", "grpc", grpc, None)
 
 
-def recorded(deployment: Deployment, runs: Sequence[Run]) -> list[RequestRecord]:
+def recorded(deployment: Deployment, runs: Sequence[Run]) -> list[ServedRequest]:
     """What our gateway's log of requests has of them."""
     folder = requests_dir(deployment.name)
     queries = [Query(since=run.begun, until=run.ended) for run in runs]

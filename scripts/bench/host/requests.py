@@ -11,11 +11,13 @@ import numpy as np
 import psutil
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
+from scripts.bench.common import process_of
+from scripts.bench.engine_host import limits_of
 from tts.build import paths
 from tts.build.manifest import read_engine_config
 from tts.build.spec import Deployment
 from tts.engines import wire
-from tts.engines.generate_request import GenerateRequest, Limits
+from tts.engines.generate_request import GenerateRequest
 from tts.engines.pipeline import RUNNING, add_request, open_pipeline
 from tts.serving.server.start import RunningServer
 
@@ -88,16 +90,7 @@ class Bare:
         spec = deployment.generator
         folder = paths.engine_dir(deployment.name, "generator")
         self.config = read_engine_config(folder)
-        limits = Limits(
-            vocab_size=self.config.vocab_size,
-            max_seq_len=spec.max_seq_len,
-            max_num_tokens=spec.max_num_tokens,
-            block_size=spec.kv_cache.block_size,
-            blocks=spec.kv_cache.blocks,
-            max_active=spec.max_batch_size,
-            chunked_context=spec.chunked_context,
-            kv_reuse=spec.kv_cache.reuse,
-        )
+        limits = limits_of(spec, self.config)
         self._pipeline = open_pipeline(folder, self.config, limits, spec.threads or 1)
         self._number = 0
 
@@ -130,8 +123,7 @@ def make_works(bare: Bare, count: int, prompt: int, tokens: int, seed: int) -> l
 
 def processes_of(server: RunningServer, model: str) -> tuple[psutil.Process, list[psutil.Process]]:
     """The tritonserver process; the stub of one model and its engine."""
-    assert server.state.server is not None
-    root = psutil.Process(server.state.server.pid)
+    root = process_of(server)
     for child in root.children():
         if f"/{model}/1/model.py" in " ".join(child.cmdline()):
             return root, [child, *child.children()]

@@ -3,9 +3,7 @@
 | module | measures |
 |---|---|
 | scripted | all but gRPC and engines: engines in the same process that answer at once |
-| instant | all but engines: a real Triton server whose models answer at once (instant_models/) |
-| processes | every process of a run on the demo pair |
+| instant | all but engines: a real Triton server whose models answer at once |
 | memory | whole runs on scripted engines: processor time and peak memory |
 | scale | the same from few problems to many, and from small n to large |
-| simulated | a long run on simulated GPUs |
 """

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import random
-import shutil
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import psutil
 
-from scripts.bench.instant_server import PRM_CONFIG, serve_models
-from scripts.bench.trees import digest_of_all, thoughts_of
+from scripts.bench.common import cpu_s, digest_of_all, family_of, logged, thoughts_of
+from scripts.bench.instant_server import serve_models
 from tts.build.errors import EndpointUnavailable
 from tts.build.spec import Deployment
 from tts.build.tokenizer import Tokenizer
@@ -27,17 +23,13 @@ from tts.driver import Driver, policy_of
 from tts.endpoints.triton import TritonConnection
 from tts.problem import Problem
 from tts.prompting import Models
-from tts.runs.folder import create_run
-from tts.runs.log import RunLog
 from tts.search import Search, SearchConfig, node_seed
 from tts.serving.command.ports import Addresses
-from tts.serving.repository.render import render_models, template_values
 from tts.session.endpoints import endpoints_on
 from tts.strategies.catalog import new_search
 
 from .scripted import END, WORDS
 
-MODELS = Path(__file__).parent / "instant_models"
 STEPS = 64
 """Different answers of the generator."""
 CRASHES = 8
@@ -54,16 +46,6 @@ class Measured:
     digest: str
 
 
-@contextmanager
-def instant_server(deployment: Deployment) -> Iterator[tuple[Addresses, psutil.Process]]:
-    """A Triton server of its own, with the address of its gRPC endpoint and its process."""
-    with (
-        tempfile.TemporaryDirectory(prefix="tts-instant-") as folder,
-        serve_models(deployment, Path(folder), _write_models) as served,
-    ):
-        yield served
-
-
 def measure(
     config: SearchConfig, deployment: Deployment, problems: int, *, rounds: int = 1
 ) -> list[Measured]:
@@ -73,12 +55,16 @@ def measure(
     done on another server.
     """
     cores = sorted(os.sched_getaffinity(0))
+    steps = _canned_steps(deployment)
     measured: list[Measured] = []
     crashes_left = CRASHES
     try:
         while len(measured) < rounds:
             os.sched_setaffinity(0, cores[1:] or cores)
-            with instant_server(deployment) as (addresses, server):
+            with (
+                tempfile.TemporaryDirectory(prefix="tts-instant-") as folder,
+                serve_models(deployment, Path(folder), "steps", steps) as (addresses, server),
+            ):
                 os.sched_setaffinity(0, cores[:1])  # what is started from here on inherits it
                 left = rounds - len(measured)
                 try:
@@ -119,48 +105,28 @@ async def solve_all(
     problems: int,
 ) -> Measured:
     """One run over a connection, logged as every run is."""
-    processes = [server, *server.children(recursive=True)]
+    processes = family_of(server)
     searches: dict[str, Search] = {}
     to_solve = load_problems("demo", limit=problems)
-    with tempfile.TemporaryDirectory() as folder:
-        create_run(Path(folder), {})
-        with RunLog(Path(folder)) as log:
-            driver = Driver(
-                models,
-                *endpoints_on(models, connection),
-                policy_of(models.deployment, "decoupled"),
-                record=log.write,
-                clock=log.clock,
-            )
+    with logged() as log:
+        driver = Driver(
+            models,
+            *endpoints_on(models, connection),
+            policy_of(models.deployment, "decoupled"),
+            record=log.write,
+            clock=log.clock,
+        )
 
-            async def one(problem: Problem) -> None:
-                new = partial(new_search, config, partial(node_seed, 0, problem.id))
-                searches[problem.id] = (await driver.submit(problem, new)).search
+        async def one(problem: Problem) -> None:
+            new = partial(new_search, config, partial(node_seed, 0, problem.id))
+            searches[problem.id] = (await driver.submit(problem, new)).search
 
-            served, wall, cpu = _cpu_s(processes), time.perf_counter(), time.process_time()
-            async with driver:
-                await asyncio.gather(*map(one, to_solve))
-            wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-            served = _cpu_s(processes) - served
-    thoughts = thoughts_of(searches)
-    digest = digest_of_all(searches)
-    return Measured(thoughts, wall, cpu, served, digest)
-
-
-def _cpu_s(processes: list[psutil.Process]) -> float:
-    return sum(sum(process.cpu_times()[:2]) for process in processes)
-
-
-def _write_models(deployment: Deployment, target: Path) -> None:
-    """The repository: the deployment's own configuration of the generator, and a plain prm."""
-    render_models(deployment, template_values(deployment, iteration_log=False), target)
-    for model in ("prm_engine", "prm_score", "prm"):
-        shutil.rmtree(target / model)
-    shutil.copytree(MODELS, target, dirs_exist_ok=True)
-    (target / "prm" / "config.pbtxt").write_text(PRM_CONFIG + "dynamic_batching {}\n")
-    with (target / "generator" / "config.pbtxt").open("a") as config:
-        text = json.dumps(_canned_steps(deployment))
-        config.write(f'\nparameters {{ key: "steps" value {{ string_value: "{text}" }} }}\n')
+        served, wall, cpu = cpu_s(processes), time.perf_counter(), time.process_time()
+        async with driver:
+            await asyncio.gather(*map(one, to_solve))
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        served = cpu_s(processes) - served
+    return Measured(thoughts_of(searches), wall, cpu, served, digest_of_all(searches))
 
 
 def _canned_steps(deployment: Deployment) -> list[list[int]]:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import cProfile
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from scripts.bench.trees import tree_of
+from scripts.bench.common import logged, tree_of
 from tts.build.spec import load_deployment
 from tts.datasets.load import load_problems
 from tts.driver import Driver
 from tts.endpoints.scripted import Calls, ScriptedGenerator, ScriptedVerifier
 from tts.problem import Problem
 from tts.prompting import Models
-from tts.runs.folder import create_run
-from tts.runs.log import RunLog
 from tts.scheduling import Policy
 from tts.search import (
     Generated,
@@ -68,31 +64,29 @@ def run(
         searches[problem.id] = search
         return search
 
-    with tempfile.TemporaryDirectory() as folder:
-        create_run(Path(folder), {})
-        with RunLog(Path(folder)) as log:
-            driver = Driver(
-                models,
-                *scripted_engines(models.generator.encode),
-                Policy("decoupled", 64, spec.verifier.in_flight_tokens),
-                record=log.write,
-                clock=log.clock,
-            )
-            to_solve = load_problems("demo", limit=problems)
+    with logged() as log:
+        driver = Driver(
+            models,
+            *scripted_engines(models.generator.encode),
+            Policy("decoupled", 64, spec.verifier.in_flight_tokens),
+            record=log.write,
+            clock=log.clock,
+        )
+        to_solve = load_problems("demo", limit=problems)
 
-            async def solve() -> None:
-                async with driver:
-                    for problem in to_solve:
-                        driver.submit(problem, partial(new, problem))
-                    await driver.drain()
+        async def solve() -> None:
+            async with driver:
+                for problem in to_solve:
+                    driver.submit(problem, partial(new, problem))
+                await driver.drain()
 
-            if profile:
-                profile.enable()
-            started = time.process_time()
-            run_loop(solve())
-            spent = time.process_time() - started
-            if profile:
-                profile.disable()
+        if profile:
+            profile.enable()
+        started = time.process_time()
+        run_loop(solve())
+        spent = time.process_time() - started
+        if profile:
+            profile.disable()
     return searches, spent
 
 

@@ -2,10 +2,7 @@
 
 | module | job |
 |---|---|
-| pairs | the two pairs, and the plans of their runs |
 | trials | what is timed, in which order, and what came of each |
-| runs | one trial on a fresh server |
-| useful_work | what a run asked of the engines, sent again without its dependencies |
+| runs | one trial on a fresh server; what a run asked of the engines, without its dependencies |
 | tables | the tables that are printed |
-| cases | the same on GPUs that are not at hand, simulated |
 """

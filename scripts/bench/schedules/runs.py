@@ -7,20 +7,26 @@ import cProfile
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import psutil
 
-from scripts.bench.schedules.useful_work import KeptGenerator, KeptVerifier
-from scripts.bench.trees import digest_of_all, thoughts_of, tree_of
+from scripts.bench.common import (
+    cpu_s,
+    digest_of_all,
+    family_of,
+    process_of,
+    thoughts_of,
+    tree_of,
+)
 from tts.driver import Driver, policy_of
-from tts.endpoints.base import GenerateCall, Generator, ScoreCall, Verifier
-from tts.endpoints.closed_loop import send_all
+from tts.endpoints.base import GenerateCall, Generator, ScoreCall, Verifier, VerifierResult
 from tts.endpoints.triton import TritonConnection
+from tts.lab.tuning.measure import send_all
 from tts.problem import Problem
 from tts.prompting import Models
 from tts.runs import events
@@ -30,10 +36,51 @@ from tts.runs.requests import occupancy, requests_of
 from tts.runs.utilization import Utilization
 from tts.search import Search, node_seed
 from tts.serving.server.start import RunningServer, start_server
-from tts.session.endpoints import replaying, endpoints_on
+from tts.session.endpoints import endpoints_on, replaying
 from tts.session.plan import Plan
 
 from .trials import Measured, Trial
+
+
+@dataclass(frozen=True)
+class KeptGenerator:
+    """See endpoints.Generator; keeps the calls that were answered, in the order of sending."""
+
+    inner: Generator
+    calls: dict[int, GenerateCall] = field(default_factory=dict)
+    """The calls by their seed, which names the node."""
+
+    async def generate(self, call: GenerateCall) -> list[int]:
+        """See endpoints.Generator."""
+        self.calls.setdefault(call.seed, call)
+        try:
+            return await self.inner.generate(call)
+        except BaseException:
+            self.calls.pop(call.seed, None)
+            raise
+
+    def useful(self, seeds: Collection[int]) -> list[GenerateCall]:
+        """The calls of these nodes."""
+        return [call for seed, call in self.calls.items() if seed in seeds]
+
+
+@dataclass(frozen=True)
+class KeptVerifier:
+    """See endpoints.Verifier; keeps the dialogues that were scored, in the order of sending."""
+
+    inner: Verifier
+    calls: dict[bytes, ScoreCall] = field(default_factory=dict)
+
+    async def score(self, call: ScoreCall) -> VerifierResult:
+        """See endpoints.Verifier."""
+        key = call.input_ids.tobytes()
+        self.calls.setdefault(key, call)
+        try:
+            return await self.inner.score(call)
+        except BaseException:
+            self.calls.pop(key, None)
+            raise
+
 
 SLICES = 24
 
@@ -166,15 +213,12 @@ async def _saturated(plan: Plan, trial: Trial, useful: Useful, address: str) -> 
 @contextmanager
 def _machine(server: RunningServer) -> Iterator[Measured]:
     """What the server's processes used, and what others took of the machine, in the block."""
-    assert server.state.server is not None
-    root = psutil.Process(server.state.server.pid)
-    processes = [root, *root.children(recursive=True)]
+    processes = family_of(process_of(server))
 
     def now() -> tuple[float, float, float, float]:
         whole = psutil.cpu_times()
         busy = sum(whole[:3]) + getattr(whole, "steal", 0.0)  # user, nice, system
-        ours = sum(sum(process.cpu_times()[:2]) for process in processes)
-        return time.perf_counter(), busy, ours, time.process_time()
+        return time.perf_counter(), busy, cpu_s(processes), time.process_time()
 
     used: Measured = {}
     before = now()

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tts.reports.sparkline import sparkline
+from tts.reports.sheet import sparkline
 from tts.runs.statistics import quantile
 
 from .trials import SCHEDULES, Measured, Result
@@ -276,7 +276,7 @@ def _spread(values: Sequence[float]) -> str:
 
 
 def _met(values: Sequence[float], aim: float | None, holds: Callable[[float, float], bool]) -> str:
-    """By the median."""
+    """Whether the median meets the aim, in a word."""
     if aim is None or not values:
         return ""
     return "yes" if holds(median(values), aim) else "no"

@@ -48,7 +48,7 @@ class Trial:
 
     @property
     def name(self) -> str:
-        """For the progress line."""
+        """The trial in words, as the progress line has it."""
         if self.what != "search":
             return f"{self.pair}: {self.what} without dependencies"
         text = f"{self.pair}: {self.schedule}, {self.problems} problems"

@@ -5,7 +5,8 @@
 | cases | a case: what is drawn from the seed, its course, and what must hold at its end |
 | faults | what happens to a run |
 | runs | runs in processes of their own, and what they leave |
-| surroundings | what cases share: engines, undisturbed runs, a server beside them |
+| surroundings | what cases share: engines, undisturbed runs, a server, a clock that jumps |
 | proxy | a TCP proxy in front of a server that cuts, resets and holds connections |
-| clock | a wall clock of the case's own (clock.c, preloaded into its processes) |
+
+clock.c is preloaded into a case's processes: their wall clock is their own.
 """

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import psutil
 
+from scripts.robustness.commands import start
 from tts.strategies.names import STRATEGY_NAMES
 
-from .clock import Clock
 from .faults import FAULTS, Scene
 from .proxy import Proxy
-from .runs import Run, left_memory, leftovers, orphans, tts
-from .surroundings import Surroundings
+from .runs import Run, left_memory, leftovers, orphans
+from .surroundings import Clock, Surroundings
 
 SCHEDULES = ("lockstep", "batched", "alternating", "decoupled")
 LONGEST_S = 900.0
@@ -120,7 +120,7 @@ def serve(run: Run) -> subprocess.Popen[bytes]:
     """Start `tts serve` for a run, and wait until it serves."""
     said = run.folder.with_suffix(".serve.err")
     with said.open("wb") as err:
-        serving = tts(run.home, "serve", run.deployment, variables=run.variables, err=err)
+        serving = start(run.home, "serve", run.deployment, variables=run.variables, stderr=err)
     deadline = time.monotonic() + LONGEST_S
     while b"Press Ctrl-C" not in said.read_bytes():
         if serving.poll() is not None or time.monotonic() > deadline:

@@ -12,9 +12,9 @@ from typing import Literal
 
 import psutil
 
-from .clock import Clock
 from .proxy import Proxy
 from .runs import Run, send
+from .surroundings import Clock
 
 STUBS = ("generator", "prm_engine", "prm_score")
 ENGINES = ("generator", "prm_engine")
@@ -189,7 +189,7 @@ def cut_connection(scene: Scene, rng: random.Random) -> None:
 
 
 def reset_connection(scene: Scene, rng: random.Random) -> None:
-    """The same, by a reset."""
+    """The connection is reset in the middle of a message; a new one fails for a while."""
     _cut(scene, rng, reset=True)
 
 

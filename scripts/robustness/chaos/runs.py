@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,7 +13,8 @@ from typing import Any
 
 import psutil
 
-CODE = "import sys; sys.argv[0] = 'tts'; from tts.cli import main; main()"
+from scripts.robustness.commands import processes, start
+
 SHARED_MEMORY = Path("/dev/shm")
 ORDERLY = ("Interrupted.", "Stopped by SIGTERM.")
 GRACE_S = 60.0
@@ -46,7 +45,7 @@ class Run:
             arguments += ["--strategy", self.strategy, "--schedule", self.schedule]
             arguments += [] if self.strategy == "cot" else ["--n", "8"]
         with self._said(len(self.started)).open("wb") as said:
-            self.started.append(tts(self.home, *arguments, variables=self.variables, err=said))
+            self.started.append(start(self.home, *arguments, variables=self.variables, stderr=said))
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
@@ -107,7 +106,7 @@ class Run:
         return errors[-1][:200] if errors else f"exit {self.process.returncode}"
 
     def outcome(self) -> Outcome:
-        """What it came to; of a complete run."""
+        """What a complete run came to."""
         summary = json.loads((self.folder / "summary.json").read_text())
         events = map(json.loads, self.log.read_text().splitlines())
         solved = [event for event in events if event["event"] == "problem_solved"]
@@ -138,31 +137,6 @@ class Outcome:
         if self.digest != other.digest:
             return f"its digest is {self.digest}, not {other.digest}"
         return None
-
-
-def tts(
-    home: Path, *arguments: str, variables: dict[str, str] | None = None, err: Any = None
-) -> subprocess.Popen[bytes]:
-    """Start the command in a process of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-c", CODE, *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=err,
-        env={**os.environ, "TTS_HOME": str(home), **(variables or {})},
-        start_new_session=True,
-    )
-
-
-def processes(home: Path, name: str = "", *, place: int | None = None) -> list[psutil.Process]:
-    """Processes of a home with a word in their command line, or at one place of it."""
-    found = []
-    for process in psutil.process_iter(["cmdline"]):
-        words = process.info["cmdline"] or []
-        looked_at = words if place is None else words[place : place + 1]
-        if any(str(home) in word for word in words) and any(name in w for w in looked_at):
-            found.append(process)
-    return found
 
 
 def send(candidates: list[psutil.Process], number: int) -> psutil.Process | None:
@@ -199,7 +173,7 @@ def left_memory(known: set[str]) -> list[str]:
 
 
 def orphans() -> set[str]:
-    """Shared memory of servers that are gone: of no process that names it."""
+    """Shared memory of servers that are gone: no process names it."""
     words = [
         word
         for process in psutil.process_iter(["cmdline"])

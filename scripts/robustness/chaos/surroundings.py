@@ -1,9 +1,15 @@
-"""What the cases of a campaign share: engines, undisturbed runs, a server beside them."""
+"""What the cases of a campaign share: engines, undisturbed runs, a server beside them, a clock.
+
+The wall clock of a case is its own and can jump; the machine's stays as it is.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import signal
+import struct
 import subprocess
 import time
 from pathlib import Path
@@ -11,10 +17,10 @@ from typing import Any
 
 import yaml
 
+from scripts.robustness.commands import build_demo, processes, start
 from tts.build import paths
 
-from .clock import build_clock
-from .runs import Run, leftovers, processes, send, tts
+from .runs import Run, leftovers, send
 
 DEPLOYMENT = "demo"
 START_S = 600.0
@@ -35,11 +41,7 @@ class Surroundings:
         self._server: subprocess.Popen[bytes] | None = None
         for name in (self.home, self.sockets, self.cases):
             name.mkdir(mode=0o700)
-        said = folder / "build.err"
-        with said.open("wb") as err:
-            built = tts(self.home, "build-engines", DEPLOYMENT, "--no-verify", err=err)
-        if built.wait():
-            raise RuntimeError(said.read_text())
+        build_demo(self.home)
 
     def __enter__(self) -> Surroundings:
         return self
@@ -98,7 +100,7 @@ class Surroundings:
         said = self._folder / "serve.err"
         with said.open("wb") as err:
             variables = {"XDG_RUNTIME_DIR": str(self._folder)}
-            self._server = tts(home, "serve", DEPLOYMENT, variables=variables, err=err)
+            self._server = start(home, "serve", DEPLOYMENT, variables=variables, stderr=err)
         state = built / "server" / "server.json"
         deadline = time.monotonic() + START_S
         while not state.exists():
@@ -107,3 +109,36 @@ class Surroundings:
                 raise RuntimeError(f"the server beside the cases failed: {said.read_text()}")
             time.sleep(0.1)
         return Path(json.loads(state.read_text())["addresses"]["socket"])
+
+
+def build_clock(folder: Path) -> Path | None:
+    """Compile the library to preload; None where there is no C compiler."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        return None
+    library = folder / "clock.so"
+    flags = ["-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o", str(library)]
+    subprocess.run(
+        [compiler, *flags, str(Path(__file__).with_name("clock.c")), "-ldl", "-pthread"], check=True
+    )
+    return library
+
+
+class Clock:
+    """The wall clock of the processes that have `variables` in their environment."""
+
+    def __init__(self, library: Path, file: Path) -> None:
+        self._file = file
+        self.variables = {"LD_PRELOAD": str(library), "CHAOS_CLOCK": str(file)}
+        self._off_s = 0
+        self.jump(0)
+
+    def jump(self, seconds: int) -> None:
+        """Move it by some seconds, forward or back."""
+        self._off_s += seconds
+        # in place and at once, as it is mapped into running processes
+        handle = os.open(self._file, os.O_WRONLY | os.O_CREAT, 0o600)
+        try:
+            os.pwrite(handle, struct.pack("=q", self._off_s), 0)
+        finally:
+            os.close(handle)

@@ -5,7 +5,6 @@
 | openai_client | the package `openai`, of whichever version |
 | its_hub_client | its_hub's beam search and particle filtering |
 | browser_client | Chromium, by playwright |
-| lm_eval_task | lm-eval's harness: the task over the demo's problems |
 
 Each prints one JSON object: the versions, and what was seen.
 """

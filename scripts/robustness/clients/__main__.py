@@ -14,17 +14,17 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from scripts.robustness.clients import lm_eval_task
+import yaml
+
+from scripts.robustness.gateway import running
 from tts.build.spec import load_deployment
 from tts.build.tokenizer import Tokenizer
 from tts.datasets.load import load_problems
@@ -33,11 +33,11 @@ from tts.gateway.openai.requests import ChatMessage
 from tts.gateway.prompts import chat_text
 
 HERE = Path(__file__).parent
-TTS = "import sys; sys.argv[0] = 'tts'; from tts.cli import main; main()"
-SERVING = re.compile(r"Serving \S+ at (\S+)/v1 ")
 PROBLEMS = 20
 OPENAI_2 = "openai>=2,<3"
 LM_EVAL = "lm-eval[api]==0.4.13"
+MAX_TOKENS = 192
+TASKS = {"local-completions": "demo_text", "local-chat-completions": "demo_chat"}
 
 
 def main() -> None:
@@ -53,44 +53,21 @@ def main() -> None:
     parser.add_argument("--client", choices=clients, action="append")
     parser.add_argument("--environments", type=Path, help="where installed clients are kept")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="tts-clients-") as temporary:
+    with tempfile.TemporaryDirectory(prefix="tts-clients-") as temporary, running.engines():
         folder = Path(temporary)
         environments = (arguments.environments or folder / "environments").resolve()
-        os.environ["TTS_HOME"] = str(folder / "home")
-        build = [sys.executable, "-c", TTS, "build-engines", "demo", "--no-verify"]
-        subprocess.run(build, check=True, capture_output=True)
         problems = [
             {"question": each.question, "answer": each.answer}
             for each in load_problems("demo", limit=PROBLEMS)
         ]
         (folder / "problems.jsonl").write_text("".join(json.dumps(p) + "\n" for p in problems))
-        with gateway() as address:
+        with running.gateway() as gateway:
             for name in arguments.client or clients:
                 began = time.monotonic()
-                seen = clients[name](address, folder, environments)
+                seen = clients[name](gateway.address, folder, environments)
                 print(f"{name}: {json.dumps(seen)} ({time.monotonic() - began:.0f} s)", flush=True)
-
-
-@contextmanager
-def gateway() -> Iterator[str]:
-    """The address of a gateway of the demo pair."""
-    words = [sys.executable, "-c", TTS, "gateway", "demo", "--port", "0"]
-    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    assert process.stderr is not None
-    said = []
-    try:
-        for line in process.stderr:
-            said.append(line)
-            if found := SERVING.search(line):
-                break
-        else:
-            sys.exit("".join(said))
-        yield found[1]
-    finally:
-        process.send_signal(signal.SIGTERM)
-        _, rest = process.communicate()
-        if "Traceback" in rest:
-            sys.exit(f"The gateway said:\n{rest}")
+        if "Traceback" in (said := "".join(gateway.said)):
+            sys.exit(f"The gateway said:\n{said}")
 
 
 def openai_3(address: str, folder: Path, environments: Path) -> dict[str, object]:
@@ -126,9 +103,9 @@ def lm_eval(address: str, folder: Path, environments: Path) -> dict[str, object]
     chats = ChatShapes(Tokenizer(load_deployment("demo").generator.checkpoint))
     chat = [ChatMessage("user", "{{question}}")]
     template = chat_text(chats, chat, generation_prompt=True, continues=False)
-    lm_eval_task.write_tasks(folder, folder / "problems.jsonl", template)
+    write_lm_eval_tasks(folder, folder / "problems.jsonl", template)
     for model in ("local-completions", "local-chat-completions"):
-        words = lm_eval_task.command(python.with_name("lm_eval"), model, address, folder)
+        words = lm_eval_command(python.with_name("lm_eval"), model, address, folder)
         done = subprocess.run(
             words,
             capture_output=True,
@@ -144,8 +121,83 @@ def lm_eval(address: str, folder: Path, environments: Path) -> dict[str, object]
         )
         if done.returncode:
             sys.exit(f"{' '.join(words)}\n{done.stdout[-3000:]}\n{done.stderr[-5000:]}")
-        seen[model] = lm_eval_task.result(folder, model)
+        seen[model] = lm_eval_result(folder, model)
     return seen
+
+
+def write_lm_eval_tasks(folder: Path, problems: Path, template: str) -> None:
+    """Tasks of the harness: generate a solution, compare what stands in the last box.
+
+    Chats are sent as they are. For completions the task's texts are those of `template`, a chat
+    with {{question}} in it: with a remote tokenizer the harness would send the list of messages as
+    a text (0.4.13).
+    """
+    _write_task(folder, problems, TASKS["local-completions"], template)
+    _write_task(folder, problems, TASKS["local-chat-completions"], "{{question}}")
+
+
+def _write_task(folder: Path, problems: Path, name: str, text: str) -> None:
+    task: dict[str, Any] = {
+        "task": name,
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": {"test": str(problems)}},
+        "test_split": "test",
+        "output_type": "generate_until",
+        "doc_to_text": text,
+        "doc_to_target": "{{answer}}",
+        "generation_kwargs": {
+            "until": ["<|eot_id|>"],
+            "do_sample": False,
+            "max_gen_toks": MAX_TOKENS,
+        },
+        "filter_list": [
+            {
+                "name": "boxed",
+                "filter": [
+                    {
+                        "function": "regex",
+                        "regex_pattern": r"\\boxed\{([^}]*)\}",
+                        "group_select": -1,
+                    },
+                    {"function": "take_first"},
+                ],
+            }
+        ],
+        "metric_list": [{"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}],
+        "metadata": {"version": 1.0},
+    }
+    (folder / f"{name}.yaml").write_text(yaml.safe_dump(task, sort_keys=False))
+
+
+def lm_eval_command(program: Path, model: str, address: str, folder: Path) -> list[str]:
+    """The harness on one of its two ways to ask an API; its results go into `folder`."""
+    paths = {
+        "local-completions": f"{address}/v1/completions",
+        "local-chat-completions": f"{address}/v1/chat/completions",
+    }
+    # the tokenizer of the first is the gateway's own: /tokenizer_info, /tokenize
+    backend = "remote" if model == "local-completions" else "none"
+    given = {
+        "model": "demo",
+        "base_url": paths[model],
+        "tokenizer_backend": backend,
+        "num_concurrent": "4",
+        "max_retries": "1",
+    }
+    return [
+        *(str(program), "--model", model),
+        *("--model_args", ",".join(f"{name}={value}" for name, value in given.items())),
+        *("--tasks", TASKS[model], "--include_path", str(folder)),
+        *("--output_path", str(folder / model)),
+        *(["--apply_chat_template"] if model == "local-chat-completions" else []),
+    ]
+
+
+def lm_eval_result(folder: Path, model: str) -> float:
+    """The share of problems that were solved, as the harness says it."""
+    (file,) = sorted((folder / model).rglob("results_*.json"))[-1:]
+    found = json.loads(file.read_text())["results"][TASKS[model]]
+    return float(found["exact_match,boxed"])
 
 
 def run(words: list[str]) -> dict[str, object]:

@@ -1,6 +1,6 @@
 """OpenAI's own client against a gateway: `python openai_client.py ADDRESS` (http://host:port).
 
-Of nothing but the package `openai`, so that it runs in the environment of any version.
+It needs the package `openai` alone, so it runs in the environment of any version.
 """
 
 from __future__ import annotations

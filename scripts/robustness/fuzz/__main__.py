@@ -25,12 +25,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from scripts.robustness.fuzz.files.campaign import fuzz, memory_at_most
-from scripts.robustness.fuzz.files.readers import readers
-from scripts.robustness.fuzz.files.run_folders import fuzz_folders
-from scripts.robustness.fuzz.requests.campaign import fuzz as fuzz_requests
-from scripts.robustness.fuzz.requests.client import Outcome
-from scripts.robustness.fuzz.requests.served import serving
+from scripts.robustness.fuzz.campaign import Outcome, fuzz_requests
+from scripts.robustness.fuzz.files import fuzz_files, memory_at_most
+from scripts.robustness.fuzz.readers import readers
+from scripts.robustness.fuzz.run_folders import fuzz_folders
+from scripts.robustness.fuzz.served import serving
 
 RUN = Path(__file__).resolve().parents[3] / "tests" / "runs" / "v1_run"
 
@@ -64,7 +63,7 @@ def _files(arguments: argparse.Namespace) -> int:
     failed = 0
     with memory_at_most(arguments.memory * 2**20):
         for name in arguments.reader or known:
-            outcome = fuzz(known[name], arguments.files, arguments.seed, cpu_s=arguments.cpu)
+            outcome = fuzz_files(known[name], arguments.files, arguments.seed, cpu_s=arguments.cpu)
             refused = ", ".join(f"{count} {kind}" for kind, count in outcome.refused.items())
             print(
                 f"{name}: {outcome.read} read, refused {refused or 'none'}, "

@@ -23,7 +23,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from scripts.robustness.gateway import from_document, hostile, idle, killed, replicas, running
+from scripts.robustness.gateway import deaths, from_document, hostile, running
 
 PARTS = ("document", "hostile", "idle", "killed", "replicas")
 GROWN_MB = 60.0
@@ -47,9 +47,9 @@ def main() -> None:
                 one_gateway(gateway, parts, each, arguments.connections, arguments.seed)
         if "killed" in parts:
             with running.gateway() as gateway:
-                print(f"killed: {killed.run(gateway, seconds=5, clients=8)}", flush=True)
+                print(f"killed: {deaths.kill_gateway(gateway, seconds=5, clients=8)}", flush=True)
         if "replicas" in parts:
-            print(f"replicas: {replicas.run(home, clients=8, before_s=10)}", flush=True)
+            print(f"replicas: {deaths.kill_server(home, clients=8, before_s=10)}", flush=True)
 
 
 def one_gateway(
@@ -64,8 +64,8 @@ def one_gateway(
             large = hostile.run_large(gateway.host_port, max(1, requests // 100), seed)
             print_counts("oversize", large)
         if "idle" in parts:
-            print(f"idle: {idle.run(gateway.host_port, connections)}", flush=True)
-            print(f"idle, again: {idle.run(gateway.host_port, connections)}", flush=True)
+            print(f"idle: {hostile.run_idle(gateway.host_port, connections)}", flush=True)
+            print(f"idle, again: {hostile.run_idle(gateway.host_port, connections)}", flush=True)
             print(f"memory: {gateway.rss_mb:.0f} MB", flush=True)
     except (AssertionError, TimeoutError) as error:
         sys.exit(f"{str(error)[:3000]}\nThe gateway said:\n{''.join(gateway.said)[-5000:]}")

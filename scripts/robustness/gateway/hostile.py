@@ -1,19 +1,63 @@
-"""Requests that are wrong, oversize, slow or broken off, over raw sockets."""
+"""Requests that are wrong, oversize, slow, broken off or never sent, over raw sockets."""
 
 from __future__ import annotations
 
 import json
 import random
+import re
+import resource
 import socket
+import time
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
-from .raw import chat, exchange, post
-
+CLOSED_WITHIN_S = 60.0
+"""Until a connection that says nothing is closed."""
+ANSWER_S = 45.0
+"""A gateway that says nothing for so long hangs: its own limits are 10 and 30 seconds."""
+_STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})")
 Address = tuple[str, int]
 Attack = Callable[[Address, random.Random], "int | None"]
 LARGE = 6 << 20
 """More than a gateway takes."""
+
+
+def post(body: bytes, path: str = "/v1/chat/completions", extra: str = "") -> bytes:
+    """A whole request."""
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{extra}"
+    return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
+
+
+def chat(**fields: Any) -> bytes:
+    """The body of a small chat."""
+    messages = [{"role": "user", "content": "Compute 12 + 30."}]
+    return json.dumps({"model": "demo", "messages": messages, "max_tokens": 4, **fields}).encode()
+
+
+def exchange(address: Address, *parts: bytes, half_close: bool = False) -> int | None:
+    """Send the parts; the status of the answer, None for a connection that is closed without one.
+
+    Raises TimeoutError if nothing happens.
+    """
+    with socket.create_connection(address, timeout=ANSWER_S) as connection:
+        try:
+            for part in parts:
+                connection.sendall(part)
+            if half_close:
+                connection.shutdown(socket.SHUT_WR)
+        except TimeoutError:
+            raise
+        except OSError:
+            pass  # closed while more was to come: perhaps after an answer
+        try:
+            answer = connection.recv(65536)
+        except TimeoutError:
+            raise
+        except OSError:
+            return None
+    status = _STATUS.match(answer)
+    return int(status[1]) if status else None
 
 
 def run(address: Address, count: int, seed: int) -> Counter[str]:
@@ -153,3 +197,44 @@ def run_large(address: Address, count: int, seed: int) -> Counter[str]:
     for name, attack in LARGE_ATTACKS * count:
         seen[f"{name}: {attack(address, rng) or 'closed'}"] += 1
     return seen
+
+
+def run_idle(address: Address, count: int) -> dict[str, float]:
+    """Open so many; how long a request takes beside them, and how long until they are closed.
+
+    Raises AssertionError if a request is not answered, or they stay open.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, count + 1000), most))
+    connections = []
+    try:
+        for number in range(count):
+            connection = socket.create_connection(address, timeout=30)
+            if number % 2:
+                connection.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: ")
+            connections.append(connection)
+        opened = time.monotonic()
+        assert exchange(address, post(chat())) == 200
+        answered = time.monotonic() - opened
+        deadline = opened + CLOSED_WITHIN_S
+        left = connections
+        while left and time.monotonic() < deadline:
+            left = [connection for connection in left if not _closed(connection)]
+            time.sleep(0.5)
+        assert not left, f"{len(left)} of {count} idle connections are still open"
+        return {"answered beside them, s": answered, "closed after, s": time.monotonic() - opened}
+    finally:
+        for connection in connections:
+            connection.close()
+
+
+def _closed(connection: socket.socket) -> bool:
+    connection.setblocking(False)
+    try:
+        while data := connection.recv(4096):
+            del data  # why it is closed
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True

@@ -22,8 +22,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from scripts.robustness.mutants.reach import reach
-from scripts.robustness.mutants.runs import Forks, Outcome
-from scripts.robustness.mutants.sources import copied
+from scripts.robustness.mutants.runs import Forks, Outcome, copied
 from scripts.robustness.mutants.trials import MUTATED, Mutant, diff, draw, modules_below, trial
 
 ROOT = Path(__file__).resolve().parents[3]

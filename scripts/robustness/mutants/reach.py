@@ -16,8 +16,7 @@ from pathlib import Path
 
 from coverage import CoverageData
 
-from .runs import Forks
-from .sources import SOURCE_ROOTS, copied, environment
+from .runs import SOURCE_ROOTS, Forks, copied, environment
 
 FAST = ("-m", "not server and not slow")
 """What pytest is told to leave out: the tests that take long."""
@@ -122,7 +121,8 @@ def _record(root: Path, copy: Path, folder: Path) -> None:
 def _digest(root: Path) -> str:
     """A hash of the code, of the tests and of how they are run."""
     files = [root / "pyproject.toml"]
-    for name in (*(f"{source}/tts" for source in SOURCE_ROOTS), "tests", "scripts/mutation"):
+    sources = (f"{source}/tts" for source in SOURCE_ROOTS)
+    for name in (*sources, "tests", "scripts/robustness/mutants"):
         files += sorted((root / name).rglob("*.py"))
     content = hashlib.sha256()
     for file in files:

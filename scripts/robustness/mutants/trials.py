@@ -10,8 +10,7 @@ from pathlib import Path
 
 from .edits import Edit, edits, function_around, lines_run_with
 from .reach import Reach
-from .runs import Change, Forks, Outcome, outcome
-from .sources import replaced
+from .runs import Change, Forks, Outcome, outcome, replaced
 
 MUTATED = (
     "orchestrator/tts/search/",

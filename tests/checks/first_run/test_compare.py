@@ -12,8 +12,15 @@ from tts.build.spec import Deployment, bundled_deployments, load_deployment
 from tts.build.tensorrt.engine_memory import TRANSFER
 from tts.build.tensorrt.gpus import GIB
 from tts.build.tensorrt.memory_plan import plan_memory
-from tts.checks.first_run.compare import compare_log, compare_memory
-from tts.checks.first_run.outcome import AS_EXPECTED, DIFFERS, NOT_HERE, Outcome, exit_code
+from tts.checks.first_run.outcomes import (
+    AS_EXPECTED,
+    DIFFERS,
+    NOT_HERE,
+    Outcome,
+    compare_log,
+    compare_memory,
+    exit_code,
+)
 from tts.serving.server.triton_log import read_start_log
 
 NAMES = [name for name in bundled_deployments() if load_deployment(name).tensorrt]

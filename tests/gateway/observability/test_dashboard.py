@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tts.gateway import observability
-from tts.gateway.observability import Observer
+from tts.gateway.observability import Recorder
 
 FILE = Path(observability.__file__).with_name("grafana_dashboard.json")
 DASHBOARD = json.loads(FILE.read_text(encoding="utf-8"))
@@ -20,7 +20,7 @@ PARTS = {"histogram": ("_bucket", "_sum", "_count"), "counter": ("",), "gauge": 
 
 def series():
     """Every series' name with the labels that it has."""
-    for name, (kind, labels) in Observer().metrics.names.items():
+    for name, (kind, labels) in Recorder().metrics.names.items():
         for part in PARTS[kind]:
             yield name + part, {*labels, *(["le"] if part == "_bucket" else [])}
 
@@ -58,7 +58,7 @@ def test_legends_name_labels_that_their_query_keeps():
 
 def test_every_metric_is_shown():
     shown = " ".join(QUERIES)
-    assert [name for name in Observer().metrics.names if name not in shown] == []
+    assert [name for name in Recorder().metrics.names if name not in shown] == []
 
 
 def test_panels_do_not_overlap():

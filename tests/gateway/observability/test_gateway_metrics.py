@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from prometheus_client import generate_latest
 from prometheus_client.registry import Collector
 
-from tts.gateway.observability import Observer
+from tts.gateway.observability import Recorder
 from tts.gateway.observability.metrics import (
     MOST_SERIES,
     OTHER,
@@ -81,10 +81,10 @@ def test_too_many_series_are_counted_together_and_none_is_lost():
 
 
 def test_the_gateways_metrics_have_help_types_and_good_names():
-    observer = Observer()
-    observer.end(observer.begin("/v1/completions"))
-    text = observer.metrics.exposition()
-    for name, (kind, _) in observer.metrics.names.items():
+    recorder = Recorder()
+    recorder.end(recorder.begin("/v1/completions"))
+    text = recorder.metrics.exposition()
+    for name, (kind, _) in recorder.metrics.names.items():
         assert name.startswith("tts_gateway_")
         assert f"# TYPE {name} {kind}\n" in text
         assert re.search(f"# HELP {name} .+\\.\n", text)
@@ -93,13 +93,13 @@ def test_the_gateways_metrics_have_help_types_and_good_names():
 
 def test_every_series_and_bucket_has_its_name():
     """Dashboards and alerts name them: no bound may be written otherwise."""
-    observer = Observer()
-    record = observer.begin("/v1/completions")
+    recorder = Recorder()
+    record = recorder.begin("/v1/completions")
     record.t1 = record.t2 = record.t3 = record.t5 = record.t6 = record.t0 + 0.3
     record.model, record.stream, record.prompt_tokens, record.answer_tokens = "demo", True, 20, 3
     record.outcome, record.status = "ok", 200
-    observer.end(record)
-    lines = observer.metrics.exposition().splitlines()
+    recorder.end(record)
+    lines = recorder.metrics.exposition().splitlines()
     names = {line.rpartition(" ")[0] for line in lines if not line.startswith("#")}
     assert 'tts_gateway_tokens_total{kind="prompt",model="demo"}' in names
     bounds = {re.search('le="(.*?)"', name)[1] for name in names if "_bucket" in name}

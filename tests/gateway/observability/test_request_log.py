@@ -9,14 +9,14 @@ import threading
 import pytest
 
 from tts.build.errors import RunError
-from tts.gateway.observability import RequestLog, RequestRecord, Retention, request_log
-from tts.gateway.observability.observer import Writer
+from tts.gateway.observability import RequestLog, Retention, ServedRequest, request_log
+from tts.gateway.observability.recorder import Writer
 from tts.gateway.observability.request_log import remove_old, segments
 from tts.gateway.observability.request_reader import Query, read_requests
 
 
 def record(number=0, **changes):
-    made = RequestRecord(id=f"r{number}", endpoint="/v1/completions", time=1000.0 + number, t0=5.0)
+    made = ServedRequest(id=f"r{number}", endpoint="/v1/completions", time=1000.0 + number, t0=5.0)
     made.t1, made.t6, made.outcome, made.status = 5.25, 6.0, "ok", 200
     for name, value in changes.items():
         setattr(made, name, value)
@@ -272,7 +272,7 @@ def test_the_writer_gives_everything_to_every_sink_before_it_ends():
 
 
 def test_what_nobody_has_time_for_is_counted(monkeypatch):
-    monkeypatch.setattr("tts.gateway.observability.observer.MOST_WAITING", 5)
+    monkeypatch.setattr("tts.gateway.observability.recorder.MOST_WAITING", 5)
     busy, go_on, written = threading.Event(), threading.Event(), []
 
     def slow(records):
@@ -294,13 +294,13 @@ def test_what_nobody_has_time_for_is_counted(monkeypatch):
 ENDLESS = """
 import sys, time
 from pathlib import Path
-from tts.gateway.observability import Observer, RequestLog
+from tts.gateway.observability import Recorder, RequestLog
 
-observer = Observer(RequestLog(Path(sys.argv[1])))
+recorder = Recorder(RequestLog(Path(sys.argv[1])))
 while True:
-    record = observer.begin("/v1/completions")
+    record = recorder.begin("/v1/completions")
     record.outcome, record.status = "ok", 200
-    observer.end(record)
+    recorder.end(record)
     print(record.id, flush=True)
     time.sleep(0.001)
 """

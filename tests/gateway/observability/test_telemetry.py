@@ -4,7 +4,7 @@ import pytest
 from tests.gateway.observability.otlp_collector import attributes, collecting
 
 from tts.build.errors import ConfigError
-from tts.gateway.observability import Observer, RequestRecord, telemetry_of
+from tts.gateway.observability import Recorder, ServedRequest, telemetry_of
 from tts.gateway.observability.telemetry import ENDPOINT_VARIABLES
 
 
@@ -15,7 +15,7 @@ def no_endpoint(monkeypatch):
 
 
 def record(**changes):
-    made = RequestRecord(
+    made = ServedRequest(
         id="abc",
         endpoint="/v1/chat/completions",
         time=1_700_000_000.0,
@@ -124,13 +124,13 @@ def test_metrics_have_the_names_and_units_of_generative_ai():
     assert list(first.explicit_bounds)[:3] == [0.001, 0.005, 0.01]
 
 
-def test_an_observer_sends_what_ends_and_the_rest_when_it_closes(monkeypatch):
+def test_a_recorder_sends_what_ends_and_the_rest_when_it_closes(monkeypatch):
     with collecting() as collector:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint)
-        observer = Observer(telemetry=telemetry_of(None, "demo"))
+        recorder = Recorder(telemetry=telemetry_of(None, "demo"))
         for endpoint in ("/v1/completions", "/v1/models", "/metrics"):
-            observer.end(observer.begin(endpoint))
-        observer.close()
+            recorder.end(recorder.begin(endpoint))
+        recorder.close()
     (span,) = [span for span in collector.spans if not span.parent_span_id]
     assert attributes(span.attributes)["gen_ai.operation.name"] == "text_completion"
 

@@ -12,7 +12,7 @@ from tts.build.tokenizer import Tokenizer
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.gateway.page import kept_reports
 from tts.gateway.page.kept_reports import tree_of
-from tts.gateway.running_search import RunningSearch
+from tts.gateway.running_searches import RunningSearch
 from tts.reports.page.trees import tree_digest
 from tts.session import AsyncSession
 

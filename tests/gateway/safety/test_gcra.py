@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.gateway.safety.gcra import Bucket
+from tts.gateway.safety.limits import Bucket
 
 MINUTE = 60_000_000_000
 times = st.integers(0, 10 * MINUTE)

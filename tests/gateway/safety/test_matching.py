@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from tts.build.errors import ConfigError, ContentBlocked
 from tts.constraints.regex import parse_search
 from tts.gateway.safety import matching
-from tts.gateway.safety.expressions import expression, parts
-from tts.gateway.safety.matching import REDACTED, Matcher, Matching, Rule
+from tts.gateway.safety.matching import REDACTED, Matcher, Matching, Rule, expression, parts
 
 PATTERNS = [
     *(

@@ -1,9 +1,8 @@
 import pytest
 
 from tts.build.errors import ConfigError, ContentBlocked
-from tts.gateway.safety.filters import FilterChain
+from tts.gateway.safety.filters import FilterChain, read_rules
 from tts.gateway.safety.matching import REDACTED
-from tts.gateway.safety.rules import read_rules
 
 
 @pytest.fixture

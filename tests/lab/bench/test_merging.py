@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from tts.build.errors import DatasetError, RunDamaged, RunError
 from tts.datasets.load import load_dataset
 from tts.datasets.options import DatasetOptions, Shard, interleaved
-from tts.lab.bench.merging import merge_runs
+from tts.lab.bench.sharded_run import merge_runs
 from tts.lab.bench.single_run import resume_bench, run_bench
 from tts.lab.observer import Observer
 from tts.runs.checks import write_summary

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from tts.build.errors import ConfigError, EndpointUnavailable, RequestRefused, RunError
-from tts.lab.bench import on_ray
+from tts.lab.bench import sharded_run
 from tts.lab.bench.single_run import run_bench
 from tts.lab.observer import Observer
 from tts.runs.config import RunConfig
@@ -23,7 +23,7 @@ SERVERS = ("one:1", "two:2")
 
 
 def run_on_ray(config, out):
-    return on_ray.run_on_ray(config, out, Observer(), endpoints=SERVERS)
+    return sharded_run.run_on_ray(config, out, Observer(), endpoints=SERVERS)
 
 
 class FakeRay:
@@ -70,7 +70,7 @@ class FakeRay:
 def ray(engines, tiny_deployment, monkeypatch):
     fake = FakeRay()
     monkeypatch.setitem(sys.modules, "ray", fake)
-    monkeypatch.setattr(on_ray, "load_checked", lambda name: tiny_deployment)
+    monkeypatch.setattr(sharded_run, "load_checked", lambda name: tiny_deployment)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     return fake
@@ -116,7 +116,7 @@ def test_shards_of_another_run_in_the_folder_are_refused(ray, tmp_path):
 
 def test_what_ray_cannot_do_is_refused(ray, tmp_path):
     with pytest.raises(ConfigError, match="No server is named"):
-        on_ray.run_on_ray(WANTED, tmp_path, Observer())
+        sharded_run.run_on_ray(WANTED, tmp_path, Observer())
     with pytest.raises(ConfigError, match="whole run of one strategy"):
         run_on_ray(replace(WANTED, shard="1/2"), tmp_path)
 

@@ -11,8 +11,14 @@ from typer.testing import CliRunner
 from tts.build.spec import load_deployment
 from tts.build.tensorrt.placements import Placement, placed, placements
 from tts.cli import app
-from tts.lab.bench.placing import NEAR, PlacedRun, advice_of, scenario_of, simulate_placements
-from tts.reports.placements import advice_text, print_placements
+from tts.lab.bench.simulated_run import (
+    NEAR,
+    PlacedRun,
+    advice_of,
+    placed_scenario,
+    simulate_placements,
+)
+from tts.reports.simulation import advice_text, print_placements
 
 WIDE, MANY = Placement(1, 8, 8, shared=True), Placement(8, 1, 1, shared=True)
 
@@ -79,7 +85,7 @@ def test_placements_are_simulated_with_their_own_servers_and_pools():
     deployment = load_deployment("llama-8b-prm-8b-2xh100-bf16")
     fits, _ = placed(deployment, 2)
     for each in fits:
-        scenario = scenario_of(each, 4, n=4)
+        scenario = placed_scenario(each, 4, n=4)
         assert scenario.gpus == 2
         assert scenario.groups[0].count == each.placement.servers
         pool = each.deployment.generator.kv_cache.tokens

@@ -1,6 +1,5 @@
 """What a replay makes of the other options."""
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 from tests.driver.scripted_run import PROBLEMS
@@ -9,8 +8,8 @@ from typer.testing import CliRunner
 
 from tts.build.errors import ConfigError
 from tts.cli import app
-from tts.lab.bench.replaying import as_recorded, recorded_work
-from tts.runs.config import ReplaySource, RunConfig
+from tts.lab.bench.replayed_run import as_recorded, recorded_work
+from tts.runs.config import RunConfig
 from tts.runs.replay import (
     open_source,
 )
@@ -59,7 +58,7 @@ def test_a_trace_file_leaves_the_options_as_they_are(tmp_path):
     file = tmp_path / "chains.jsonl"
     file.write_text("")
     assert as_recorded(DEFAULTS, file, set()) == replace(
-        DEFAULTS, replay=msgspec.convert(open_source(file).description, ReplaySource)
+        DEFAULTS, replay=open_source(file).description
     )
     assert {p.answer for p in open_source(file).problems(PROBLEMS)} == {None}
     with pytest.raises(ConfigError, match="not the folder of a recorded run"):

@@ -7,7 +7,7 @@ import pytest
 
 from tts.build.errors import ConfigError, TtsError
 from tts.build.spec import bundled_deployments, deployment_file, load_deployment
-from tts.lab.bench.simulating import CALL_MS, SimulationOptions, scenario_of
+from tts.lab.bench.simulated_run import CALL_MS, SimulationOptions, scenario_of
 from tts.lab.simulation.scenario import simulate
 
 WANTED = SimulationOptions(

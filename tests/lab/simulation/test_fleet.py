@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scripts.bench.generation import Prompts, simulate_generation
+from scripts.bench.routing import Prompts, simulate_generation
 
 from tts.engines.simulated import Affine, Engine, Gpus, PagedCache, Request
 from tts.lab.simulation.fleet import ServerGroup, connected, fleet_of

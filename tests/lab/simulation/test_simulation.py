@@ -25,9 +25,8 @@ from tts.lab.simulation.scenario import (
     search_of,
     simulate,
 )
-from tts.lab.simulation.text import QUESTION_TOKENS, simulated_models
 from tts.lab.simulation.virtual_time import run_virtual
-from tts.lab.simulation.workload import from_traces, typical
+from tts.lab.simulation.workload import QUESTION_TOKENS, from_traces, simulated_models, typical
 from tts.prompting import Context
 from tts.scheduling import Policy, ScheduleName
 from tts.search import Stop

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from tts.lab.study.blocks import ratios
 from tts.lab.study.cells import BASE, Cell, Engines
-from tts.lab.study.results import CellResult, RunResult
+from tts.lab.study.results import RunResult, compared
 
 CELLS = [
     Cell(BASE, "as deployed", 16),
@@ -21,7 +20,7 @@ CELLS = [
 ]
 
 
-def run_result(seconds, right=10, problems=20, first=0, tokens=1000):
+def run_result(seconds, right=10, problems=20, first=0, tokens=1000, median_s=2.0):
     return RunResult(
         Path("nowhere"),
         seconds,
@@ -30,7 +29,7 @@ def run_result(seconds, right=10, problems=20, first=0, tokens=1000):
         5000,
         tokens * problems // 2,
         50.0,
-        (1.0, 2.0, 3.0),
+        (median_s / 2, median_s, 2 * median_s),
         {str(first + i): i < right for i in range(problems)},
         100,
         10,
@@ -38,15 +37,23 @@ def run_result(seconds, right=10, problems=20, first=0, tokens=1000):
     )
 
 
-def results_of(seconds, right=None, cells=CELLS):
-    """`seconds`: of each round, by cell; 10 for cells that it lacks. `right`: of 20 in each."""
-    right = right or {}
+def results_of(seconds, right=None, cells=CELLS, medians_s=None):
+    """`seconds`: of each round, by cell; 10 for cells that it lacks. `right`: of 20 in each.
+
+    `medians_s`: of the time per problem, as `seconds`; 2 for cells that it lacks.
+    """
+    right, medians_s = right or {}, medians_s or {}
     runs = {
         cell.name: tuple(
-            run_result(each, right.get(cell.name, 10), first=100 * place, tokens=60 * cell.n)
+            run_result(
+                each,
+                right.get(cell.name, 10),
+                first=100 * place,
+                tokens=60 * cell.n,
+                median_s=medians_s.get(cell.name, [2.0, 2.02, 1.98])[place],
+            )
             for place, each in enumerate(seconds.get(cell.name, [10.0, 10.1]))
         )
         for cell in cells
     }
-    speeds = ratios({name: [r.problems_per_s for r in row] for name, row in runs.items()}, BASE)
-    return {cell.name: CellResult(cell, runs[cell.name], speeds[cell.name]) for cell in cells}
+    return compared(cells, runs)

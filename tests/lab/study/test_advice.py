@@ -1,5 +1,7 @@
 """What follows from a study, in words."""
 
+from dataclasses import replace
+
 import pytest
 from tests.lab.study.results import results_of
 
@@ -46,7 +48,8 @@ def test_no_limit_of_problems_in_flight_is_advised_unless_one_is_faster():
     assert text.startswith("Set no limit")
     assert "Slower: 1: 0.50x" in text
     assert "At most 4 is not told apart from it" in text
-    assert "takes 2 s instead of 2 s" in text
+    assert "not told apart: 1.00x (" in text
+    assert "2 s instead of 2 s" in text
     faster = in_flight_advice(results_of({"in-flight-4": FASTER})).text
     assert faster.startswith("At most 4 (--in-flight): 1.99x")
 
@@ -66,15 +69,51 @@ def test_n_stays_unless_another_is_certainly_right_more_often(right, n, said):
     assert said in text
 
 
-def test_budgets_are_those_that_tuning_proposes():
-    policy = {
-        "generator": {"present": 64, "proposed": 48, "why": "the upper end"},
-        "verifier": {"present": 4096, "proposed": 4096, "why": "max_seq_len"},
+def load_of(role, present, proposed, interval):
+    """Throughput over the loads 1 to 8,192, as tune.json has it."""
+    unit = "requests" if role == "generator" else "tokens"
+    levels = [{"load": 2**power} for power in range(14)]
+    point = {"low": interval[0], "high": interval[1]}
+    return {
+        "engines": {role: {"unit": unit, "levels": levels, "saturation_point": point}},
+        "policy": {role: {"present": present, "proposed": proposed, "why": "so"}},
     }
-    text = batch_advice(policy).text
-    assert "generator.in_flight_requests: 64 -> 48 (the upper end)" in text
-    assert "verifier.in_flight_tokens: 4,096, as it is" in text
-    assert batch_advice({}) is None
+
+
+@pytest.mark.parametrize(
+    ("role", "present", "proposed", "interval", "said"),
+    [
+        ("generator", 64, 27, (17.5, 26.3), "64 -> 27 (so; the generator saturates at 18 to 26"),
+        ("generator", 20, 27, (17.5, 26.3), "20, as it is (not told apart from its saturation"),
+        ("verifier", 4096, 512, (1, 256), "4,096 -> 512 (so; the verifier saturates at 256"),
+        ("verifier", 512, 512, (1, 256), "512, as it is (so; the verifier saturates at 256"),
+        ("verifier", 4095, 5300, (None, None), "4,095 -> 5,300 (so; the verifier saturates beyond"),
+        ("verifier", 4096, 5300, (None, None), "4,096, as it is (not told apart from its"),
+        ("verifier", 3000, 5300, (2000, None), "3,000, as it is (not told apart from its"),
+    ],
+)
+def test_a_budget_changes_only_to_leave_the_saturation_points_interval(
+    role, present, proposed, interval, said
+):
+    text = batch_advice(load_of(role, present, proposed, interval)).text
+    assert said in text
+    assert text.endswith(", 95% interval).")
+
+
+def test_without_a_proposal_nothing_is_said_of_budgets():
+    assert batch_advice({"engines": {}, "policy": {}}) is None
+
+
+def test_the_time_per_problem_is_compared_with_its_interval():
+    shorter = results_of({"in-flight-4": FASTER}, medians_s={"in-flight-4": [1.0, 1.02]})
+    text = in_flight_advice(shorter).text
+    assert "a problem takes less time: 0.50x (" in text
+    assert "1 s instead of 2 s (median)" in text
+    longer = results_of({"in-flight-4": FASTER}, medians_s={"in-flight-4": [4.0, 4.1]})
+    assert "a problem takes more time: 2.01x (" in in_flight_advice(longer).text
+    unknown = replace(shorter["in-flight-4"], latency=None)
+    text = in_flight_advice(shorter | {"in-flight-4": unknown}).text
+    assert "its time per problem is not known" in text
 
 
 def test_one_round_gives_no_interval_and_so_no_change():
@@ -90,8 +129,7 @@ def test_one_round_gives_no_interval_and_so_no_change():
 def test_every_advice_names_a_figure_of_the_study():
     from tts.reports.figures.study import FIGURES
 
-    policy = {"generator": {"present": 64, "proposed": 48, "why": "so"}}
-    found = advise(results_of({}), policy)
+    found = advise(results_of({}), load_of("generator", 64, 48, (30, 47)))
     assert [advice.subject for advice in found] == [
         "KV memory",
         "Batch sizes",

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.lab.study.blocks import ratios, t_975
+from tts.lab.study.results import ratios, t_975
 
 VALUES = st.floats(0.1, 1e4)
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tts.build.spec import load_deployment
-from tts.lab.study.caches import SCALES, by_split
+from tts.lab.study.engine_tables import SCALES, caches_by_split
 from tts.lab.study.kv_memory import pair_memory
 from tts.runs.paged_cache import Use, curve_of_uses
 
@@ -24,7 +24,7 @@ def curve(sequences, length):
 @given(st.integers(1, 60), st.integers(1, 12))
 def test_more_memory_for_an_engine_means_no_fewer_hits_of_it(sequences, length):
     curves = {"generator": curve(sequences, length), "verifier": curve(sequences, length)}
-    hits, thrashing = by_split(DEMO, MEMORY, curves)
+    hits, thrashing = caches_by_split(DEMO, MEMORY, curves)
     for name in SCALES:
         for engine, sign in (("generator", 1), ("verifier", -1)):
             rates = [
@@ -38,7 +38,9 @@ def test_more_memory_for_an_engine_means_no_fewer_hits_of_it(sequences, length):
 
 
 def test_the_rows_say_where_pools_are_too_small():
-    hits, thrashing = by_split(DEMO, MEMORY, {"generator": curve(700, 2), "verifier": curve(9, 5)})
+    hits, thrashing = caches_by_split(
+        DEMO, MEMORY, {"generator": curve(700, 2), "verifier": curve(9, 5)}
+    )
     assert hits.origin == thrashing.origin == "modelled"
     whole = [row for row in hits.rows if row["KV memory"] == "all"]
     assert {row["hit rate"] for row in whole if row["engine"] == "generator"} == {0.0, 0.5}
@@ -46,10 +48,10 @@ def test_the_rows_say_where_pools_are_too_small():
 
 
 def test_a_pool_that_does_not_hold_the_largest_request_has_no_row():
-    hits, _ = by_split(DEMO, MEMORY, {"verifier": curve(2, 150)})
+    hits, _ = caches_by_split(DEMO, MEMORY, {"verifier": curve(2, 150)})
     assert all(row["blocks"] >= 150 for row in hits.rows)
     assert len(hits.rows) < 36
 
 
 def test_a_run_without_lookups_has_no_table():
-    assert by_split(DEMO, MEMORY, {"generator": curve_of_uses([])}) == []
+    assert caches_by_split(DEMO, MEMORY, {"generator": curve_of_uses([])}) == []

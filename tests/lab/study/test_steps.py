@@ -10,10 +10,10 @@ from tests.runs.logs import SESSION
 
 from tts.build.spec import load_deployment
 from tts.lab.study.cells import BASE
-from tts.lab.study.steps import MOST_STEPS, batch_utilisation, kv_blocks, parts
+from tts.lab.study.engine_tables import MOST_STEPS, batch_utilisation, kv_blocks, parts
+from tts.runs.engine_steps import EngineStep, StepLog, StepSession
 from tts.runs.events import encode
 from tts.runs.folder import EVENTS
-from tts.runs.step_log import EngineStep, StepLog, StepSession
 
 DEMO = load_deployment("demo")
 

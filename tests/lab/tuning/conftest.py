@@ -5,6 +5,7 @@ from tests.driver.scripted_run import PROBLEMS, Run
 
 from tts.build.tokenizer import Tokenizer
 from tts.lab.tuning.requests import recorded_requests
+from tts.runs.config import RunConfig
 from tts.search import BeamSearchConfig
 
 
@@ -17,5 +18,5 @@ def run(tiny_deployment, tokenizer_folder):
 
 @pytest.fixture
 def recorded(run):
-    config = {"seed": 1, "parameters": run.config.model_dump(mode="json")}
+    config = RunConfig(seed=1, parameters=run.config.model_dump(mode="json"))
     return recorded_requests(run.models, PROBLEMS, config, run.events)

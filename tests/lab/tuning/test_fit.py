@@ -10,9 +10,8 @@ from tests.lab.tuning.samples import LOADS
 from tts.build.errors import RunError
 from tts.engines.simulated import Affine
 from tts.lab.tuning.analysis import analyse
-from tts.lab.tuning.fit import fit_decode, fit_line, fit_prefill, read_fits
 from tts.lab.tuning.measure import Measured, Sample
-from tts.lab.tuning.result import to_json
+from tts.lab.tuning.result import fit_decode, fit_line, fit_prefill, read_fits, to_json
 
 
 @given(st.floats(0, 10), st.floats(0, 10))

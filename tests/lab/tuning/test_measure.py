@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tts.lab.simulation.virtual_time import run_virtual
 from tts.lab.tuning.analysis import levels
 from tts.lab.tuning.measure import LEAST_ROUNDS, ROUNDS, Measured, Sample, measure, measure_load
-from tts.lab.tuning.workload import Loadable, LoadRequest
+from tts.lab.tuning.requests import Loadable, LoadRequest
 
 
 class Batching:

@@ -1,10 +1,15 @@
 """The folder of a tune result."""
 
-import pytest
+import asyncio
+import json
 
-from tts.build.errors import RunError
+import pytest
+from tests.lab.tuning.samples import LOADS, samples_of
+
+from tts.build.errors import Interrupted, RunError
 from tts.lab.observer import Observer
 from tts.lab.tuning import tune as module
+from tts.lab.tuning.measure import Measured
 from tts.lab.tuning.tune import tune
 from tts.runs.folder import CONFIG
 from tts.runs.lock import locked
@@ -33,3 +38,35 @@ def test_a_folder_that_holds_a_run_is_refused_before_any_engine_is_started(tmp_p
         tune("demo", out=tmp_path, observer=Observer())
     with pytest.raises(RunError, match="missing required field"):
         tune("demo", run=tmp_path / "run", out=tmp_path, observer=Observer())
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_measurements_that_were_stopped_are_kept_and_propose_nothing(
+    tmp_path, monkeypatch, recorded, stopped
+):
+    async def measure_engines(session, recorded, seconds, into, observer):
+        samples = samples_of(1.0, 0.5, LOADS, (1.0, 1.0))
+        into += [Measured("generator", 64, samples), Measured("verifier", 4096, samples[:3])]
+
+    async def watched(session, running):
+        await running
+
+    async def nothing(session, *failure):
+        return session
+
+    def interruptible(running, say):
+        asyncio.run(running)
+        if stopped:
+            raise Interrupted("Interrupted.")
+
+    monkeypatch.setattr(module, "read_requests", lambda run, models: recorded)
+    monkeypatch.setattr(module, "measure_engines", measure_engines)
+    monkeypatch.setattr(module, "interruptible", interruptible)
+    for name, patch in (("__aenter__", nothing), ("__aexit__", nothing), ("watched", watched)):
+        monkeypatch.setattr(AsyncSession, name, patch)
+    tuned = tune("demo", run=tmp_path / "run", out=tmp_path / "tune", observer=Observer())
+    kept = json.loads(tuned.file.read_text())
+    assert len(kept["engines"]["generator"]["samples"]) == 2 * len(LOADS)
+    assert kept.get("stopped") == (True if stopped else None)
+    assert list(kept["policy"]) == ([] if stopped else ["generator"])
+    assert bool(tuned.proposals) == bool(tuned.changes) == (not stopped)

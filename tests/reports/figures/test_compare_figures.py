@@ -8,7 +8,7 @@ from tests.runs.runs import CONFIG, log_of, run_of, write_run
 
 from tts.build.errors import RunError
 from tts.reports.figures.charts import MOST_ROWS
-from tts.reports.figures.compare import compare_figures, comparison_figures
+from tts.reports.figures.paired import compare_figures, comparison_figures
 
 MANY = {f"p{number}": number % 3 > 0 for number in range(2 * MOST_ROWS)}
 

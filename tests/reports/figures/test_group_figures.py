@@ -79,3 +79,60 @@ def test_schedules_are_compared_where_the_same_search_ran_under_two(one, other):
 
 def test_without_a_second_point_there_is_no_curve():
     assert over_n([], []) is None
+
+
+def row(strategy, tokens, accuracy, high=None, **others):
+    """A run of ten problems."""
+    return Row(
+        **{
+            "strategy": strategy,
+            "differs": {},
+            "run": "runs/x",
+            "deployment": "demo",
+            "dataset": "demo",
+            "schedule": "decoupled",
+            "seed": 0,
+            "n": 4,
+            "vote": "best",
+            "problems": 10,
+            "accuracy": accuracy,
+            "interval_95": (0.0, high or accuracy),
+            "pass_at_n": 1.0,
+            "samples": 1,
+            "generated_tokens": 10 * tokens,
+            "verifier_calls": 1,
+            "wall_s": 1.0,
+            "accuracy_by_level": {},
+            "accuracy_by_rule": {},
+            "curve": (),
+            "no_curve": None,
+            "right": {},
+            **others,
+        }
+    )
+
+
+def test_the_front_is_said_with_units_and_with_who_is_not_told_apart_from_it():
+    rows = [row("a", 50, 0.4), row("b", 90, 0.35, high=0.6), row("c", 90, 0.2)]
+    reading = cost_figure(rows, ["a", "b", "c"], "tokens", []).reading
+    assert "a (40.0% for 50 tokens)" in reading
+    assert "Off the front: 2. The intervals of 1 reach it" in reading
+
+
+def test_at_equal_cost_every_strategy_is_compared():
+    rows = [row("a", 50, 0.4), row("a", 60, 0.5), row("b", 931, 0.6), row("b", 2000, 0.7)]
+    reading = at_equal_cost(rows, "tokens", []).reading
+    assert "Within 931 tokens per problem" in reading
+    assert reading.endswith("b 60.0%, a 50.0%.")
+
+
+def test_schedules_with_other_answers_are_noticed():
+    same = [row("a", 1, 1.0, schedule=name, right={"p": True}) for name in ("lockstep", "batched")]
+    assert "The same problems are right" in schedules(same, []).reading
+    other = [same[0], row("a", 1, 1.0, schedule="batched", right={"p": False})]
+    assert "In 1 of 1 searches" in schedules(other, []).reading
+
+
+def test_a_curve_is_said_with_its_interval():
+    points = (Point(1, 0.5, 0.5, 4), Point(4, 0.5, 0.5, 1))
+    assert "at most ±26.3 points" in over_n([row("a", 1, 0.5, curve=points)], []).reading

@@ -1,6 +1,9 @@
 """The figures of a run: whole, small, and honest about what a log says."""
 
+import random
+
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.reports.figures.checks import check_all
 from tests.runs.logs import (
@@ -14,18 +17,15 @@ from tests.runs.logs import (
     used,
     whole_logs,
 )
+from tests.runs.runs import run_of
 
 from tts.reports.figures.charts import colour
 from tts.reports.figures.run import figures_of
 from tts.runs.events import LoggedAnswer, LoggedCompletion, LoggedThought, Session
-from tts.runs.measured_run import MeasuredRun
-from tts.runs.measures import Measures
-
-CONFIG = {"strategy": "best-of-n", "vote": "best", "parameters": {"n": 4}}
 
 
 def figures(log, **config):
-    return figures_of(MeasuredRun(None, CONFIG | config, Measures.of(log)))
+    return figures_of(run_of(log, **config))
 
 
 @settings(max_examples=12)
@@ -109,3 +109,87 @@ def test_a_kind_has_its_colour_in_every_run():
     alone, all_of_them = (colour(names, kinds).to_dict() for names in (["cached"], kinds))
     assert alone["range"] == all_of_them["range"][2:]
     assert colour(["unheard"], kinds).to_dict()["domain"] == ["unheard"]
+
+
+def calibration_of(*bins):
+    """The figure of one problem's completions, by (score, right, wrong)."""
+    groups = (LoggedAnswer("1", True), LoggedAnswer("2", False))
+    completions, node = [], 0
+    for score, right, wrong in bins:
+        for group in [0] * right + [1] * wrong:
+            completions.append(LoggedCompletion((node,), score, group))
+            node += 1
+    done = solved("a", 1.0, completions=tuple(completions), groups=groups, correct={"best": True})
+    found = figures([SESSION, started("a", 0.0), done], parameters={"n": node})
+    return next(figure for figure in found if figure.name == "calibration")
+
+
+def test_the_caption_of_the_calibration_says_where_the_completions_are_and_which_bins_are_off():
+    """Nearly all completions lie at the ends, where the scores fit; some between are far off."""
+    figure = calibration_of(
+        (0.01, 10, 990), (0.25, 30, 10), (0.45, 3, 2), (0.65, 6, 24), (0.99, 990, 10)
+    )
+    assert "Over 2,075 completions the score is 1.7 points away" in figure.reading
+    assert "chance alone gives about 0.5)" in figure.reading
+    assert "96.4% of the completions are scored 0.0 to 0.1 and 0.9 to 1.0." in figure.reading
+    assert (
+        "Of 4 bins with at least 20 completions 2 are off beyond the noise (0.2 to 0.3: 50 points "
+        "too low, 40 completions; 0.6 to 0.7: 45 points too high, 30 completions). 1 more "
+        "holds too few to say."
+    ) in figure.reading
+    assert [(row["completions"], row["the scores are"]) for row in figure.rows] == [
+        (1000, "within the noise"),
+        (40, "too low"),
+        (5, "too few to say"),
+        (30, "too high"),
+        (1000, "within the noise"),
+    ]
+    sizes = [layer["encoding"].get("size", {}).get("field") for layer in figure.chart["layer"]]
+    assert "completions" in sizes
+
+
+def test_of_few_completions_the_caption_of_the_calibration_says_that_they_are_few():
+    figure = calibration_of((0.1, 9, 10), (0.9, 1, 0))
+    assert "Each of the 2 bins with completions holds fewer than 20: too few" in figure.reading
+    assert {row["the scores are"] for row in figure.rows} == {"too few to say"}
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 2**32))
+def test_a_calibrated_verifier_is_hardly_ever_called_uncalibrated(seed):
+    """Drawn with the probability of their scores, bins are off as often as intervals allow."""
+    draw = random.Random(seed)
+    bins = []
+    for score in (0.05, 0.35, 0.55, 0.75, 0.95):
+        right = sum(draw.random() < score for _ in range(200))
+        bins.append((score, right, 200 - right))
+    verdicts = [row["the scores are"] for row in calibration_of(*bins).rows]
+    assert verdicts.count("within the noise") >= 3
+
+
+def test_accuracies_of_a_few_problems_are_not_told_apart():
+    log = [SESSION]
+    for place in range(4):
+        log += [
+            started(str(place), 0.0),
+            solved(str(place), 1.0, level=place % 2, correct={"best": place != 1}),
+        ]
+    reading = next(f for f in figures(log) if f.name == "accuracy-by-level").reading
+    assert "(of 2 and 2 problems, too few to tell the two apart)" in reading
+
+
+def test_of_few_values_no_tail_is_claimed():
+    log = [SESSION]
+    for place in range(3):
+        log += [started(str(place), 0.0), solved(str(place), place + 1.0)]
+    found = {figure.name: figure.reading for figure in figures(log)}
+    assert "2 s in the median and 3 s at most, over 3 problems" in found["latency"]
+    assert "percentile" not in found["latency"]
+    assert "none more than" in found["tokens-per-problem"]
+
+
+def test_accuracy_is_said_of_the_problems_with_a_reference():
+    log = [SESSION, started("a", 0.0), solved("a", 1.0, correct={"best": True})]
+    log += [started("b", 0.0), solved("b", 1.0, correct=None, any_correct=None)]
+    reading = figures(log)[0].reading
+    assert "2 problems in 1 s, 100.0% of the 1 with a reference right" in reading

@@ -1,6 +1,7 @@
 """The figures of a study: valid charts of every table, and a page that says what was asked."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from tests.lab.study.results import results_of
@@ -9,13 +10,12 @@ from tests.reports.figures.checks import check
 from tts.build.spec import load_deployment
 from tts.lab.study.advice import advise
 from tts.lab.study.cells import BASE, FULL
-from tts.lab.study.folder import StudyConfig
-from tts.lab.study.inside import memory_by_split
+from tts.lab.study.engine_tables import memory_by_split
+from tts.lab.study.folder import Measurement, StudyConfig
 from tts.lab.study.kv_memory import pair_memory
 from tts.lab.study.measure import Findings
-from tts.lab.study.measurement import Measurement
 from tts.lab.study.plan import Study
-from tts.lab.study.throughput import (
+from tts.lab.study.speed_tables import (
     ablation,
     accuracy_by_n,
     by_load,
@@ -24,7 +24,7 @@ from tts.lab.study.throughput import (
     same_trees,
 )
 from tts.reports.figures.study import FIGURES, study_figures
-from tts.reports.study import advice_figure
+from tts.reports.study_page import advice_figure
 
 DEMO = load_deployment("demo")
 STUDY = Study(
@@ -145,6 +145,18 @@ def test_the_reading_of_a_figure_has_its_numbers():
     assert "2 times the throughput" in figures["concurrency"].reading
     assert "Slower beyond the noise: schedule lockstep" not in figures["ablation"].reading
     assert "8 times the generated tokens" in figures["accuracy-by-n"].reading
+    first = figures["accuracy-by-n"].rows[0]
+    assert f"({first['low']:.1%} to {first['high']:.1%}) right" in figures["accuracy-by-n"].reading
+    row = next(row for row in figures["concurrency"].rows if row["limited"])
+    assert f"({1 / row['high']:.2f} to {1 / row['low']:.2f})" in figures["concurrency"].reading
+
+
+def test_the_memory_that_a_division_changes_beside_the_pools_is_said():
+    table = memory_by_split(DEMO, pair_memory(DEMO))
+    assert "stay as they are" in study_figures([table])[0].reading
+    rows = [dict(row) for row in table.rows]
+    next(row for row in rows if not row["part"].endswith("KV pool"))["MiB"] += 100
+    assert "the rest takes" in study_figures([replace(table, rows=rows)])[0].reading
 
 
 def test_a_study_without_divisions_has_no_figure_of_them():
@@ -163,7 +175,7 @@ def test_different_trees_are_noticed():
 
 def test_advice_stands_on_the_page_with_the_figure_that_it_rests_on():
     results = results_of({})
-    advice = tuple(advise(results, {}))
+    advice = tuple(advise(results, {"policy": {}}))
     figure = advice_figure(Findings(tuple(tables(results)), advice, 20, same_trees=True))
     check(figure)
     assert len(figure.notes) == len(figure.rows) == len(advice)

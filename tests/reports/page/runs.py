@@ -2,6 +2,7 @@
 
 import json
 
+from tts.runs.config import RunConfig
 from tts.runs.events import (
     Finished,
     Generated,
@@ -46,7 +47,7 @@ def write_run(folder, *, problems=1, step="## Step 1\n\n", question=None, answer
         events += _problem(name, 10.0 * number, step, question, answer, right=number > 0)
     events.append(Finished(t=10.0 * problems))
     (folder / "events.jsonl").write_bytes(b"".join(encode(event) + b"\n" for event in events))
-    (folder / "summary.json").write_text(json.dumps(dict(summarise(config, events))))
+    (folder / "summary.json").write_text(json.dumps(dict(summarise(RunConfig(**config), events))))
     return folder
 
 

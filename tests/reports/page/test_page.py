@@ -12,7 +12,7 @@ from tests.reports.page.runs import HOSTILE, write_run
 from tts.build.errors import RunError
 from tts.reports.figures.figure import Figure
 from tts.reports.page import write_page
-from tts.reports.page.facts import facts_of
+from tts.reports.page.of_runs import facts_of
 from tts.reports.page.packing import unpack
 
 CHART = {"mark": "bar", "data": {"name": "rows"}, "encoding": {"y": {"field": "right"}}}

@@ -11,6 +11,7 @@ from tests.driver.test_driver import CONFIGS
 
 from tts.endpoints.base import VerifierResult
 from tts.prompting import Models
+from tts.runs.config import RunConfig
 from tts.runs.events import encode
 from tts.runs.folder import CONFIG, EVENTS, SUMMARY
 from tts.runs.replay import ReplayGenerator, ReplayVerifier, read_recording
@@ -72,7 +73,9 @@ def record(folder, run, deployment):
     config = config_of(deployment, run.config)
     (folder / CONFIG).write_text(json.dumps(config))
     solved = {"problems": len(PROBLEMS), "tree_digest": "recorded"}
-    (folder / SUMMARY).write_text(json.dumps(dict(summarise(config, run.events)) | solved))
+    (folder / SUMMARY).write_text(
+        json.dumps(dict(summarise(RunConfig(**config), run.events)) | solved)
+    )
     (folder / EVENTS).write_bytes(b"".join(encode(event) + b"\n" for event in run.events))
     return folder
 
@@ -92,7 +95,7 @@ def recorded_run(deployment, folder):
 def load(folder, deployment, **changes):
     """The recording of the run in `folder`, whose run.json would say otherwise."""
     config = json.loads((folder / CONFIG).read_text()) | changes
-    return read_recording(folder, config, Models.load(deployment), PROBLEMS)
+    return read_recording(folder, RunConfig(**config), Models.load(deployment), PROBLEMS)
 
 
 def replay(deployment, words, config, schedule, script, jitter=0, **policy):

@@ -126,6 +126,18 @@ def test_another_tokenizer_is_refused_by_name(tiny_deployment, recorded):
         load(folder, tiny_deployment)
 
 
+def test_a_run_with_a_programs_own_reward_is_refused_for_that(tiny_deployment, recorded):
+    def of_the_text(event):
+        fresh = isinstance(event, Scored) and not event.cached
+        return replace(event, prompt_tokens=event.prompt_tokens + 1) if fresh else event
+
+    _, folder = recorded
+    changed_events(folder, of_the_text)
+    with pytest.raises(RunError, match=r"scored by the program's own `reward`") as refused:
+        load(folder, tiny_deployment, functions={"verifier": "reward"})
+    assert "tokenizer" not in refused.value.message
+
+
 def test_a_recording_is_simulated_with_its_own_trees(tiny_deployment, recorded):
     run, folder = recorded
     script = load(folder, tiny_deployment)

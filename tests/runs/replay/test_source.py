@@ -8,10 +8,10 @@ from tests.runs.replay.recordings import load
 
 from tts.build.errors import RunError
 from tts.reports.runs import replay_line
+from tts.runs.config import ReplaySource
 from tts.runs.replay import (
     open_source,
 )
-from tts.runs.summary import Replayed
 
 
 def test_what_does_not_fit_the_recording_is_refused_by_name(tiny_deployment, recorded, tmp_path):
@@ -47,7 +47,7 @@ def test_references_are_kept_where_the_text_is_real(recorded, tmp_path):
 
 def test_a_report_says_what_was_replayed(recorded):
     about = open_source(recorded[1]).description
-    assert "trees and answers as recorded: yes" in replay_line(Replayed(**about), "recorded")
-    assert "as recorded: NO" in replay_line(Replayed(**about), "other")
-    assert "no answers to grade" in replay_line(Replayed(source="x", text="made up"))
+    assert "trees and answers as recorded: yes" in replay_line(about, "recorded")
+    assert "as recorded: NO" in replay_line(about, "other")
+    assert "no answers to grade" in replay_line(ReplaySource(source="x", text="made up"))
     assert replay_line(None, "other") is None

@@ -2,8 +2,7 @@
 
 | module | job |
 |---|---|
-| target | the target's interface to the build: what is checked, and recorded in a manifest |
-| arguments | the arguments of `LLM(...)` for an engine of a deployment; pure |
+| target | what is checked, and recorded in a manifest; the arguments of `LLM(...)` for an engine |
 | contract | facts on TensorRT-LLM's Python API (contract.json), and the check of arguments |
 | version | which versions are served, and how each samples with seeds; pure |
 

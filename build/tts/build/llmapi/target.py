@@ -1,4 +1,7 @@
-"""Target llmapi: nothing is compiled; what would fail at load is refused, the rest is recorded."""
+"""Target llmapi: nothing is compiled; what would fail at load is refused, the rest is recorded.
+
+`llm_arguments` is what the models that Triton runs open an engine with.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +12,17 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from .. import paths
-from ..build_plan import (
-    BuildPlan,
-    VerificationOutcome,
-    check_length,
-    check_tokenizer,
-    describe_engine,
-)
+from ..build_plan import BuildPlan, VerificationOutcome, check_length, new_plan
 from ..checkpoint import FileStamp, open_checkpoint
 from ..checkpoint_files import read_json_object
 from ..errors import BuildError, CheckpointError
 from ..manifest import CONFIG_FILE, EngineConfig, Settings, read_engine_config, write_record
 from ..model_config import ModelConfig
-from ..spec import Deployment, Role, VerifierSpec
+from ..spec import Deployment, EngineSpec, Precision, Role, VerifierSpec
 from ..tensorrt import model_shape
 from ..tensorrt.feasibility import check_parallelism, check_precision
 from ..tensorrt.heads import require_convertible
-from ..tensorrt.memory_plan import check_pools
-from ..tokenizer import Tokenizer
+from ..tensorrt.memory_plan import KV_FRACTION, check_pools
 from ..weights import Weights
 from .contract import contract
 from .version import check_version
@@ -61,18 +57,7 @@ def plan_engine(deployment: Deployment, role: Role) -> BuildPlan:
         Weights(spec.checkpoint).require_ends()  # not that they are all: the engine checks that
     else:
         open_checkpoint(spec.checkpoint)
-    tokenizer = Tokenizer(spec.checkpoint)
-    check_tokenizer(tokenizer, model.vocab_size, spec)
-    logits = (
-        None if role == "verifier" else model.vocab_size
-    )  # prm_engine keeps the labels' columns
-    return BuildPlan(
-        deployment=deployment,
-        role=role,
-        folder=paths.engine_dir(deployment.name, role),
-        settings=settings_for(deployment, role),
-        config=describe_engine(deployment, role, model, tokenizer, logits),
-    )
+    return new_plan(deployment, role, model, settings_for(deployment, role))
 
 
 def read_model(checkpoint: Path) -> ModelConfig:
@@ -159,3 +144,46 @@ def _version_line(deployment: Deployment) -> str:
         version = contract().containers[options.container]
         return f"container {options.container} holds TensorRT-LLM {version}"
     return f"the model checks the TensorRT-LLM in {options.image} when it loads"
+
+
+DTYPES: dict[Precision, str] = {"fp16": "float16", "bf16": "bfloat16"}
+_GIB = 1024**3
+
+
+def llm_arguments(spec: EngineSpec) -> dict[str, JsonValue]:
+    """What `LLM` is opened with; the models compare it with nothing, they pass it on.
+
+    The KV pool is a number of tokens, because a share of the free memory would depend on which of
+    two engines loads first. A verifier has no CUDA graphs: they are for steps that only decode, and
+    its single token comes out of the prompt's last step.
+    """
+    place, cache = spec.placement, spec.kv_cache
+    verifier = isinstance(spec, VerifierSpec)
+    arguments: dict[str, JsonValue] = {
+        "model": str(spec.checkpoint),
+        "skip_tokenizer_init": True,
+        "trust_remote_code": False,
+        "dtype": DTYPES[spec.precision],
+        "tensor_parallel_size": place.tensor_parallel,
+        "pipeline_parallel_size": place.pipeline_parallel,
+        "max_batch_size": spec.max_batch_size,
+        "max_num_tokens": spec.max_num_tokens,
+        "max_seq_len": spec.max_seq_len,
+        "max_beam_width": 1,
+        "enable_chunked_prefill": spec.chunked_context,
+        "kv_cache_config": {
+            "max_tokens": cache.blocks * cache.block_size,
+            "free_gpu_memory_fraction": KV_FRACTION,
+            "tokens_per_block": cache.block_size,
+            "enable_block_reuse": cache.reuse,
+            "host_cache_size": int(place.kv_host_gib * _GIB),
+        },
+        "scheduler_config": {"capacity_scheduler_policy": spec.scheduling_policy.upper()},
+        "cuda_graph_config": None
+        if verifier
+        else {"max_batch_size": spec.max_batch_size, "enable_padding": True},
+        "gather_generation_logits": verifier,
+    }
+    if place.expert_parallel > 1:
+        arguments["moe_expert_parallel_size"] = place.expert_parallel
+    return arguments

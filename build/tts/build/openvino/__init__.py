@@ -3,8 +3,8 @@
 | module | job |
 |---|---|
 | target | the target's interface to the build: settings, plan, export, verification |
-| export | a checkpoint as a stateful OpenVINO graph |
-| constants | its tensors as graph constants, in the engine's precision |
+| export | a checkpoint as a stateful OpenVINO model, saved |
+| transformer, likelihood | the graph of a causal model; of a likelihood verifier |
 | verify | the exported engine against transformers |
 | memory | what a pair takes of its machine's memory, and whether there is so much |
 | runtime | settings of the CPU plug-in, and the CPU features that they need |

@@ -31,8 +31,8 @@ from ..machine_memory import memory_available, memory_limit
 from ..model_config import ModelConfig, parse_model_config
 from ..spec import Deployment, EngineSpec, Precision, Role
 from ..tensorrt.model_shape import known_model
-from .constants import label_precision
 from .likelihood import likelihood_columns
+from .transformer import label_precision
 
 MIB = 1 << 20
 PROCESS = 120 * MIB

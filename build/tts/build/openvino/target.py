@@ -9,19 +9,12 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from .. import paths
-from ..build_plan import (
-    BuildPlan,
-    VerificationOutcome,
-    check_length,
-    check_tokenizer,
-    describe_engine,
-)
+from ..build_plan import BuildPlan, VerificationOutcome, check_length, new_plan
 from ..checkpoint import Checkpoint, FileStamp
 from ..engine_shape import is_likelihood, judged_by, open_engine_checkpoint
 from ..errors import BuildError
 from ..manifest import CONFIG_FILE, EngineConfig, Settings, read_engine_config, write_record
 from ..spec import Deployment, Role, VerifierSpec
-from ..tokenizer import Tokenizer
 from .export import EXPORTER_VERSIONS, export_model, save_model
 from .memory import STORED_BYTES
 from .runtime import openvino_version, require_precision
@@ -59,14 +52,9 @@ def plan_engine(deployment: Deployment, role: Role) -> BuildPlan:
     require_precision(role, spec.precision)
     model = open_engine_checkpoint(spec).config
     check_length(deployment, role, model.max_position_embeddings)
-    tokenizer = Tokenizer(spec.checkpoint)
-    check_tokenizer(tokenizer, model.vocab_size, spec)
-    logits = None if role == "verifier" else model.vocab_size  # a verifier's head is cut to labels
-    config = describe_engine(deployment, role, model, tokenizer, logits)
-    folder = paths.engine_dir(deployment.name, role)
-    settings = settings_for(deployment, role)
     judges = judged_by(model, spec) if role == "verifier" else None
-    return BuildPlan(deployment, role, folder, settings, config, judges)
+    settings = settings_for(deployment, role)
+    return new_plan(deployment, role, model, settings, judged_by=judges)
 
 
 def engine_config(deployment: Deployment, role: Role, folder: Path) -> EngineConfig:

@@ -24,9 +24,9 @@ from ..errors import BuildError
 from ..manifest import Verification
 from ..spec import Precision
 from ..weights import Array
-from .constants import label_precision, stored_values
 from .export import MODEL_FILE
 from .runtime import plugin_properties
+from .transformer import label_precision, stored_values
 
 if TYPE_CHECKING:
     import torch

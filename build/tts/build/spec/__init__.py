@@ -4,30 +4,26 @@ Each section of the file is in the module that has its name:
 
 | module | sections and fields |
 |---|---|
-| deployment | `Deployment`: the whole file; name, endpoints, strategies; replicas of its server |
+| deployment | `Deployment`: the whole file; name, endpoints, strategies; what each target allows |
 | engine | what generator and verifier have in common: `EngineSpec`, kv_cache |
 | generator | generator: `GeneratorSpec` |
 | verifier | verifier: `VerifierSpec`, its labels, template and prompt |
 | verifier_formats | verifier.format: `FORMATS`, the facts about each |
 | server | server: `ServerSpec`; hosts, ports, endpoints |
 | tensorrt | `TensorRTSpec`, the GPU and the container; `TensorRTEngine` of each engine |
-| target_rules | target: what each one allows in the other sections, `PRECISIONS` |
 
 | module | job |
 |---|---|
 | section | the base of all sections, and types that several have |
-| load | `load_deployment`: finding a file and reading it |
-| mistakes | `explain`: what is wrong with a file, line by line |
+| load | `load_deployment`: finding a file and reading it; `explain`: what is wrong with it |
 """
 
-from .deployment import Deployment
+from .deployment import PRECISIONS, Deployment
 from .engine import EngineSpec, KvCache, Precision, Role
 from .generator import GeneratorSpec
-from .load import bundled_deployments, deployment_file, load_deployment
-from .mistakes import explain
+from .load import bundled_deployments, deployment_file, explain, load_deployment
 from .section import Target
 from .server import ENDPOINT, PORT_STEP, HttpPort, Port, ServerKind, ServerSpec
-from .target_rules import PRECISIONS
 from .tensorrt import Calibration, Gpu, TensorRTEngine, TensorRTSpec
 from .verifier import PROMPT_PLACES, Labels, Template, VerifierSpec
 from .verifier_formats import FORMATS, READ_AT_LABELS, FormatFacts, HeadKind

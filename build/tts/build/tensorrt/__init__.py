@@ -5,9 +5,9 @@ Memory plan; pure:
 | module | job |
 |---|---|
 | model_shape | the shape of a checkpoint, or of the published model of its name |
-| gpus | memory and speed of the GPUs that a deployment may name |
+| gpus | memory and speed of each kind of GPU; which of a machine are used |
 | feasibility | does the GPU run the precision, does the model divide as asked? |
-| placement | on which GPUs the ranks run, and whether the server spawns them |
+| placements | every way to place both engines on so many GPUs |
 | engine_memory | bytes of weights, activations, logits and KV cache, rank by rank |
 | pytorch_memory | the same for target llmapi, where they differ |
 | roofline | seconds of a decode or prefill step |
@@ -22,8 +22,7 @@ Build:
 | contract | facts on TensorRT-LLM 1.2.1 and its container (contract/*.json), and checks |
 | commands | the commands of the three steps: check, convert or quantise, compile; pure |
 | in_container | the script that the first two run inside NVIDIA's container |
-| docker | a step as `docker run`, or directly inside the container |
-| toolchain | running steps: machine, log, progress, interruption |
+| toolchain | running steps, by `docker run` or inside the container: machine, log, interruption |
 | interface | what the container's tools take, compared with what a build gives them |
 | step_failures | what a failed step's log means |
 | engine_files | reading a built engine back |

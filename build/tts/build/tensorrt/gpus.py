@@ -1,6 +1,11 @@
-"""Memory and speed of the GPUs that a deployment may name, for the memory plan and the simulation.
+"""The kinds of GPU that a deployment may name, and the GPUs of a machine that its engines run on.
 
-What TensorRT-LLM builds for them goes by compute capability, which the contract holds.
+Memory and speed are for the memory plan and the simulation. What TensorRT-LLM builds for a kind
+goes by compute capability, which the contract holds.
+
+TensorRT-LLM has two ways of serving. *Leader mode*: the server is the only rank of every engine.
+*Orchestrator mode*: the server spawns a process for each rank, on the GPUs that gpu_device_ids
+names.
 """
 
 from __future__ import annotations
@@ -8,9 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..spec import Gpu
+from ..spec import Deployment, Gpu
 
 GIB = 1024**3
+SERVER_GPU = 0
+"""The GPU on which the server itself has a CUDA context in orchestrator mode."""
 
 
 @dataclass(frozen=True)
@@ -115,3 +122,18 @@ GPUS: Mapping[Gpu, GpuFacts] = {
         source="NVIDIA Ada GPU architecture whitepaper, appendix A",
     ),
 }
+
+
+def gpus_of(deployment: Deployment) -> list[int]:
+    """Every GPU that a deployment places an engine on, in order."""
+    engines = deployment.engines().values()
+    return sorted({gpu for spec in engines for gpus in spec.placement.replicas for gpu in gpus})
+
+
+def is_orchestrated(deployment: Deployment) -> bool:
+    """Whether the server spawns the ranks: everywhere but with all engines on GPU 0 alone.
+
+    Leader mode places its rank on the first GPU that the server sees. Models of target llmapi place
+    their ranks themselves.
+    """
+    return deployment.target == "tensorrt" and gpus_of(deployment) != [0]

@@ -18,11 +18,10 @@ from ..spec import Deployment, EngineSpec, GeneratorSpec, Role, TensorRTSpec
 from . import pytorch_memory
 from .engine_memory import SERVER_CONTEXT, Parameters, RankMemory, parameters, ranks_of
 from .feasibility import check_parallelism, check_precision
-from .gpus import GIB, GPUS, GpuFacts
+from .gpus import GIB, GPUS, SERVER_GPU, GpuFacts, is_orchestrated
 from .heads import require_convertible
 from .kv_split import Limit, Pools, Side, plain_split, search_split
 from .model_shape import shape_of
-from .placement import SERVER_GPU, is_orchestrated
 from .roofline import roofline
 
 SAFETY = 0.05

@@ -10,13 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from .. import paths
-from ..build_plan import (
-    BuildPlan,
-    VerificationOutcome,
-    check_length,
-    check_tokenizer,
-    describe_engine,
-)
+from ..build_plan import BuildPlan, VerificationOutcome, check_length, describe_engine, new_plan
 from ..checkpoint import FileStamp, content_hash
 from ..engine_shape import engine_shape, judged_by, open_engine_checkpoint
 from ..errors import BuildError, CheckpointError, ConfigError
@@ -41,13 +35,12 @@ from .commands import (
     quantisation,
     steps,
 )
-from .docker import shell_text
 from .engine_files import require_as_asked
 from .engine_memory import parameters
 from .heads import write_causal
 from .interface import require_interface
 from .model_shape import known_model, read_model
-from .toolchain import Say, find_toolchain, note_in, require_machine, run_step
+from .toolchain import Say, find_toolchain, note_in, require_machine, run_step, shell_text
 
 _RECORD = "checkpoint.json"
 _STORED_BYTES = {"fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int4_awq": 0.5}
@@ -91,23 +84,17 @@ def plan_engine(deployment: Deployment, role: Role) -> BuildPlan:
     else:
         open_engine_checkpoint(spec)
     check_calibration(spec)
-    tokenizer = Tokenizer(spec.checkpoint)
-    check_tokenizer(tokenizer, model.vocab_size, spec)
-    return BuildPlan(
-        deployment=deployment,
-        role=role,
-        folder=paths.engine_dir(deployment.name, role),
-        settings=settings_for(deployment, role),
-        config=_engine_config(deployment, role, model, tokenizer),
-        judged_by=judged_by(model, spec) if role == "verifier" else None,
-    )
+    judges = judged_by(model, spec) if role == "verifier" else None
+    settings, logits = settings_for(deployment, role), _padded_vocabulary(model, spec)
+    return new_plan(deployment, role, model, settings, logits=logits, judged_by=judges)
 
 
 def engine_config(deployment: Deployment, role: Role, folder: Path) -> EngineConfig:
     """What clients and templates need to know of an engine; config.json in `folder` is NVIDIA's."""
     spec = deployment.engines()[role]
     model = engine_shape(read_model(spec.checkpoint), spec)
-    return _engine_config(deployment, role, model, Tokenizer(spec.checkpoint))
+    tokenizer, logits = Tokenizer(spec.checkpoint), _padded_vocabulary(model, spec)
+    return describe_engine(deployment, role, model, tokenizer, logits)
 
 
 def prepare(plans: Sequence[BuildPlan], verify: bool | None) -> None:
@@ -252,12 +239,10 @@ def workspace(deployment: Deployment, role: Role) -> Workspace:
     )
 
 
-def _engine_config(
-    deployment: Deployment, role: Role, model: ModelConfig, tokenizer: Tokenizer
-) -> EngineConfig:
-    ranks = deployment.engines()[role].placement.tensor_parallel
-    padded = -(-model.vocab_size // ranks) * ranks  # to equal parts
-    return describe_engine(deployment, role, model, tokenizer, padded)
+def _padded_vocabulary(model: ModelConfig, spec: EngineSpec) -> int:
+    """Columns of an engine's logits, which its ranks hold in equal parts."""
+    ranks = spec.placement.tensor_parallel
+    return -(-model.vocab_size // ranks) * ranks
 
 
 def _label_text(spec: VerifierSpec) -> str:

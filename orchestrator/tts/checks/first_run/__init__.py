@@ -5,9 +5,8 @@ the machine with what the deployment needs, of the start's log with the memory p
 
 | module | job |
 |---|---|
-| outcome | one step: expected, found, what to do |
 | machine | GPUs, docker and versions of this machine |
-| compare | the log of a start, and the memory in use, against the memory plan; pure |
+| outcomes | one step: expected, found, what to do; a start against the memory plan; pure |
 | steps | the steps in order, as far as this machine can go |
 | excerpts | lines of the logs for a report, without secrets and prompts |
 """

@@ -13,9 +13,8 @@ from tts.build.builder import build_engines
 from tts.build.errors import CheckpointError, ConfigError, TtsError
 from tts.build.spec import Deployment, TensorRTSpec
 from tts.build.tensorrt import contract
-from tts.build.tensorrt.gpus import GIB
+from tts.build.tensorrt.gpus import GIB, gpus_of
 from tts.build.tensorrt.memory_plan import MemoryPlan, check_pools, plan_memory
-from tts.build.tensorrt.placement import gpus_of
 from tts.serving.contract import Finding
 from tts.serving.server.start import planned_command, start_server
 from tts.serving.server.state import LOG
@@ -24,9 +23,8 @@ from tts.serving.server.triton_log import read_start_log
 from .. import BEFORE_BUILD, has_errors, lint
 from ..requirements import require_checkpoints
 from . import machine
-from .compare import compare_log, compare_memory
 from .excerpts import telling_lines
-from .outcome import Outcome, State
+from .outcomes import Outcome, State, compare_log, compare_memory
 
 LOG_BYTES = 4_000_000
 """How much of a log is read, from its beginning: a start is told there."""

@@ -3,24 +3,24 @@
 | module | job |
 |---|---|
 | `record` | one request: its stages t0 to t6, tokens, outcome |
-| `observer` | where the gateway tells of its requests, and the thread that has them kept |
+| `recorder` | where the gateway tells of its requests, and the thread that has them kept |
 | `request_log` | records on disk: SQLite segments |
 | `request_reader` | reading them, also meanwhile; as JSON lines and CSV |
 | `metrics` | the gateway's metrics, by name, for Prometheus |
 | `telemetry` | spans and measurements for an OpenTelemetry collector |
 """
 
-from .observer import Observer
-from .record import STAGES, RequestRecord
+from .record import STAGES, ServedRequest
+from .recorder import Recorder
 from .request_log import RequestLog, Retention, requests_dir
 from .telemetry import Telemetry, telemetry_of
 
 __all__ = [
     "STAGES",
-    "Observer",
+    "Recorder",
     "RequestLog",
-    "RequestRecord",
     "Retention",
+    "ServedRequest",
     "Telemetry",
     "requests_dir",
     "telemetry_of",

@@ -21,7 +21,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from .record import STAGES, RequestRecord
+from .record import STAGES, ServedRequest
 
 MOST_SERIES = 400
 """Series of one metric at most, without the one for all others."""
@@ -121,7 +121,7 @@ class Histogram:
 class GatewayMetrics(Collector):
     """What the requests that have ended, and those that go on, add up to."""
 
-    def __init__(self, going_on: Collection[RequestRecord], lost: Callable[[], int]) -> None:
+    def __init__(self, going_on: Collection[ServedRequest], lost: Callable[[], int]) -> None:
         self.requests = Counter(
             "tts_gateway_requests_total",
             "Requests that have ended.",
@@ -210,7 +210,7 @@ class GatewayMetrics(Collector):
         """Let `read` be asked at each scrape: a value for each tuple of label values."""
         self._metrics.append(Gauge(name, help, read, labels))
 
-    def count(self, record: RequestRecord) -> None:
+    def count(self, record: ServedRequest) -> None:
         """Count a request that has ended."""
         model = record.model
         self.requests.add(1, record.endpoint, model, record.outcome, str(record.status))

@@ -34,7 +34,7 @@ STAGES = (
 """Each stage with the times between which it lies."""
 
 
-class RequestRecord(msgspec.Struct, kw_only=True):
+class ServedRequest(msgspec.Struct, kw_only=True):
     """One request. Mutable: filled in while it is handled; no secret is in it."""
 
     id: str
@@ -51,7 +51,7 @@ class RequestRecord(msgspec.Struct, kw_only=True):
     t5: float | None = None
     t6: float | None = None
     model: str = ""
-    """As `/v1/models` lists it; empty until it is known to exist."""
+    """The name in `/v1/models`; empty until it is known to exist."""
     strategy: str | None = None
     """The strategy of a search; None for plain generation."""
     stream: bool = False

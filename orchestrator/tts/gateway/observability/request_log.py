@@ -23,13 +23,13 @@ from tts.build.errors import RunError
 from tts.build.private import private_folder
 
 from ..database_files import identity
-from .record import RequestRecord
+from .record import ServedRequest
 
 logger = logging.getLogger(__name__)
 
 SUFFIX = ".db"
 
-COLUMNS = tuple(name for name in RequestRecord.__struct_fields__ if name != "t0")
+COLUMNS = tuple(name for name in ServedRequest.__struct_fields__ if name != "t0")
 _TIMES = frozenset(("t1", "t2", "t3", "t4", "t5", "t6"))
 _TYPES = {
     "id": "TEXT NOT NULL",
@@ -81,7 +81,7 @@ class RequestLog:
                 hint="Make room there, or name another folder.",
             ) from error
 
-    def write(self, records: Sequence[RequestRecord]) -> None:
+    def write(self, records: Sequence[ServedRequest]) -> None:
         """Write records, which others see when this returns; on a full disk they are lost."""
         try:
             segment = self._current()
@@ -144,7 +144,7 @@ class _Segment:
         """Whether what is written is where others look for it."""
         return identity(self.file) == self._files
 
-    def write(self, records: Sequence[RequestRecord]) -> None:
+    def write(self, records: Sequence[ServedRequest]) -> None:
         self._connection.execute("BEGIN")
         try:
             self._connection.executemany(_INSERT, map(_row, records))
@@ -173,7 +173,7 @@ class _Segment:
             _unlink(self.file)
 
 
-def _row(record: RequestRecord) -> tuple[object, ...]:
+def _row(record: ServedRequest) -> tuple[object, ...]:
     """Its columns, times counted from t0."""
     values = []
     for name in COLUMNS:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from .record import Outcome, RequestRecord
+from .record import Outcome, ServedRequest
 from .request_log import COLUMNS, segments
 
 _DERIVED = "own_latency_s"
@@ -37,7 +37,7 @@ class Query:
     outcome: Outcome | None = None
     status: int | None = None
     slower_than_s: float | None = None
-    """From the first byte in to the last byte out."""
+    """Seconds between the first byte in and the last byte out."""
 
     def where(self) -> tuple[str, list[object]]:
         """The condition in SQL, and its values."""
@@ -63,7 +63,7 @@ def read_requests(
     *,
     last: int | None = None,
     unreadable: Callable[[Path, str], None] = lambda file, why: None,
-) -> Iterator[RequestRecord]:
+) -> Iterator[ServedRequest]:
     """The requests in a folder that a query asks for, in the order of their arrival.
 
     With `last`, only so many of the latest. `unreadable` is told of segments that are damaged, and
@@ -83,13 +83,13 @@ def read_requests(
     )
 
 
-def as_json_lines(records: Iterable[RequestRecord]) -> Iterator[str]:
+def as_json_lines(records: Iterable[ServedRequest]) -> Iterator[str]:
     """A JSON object for each record, without line breaks in it or after it."""
     for record in records:
         yield msgspec.json.encode(_fields(record)).decode()
 
 
-def as_csv(records: Iterable[RequestRecord]) -> Iterator[str]:
+def as_csv(records: Iterable[ServedRequest]) -> Iterator[str]:
     """The lines of a CSV file (RFC 4180, but for the line's end), the first with the names.
 
     A prompt may hold line breaks: what is one line here may be several in the file.
@@ -106,7 +106,7 @@ def _rows(
     query: Query,
     unreadable: Callable[[Path, str], None],
     newest_first: int | None = None,
-) -> Iterator[RequestRecord]:
+) -> Iterator[ServedRequest]:
     where, values = query.where()
     order = "time" if newest_first is None else f"time DESC LIMIT {newest_first}"
     try:
@@ -120,15 +120,15 @@ def _rows(
                 found = {
                     name: value for name, value in zip(names, row, strict=True) if name in COLUMNS
                 }
-                yield msgspec.convert({**found, "t0": 0.0}, RequestRecord, strict=False)
+                yield msgspec.convert({**found, "t0": 0.0}, ServedRequest, strict=False)
     except (sqlite3.Error, msgspec.ValidationError) as error:
         unreadable(file, str(error))
 
 
-def _fields(record: RequestRecord) -> dict[str, object]:
+def _fields(record: ServedRequest) -> dict[str, object]:
     fields = {name: getattr(record, name) for name in COLUMNS}
     return {**fields, _DERIVED: record.own_latency_s()}
 
 
-def _values(record: RequestRecord) -> list[object]:
+def _values(record: ServedRequest) -> list[object]:
     return ["" if value is None else value for value in _fields(record).values()]

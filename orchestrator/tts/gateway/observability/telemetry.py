@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 
 from tts.build.errors import ConfigError
 
-from .record import STAGES, RequestRecord
+from .record import STAGES, ServedRequest
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
+    from opentelemetry.metrics import Histogram
     from opentelemetry.sdk.metrics.export import MetricExporter
     from opentelemetry.sdk.trace.export import SpanExporter
     from opentelemetry.util.types import Attributes
@@ -93,32 +94,32 @@ class Telemetry:
             [PeriodicExportingMetricReader(metrics)], resource=resource, shutdown_on_exit=False
         )
         meter = self._metering.get_meter("tts.gateway")
-        self._duration = meter.create_histogram(
-            "gen_ai.server.request.duration",
-            "s",
-            "From arrival to the last byte.",
-            explicit_bucket_boundaries_advisory=_DURATION,
+
+        def histogram(name: str, unit: str, what: str, bounds: Sequence[float]) -> Histogram:
+            return meter.create_histogram(
+                name, unit, what, explicit_bucket_boundaries_advisory=bounds
+            )
+
+        self._duration = histogram(
+            "gen_ai.server.request.duration", "s", "From arrival to the last byte.", _DURATION
         )
-        self._first_token = meter.create_histogram(
+        self._first_token = histogram(
             "gen_ai.server.time_to_first_token",
             "s",
             "From arrival to the first byte of the answer.",
-            explicit_bucket_boundaries_advisory=_FIRST_TOKEN,
+            _FIRST_TOKEN,
         )
-        self._per_token = meter.create_histogram(
+        self._per_token = histogram(
             "gen_ai.server.time_per_output_token",
             "s",
             "Between the tokens of a streamed answer, on average over the answer.",
-            explicit_bucket_boundaries_advisory=_PER_TOKEN,
+            _PER_TOKEN,
         )
-        self._usage = meter.create_histogram(
-            "gen_ai.client.token.usage",
-            "{token}",
-            "Tokens of a request.",
-            explicit_bucket_boundaries_advisory=_TOKENS,
+        self._usage = histogram(
+            "gen_ai.client.token.usage", "{token}", "Tokens of a request.", _TOKENS
         )
 
-    def write(self, records: Sequence[RequestRecord]) -> None:
+    def write(self, records: Sequence[ServedRequest]) -> None:
         """Take records of ended requests; a sink of the writer."""
         for record in records:
             if operation := OPERATIONS.get(record.endpoint):
@@ -137,7 +138,7 @@ class Telemetry:
         for end in ends:
             end.join(max(0.0, due - time.monotonic()))
 
-    def _trace(self, record: RequestRecord, operation: str) -> None:
+    def _trace(self, record: ServedRequest, operation: str) -> None:
         from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
 
         span = self._tracer.start_span(
@@ -159,11 +160,11 @@ class Telemetry:
                 child.end(_unix_ns(record, ended))
         span.end(_unix_ns(record, record.t0 if record.t6 is None else record.t6))
 
-    def _caller(self, record: RequestRecord) -> Context:
+    def _caller(self, record: ServedRequest) -> Context:
         carrier = {"traceparent": record.trace_parent} if record.trace_parent else {}
         return self._propagator.extract(carrier)
 
-    def _measure(self, record: RequestRecord, operation: str) -> None:
+    def _measure(self, record: ServedRequest, operation: str) -> None:
         common = _common_attributes(record, operation)
         kind = {**common, "error.type": record.error or record.outcome}
         if (took := record.seconds("t0", "t6")) is not None:
@@ -178,7 +179,7 @@ class Telemetry:
         self._usage.record(_generated(record), {**common, "gen_ai.token.type": "output"})
 
 
-def _common_attributes(record: RequestRecord, operation: str) -> dict[str, str]:
+def _common_attributes(record: ServedRequest, operation: str) -> dict[str, str]:
     return {
         "gen_ai.operation.name": operation,
         "gen_ai.provider.name": "tts",
@@ -187,7 +188,7 @@ def _common_attributes(record: RequestRecord, operation: str) -> dict[str, str]:
     }
 
 
-def _span_attributes(record: RequestRecord, operation: str) -> Attributes:
+def _span_attributes(record: ServedRequest, operation: str) -> Attributes:
     found: dict[str, str | int | float | bool | None] = {
         **_common_attributes(record, operation),
         "gen_ai.response.id": record.id,
@@ -209,10 +210,10 @@ def _span_attributes(record: RequestRecord, operation: str) -> Attributes:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _generated(record: RequestRecord) -> int:
+def _generated(record: ServedRequest) -> int:
     """Output tokens as they are billed: those of the search that are in no answer, too."""
     return record.answer_tokens + record.search_tokens
 
 
-def _unix_ns(record: RequestRecord, monotonic: float) -> int:
+def _unix_ns(record: ServedRequest, monotonic: float) -> int:
     return int(record.time * 1e9) + round((monotonic - record.t0) * 1e9)

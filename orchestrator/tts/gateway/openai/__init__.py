@@ -3,8 +3,7 @@
 | module | job |
 |---|---|
 | errors | an error as clients read it, and which of ours becomes which |
-| fields | fields that are known and cannot be honoured, and those that nobody knows |
-| requests | the requests as typed structures, read from a body |
-| answers | answers as structures |
+| requests | the requests as typed structures, and the fields that cannot be honoured |
+| answers | answers as structures, in the forms of completions and of chat |
 | events | the events of a streamed answer, from templates of bytes |
 """

@@ -1,10 +1,15 @@
-"""Answers as structures; encoding one is a call of msgspec. Pure."""
+"""Answers as structures, in both forms that clients know; msgspec encodes them. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from msgspec import UNSET, Struct, UnsetType
+
+from .events import CHAT_CHUNK, TEXT_CHUNK
 
 
 class TokenDetails(Struct):
@@ -77,3 +82,64 @@ class Answer(Struct):
     usage: Usage
     tts: dict[str, Any] | UnsetType = UNSET
     metadata: dict[str, Any] | UnsetType = UNSET
+
+
+@dataclass(frozen=True)
+class AnswerForm:
+    """In what the answers of completions and of chat differ."""
+
+    object: str
+    chunk: str
+    prefix: str
+    """What an answer's id begins with."""
+    choice: Callable[[int, str, str, Any], Any]
+    """A whole choice: its place, its text, why it ends, its log-probabilities."""
+    logprobs: Callable[[Sequence[str], Sequence[float]], Any]
+    """The log-probabilities of some tokens."""
+
+    @property
+    def chats(self) -> bool:
+        """Whether the answer is a message of a chat, which begins by naming its role."""
+        return self.chunk == CHAT_CHUNK
+
+
+def _chat_choice(index: int, text: str, finish: str, logs: Any) -> ChatChoice:
+    return ChatChoice(index, Message(text), finish, logs)
+
+
+def _text_log_probs(tokens: Sequence[str], log_probs: Sequence[float]) -> Any:
+    offsets = [0]
+    for token in tokens:
+        offsets.append(offsets[-1] + len(token))
+    return {
+        "tokens": list(tokens),
+        "token_logprobs": list(map(_shortest, log_probs)),
+        "top_logprobs": None,
+        "text_offset": offsets[:-1],
+    }
+
+
+def _chat_log_probs(tokens: Sequence[str], log_probs: Sequence[float]) -> Any:
+    return {
+        "content": [
+            {
+                "token": token,
+                "logprob": _shortest(log_prob),
+                "bytes": list(token.encode()),
+                "top_logprobs": [],
+            }
+            for token, log_prob in zip(tokens, log_probs, strict=True)
+        ],
+        "refusal": None,
+    }
+
+
+def _shortest(number: float) -> float:
+    """A number that an engine has as float32, in as few digits as tell it from all others."""
+    return float(str(np.float32(number)))
+
+
+TEXT = AnswerForm("text_completion", TEXT_CHUNK, "cmpl-", TextChoice, _text_log_probs)
+"""`/v1/completions`."""
+CHAT = AnswerForm("chat.completion", CHAT_CHUNK, "chatcmpl-", _chat_choice, _chat_log_probs)
+"""`/v1/chat/completions`."""

@@ -30,6 +30,24 @@ BACK_S = 5
 """When a client may come back whose request found no engine: a small one has loaded by then."""
 
 
+MOST_SAID = 2000
+"""Characters of an error: what it quotes of a request may be megabytes long."""
+MOST_QUOTED = 200
+
+
+def shortened(text: str, most: int = MOST_SAID) -> str:
+    """A text of so many characters, up to the last word that fits."""
+    if len(text) <= most:
+        return text
+    cut = text[:most]
+    return f"{cut.rpartition(' ')[0] or cut}..."
+
+
+def quoted(text: str) -> str:
+    """What a client has sent, as an error repeats it."""
+    return shortened(repr(text), MOST_QUOTED)
+
+
 class ApiError(TtsError):
     """A request that ends with an error; `code` and `param` are those of OpenAI's errors."""
 
@@ -42,7 +60,7 @@ class ApiError(TtsError):
         param: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(shortened(message))
         self.status = status
         self.code = code
         self.param = param
@@ -82,7 +100,7 @@ def bad_request(message: str, param: str | None = None, code: str | None = None)
 def api_error(error: TtsError) -> ApiError:
     """What a client is told of an error of ours.
 
-    Of what is wrong on this side it is told the kind alone: files and addresses of servers, which
+    It is told only the kind of what is wrong on this side: files and addresses of servers, which
     the message names, are for the gateway's own log.
     """
     match error:

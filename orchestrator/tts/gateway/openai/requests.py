@@ -1,4 +1,9 @@
-"""The requests as typed structures. Pure."""
+"""The requests as typed structures, and the fields that cannot be honoured. Pure.
+
+Half support is worse than none: a client that asks for tools and gets prose, or for scores of its
+prompt and gets none, goes on with what is wrong. So such a field is refused unless it asks for what
+happens anyway. Fields that nobody knows are ignored, and named to the client.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +14,56 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 import msgspec
 from msgspec import Meta, Struct
 
-from .errors import bad_request
-from .fields import settled
+from .errors import MOST_QUOTED, bad_request
 
 MAX_CHOICES = 128
 """Samples of one request at most, over all its prompts."""
 MAX_STOPS = 16
+HONOURED_ONLY_AS: dict[str, tuple[Any, ...]] = {
+    "tools": ([],),
+    "tool_choice": ("none", "auto"),
+    "parallel_tool_calls": (True, False),  # says nothing without tools
+    "functions": ([],),
+    "function_call": ("none", "auto"),
+    "response_format": ({"type": "text"},),
+    "logit_bias": ({},),
+    "presence_penalty": (0,),
+    "frequency_penalty": (0,),
+    "repetition_penalty": (1,),
+    "length_penalty": (1,),
+    "use_beam_search": (False,),
+    "min_p": (0,),
+    "min_tokens": (0,),
+    "top_logprobs": (0,),
+    "prompt_logprobs": (),
+    "suffix": ("",),
+    "modalities": (["text"],),
+    "audio": (),
+    "prediction": (),
+    "web_search_options": (),
+    "store": (False,),
+    "skip_special_tokens": (True,),
+    "spaces_between_special_tokens": (True,),
+    "bad_words": ([],),
+    "allowed_token_ids": (),
+    "truncate_prompt_tokens": (),
+    "guided_json": (),
+    "guided_regex": (),
+    "guided_choice": (),
+    "guided_grammar": (),
+    "structured_outputs": (),
+    "chat_template": (),
+    "documents": (),
+}
+"""Fields of OpenAI's and vLLM's requests, and the values with which they change nothing."""
+WITHOUT_EFFECT = frozenset({"user", "safety_identifier", "prompt_cache_key", "service_tier"})
+"""Fields that need nothing of us: they tell a provider who asks, or what it may charge."""
 
 Count = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
 Stop = Annotated[str, Meta(min_length=1)]
 TokenId = Annotated[int, Meta(ge=0, lt=2**31)]
-"""As engines have them, int32."""
+"""A token id as engines have it, int32."""
 
 
 class StreamOptions(Struct):
@@ -35,7 +78,7 @@ class SearchOptions(Struct, forbid_unknown_fields=True):
     strategy: str | None = None
     n: Count | None = None
     budget: Count | None = None
-    """As `n`, which is what a budget means to other servers of test-time search."""
+    """Another name of `n`: what a budget means to other servers of test-time search."""
     budget_tokens: Count | None = None
     """Generated tokens that the tree may hold."""
     deadline_s: Seconds | None = None
@@ -130,7 +173,7 @@ class ChatMessage(Struct):
         return self.content or ""
 
     def plain(self) -> dict[str, str]:
-        """As chat templates take it."""
+        """The message as chat templates take it."""
         return {
             "role": "system" if self.role == "developer" else self.role,
             "content": self.text,
@@ -188,7 +231,7 @@ def read_request(kind: type[T], body: bytes) -> tuple[T, list[str]]:
     except msgspec.ValidationError as error:
         message = str(error)
         place = _PLACE.search(message)
-        param = place[1] or None if place else None
+        param = place[1][:MOST_QUOTED] or None if place else None
         raise bad_request(f"The request is not valid: {message}.", param) from None
 
 
@@ -198,3 +241,36 @@ _PLACE = re.compile(r"- at `\$\.?(.*)`$")
 @cache
 def _fields(kind: type[Struct]) -> frozenset[str]:
     return frozenset(kind.__struct_fields__)
+
+
+def settled(fields: dict[str, Any], known: frozenset[str]) -> tuple[dict[str, Any], list[str]]:
+    """The fields that say something, and the names of those that are ignored.
+
+    A literal `extra_body`, which belongs into OpenAI's Python client and is sent as it stands by
+    others, is read as part of the request. Raises ApiError for a field that cannot be honoured.
+    """
+    extra = fields.get("extra_body")
+    if isinstance(extra, dict):
+        fields = {**fields, **extra}
+    said: dict[str, Any] = {}
+    ignored = []
+    for name, value in fields.items():
+        if value is None or name == "extra_body":
+            continue
+        if name in known:
+            said[name] = value
+        elif name in HONOURED_ONLY_AS:
+            _require_neutral(name, value)
+        elif name not in WITHOUT_EFFECT:
+            ignored.append(name)
+    return said, ignored
+
+
+def _require_neutral(name: str, value: Any) -> None:
+    neutral = HONOURED_ONLY_AS[name]
+    if value in neutral:
+        return
+    allowed = f"; it may only be {' or '.join(map(repr, neutral))}" if neutral else ""
+    raise bad_request(
+        f"{name} is not supported here{allowed}. Leave it out.", name, "unsupported_parameter"
+    )

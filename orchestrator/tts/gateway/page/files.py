@@ -9,7 +9,7 @@ from tts.reports.page.assets import scripts, styles
 from tts.reports.page.page import PANE
 
 from ..exchange import Exchange
-from ..openai.errors import ApiError
+from ..openai.errors import ApiError, quoted
 from ..service import Service
 
 PAGE = "/"
@@ -33,7 +33,7 @@ async def page(service: Service, exchange: Exchange) -> None:
     """`/`, and what is below `/page/`."""
     found = _files().get(exchange.path)
     if found is None:
-        raise ApiError(404, f"There is nothing at {exchange.path!r:.200}.")
+        raise ApiError(404, f"There is nothing at {quoted(exchange.path)}.")
     content, kind = found
     exchange.extra_headers += SECURITY
     if exchange.path == PAGE:

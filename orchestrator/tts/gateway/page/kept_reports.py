@@ -27,7 +27,7 @@ from tts.session import Result
 
 from ..exchange import Exchange
 from ..openai.errors import ApiError
-from ..running_search import RunningSearch
+from ..running_searches import RunningSearch
 from ..service import Service
 from .files import SECURITY
 

@@ -4,11 +4,8 @@
 |---|---|
 | `keys` | API keys: a file of hashes, and the valid ones in memory |
 | `limits` | requests and tokens per minute, searches at a time, and the headers that tell them |
-| `gcra` | the leaky bucket behind a limit (pure) |
-| `filters` | content filters of prompts and answers, as a chain of streams |
-| `rules` | what a file of terms and patterns asks for |
-| `expressions` | rules as one expression of RE2 (pure) |
-| `matching` | finding all of it in a text that comes in parts |
+| `filters` | content filters of prompts and answers, as a chain of streams; the file of rules |
+| `matching` | rules as one expression of RE2; finding all of it in a text that comes in parts |
 """
 
 from .filters import FilterChain, TextStream

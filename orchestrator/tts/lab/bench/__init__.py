@@ -3,10 +3,9 @@
 | module | job |
 |---|---|
 | single_run | one run: planned, carried out in a session, continued |
-| group_run | every strategy in turn, in a folder; which strategies share a run |
-| cold | sessions whose engines are cold, for comparisons and studies |
-| replaying, simulating | what `--replay` makes of the other options; the scenario of a simulation |
-| merging | shards of a run made one |
-| on_ray | shards handed out to actors on a Ray cluster |
+| group_run | every strategy in turn, in a folder, each on cold engines |
+| sharded_run | shards handed out to actors on a Ray cluster, and made one run again |
+| simulated_run | the scenarios of `tts simulate` and of `tts plan --concurrency` |
+| replayed_run | what `--replay` makes of the other options |
 | calibration | a policy of `auto` from finished runs |
 """

@@ -27,7 +27,7 @@ from tts.search.auto import SEARCHES, Budget, Choice, Policy
 from tts.strategies.catalog import find_strategy
 
 BINS = 5
-"""Of difficulty, as in Snell et al. 2024."""
+"""Bins of difficulty, as in Snell et al. 2024."""
 SAMPLES = (1, 2, 4, 8)
 """Numbers of samples that are tried."""
 SAMPLING = "weighted-best-of-n"

@@ -1,21 +1,25 @@
-"""`tts bench --strategy all`: one run after the other, in a group that can be continued."""
+"""`tts bench --strategy all`: one run after the other, in a group that can be continued.
+
+Each run finds cold engines, as `ColdSessions` opens them; so do those of a study.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tts.build.errors import TtsError
-from tts.build.spec import ServerKind
+from tts.build.errors import EndpointError, ServerError, TtsError
+from tts.build.spec import Deployment, ServerKind
 from tts.runs.compare import read_rows
 from tts.runs.config import RunConfig, check_same
 from tts.runs.folder import has_begun
 from tts.runs.groups import GroupConfig, Member, create_group, read_whole_group, write_comparison
 from tts.runs.lock import locked
 from tts.search import SearchConfig
-from tts.session import RunProgress
+from tts.session import AsyncSession, RunProgress
 from tts.session.interrupts import interruptible
 from tts.session.plan import Plan, deployment_of
 from tts.session.run import OpenRun, open_run
@@ -24,16 +28,54 @@ from tts.strategies.catalog import find_strategy
 from tts.strategies.parameters import configure_all
 
 from ..observer import Observer
-from .cold import ColdSessions
 from .single_run import (
     complete_if_solved,
-    new_folder,
+    folder_of,
+    new_session,
     on_deployment,
     plan_with,
     problems_of,
     run_in,
     with_way_on,
 )
+
+
+class ColdSessions(AsyncExitStack):
+    """Opens and closes sessions so that each run finds its deployment's engines, caches empty."""
+
+    def __init__(self, observer: Observer, endpoints: tuple[str, ...] = ()) -> None:
+        """`endpoints` are the servers to use; none: those of the deployment, or of this machine."""
+        super().__init__()
+        self.start_s: float | None = None
+        """What the last start of a server took; None: there was none yet."""
+        self.warm = False
+        """Whether the session that was opened last found caches that could not be emptied."""
+        self._observer = observer
+        self._endpoints = endpoints
+        self._session: AsyncSession | None = None
+
+    async def cold(self, deployment: Deployment) -> AsyncSession:
+        """A session with this deployment whose caches are empty, if they can be emptied."""
+        session = self._session
+        if session and session.deployment == deployment and await _emptied(session):
+            self.warm = False
+            return session
+        await self.aclose()
+        began = time.monotonic()
+        session = new_session(deployment, self._endpoints, self._observer)
+        self._session = await self.enter_async_context(session)
+        if session.started_server:
+            self.start_s = time.monotonic() - began
+        self.warm = not (session.started_server or await _emptied(session))
+        return session
+
+
+async def _emptied(session: AsyncSession) -> bool:
+    """Whether the caches of a session's engines could be emptied; no if its server is gone."""
+    try:
+        return await session.reset_prefix_caches()
+    except (EndpointError, ServerError):
+        return False
 
 
 def run_all(
@@ -48,7 +90,7 @@ def run_all(
         name: ChosenStrategy(name, find_strategy(name).vote, each) for name, each in configs.items()
     }
     plan = plan_with(config, problems, spec, chosen[members[0].strategy], endpoints)
-    folder = (out or new_folder(plan, config.strategy)).resolve()
+    folder = folder_of(plan, config.strategy, out)
     with locked(folder):
         create_group(folder, GroupConfig(plan.config, members).to_json())
         _carry_out(folder, plan, members, chosen, observer, endpoints=endpoints)

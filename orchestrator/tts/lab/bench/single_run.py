@@ -49,8 +49,8 @@ def run_bench(
     `endpoints` are the servers to use; none: those of the deployment, or of this machine.
     """
     plan = plan_of(config, problems_of(config, observer.say), endpoints)
-    folder = (out or new_folder(plan, plan.strategy.name)).resolve()
-    _bench(plan, folder, observer, endpoints=endpoints)
+    folder = folder_of(plan, plan.strategy.name, out)
+    _carry_out(plan, folder, observer, endpoints=endpoints)
     return folder
 
 
@@ -59,7 +59,7 @@ def bench_in(
 ) -> None:
     """Run a benchmark in a folder, or go on with what it holds of this same one."""
     plan = plan_of(config, problems_of(config, observer.say), endpoints)
-    _bench(plan, folder.resolve(), observer, resume=has_begun(folder), endpoints=endpoints)
+    _carry_out(plan, folder.resolve(), observer, resume=has_begun(folder), endpoints=endpoints)
 
 
 def resume_bench(
@@ -82,7 +82,7 @@ def resume_bench(
     folder = folder.resolve()
     problems = _without_references(config, problems_of_run(folder, recorded))
     plan = plan_of(config, problems, endpoints)
-    _bench(plan, folder, observer, resume=True, repair=repair, endpoints=endpoints)
+    _carry_out(plan, folder, observer, resume=True, repair=repair, endpoints=endpoints)
     return folder
 
 
@@ -102,25 +102,18 @@ def run_solve(
     plan = plan_of(config, [Problem("solve", question)], endpoints)
     if _is_the_demo_pair(plan.deployment) and (why := why_outside(question)):
         observer.say(f"{why} The answer may well be wrong.")
-    folder = (out or new_folder(plan, plan.strategy.name)).resolve()
+    folder = folder_of(plan, plan.strategy.name, out)
     results: list[Result] = []
-    progress = RunProgress(1)
-    with open_run(plan, folder) as run:
-        running = run_plan(
-            new_session(plan.deployment, endpoints, observer),
-            run,
-            observer,
-            progress,
-            title=question,
-            on_step=on_step,
-            on_result=results.append,
-        )
-        try:
-            interruptible(running, observer.say)
-        except TtsError as error:
-            if progress.began:
-                raise with_way_on(error, "What there is of the tree is logged", folder) from error
-            raise
+    _carry_out(
+        plan,
+        folder,
+        observer,
+        endpoints=endpoints,
+        saved="What there is of the tree is logged",
+        title=question,
+        on_step=on_step,
+        on_result=results.append,
+    )
     (result,) = results
     return result, folder
 
@@ -194,9 +187,10 @@ def _is_the_demo_pair(deployment: Deployment) -> bool:
     return deployment.generator.checkpoint.resolve() == bundled.resolve()
 
 
-def new_folder(plan: Plan, what: str) -> Path:
-    """A folder under runs/ that is not there yet, named for what will be in it."""
-    return unused_folder(f"{plan.deployment.name}-{what}-{plan.asked.schedule}")
+def folder_of(plan: Plan, what: str, out: Path | None) -> Path:
+    """`out`, or a folder under runs/ that is not there yet, named for what will be in it."""
+    named = f"{plan.deployment.name}-{what}-{plan.asked.schedule}"
+    return (out or unused_folder(named)).resolve()
 
 
 def _source_of(config: RunConfig) -> Source | None:
@@ -221,7 +215,7 @@ def new_session(
     )
 
 
-def _bench(
+def _carry_out(
     plan: Plan,
     folder: Path,
     observer: Observer,
@@ -229,17 +223,28 @@ def _bench(
     resume: bool = False,
     repair: bool = False,
     endpoints: tuple[str, ...] = (),
+    saved: str | None = None,
+    title: str = "problems",
+    on_step: Callable[[Step], None] | None = None,
+    on_result: Callable[[Result], None] = lambda result: None,
 ) -> None:
+    """Make or continue the run in a folder; `saved` says what an error leaves, in place of a count.
+
+    Raises a TtsError that says how to go on.
+    """
     progress = RunProgress(len(plan.problems))
     with open_run(plan, folder, resume=resume, repair=repair, say=observer.say) as run:
+        session = new_session(plan.deployment, endpoints, observer)
+        running = run_plan(
+            session, run, observer, progress, title=title, on_step=on_step, on_result=on_result
+        )
         try:
-            session = new_session(plan.deployment, endpoints, observer)
-            interruptible(run_plan(session, run, observer, progress), observer.say)
+            interruptible(running, observer.say)
         except TtsError as error:
-            if progress.began:
-                solved = f"{progress.done} of {progress.total} problems are solved"
-                raise with_way_on(error, solved, folder) from error
-            raise
+            if not progress.began:
+                raise
+            solved = f"{progress.done} of {progress.total} problems are solved"
+            raise with_way_on(error, saved or solved, folder) from error
 
 
 async def run_plan(

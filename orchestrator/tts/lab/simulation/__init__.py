@@ -3,9 +3,8 @@
 | module | job |
 |---|---|
 | scenario | one run: what is simulated, and what came of it |
-| fleet | servers, the GPUs that they are on, and the router in front of them |
+| fleet | servers, the GPUs that they are on, the endpoints and the router in front of them |
 | pairs | pairs of published models; the shapes of a deployment's |
-| server | both endpoints on simulated engines |
-| workload, text | what simulated engines answer |
+| workload | what simulated engines answer |
 | virtual_time | an event loop that never sleeps |
 """

@@ -14,7 +14,7 @@ from tts.build.tensorrt.memory_plan import CHARACTERS_PER_TOKEN
 from tts.build.tensorrt.model_shape import known_names, shape_of
 from tts.engines.simulated import GPUS, ModelShape
 
-from .text import DELIMITER, FILLING
+from .workload import DELIMITER, FILLING
 
 SIMULATED = "simulated"
 """The name of a pair that comes from no deployment file."""

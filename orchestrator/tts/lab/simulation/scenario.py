@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 
 from tts.build.spec import Deployment, Role
-from tts.build.tensorrt.placement import gpus_of
+from tts.build.tensorrt.gpus import gpus_of
 from tts.driver import Driver, Submission, policy_of
 from tts.endpoints.routing import PolicyName
 from tts.endpoints.routing.policies import THRESHOLD
@@ -30,10 +30,17 @@ from tts.scheduling import ScheduleName, SpeculationName
 from tts.search import NodePath, Search, SearchConfig, node_seed
 from tts.strategies.catalog import new_search
 
-from .fleet import Fleet, Pair, ServerGroup, fleet_of, router_of
-from .server import SimulatedGenerator, SimulatedVerifier
-from .text import question, simulated_models
+from .fleet import (
+    Fleet,
+    Pair,
+    ServerGroup,
+    SimulatedGenerator,
+    SimulatedVerifier,
+    fleet_of,
+    router_of,
+)
 from .virtual_time import run_virtual
+from .workload import question, simulated_models
 
 _Request = events.Generated | events.Scored | events.Cancelled
 
@@ -65,7 +72,7 @@ class Scenario:
     call_s: float = 0.5e-3
     cancel_s: float = 5e-3
     recorded: RecordedRun | None = None
-    """Where the workload is a recorded run; else questions are made up."""
+    """The recorded run that is the workload; None: questions are made up."""
     fits: Mapping[Role, Affine] | None = None
     """Step times fitted to measurements, instead of those of the two models on this GPU."""
     whole_head: bool = False
@@ -97,7 +104,7 @@ class Outcome:
     calls_s: float
     """What the orchestrator's processor spent on calls."""
     latencies_s: tuple[float, ...]
-    """From the start of each problem to its result."""
+    """Seconds from the start of each problem to its result."""
     waiting: float
     """Share of the candidates' time in which nothing is done for them: of the time from an
     iteration's first request to its last answer, what is neither the candidate's own generation nor

@@ -1,19 +1,20 @@
 """What follows from a study, in words: each advice names the figure that it rests on. Pure.
 
-Nothing is advised on a difference whose 95% interval holds "no difference": then what is there
-stays, and the advice says so.
+Every advice gives the 95% interval that it rests on. Nothing is advised on a difference whose
+interval holds "no difference": then what is there stays, and the advice says so.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tts.runs.statistics import wilson
 
-from .blocks import Ratio
 from .cells import BASE
-from .results import CellResult
+from .results import CellResult, Ratio
 
 
 @dataclass(frozen=True)
@@ -26,13 +27,11 @@ class Advice:
     """The name of the figure that it rests on."""
 
 
-def advise(
-    results: Mapping[str, CellResult], policy: Mapping[str, Mapping[str, object]]
-) -> list[Advice]:
-    """All advice that the results give; `policy` is that of tune.json, by role."""
+def advise(results: Mapping[str, CellResult], load: Mapping[str, Any]) -> list[Advice]:
+    """All advice that the results give, and throughput over load, in the form of tune.json."""
     found = [
         split_advice(results),
-        batch_advice(policy),
+        batch_advice(load),
         schedule_advice(results),
         in_flight_advice(results),
         n_advice(results),
@@ -45,24 +44,20 @@ def split_advice(results: Mapping[str, CellResult]) -> Advice | None:
     others = [each for each in results.values() if each.cell.engines.share is not None]
     if not others:
         return None
-    best = fastest(others)
-    slower = [each for each in others if is_slower(each)]
-    if best.speed.value > 1 and best.speed.is_certain:
+    best, slower, equal = told_apart(others)
+    if best:
         text = (
             f"Give the generator {_share(best)} of the KV memory: {times(best.speed)} the "
             "throughput of the present division."
         )
-    elif slower:
-        said = ", ".join(f"{_share(each)}: {times(each.speed)}" for each in slower)
-        text = (
-            "Leave the division of the KV memory as it is: none that was measured is faster beyond "
-            f"the noise, and some are slower (generator's share {said})."
-        )
     else:
-        said = ", ".join(f"{_share(each)}: {times(each.speed)}" for each in others)
+        shown = ", ".join(f"{_share(each)}: {times(each.speed)}" for each in slower or equal)
+        finding = (
+            "is faster beyond the noise, and some are slower" if slower else "is told apart from it"
+        )
         text = (
-            "Leave the division of the KV memory as it is: none that was measured is told apart "
-            f"from it (generator's share {said})."
+            f"Leave the division of the KV memory as it is: none that was measured {finding} "
+            f"(generator's share {shown})."
         )
     return Advice("KV memory", text, "throughput-by-split")
 
@@ -76,12 +71,10 @@ def schedule_advice(results: Mapping[str, CellResult]) -> Advice | None:
     ]
     if not others:
         return None
-    best = fastest(others)
-    if best.speed.value > 1 and best.speed.is_certain:
+    best, slower, equal = told_apart(others)
+    if best:
         text = f"Use {_way(best)}: {times(best.speed)} the throughput of decoupled, auto."
         return Advice("Schedule", text, "ablation")
-    slower = [each for each in others if is_slower(each)]
-    equal = [each for each in others if each not in slower]
     text = "Stay with schedule decoupled, speculation auto: nothing that was measured is faster"
     text += " beyond the noise."
     if slower:
@@ -96,13 +89,11 @@ def in_flight_advice(results: Mapping[str, CellResult]) -> Advice | None:
     counted = [each for each in results.values() if each.cell.in_flight is not None]
     if not counted:
         return None
-    best = fastest(counted)
-    if best.speed.value > 1 and best.speed.is_certain:
+    best, slower, equal = told_apart(counted)
+    if best:
         text = f"At most {best.cell.in_flight} (--in-flight): {times(best.speed)} the throughput "
         text += f"of no limit, and {_latencies(best, results[BASE])}."
         return Advice("Problems in flight", text, "concurrency")
-    slower = [each for each in counted if is_slower(each)]
-    equal = [each for each in counted if each not in slower]
     text = "Set no limit: none that was measured is faster beyond the noise."
     if slower:
         text += f" Slower: {', '.join(f'{e.cell.in_flight}: {times(e.speed)}' for e in slower)}."
@@ -115,18 +106,26 @@ def in_flight_advice(results: Mapping[str, CellResult]) -> Advice | None:
     return Advice("Problems in flight", text, "concurrency")
 
 
-def batch_advice(policy: Mapping[str, Mapping[str, object]]) -> Advice | None:
-    """How much to keep in flight on each engine; None where too little was measured."""
+def batch_advice(load: Mapping[str, Any]) -> Advice | None:
+    """How much to keep in flight on each engine; None where too little was measured.
+
+    A budget within the 95% interval of the engine's saturation point stays as it is.
+    """
     fields = {"generator": "generator.in_flight_requests", "verifier": "verifier.in_flight_tokens"}
     said = []
     for role, field in fields.items():
-        if found := policy.get(role):
-            change = (
-                f"{found['proposed']:,}, as it is"
-                if found["proposed"] == found["present"]
-                else f"{found['present']:,} -> {found['proposed']:,}"
-            )
-            said.append(f"{field}: {change} ({found['why']})")
+        if found := load["policy"].get(role):
+            engine = load["engines"][role]
+            low, high = _saturation(engine)
+            interval = f"{_loads(engine, low, high)}, 95% interval"
+            present, proposed = found["present"], found["proposed"]
+            if low <= present <= high:
+                change, why = f"{present:,}, as it is", "not told apart from its saturation point"
+            elif present == proposed:
+                change, why = f"{present:,}, as it is", found["why"]
+            else:
+                change, why = f"{present:,} -> {proposed:,}", found["why"]
+            said.append(f"{field}: {change} ({why}; the {role} saturates {interval})")
     if not said:
         return None
     return Advice("Batch sizes", "; ".join(said) + ".", "generator-by-load")
@@ -161,14 +160,14 @@ def of_n(results: Mapping[str, CellResult]) -> list[CellResult]:
     return sorted(same, key=lambda each: each.cell.n)
 
 
-def fastest(results: Sequence[CellResult]) -> CellResult:
-    """The result with the most problems per second."""
-    return max(results, key=lambda each: each.speed.value)
-
-
-def is_slower(result: CellResult) -> bool:
-    """Whether it is slower than the base beyond the noise."""
-    return result.speed.is_certain and result.speed.value < 1
+def told_apart(
+    results: Sequence[CellResult],
+) -> tuple[CellResult | None, list[CellResult], list[CellResult]]:
+    """The fastest, if it is faster than the base beyond the noise; those slower so; the others."""
+    best = max(results, key=lambda each: each.speed.value)
+    slower = [each for each in results if each.speed.is_certain and each.speed.value < 1]
+    others = [each for each in results if each not in slower]
+    return best if best.speed.value > 1 and best.speed.is_certain else None, slower, others
 
 
 def times(ratio: Ratio) -> str:
@@ -199,11 +198,34 @@ def _listed(results: Sequence[CellResult]) -> str:
     return ", ".join(f"{_way(each)} {times(each.speed)}" for each in results)
 
 
+def _saturation(engine: Mapping[str, Any]) -> tuple[float, float]:
+    """The 95% interval of an engine's saturation point; what was not seen lies beyond.
+
+    A saturation point is seen only where a load twice as large was measured.
+    """
+    point, largest = engine["saturation_point"], engine["levels"][-1]["load"]
+    low, high = point["low"], point["high"]
+    return largest / 2 if low is None else low, math.inf if high is None else high
+
+
+def _loads(engine: Mapping[str, Any], low: float, high: float) -> str:
+    """`at 18 to 26 requests`, `at 256 tokens or fewer`, `beyond 4,096 tokens`."""
+    unit = engine["unit"]
+    if math.isinf(high):
+        return f"beyond {low:,.0f} {unit}"
+    if low <= engine["levels"][0]["load"]:
+        return f"at {high:,.0f} {unit} or fewer"
+    return f"at {low:,.0f} to {high:,.0f} {unit}"
+
+
 def _latencies(result: CellResult, base: CellResult) -> str:
-    mine, others = result.latency_p50_s, base.latency_p50_s
-    if mine is None or others is None:
+    mine, others, ratio = result.latency_p50_s, base.latency_p50_s, result.latency
+    if mine is None or others is None or ratio is None:
         return "its time per problem is not known"
-    return f"a problem takes {mine:.2g} s instead of {others:.2g} s (median)"
+    seconds = f"{times(ratio)}, {mine:.2g} s instead of {others:.2g} s (median)"
+    if ratio.is_certain:
+        return f"a problem takes {'less' if ratio.value < 1 else 'more'} time: {seconds}"
+    return f"the time per problem is not told apart: {seconds}"
 
 
 def _than(result: CellResult, other: CellResult) -> str:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from tts.build.builder import require_current
 from tts.build.errors import RunError, ServerError, TtsError
-from tts.build.spec import Deployment
+from tts.build.spec import Deployment, Role
 from tts.build.user_paths import is_there
 from tts.checks.requirements import require_gpu
 from tts.problem import Problem
 from tts.runs.config import RunConfig, check_same
-from tts.runs.folder import has_finished
+from tts.runs.folder import Json, has_finished
 from tts.runs.lock import locked
 from tts.serving.repository.digest import deployment_digest
 from tts.serving.repository.render import render_repository
@@ -23,9 +23,13 @@ from tts.session.interrupts import interruptible
 from tts.session.plan import Plan, findable, load_checked
 from tts.session.run import open_run, unused_folder
 
-from ..bench.cold import ColdSessions
+from ..bench.group_run import ColdSessions
 from ..bench.single_run import run_in, with_way_on
 from ..observer import Observer
+from ..tuning.analysis import analyse
+from ..tuning.measure import Measured
+from ..tuning.result import to_json
+from ..tuning.tune import measure_engines, read_requests
 from .cells import (
     RESTART_S,
     Cell,
@@ -44,8 +48,16 @@ from .folder import (
     write_load,
 )
 from .kv_memory import deployment_of
-from .load import measure_load
-from .plan import Study, can_restart, is_finished, left_of, limits_digest, open_study, seconds_of
+from .plan import (
+    Study,
+    can_restart,
+    is_digest_of_limits,
+    is_finished,
+    left_of,
+    limits_digest,
+    open_study,
+    seconds_of,
+)
 
 PILOT_PROBLEMS = 4
 
@@ -119,7 +131,9 @@ def begun_study(folder: Path, deployment: str | None = None) -> Study:
     folder = folder.resolve()
     before = read_study(folder)
     spec = load_checked(deployment or before.deployment_source)
-    now = replace(before, deployment=spec.name, limits_digest=limits_digest(spec))
+    same = is_digest_of_limits(before.limits_digest, spec)
+    digest = before.limits_digest if same else limits_digest(spec)
+    now = replace(before, deployment=spec.name, limits_digest=digest)
     check_same(vars(now), vars(before), folder)
     return open_study(folder, before, spec)
 
@@ -224,7 +238,33 @@ async def _measure_load_if_due(
     if next_step and next_step.cell.engines == base.engines:
         return
     session = await cold(base)
-    write_load(study.folder, await measure_load(session, first, study.config.form.load_s, observer))
+    write_load(
+        study.folder, await _measure_load(session, first, study.config.form.load_s, observer)
+    )
+
+
+async def _measure_load(
+    session: AsyncSession, run: Path, seconds: float, observer: Observer
+) -> Json:
+    """Both engines' throughput over load, in the form of tune.json; raises a TtsError."""
+    recorded = read_requests(run, session.models)
+    measured: list[Measured] = []
+    measuring = measure_engines(session, recorded, seconds, measured, _Lines(observer))
+    await session.watched(measuring)
+    spec = session.deployment
+    results = [analyse(each, spec) for each in measured]
+    return to_json(spec, str(run), recorded, results)
+
+
+class _Lines(Observer):
+    """A tuning's observer that says one line for each engine."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+
+    def measuring(self, role: Role, measurements: int) -> None:
+        """See Observer."""
+        self._observer.say(f"Measuring the {role}'s throughput over load")
 
 
 def _announce(

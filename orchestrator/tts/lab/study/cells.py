@@ -8,7 +8,7 @@ server.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tts.problem import Problem
 from tts.scheduling import ScheduleName, SpeculationName
@@ -18,7 +18,7 @@ BASE = "as-deployed"
 RESTART_S = 10.0
 """What a server's start is expected to take."""
 LEAST_PROBLEMS, MOST_PROBLEMS = 4, 64
-"""Of a cell in one round, where their number is chosen by time."""
+"""Problems of a cell in one round, where their number is chosen by time."""
 _SAME_SHARE = 0.02
 """Divisions that differ by less are one."""
 _SERIAL = 1.6
@@ -31,47 +31,44 @@ class Form:
 
     rounds: int
     problems: int | None
-    """In each cell of a round; None: as many as fit `minutes`."""
+    """Problems in each cell of a round; None: as many as fit `minutes`."""
     minutes: float | None
     shares: tuple[float, ...]
     """The generator's shares of the KV memory, besides the present one."""
     schedules: tuple[ScheduleName, ...]
-    """Besides decoupled."""
+    """Schedules besides decoupled."""
     speculations: tuple[SpeculationName, ...]
-    """Besides auto."""
+    """Speculation besides auto."""
     reuse_off: bool
     """Whether engines without prefix reuse are run."""
     in_flight: tuple[int, ...]
-    """Problems at a time, besides as many as keep the engines busy."""
+    """Limits of the problems at a time, besides none."""
     n_factors: tuple[float, ...]
-    """Of the deployment's n, besides 1."""
+    """Multiples of the deployment's n, besides n itself."""
     load_s: float
-    """To measure throughput over load, both engines together."""
+    """Seconds to measure throughput over load, both engines together."""
     n: int | None = None
     """Completions per problem; None: as the deployment says."""
 
 
-_SCHEDULES: tuple[ScheduleName, ...] = ("lockstep", "batched", "alternating")
 QUICK = Form(
     rounds=2,
     problems=None,
     minutes=7.0,
     shares=(0.05, 0.5, 0.95),
-    schedules=_SCHEDULES,
+    schedules=("lockstep", "batched", "alternating"),
     speculations=("off", "always"),
     reuse_off=True,
     in_flight=(1, 2, 4),
     n_factors=(0.25, 0.5, 2.0),
     load_s=40.0,
 )
-FULL = Form(
+FULL = replace(
+    QUICK,
     rounds=3,
     problems=48,
     minutes=None,
     shares=(0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95),
-    schedules=_SCHEDULES,
-    speculations=("off", "always"),
-    reuse_off=True,
     in_flight=(1, 2, 4, 8, 16, 32),
     n_factors=(0.25, 0.5, 2.0, 4.0),
     load_s=120.0,
@@ -115,7 +112,7 @@ class Step:
 
     cell: Cell
     round: int
-    """From 1."""
+    """The number of the round; the first is 1."""
 
     @property
     def folder(self) -> str:

@@ -12,9 +12,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -29,6 +30,9 @@ STUDY = "study.json"
 MEASUREMENTS = "measurements.json"
 VERSION = 1
 
+Row = dict[str, str | int | float | bool | None]
+"""A row of a table."""
+
 
 @dataclass(frozen=True)
 class StudyConfig:
@@ -38,15 +42,28 @@ class StudyConfig:
     deployment_source: str
     """What the user named it: a bundled name or a file."""
     deployment_digest: str
-    """Of the models as they are served; a later tts may serve the same file otherwise."""
+    """The digest of the served models; a later tts may serve the same file otherwise."""
     limits_digest: str
-    """Of what the deployment file says of both engines."""
+    """What the deployment file says of both engines, and which checkpoints they have; see plan."""
     dataset: str
     seed: int
     form: Form
     restarts: bool
     """Whether servers are started with other engines' limits; else one is used as it is."""
     version: int = VERSION
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The numbers of one figure, as measurements.json keeps them."""
+
+    name: str
+    """The name of the figure."""
+    rows: Sequence[Row]
+    origin: Literal["measured", "modelled"] = "measured"
+    """Measured on live engines; or computed: from the memory plan, or by putting the run's own
+    requests through a model of the KV cache."""
+    notes: Sequence[str] = field(default=())
 
 
 def create_study(folder: Path, config: StudyConfig) -> None:
@@ -92,17 +109,17 @@ def write_load(folder: Path, data: Json) -> None:
 
 
 def run_folder(folder: Path, step: Step) -> Path:
-    """Where a cell's run of a round is."""
+    """The folder of a cell's run in a round."""
     return folder / "runs" / step.folder
 
 
 def pilot_folder(folder: Path) -> Path:
-    """Where the first, short run is."""
+    """The folder of the first, short run."""
     return folder / "runs" / "pilot"
 
 
 def load_file(folder: Path) -> Path:
-    """Where throughput over load is."""
+    """The file of throughput over load."""
     return folder / "load" / RESULT
 
 

@@ -23,7 +23,7 @@ class PairMemory:
     fixed: Mapping[str, int]
     """All but the KV pools, by what it is."""
     per_token: Mapping[Role, int]
-    """Of one token in a pool, over all ranks and replicas of its engine."""
+    """What one token in a pool takes, over all ranks and replicas of its engine."""
     pools: int
     """Both KV pools together."""
     shared: bool
@@ -67,8 +67,8 @@ def divided(
     rest = _within(verifier, (total - tokens * first) / second)
     return deployment.model_copy(
         update={
-            "generator": _with_pool(generator, tokens),
-            "verifier": _with_pool(verifier, rest),
+            "generator": _with_cache(generator, tokens=tokens),
+            "verifier": _with_cache(verifier, tokens=rest),
         }
     )
 
@@ -89,8 +89,8 @@ def _within(spec: EngineSpec, tokens: float) -> int:
     return max(least_tokens(spec), whole_blocks(spec, tokens))
 
 
-def _with_pool(spec: EngineSpec, tokens: int) -> EngineSpec:
-    return spec.model_copy(update={"kv_cache": spec.kv_cache.model_copy(update={"tokens": tokens})})
+def _with_cache(spec: EngineSpec, **changes: int) -> EngineSpec:
+    return spec.model_copy(update={"kv_cache": spec.kv_cache.model_copy(update=changes)})
 
 
 def _on_host(deployment: Deployment) -> tuple[dict[str, int], dict[Role, int], bool]:
@@ -126,10 +126,6 @@ def deployment_of(spec: Deployment, memory: PairMemory | None, engines: Engines)
         spec = divided(spec, memory, engines.share)
     if not engines.reuse:
         spec = spec.model_copy(
-            update={role: _without_reuse(each) for role, each in spec.engines().items()}
+            update={role: _with_cache(each, reuse=False) for role, each in spec.engines().items()}
         )
     return spec
-
-
-def _without_reuse(spec: EngineSpec) -> EngineSpec:
-    return spec.model_copy(update={"kv_cache": spec.kv_cache.model_copy(update={"reuse": False})})

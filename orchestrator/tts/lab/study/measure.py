@@ -1,4 +1,4 @@
-"""From the runs of a finished study to the table of every figure, and to advice."""
+"""The table of every figure, and the advice, from the runs of a finished study."""
 
 from __future__ import annotations
 
@@ -10,16 +10,20 @@ from pathlib import Path
 from tts.runs.folder import read_json
 from tts.runs.records import ENGINES
 
-from . import caches
 from .advice import Advice, advise
 from .cells import BASE
-from .folder import load_file, write_measurements
-from .inside import memory_by_split, tokens_per_request
-from .measurement import Measurement
+from .engine_tables import (
+    batch_utilisation,
+    cache_curves,
+    caches_by_split,
+    kv_blocks,
+    memory_by_split,
+    tokens_per_request,
+)
+from .folder import Measurement, load_file, write_measurements
 from .plan import Study
 from .results import CellResult, read_results
-from .steps import batch_utilisation, kv_blocks
-from .throughput import ablation, accuracy_by_n, by_load, by_split, concurrency, same_trees
+from .speed_tables import ablation, accuracy_by_n, by_load, by_split, concurrency, same_trees
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class Findings:
     measurements: tuple[Measurement, ...]
     advice: tuple[Advice, ...]
     problems: int
-    """Of each cell in a round."""
+    """Problems of each cell in a round."""
     same_trees: bool
     """Whether all cells with the same n found the same trees."""
 
@@ -39,7 +43,7 @@ def hits_by_split(study: Study, run: Path) -> list[Measurement]:
     engines = study.spec.engines().values()
     if not study.memory.shared or not all(engine.kv_cache.reuse for engine in engines):
         return []
-    return caches.by_split(study.spec, study.memory, caches.cache_curves(run, study.spec))
+    return caches_by_split(study.spec, study.memory, cache_curves(run, study.spec))
 
 
 def two_divisions(results: Mapping[str, CellResult]) -> list[tuple[str, Path]]:
@@ -81,7 +85,7 @@ def measure(study: Study) -> Findings:
     )
     findings = Findings(
         tuple(table for table in tables if table),
-        tuple(advise(results, load["policy"])),
+        tuple(advise(results, load)),
         len(rounds[0]),
         same_trees(list(results.values())),
     )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from tts.build.errors import DatasetError
-from tts.build.spec import Deployment
+from tts.build.checkpoint import CHECKPOINT_FILES, file_sha256
+from tts.build.errors import CheckpointError, DatasetError
+from tts.build.spec import Deployment, EngineSpec
 from tts.build.user_paths import is_there
 from tts.datasets.load import load_problems
 from tts.problem import Problem
@@ -114,9 +115,40 @@ def can_restart(spec: Deployment) -> bool:
 
 
 def limits_digest(spec: Deployment) -> str:
-    """SHA-256 of what a deployment file says of both engines."""
-    engines = {role: engine.model_dump(mode="json") for role, engine in spec.engines().items()}
+    """SHA-256 of what a deployment file says of both engines, wherever their checkpoints lie.
+
+    Of a checkpoint it covers the content of the files beside the weights, which are covered by
+    `deployment_digest`. Raises CheckpointError.
+    """
+    return _digest_of_engines(spec, lambda engine: _content(engine.checkpoint))
+
+
+def is_digest_of_limits(digest: str, spec: Deployment) -> bool:
+    """Whether it is the `limits_digest` of a deployment, as this version or an older one has it.
+
+    Older versions covered the paths of the checkpoints in place of their content. Raises
+    CheckpointError.
+    """
+    if digest == _digest_of_engines(spec, lambda engine: str(engine.checkpoint)):
+        return True
+    return digest == limits_digest(spec)
+
+
+def _digest_of_engines(spec: Deployment, checkpoint: Callable[[EngineSpec], object]) -> str:
+    engines = {
+        role: {**engine.model_dump(mode="json"), "checkpoint": checkpoint(engine)}
+        for role, engine in spec.engines().items()
+    }
     return hashlib.sha256(json.dumps(engines, sort_keys=True).encode()).hexdigest()
+
+
+def _content(checkpoint: Path) -> dict[str, str]:
+    """The hashes of a checkpoint's files beside the weights, by name."""
+    files = [checkpoint / name for name in CHECKPOINT_FILES]
+    try:
+        return {file.name: file_sha256(file) for file in files if file.is_file()}
+    except OSError as error:
+        raise CheckpointError(f"{checkpoint} cannot be read: {error}") from error
 
 
 def left_of(study: Study, steps: Sequence[Step]) -> list[Step]:

@@ -1,4 +1,12 @@
-"""What the runs of a study show: each cell's numbers over its rounds, compared with the base."""
+"""What the runs of a study show: each cell's numbers over its rounds, compared with the base.
+
+The rounds are a randomised complete block design, which is compared on a logarithmic scale. Every
+cell runs once in each round, on the round's own problems. A round's difficulty, and how fast the
+machine was during it, affect all of its cells alike and cancel. What is left over is noise, whose
+size is estimated from all cells together: from few rounds of many cells as well as from many
+rounds of few. (R. A. Fisher, The Design of Experiments, 1935; any textbook has the formulas as
+the two-way analysis of variance without replication.)
+"""
 
 from __future__ import annotations
 
@@ -12,8 +20,76 @@ from tts.runs.measured_run import MeasuredRun
 from tts.runs.statistics import Difference, paired, quantile
 from tts.runs.summary import read_summary
 
-from .blocks import Ratio, ratios
 from .cells import BASE, Cell, Step
+
+_T_975 = (
+    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
+    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
+    *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
+)
+"""Student's t with 1, 2, ... degrees of freedom: the 97.5% quantile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """How many times another cell's value a cell's is, with a 95% interval."""
+
+    value: float
+    low: float | None
+    """None from a single round, which says nothing of noise; `high` likewise."""
+    high: float | None
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether the interval leaves out 1; not without an interval."""
+        return self.low is not None and self.high is not None and not self.low <= 1 <= self.high
+
+
+def ratios(values: Mapping[str, Sequence[float]], base: str) -> dict[str, Ratio]:
+    """Each cell's values over those of the cell `base`.
+
+    `values` are positive, of each cell in the order of the rounds. With c cells and r rounds,
+
+        ratio = exp(m - m_base), interval ratio * exp(+-t s sqrt(2 / r)),
+        s^2   = sum of (y - cell mean - round mean + grand mean)^2 / ((c - 1) (r - 1))
+
+    for y the logarithms and m their mean in a cell; t has (c - 1) (r - 1) degrees of freedom.
+    """
+    logs = {name: [math.log(value) for value in row] for name, row in values.items()}
+    means = {name: math.fsum(row) / len(row) for name, row in logs.items()}
+    half = _half_width(logs, means)
+    found = {}
+    for name, mean in means.items():
+        value = math.exp(mean - means[base])
+        if name == base:
+            found[name] = Ratio(1.0, 1.0, 1.0)
+        elif half is None:
+            found[name] = Ratio(value, None, None)
+        else:
+            found[name] = Ratio(value, value * math.exp(-half), value * math.exp(half))
+    return found
+
+
+def t_975(degrees: int) -> float:
+    """The 97.5% quantile of Student's t; beyond 30 degrees of freedom to within 0.2%."""
+    return _T_975[degrees - 1] if degrees <= len(_T_975) else 1.96 + 2.4 / degrees
+
+
+def _half_width(logs: Mapping[str, Sequence[float]], means: Mapping[str, float]) -> float | None:
+    """Half the interval of a difference of two cells' means; None where no noise is seen."""
+    rows = list(logs.values())
+    rounds = len(rows[0])
+    degrees = (len(rows) - 1) * (rounds - 1)
+    if degrees < 1:
+        return None
+    grand = math.fsum(means.values()) / len(means)
+    of_round = [math.fsum(row[place] for row in rows) / len(rows) for place in range(rounds)]
+    squares = math.fsum(
+        (value - means[name] - of_round[place] + grand) ** 2
+        for name, row in logs.items()
+        for place, value in enumerate(row)
+    )
+    return t_975(degrees) * math.sqrt(squares / degrees * 2 / rounds)
 
 
 @dataclass(frozen=True)
@@ -25,19 +101,19 @@ class RunResult:
     problems: int
     generated_tokens: int
     verifier_tokens: int
-    """Of its verifier requests' prompts."""
+    """Tokens of the prompts of its verifier requests."""
     useful_tokens: int
     goodput: float | None
     """See `tts.runs.measures.Measures.goodput`."""
     latencies_s: tuple[float, ...]
     right: Mapping[str, bool]
-    """By problem, where there is a reference."""
+    """Whether each problem's answer is right, where there is a reference."""
     scores: int
     """Scores that its searches asked for."""
     cached_scores: int
-    """Of those, the ones that needed no request."""
+    """Those of the scores that needed no request."""
     tree_digest: str
-    """Of all of its trees and answers."""
+    """The digest of all of its trees and answers."""
 
     @property
     def problems_per_s(self) -> float:
@@ -46,7 +122,7 @@ class RunResult:
 
     @classmethod
     def read(cls, folder: Path) -> RunResult:
-        """From a run's folder; raises RunError."""
+        """Read a run's folder; raises RunError."""
         run = MeasuredRun.load(folder)
         measures = run.measures
         work = measures.run.work
@@ -72,9 +148,11 @@ class CellResult:
 
     cell: Cell
     runs: tuple[RunResult, ...]
-    """By round."""
+    """Its runs, in the order of the rounds."""
     speed: Ratio
-    """Of its problems per second to the base's."""
+    """Its problems per second over the base's."""
+    latency: Ratio | None
+    """Its median time per problem over the base's; None where a run's times are not known."""
 
     @property
     def problems_per_s(self) -> float:
@@ -109,7 +187,7 @@ class CellResult:
 
     @property
     def right(self) -> dict[str, bool]:
-        """Of all rounds' problems, whether the answer is right."""
+        """Whether each problem's answer is right, over all rounds."""
         return {name: right for run in self.runs for name, right in run.right.items()}
 
     @property
@@ -128,15 +206,25 @@ class CellResult:
 
 
 def read_results(cells: Sequence[Cell], rounds: int, folder: Path) -> dict[str, CellResult]:
-    """Every cell's result by its name, from `folder`/CELL-ROUND; raises RunError.
-
-    All cells are compared with the base in problems per second, each round on its own problems.
-    """
+    """Every cell's result by its name, from `folder`/CELL-ROUND; raises RunError."""
     runs = {
         cell.name: tuple(
             RunResult.read(folder / Step(cell, number).folder) for number in range(1, rounds + 1)
         )
         for cell in cells
     }
+    return compared(cells, runs)
+
+
+def compared(
+    cells: Sequence[Cell], runs: Mapping[str, tuple[RunResult, ...]]
+) -> dict[str, CellResult]:
+    """Every cell with its runs by round, compared with the base: each round on its own problems."""
     speeds = ratios({name: [run.problems_per_s for run in row] for name, row in runs.items()}, BASE)
-    return {cell.name: CellResult(cell, runs[cell.name], speeds[cell.name]) for cell in cells}
+    medians = {name: [quantile(run.latencies_s, 0.5) for run in row] for name, row in runs.items()}
+    known = {name: [each for each in row if each is not None] for name, row in medians.items()}
+    latencies = ratios(known, BASE) if known == medians else {}
+    return {
+        cell.name: CellResult(cell, runs[cell.name], speeds[cell.name], latencies.get(cell.name))
+        for cell in cells
+    }

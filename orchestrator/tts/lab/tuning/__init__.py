@@ -3,11 +3,8 @@
 | module | job |
 |---|---|
 | tune | the whole of it: record a run if none is given, measure, propose budgets, keep the result |
-| observer | what it tells whoever watches; nothing here prints |
-| requests | the requests of a run, rebuilt from its log |
-| workload | each engine as something to put under load |
+| requests | the requests of a run, rebuilt from its log, and each engine under load with them |
 | measure | closed loops at several loads, in rounds |
 | analysis | from samples to a saturation point and a budget |
-| result | tune.json |
-| fit | a step time fitted to a result, for `tts simulate` |
+| result | tune.json, and a step time fitted to it, for `tts simulate` |
 """

@@ -1,4 +1,4 @@
-"""From samples to a saturation point with its confidence, and from there to a budget. Pure."""
+"""The saturation point that samples show, its confidence interval, and the budget. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tts.scheduling.load_curve import find_saturation_point
 from .measure import Measured, Sample
 
 SHARE = 0.95
-"""Of the best throughput, reached at the saturation point."""
+"""The share of the best throughput that is reached at the saturation point."""
 LEAST_REPEATS = 2
 """Samples that a load needs to count."""
 RESAMPLES = 1000
@@ -41,7 +41,7 @@ class Level:
     """Tokens per second of the slowest and the fastest repeat."""
     requests_per_s: float
     latency_s: float
-    """Of a request, on average."""
+    """The mean time that a request takes."""
     repeats: int
 
 

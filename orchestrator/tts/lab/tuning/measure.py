@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import TypeVar
 
 from tts.build.spec import Role
-from tts.endpoints.closed_loop import send_all
+from tts.compat.aio import TaskGroup
 
-from .workload import Loadable, LoadRequest
+from .requests import Loadable, LoadRequest
+
+Request = TypeVar("Request")
+
 
 ROUNDS = 5
 """Rounds over all loads, after one that warms up and is discarded."""
@@ -29,7 +34,7 @@ class Sample:
     tokens_per_s: float
     requests_per_s: float
     latency_s: float
-    """Of a request, on average."""
+    """The mean time that a request takes."""
 
 
 @dataclass
@@ -120,3 +125,34 @@ def _sample(
         len(counted) / took,
         sum(latency for _, _, latency in counted) / len(counted),
     )
+
+
+async def send_all(
+    requests: Iterable[Request],
+    cost: Callable[[Request], int],
+    budget: int,
+    send: Callable[[Request], Awaitable[object]],
+) -> None:
+    """A closed loop: send all requests in this order, always as many as the budget allows.
+
+    This is load without dependencies; a search's requests go through the scheduler. `cost` is what
+    a request takes of the budget while it is in flight, in the budget's unit (requests or tokens);
+    one that costs more than the whole budget goes alone. The first failure is raised, as part of an
+    exception group, after the other requests were cancelled.
+    """
+    in_flight = 0
+    ended = asyncio.Event()
+
+    async def send_one(request: Request) -> None:
+        nonlocal in_flight
+        await send(request)
+        in_flight -= cost(request)
+        ended.set()
+
+    async with TaskGroup() as group:
+        for request in requests:
+            while in_flight and in_flight + cost(request) > budget:
+                ended.clear()
+                await ended.wait()
+            in_flight += cost(request)
+            group.create_task(send_one(request))

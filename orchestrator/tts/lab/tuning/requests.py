@@ -1,21 +1,36 @@
-"""The requests of a recorded run, rebuilt from its log. Pure: no engine, no clock."""
+"""The requests of a recorded run, and each engine as something that is put under load with them.
+
+A measurement should find in the prefix cache what a search finds there, and no more. A search's
+generator has every prompt in its cache, for it wrote the prompt itself. Its verifier has the
+parent's dialogue and computes the new step. So before each measurement, outside its time, the
+generator is sent every prompt and the verifier every parent's dialogue. And in each measurement the
+dialogues begin with a few other tokens (a salt); else the verifier would find all of them cached
+from the measurement before.
+"""
 
 from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
 
+from tts.build.spec import Deployment, Role
 from tts.build.tokenizer import Ids
-from tts.endpoints.base import GenerateCall
+from tts.endpoints.base import GenerateCall, Generator, ScoreCall, Verifier
 from tts.problem import Problem
 from tts.prompting import Context, Models
+from tts.runs.config import RunConfig
 from tts.runs.events import AnyEvent, Generated, Scored, thoughts_of
 from tts.search import NodePath, Stop, node_seed
+
+SALT_TOKENS = 4
+BEYOND_FULL = 1.5
+"""The largest load is at least this many times the load of a full batch."""
 
 T = TypeVar("T")
 
@@ -44,16 +59,15 @@ class RecordedRequests:
 def recorded_requests(
     models: Models,
     problems: Iterable[Problem],
-    config: Mapping[str, Any],
+    config: RunConfig,
     events: Iterable[AnyEvent],
 ) -> RecordedRequests:
-    """The requests of a run with this configuration (run.json) and these events of its log.
+    """The requests of a run with this configuration and these events of its log.
 
     A generation asks for as many tokens as it gave then, with the same prompt, seed and sampling.
     """
     contexts = {problem.id: Context.of(models, problem) for problem in problems}
     known: dict[str, set[NodePath]] = {name: {()} for name in contexts}
-    parameters = config["parameters"]
     generations: dict[tuple[str, NodePath], list[GenerateCall]] = defaultdict(list)
     scorings: dict[tuple[str, NodePath], list[Scoring]] = defaultdict(list)
     for event in events:
@@ -69,9 +83,9 @@ def recorded_requests(
                 call = GenerateCall(
                     context.generator_ids(parent),
                     event.tokens,
-                    node_seed(config["seed"], name, node),
-                    parameters["temperature"],
-                    parameters["top_p"],
+                    node_seed(config.seed, name, node),
+                    config.parameters["temperature"],
+                    config.parameters["top_p"],
                     [thought.stop for thought in thoughts] == [Stop.STEP],
                 )
                 generations[name, parent].append(call)
@@ -102,3 +116,116 @@ def _shuffled(by_parent: Mapping[Any, Sequence[T]]) -> tuple[T, ...]:
     order = list(by_parent.values())
     random.Random(0).shuffle(order)
     return tuple(request for siblings in order for request in siblings)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRequest:
+    """A request of a measurement."""
+
+    cost: int
+    """What it adds to the load in flight: 1 (generator), or its prompt's tokens (verifier)."""
+    send: Callable[[], Awaitable[int]]
+    """Sends it; answers how many tokens the engine did: generated, or of the scored prompt."""
+
+
+@dataclass(frozen=True)
+class Loadable:
+    """An engine, the loads to measure it at, and requests without end.
+
+    Loads are requests (generator) or prompt tokens (verifier) in flight.
+    """
+
+    role: Role
+    loads: tuple[int, ...]
+    mean_cost: float
+    """The mean cost of a request."""
+    full_batch: float
+    """The load that fills the engine's batch."""
+    requests: Callable[[int], Iterator[LoadRequest]]
+    """The requests of the measurement with this number, over and over."""
+    warm_up: Callable[[int, int], list[LoadRequest]]
+    """What fills the prefix cache for so many first requests (second argument) of a measurement."""
+
+
+def loadable_generator(
+    generator: Generator, recorded: RecordedRequests, spec: Deployment
+) -> Loadable:
+    """The generator, loaded with 1, 2, 4, ... requests until well beyond its batch."""
+    calls = recorded.generations
+
+    def request(call: GenerateCall) -> LoadRequest:
+        async def send() -> int:
+            return len(await generator.generate(call))
+
+        return LoadRequest(1, send)
+
+    def requests(_: int) -> Iterator[LoadRequest]:
+        while True:
+            yield from map(request, calls)
+
+    def warm_up(_: int, count: int) -> list[LoadRequest]:
+        prompts = {call.input_ids.tobytes(): call for call in calls[:count]}
+        return [
+            request(replace(call, max_new_tokens=1, stop_at_step=False))
+            for call in prompts.values()
+        ]
+
+    full_batch = spec.generator.max_batch_size
+    loads = doubling(1, BEYOND_FULL * full_batch)
+    return Loadable("generator", loads, 1.0, full_batch, requests, warm_up)
+
+
+def loadable_verifier(verifier: Verifier, recorded: RecordedRequests, spec: Deployment) -> Loadable:
+    """The verifier, loaded with the tokens of its longest request, twice that, ... likewise."""
+    scorings = recorded.scorings
+    lengths = [len(scoring.ids) for scoring in scorings]
+    mean = sum(lengths) / len(lengths)
+    alphabet = np.unique(np.concatenate([scoring.ids for scoring in scorings]))
+
+    def request(ids: Ids, salt: int) -> LoadRequest:
+        async def send() -> int:
+            await verifier.score(ScoreCall(salted(ids, salt, alphabet)))
+            return len(ids)
+
+        return LoadRequest(len(ids), send)
+
+    def with_salts(measurement: int) -> Iterator[tuple[Scoring, int]]:
+        salt = measurement * 1000  # a measurement goes through all requests less often than that
+        while True:
+            yield from ((scoring, salt) for scoring in scorings)
+            salt += 1
+
+    def requests(measurement: int) -> Iterator[LoadRequest]:
+        return (request(scoring.ids, salt) for scoring, salt in with_salts(measurement))
+
+    def warm_up(measurement: int, count: int) -> list[LoadRequest]:
+        parents = {
+            (scoring.ids[: scoring.cached].tobytes(), salt): scoring
+            for scoring, salt in islice(with_salts(measurement), count)
+            if scoring.cached > SALT_TOKENS
+        }
+        return [
+            request(scoring.ids[: scoring.cached], salt) for (_, salt), scoring in parents.items()
+        ]
+
+    engine = spec.verifier
+    full_batch = min(engine.max_batch_size * mean, engine.kv_cache.tokens)
+    loads = doubling(1 << (max(lengths) - 1).bit_length(), BEYOND_FULL * full_batch)
+    return Loadable("verifier", loads, mean, full_batch, requests, warm_up)
+
+
+def doubling(first: int, at_least: float) -> tuple[int, ...]:
+    """`first`, twice that, ... up to the first that is at least `at_least`."""
+    loads = [first]
+    while loads[-1] < at_least:
+        loads.append(2 * loads[-1])
+    return tuple(loads)
+
+
+def salted(ids: Ids, salt: int, alphabet: Ids) -> Ids:
+    """The same ids, but the first SALT_TOKENS of them spell `salt` in tokens of `alphabet`."""
+    new = ids.copy()
+    for place in range(min(SALT_TOKENS, len(ids))):
+        salt, digit = divmod(salt, len(alphabet))
+        new[place] = alphabet[digit]
+    return new

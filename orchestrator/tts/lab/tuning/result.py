@@ -1,12 +1,21 @@
-"""tune.json: a tune result as it is kept in its folder."""
+"""tune.json: a tune result as it is kept, and step times fitted to it, for `tts simulate`.
+
+An engine with n requests in flight that takes step_s + n * request_s for a step answers n / that
+requests a second, so seconds per request are request_s + step_s / n: a straight line over 1/n.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+from tts.build.errors import RunError
 from tts.build.spec import Deployment, Role
+from tts.build.user_paths import is_folder
+from tts.engines.simulated import Affine
+from tts.runs.folder import read_json
 
 from .analysis import SHARE, UNITS, EngineResult
 from .requests import RecordedRequests
@@ -15,13 +24,20 @@ RESULT = "tune.json"
 
 
 def to_json(
-    spec: Deployment, source: str, recorded: RecordedRequests, results: Sequence[EngineResult]
+    spec: Deployment,
+    source: str,
+    recorded: RecordedRequests,
+    results: Sequence[EngineResult],
+    *,
+    stopped: bool = False,
 ) -> dict[str, Any]:
     """What was measured, with which requests, and what follows from it.
 
-    Results of older versions hold `knee` in place of `saturation_point`; readers need neither.
+    Nothing follows from measurements that were stopped; then the result says so. Results of older
+    versions hold `knee` in place of `saturation_point`; readers need neither.
     """
     return {
+        **({"stopped": True} if stopped else {}),
         "deployment": spec.name,
         "requests_from": source,
         "share": SHARE,
@@ -45,7 +61,7 @@ def to_json(
                 "why": proposal.why,
             }
             for result in results
-            if (proposal := result.proposal)
+            if not stopped and (proposal := result.proposal)
         },
     }
 
@@ -72,3 +88,65 @@ def _requests(role: Role, recorded: RecordedRequests, spec: Deployment) -> dict[
 
 def _mean(values: Sequence[int]) -> float:
     return sum(values) / len(values)
+
+
+def read_fits(file: Path) -> dict[Role, Affine]:
+    """Both engines' step times from a tune result or its folder; raises RunError."""
+    if is_folder(file):
+        file = file / RESULT
+    result = read_json(file, f"There is no tune result {file}")
+    try:
+        engines = result["engines"]
+        return {
+            "generator": fit_decode(engines["generator"]),
+            "verifier": fit_prefill(engines["verifier"]),
+        }
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+        raise RunError(
+            f"{file} holds no tune result that a step time can be fitted to: {error!r}",
+            hint="Make one with: tts tune DEPLOYMENT",
+        ) from error
+
+
+def fit_decode(engine: Mapping[str, Any]) -> Affine:
+    """A generator's step time: a step gives each request one token. Raises ValueError."""
+    points = [
+        (level["load"], 1 / level["tokens_per_s"])
+        for level in engine["levels"]
+        if level["load"] <= engine["max_batch_size"]
+    ]
+    step_s, decode_s = fit_line(points)
+    return Affine(step_s, decode_s=decode_s)
+
+
+def fit_prefill(engine: Mapping[str, Any]) -> Affine:
+    """A verifier's step time: a step computes what is new in each request. Raises ValueError."""
+    computed = engine["computed_tokens"]
+    points = [
+        (parallel, 1 / level["requests_per_s"])
+        for level in engine["levels"]
+        if (parallel := level["requests_per_s"] * level["latency_s"]) <= engine["max_batch_size"]
+        and parallel * computed <= engine["max_num_tokens"]
+    ]
+    step_s, request_s = fit_line(points)
+    return Affine(step_s, prefill_token_s=request_s / computed)
+
+
+def fit_line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """(step_s, each_s) of (n, seconds per piece of work), none negative; raises ValueError.
+
+    Least squares of the relative error, so that the fast loads count as much as the slow ones.
+    """
+    if len({n for n, _ in points}) < 2:
+        raise ValueError("fewer than two loads within the engine's batch were measured")
+    # y ~ each + step * x, weighted by 1/y: rows (1/y, x/y) against 1
+    rows = [(1 / y, 1 / (n * y)) for n, y in points]
+    aa, bb = sum(a * a for a, _ in rows), sum(b * b for _, b in rows)
+    ab, a1, b1 = sum(a * b for a, b in rows), sum(a for a, _ in rows), sum(b for _, b in rows)
+    determinant = aa * bb - ab * ab
+    each, step = (a1 * bb - b1 * ab) / determinant, (b1 * aa - a1 * ab) / determinant
+    if each < 0:
+        return b1 / bb, 0.0
+    if step < 0:
+        return 0.0, a1 / aa
+    return step, each

@@ -29,12 +29,11 @@ from tts.session.strategy import choose
 from ..observer import Observer
 from .analysis import FIELDS, EngineResult, Proposal, analyse
 from .measure import ROUNDS, Measured, measure
-from .requests import RecordedRequests, recorded_requests
+from .requests import RecordedRequests, loadable_generator, loadable_verifier, recorded_requests
 from .result import RESULT, to_json
-from .workload import loadable_generator, loadable_verifier
 
 PROBLEMS = 8
-"""Of the run that is recorded where none is given."""
+"""Problems of the run that is recorded where none is given."""
 LEAST_REQUESTS = 16
 """Requests to each engine that a run must hold."""
 
@@ -50,7 +49,13 @@ class Tuned:
 
     @property
     def proposals(self) -> list[Proposal]:
-        """The budgets that follow, for the engines with enough measurements."""
+        """The budgets that follow, for the engines with enough measurements.
+
+        None of what was stopped: a budget that follows from part of the rounds would look like one
+        that follows from all.
+        """
+        if self.interrupted:
+            return []
         return [engine.proposal for engine in self.engines if engine.proposal]
 
     @property
@@ -73,7 +78,7 @@ def tune(
     `run` is the run whose requests are sent; without one, a short run on `dataset` is recorded
     first. `seconds` is the time to measure, both engines together. `out` is the result's folder; a
     new one under runs/ if None. Ctrl-C ends the measurements early: what was measured until then is
-    kept and returned. Raises a TtsError.
+    kept and returned, and nothing is proposed. Raises a TtsError.
     """
     session = AsyncSession(deployment, say=observer.say, on_loading=observer.loading)
     spec = session.deployment
@@ -111,7 +116,8 @@ def tune(
         assert recorded is not None  # it is there once something was measured
         engines = tuple(analyse(engine, spec) for engine in measured)
         try:
-            write_json(folder / RESULT, to_json(spec, str(source), recorded, engines))
+            result = to_json(spec, str(source), recorded, engines, stopped=bool(interrupted))
+            write_json(folder / RESULT, result)
         except OSError as error:
             raise cannot_write(folder, error) from error
     return Tuned(engines, folder / RESULT, interrupted)
@@ -132,7 +138,7 @@ def read_requests(run: Path, models: Models) -> RecordedRequests:
     if missing := set(asked) - set(problems):
         raise RunError(f"{run / CONFIG}: {config.dataset} no longer holds {min(missing)!r}.")
     recorded = recorded_requests(
-        models, [problems[name] for name in asked], config.to_json(), read_events(run)
+        models, [problems[name] for name in asked], config, read_events(run)
     )
     for role, requests in (("generator", recorded.generations), ("verifier", recorded.scorings)):
         if len(requests) < LEAST_REQUESTS:

@@ -4,8 +4,9 @@
 |---|---|
 | figure | what a figure is |
 | charts | what all charts have in common: colours, width, thinned rows |
-| key, accuracy, work, timing | the figures of a run, by what they are about |
+| accuracy, work, timing | the figures of a run, by what they are about |
 | run | `run_figures`: those of one run |
 | group | `group_figures`: several runs side by side |
-| compare | `compare_figures`: runs problem by problem |
+| paired | `compare_figures`: runs problem by problem |
+| study | `study_figures`: the measurements of a study |
 """

@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
 import altair as alt
 
+from tts.runs.calibration import Calibration, ScoreBin
 from tts.runs.curves import unit_size, why_dependent
 from tts.runs.measured_run import MeasuredRun
 from tts.runs.statistics import mean_pass_at_k, wilson
 
-from .charts import ALL_FIELDS, BLUE, GREEN, PERCENT, VERMILLION, bars_height, chart, percent, spec
+from ..runs import RULE_NAMES
+from .charts import (
+    ALL_FIELDS,
+    BLUE,
+    GREEN,
+    PERCENT,
+    VERMILLION,
+    bars_height,
+    chart,
+    intervals,
+    percent,
+    spec,
+)
 from .figure import Figure, Row, Spec
 
-RULES = {"best": "best score", "weighted": "weighted vote", "majority": "majority vote"}
+FEW = 20
+"""Completions below which nothing is said of how right they are."""
+Verdict = Literal["too few to say", "within the noise", "too high", "too low"]
 
 
 def by_level(run: MeasuredRun) -> Figure | None:
@@ -26,12 +46,19 @@ def by_level(run: MeasuredRun) -> Figure | None:
     rows = [_share_row("level", level, sum(levels[level]), len(levels[level])) for level in order]
     worst = min(rows, key=lambda row: float(row["accuracy"] or 0.0))
     best = max(rows, key=lambda row: float(row["accuracy"] or 0.0))
+    overlap = float(worst["high"] or 0.0) >= float(best["low"] or 0.0)
+    said = (
+        f"from {_share(best)} at level {best['level']} down to {_share(worst)} at level "
+        f"{worst['level']} (of {best['problems']:,} and {worst['problems']:,} problems"
+        f"{', too few to tell the two apart' if overlap else ''})"
+        if best is not worst
+        else f"{_share(best)} at each level"
+    )
     return Figure(
         "accuracy-by-level",
         "Accuracy by level",
-        f"{percent(run.accuracy)} of {len(run.measures.judged()):,} problems are right: from "
-        f"{_share(best)} at level {best['level']} down to {_share(worst)} at level "
-        f"{worst['level']}. Bars are 95% intervals (Wilson).",
+        f"{percent(run.accuracy)} of {len(run.measures.judged()):,} problems are right: {said}. "
+        "Bars are 95% intervals (Wilson).",
         rows,
         _shares_spec("level", "level", order),
     )
@@ -41,7 +68,7 @@ def by_rule(run: MeasuredRun) -> Figure | None:
     """Accuracy by each vote over the same completions, and pass@n; None without references."""
     judged = run.measures.judged()
     seen = {rule for problem in judged for rule in problem.correct or {}}
-    rules = [rule for rule in RULES if rule in seen] + sorted(seen - RULES.keys())
+    rules = [rule for rule in RULE_NAMES if rule in seen] + sorted(seen - RULE_NAMES.keys())
     if not rules:
         return None
     count = len(judged)
@@ -70,12 +97,12 @@ def by_rule(run: MeasuredRun) -> Figure | None:
 
 def pass_over_k(run: MeasuredRun) -> Figure | None:
     """pass@k over k; None unless the completions are two or more independent parts."""
-    strategy, parameters = run.config["strategy"], run.config["parameters"]
-    if why_dependent(strategy, parameters, run.config.get("limits")):
+    strategy, parameters = run.config.strategy, run.config.parameters
+    if why_dependent(strategy, parameters, limited=bool(run.config.limits)):
         return None
-    unit = unit_size(strategy, parameters)
-    counts = run.measures.right_units(parameters["n"], unit)
-    most = parameters["n"] // unit
+    n, unit = parameters["n"], unit_size(strategy, parameters)
+    counts = run.measures.right_units(n, unit)
+    most = n // unit
     if most < 2 or not counts:
         return None
     sizes = sorted({2**power for power in range(most.bit_length())} | {most})
@@ -134,38 +161,77 @@ def scores(run: MeasuredRun) -> Figure | None:
             color=_right_wrong(),
         )
     )
+    few = ", too few to say how well it tells them apart" * (min(found.right, found.wrong) < FEW)
     return Figure(
         "scores",
         "Scores of right and wrong completions",
         f"A right completion is scored above a wrong one in {percent(found.auroc)} of all pairs "
         f"(AUROC; 50% would be chance), over {found.right:,} right and {found.wrong:,} wrong "
-        "completions. The less the two overlap, the better the verifier can choose.",
+        f"completions{few}. The less the two overlap, the better the verifier can choose.",
         rows,
         spec(drawn, 220),
         notes=_unscored(run),
     )
 
 
+@dataclass(frozen=True)
+class _Judged:
+    """A bin of scores: how far the share that is right is known, and whether the scores fit it."""
+
+    part: ScoreBin
+    count: int
+    score: float
+    share: float
+    low: float
+    high: float
+    """The 95% interval of the share (Wilson)."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the completions in it say of their scores, noise allowed for."""
+        if self.count < FEW:
+            return "too few to say"
+        if self.low <= self.score <= self.high:
+            return "within the noise"
+        return "too high" if self.score > self.high else "too low"
+
+
 def calibration(run: MeasuredRun) -> Figure | None:
     """Share of right completions by score; None unless right and wrong ones were scored."""
     found = run.measures.calibration
-    error = found.expected_error
-    if found.auroc is None or error is None:
+    if found.auroc is None:
         return None
-    rows: list[Row] = []
-    for part in found.bins(10):
-        if part.share_right is not None and part.mean_score is not None:
-            count = part.right + part.wrong
-            low, high = wilson(part.share_right, count)
-            rows.append(
-                {
-                    "mean score": round(part.mean_score, 4),
-                    "share right": round(part.share_right, 4),
-                    "low": round(low, 4),
-                    "high": round(high, 4),
-                    "completions": count,
-                }
-            )
+    bins = _judged_bins(found)
+    rows: list[Row] = [
+        {
+            "scores": f"{each.part.low:.1f} to {each.part.high:.1f}",
+            "mean score": round(each.score, 4),
+            "share right": round(each.share, 4),
+            "low": round(each.low, 4),
+            "high": round(each.high, 4),
+            "completions": each.count,
+            "the scores are": each.verdict,
+        }
+        for each in bins
+    ]
+    return Figure(
+        "calibration",
+        "Calibration of the verifier",
+        f"{_calibration_error(bins)} {_calibration_by_bin(bins)} On the dashed line a score is the "
+        "chance of being right; below it the verifier is too sure.",
+        rows,
+        _calibration_spec(),
+        notes=[
+            f"Bars are 95% intervals (Wilson); of a bin with fewer than {FEW} completions nothing "
+            "is said. Of bins that are calibrated one in twenty lies outside its interval.",
+            "Completions of one problem are alike, so the intervals are too narrow.",
+            *_unscored(run),
+        ],
+    )
+
+
+def _calibration_spec() -> Spec:
+    """The share that is right over the score: a dot for each bin, as large as it is full."""
     x = alt.X("mean score:Q", title="score", scale=alt.Scale(domain=[0, 1]))
     ideal = (
         chart()
@@ -180,26 +246,77 @@ def calibration(run: MeasuredRun) -> Figure | None:
     bars = chart().mark_rule(color=BLUE).encode(x=x, y=_share_right("low:Q"), y2="high:Q")
     dots = (
         chart()
-        .mark_point(filled=True, size=60, color=BLUE, tooltip=ALL_FIELDS)
-        .encode(x=x, y=_share_right("share right:Q"))
+        .mark_point(filled=True, color=BLUE, tooltip=ALL_FIELDS)
+        .encode(
+            x=x,
+            y=_share_right("share right:Q"),
+            size=alt.Size(
+                "completions:Q",
+                scale=alt.Scale(type="sqrt", range=[15, 300]),
+                legend=alt.Legend(orient="top", tickCount=3),
+            ),
+        )
     )
-    return Figure(
-        "calibration",
-        "Calibration of the verifier",
-        f"On average the score is {100 * error:.1f} points away from the share of completions "
-        "that are right (expected calibration error over 10 bins). On the dashed line a score is "
-        "the chance of being right; below it the verifier is too sure.",
-        rows,
-        spec(alt.layer(ideal, bars, dots), 240),
-        notes=[
-            "Completions of one problem are alike, so the intervals are too narrow.",
-            *_unscored(run),
-        ],
+    return spec(alt.layer(ideal, bars, dots), 240)
+
+
+def _judged_bins(found: Calibration) -> list[_Judged]:
+    """The bins that hold completions, of ten."""
+    judged = []
+    for part in found.bins(10):
+        if part.share_right is not None and part.mean_score is not None:
+            count = part.right + part.wrong
+            interval = wilson(part.share_right, count)
+            judged.append(_Judged(part, count, part.mean_score, part.share_right, *interval))
+    return judged
+
+
+def _calibration_error(bins: Sequence[_Judged]) -> str:
+    """The expected calibration error, beside what chance alone makes of a calibrated verifier.
+
+    A share of k has the standard error sqrt(p(1 - p) / k) about its expectation p, and the mean
+    distance of a normal variable from its mean is sqrt(2 / pi) standard errors.
+    """
+    total = sum(each.count for each in bins)
+    error = sum(each.count * abs(each.score - each.share) for each in bins) / total
+    chance = sum(
+        each.count * math.sqrt(2 / math.pi * max(0.0, each.score * (1 - each.score)) / each.count)
+        for each in bins
     )
+    fullest = sorted(bins, key=lambda each: -each.count)[:2]
+    held = sum(each.count for each in fullest) / total
+    where = " and ".join(f"{each.part.low:.1f} to {each.part.high:.1f}" for each in fullest)
+    return (
+        f"Over {total:,} completions the score is {100 * error:.1f} points away from the share "
+        "that is right, bins weighted by their completions (expected calibration error over 10 "
+        f"bins; for a calibrated verifier chance alone gives about {100 * chance / total:.1f}). "
+        f"{percent(held)} of the completions are scored {where}."
+    )
+
+
+def _calibration_by_bin(bins: Sequence[_Judged]) -> str:
+    """How many bins are off beyond the noise, and which; how many hold too few to say."""
+    known = [each for each in bins if each.count >= FEW]
+    few = len(bins) - len(known)
+    if not known:
+        return (
+            f"Each of the {len(bins)} bins with completions holds fewer than {FEW}: too few to say."
+        )
+    off = [each for each in known if each.verdict != "within the noise"]
+    named = "; ".join(
+        f"{each.part.low:.1f} to {each.part.high:.1f}: {100 * abs(each.score - each.share):.0f} "
+        f"points {each.verdict}, {each.count:,} completions"
+        for each in off
+    )
+    said = (
+        f"Of {len(known)} bins with at least {FEW} completions {len(off)} are off beyond the noise"
+    )
+    rest = f" {few} more {'holds' if few == 1 else 'hold'} too few to say." if few else ""
+    return f"{said}{f' ({named})' if off else ''}.{rest}"
 
 
 def _named(rule: str) -> str:
-    return RULES.get(rule, rule)
+    return RULE_NAMES.get(rule, rule)
 
 
 def _share_right(field: str) -> alt.Y:
@@ -220,18 +337,12 @@ def _share_row(column: str, name: str, right: int, count: int) -> Row:
 
 def _shares_spec(column: str, title: str | None, order: list[str]) -> Spec:
     y = alt.Y(f"{column}:N", title=title, sort=order)
-    axis = alt.Scale(domain=[0, 1])
-    intervals = (
-        chart()
-        .mark_bar(height=8, opacity=0.4, color=BLUE)
-        .encode(x=alt.X("low:Q", scale=axis, axis=PERCENT, title="accuracy"), x2="high:Q", y=y)
-    )
-    dots = (
-        chart()
-        .mark_point(filled=True, size=70, color=BLUE, tooltip=ALL_FIELDS)
-        .encode(x=alt.X("accuracy:Q", scale=axis, title="accuracy"), y=y)
-    )
-    return spec(alt.layer(intervals, dots), bars_height(len(order)))
+    scale = alt.Scale(domain=[0, 1])
+
+    def x(field: str) -> alt.X:
+        return alt.X(field, scale=scale, axis=PERCENT, title="accuracy")
+
+    return spec(alt.layer(*intervals("accuracy", y, x)), bars_height(len(order)))
 
 
 def _right_wrong() -> alt.Color:

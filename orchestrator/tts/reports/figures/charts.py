@@ -7,7 +7,7 @@ tell apart, but for black and yellow, which are lost on one of the two backgroun
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import altair as alt
@@ -18,7 +18,10 @@ BLUE, VERMILLION, GREEN = "#0072B2", "#D55E00", "#009E73"
 PURPLE, SKY, ORANGE = "#CC79A7", "#56B4E9", "#E69F00"
 COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, SKY, ORANGE)
 MOST_ROWS = 300
-"""Of a figure: more are thinned."""
+"""Rows of a figure, at most: more are thinned."""
+
+TAIL = 20
+"""Values from which the 95th percentile is not simply the largest."""
 
 PERCENT = alt.Axis(format=".0%")
 ALL_FIELDS = alt.TooltipContent("data")
@@ -50,6 +53,26 @@ def colour(names: Sequence[str], among: Sequence[str] = ()) -> alt.Scale:
     order = list(dict.fromkeys([*among, *names]))
     return alt.Scale(
         domain=list(names), range=[COLOURS[order.index(name) % len(COLOURS)] for name in names]
+    )
+
+
+def tint(
+    column: str, names: Sequence[str], among: Sequence[str] = (), columns: int | None = None
+) -> alt.Color:
+    """A column's colours (`colour`), with a legend above the chart of so many columns."""
+    legend = (
+        alt.Legend(orient="top") if columns is None else alt.Legend(orient="top", columns=columns)
+    )
+    return alt.Color(f"{column}:N", title=None, scale=colour(names, among), legend=legend)
+
+
+def intervals(column: str, y: alt.Y, x: Callable[[str], alt.X]) -> tuple[alt.Chart, alt.Chart]:
+    """Dots of a column at lines `y`, on bars from columns `low` to `high`; `x` gives the axis."""
+    bars = chart().mark_bar(height=8, opacity=0.4, color=BLUE)
+    dots = chart().mark_point(filled=True, size=70, color=BLUE, tooltip=ALL_FIELDS)
+    return (
+        bars.encode(x=x("low:Q"), x2="high:Q", y=y),
+        dots.encode(x=x(f"{column}:Q"), y=y),
     )
 
 
@@ -112,6 +135,12 @@ def histogram_spec(unit: str, title: str, counted: str, *, logarithmic: bool = F
 def percent(share: float | None) -> str:
     """`82.5%`, or a dash."""
     return "–" if share is None else f"{100 * share:.1f}%"
+
+
+def above(count: int, quantile: Callable[[float], float | None]) -> str:
+    """Where so many values end: beyond which 5% lie, or the largest of a few."""
+    share, words = (0.95, "at most 5% more than") if count >= TAIL else (1.0, "none more than")
+    return f"{words} {number(quantile(share) or 0)}"
 
 
 def number(value: float, digits: int = 3) -> str:

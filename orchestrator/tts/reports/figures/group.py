@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -10,7 +10,7 @@ import altair as alt
 
 from tts.runs.compare import Row as Compared
 from tts.runs.compare import in_order, joined_curves, label, read_rows, varying
-from tts.runs.statistics import best_within, pareto_front
+from tts.runs.statistics import best_within, half_width, pareto_front
 
 from .charts import (
     ALL_FIELDS,
@@ -19,11 +19,11 @@ from .charts import (
     MOST_ROWS,
     PERCENT,
     chart,
-    colour,
     number,
     percent,
     spec,
     thinned,
+    tint,
 )
 from .figure import Figure, Row
 
@@ -99,24 +99,27 @@ def cost_figure(
         .encode(x=x, y=_accuracy("accuracy:Q")),
         chart()
         .mark_rule(opacity=0.4)
-        .encode(x=x, y=_accuracy("low:Q"), y2="high:Q", color=_by_strategy(strategies)),
+        .encode(
+            x=x, y=_accuracy("low:Q"), y2="high:Q", color=tint("strategy", strategies, columns=2)
+        ),
         chart()
         .mark_point(filled=True, tooltip=ALL_FIELDS)
         .encode(
             x=x,
             y=_accuracy("accuracy:Q"),
-            color=_by_strategy(strategies),
+            color=tint("strategy", strategies, columns=2),
             shape=alt.Shape("strategy:N", title=None, scale=_shapes(strategies), legend=_LEGEND),
             size=alt.condition(on_front, alt.value(120), alt.value(40)),
         ),
     )
     steps = "; ".join(
-        f"{names[place]} ({percent(points[place][1])} for {number(points[place][0])})"
+        f"{names[place]} ({percent(points[place][1])} for {number(points[place][0])} {cost})"
         for place in front
     )
     reading = (
         f"{len(front)} of {len(rows)} are on the Pareto front: no other is at least as right for "
         f"no more {cost} per problem. From the cheapest to the best: {steps}."
+        f"{_near_the_front(rows, points, front)}"
     )
     return Figure(
         f"accuracy-against-{cost}",
@@ -125,6 +128,25 @@ def cost_figure(
         table,
         spec(drawn, 300),
         notes=["Vertical lines are 95% intervals (Wilson); large marks are on the front.", *notes],
+    )
+
+
+def _near_the_front(
+    rows: Sequence[Compared], points: Sequence[tuple[float, float]], front: Sequence[int]
+) -> str:
+    """How many runs off the front are not told apart from it, by their intervals."""
+    off = [place for place in range(len(rows)) if place not in front]
+    reaching = 0
+    for place in off:
+        ahead = best_within(points, points[place][0])
+        interval = rows[place].interval_95
+        if ahead is not None and interval and interval[1] >= points[ahead][1]:
+            reaching += 1
+    if not reaching:
+        return ""
+    return (
+        f" Off the front: {len(off)}. The intervals of {reaching} reach it at their cost, so these "
+        "problems do not tell them apart from it."
     )
 
 
@@ -148,11 +170,11 @@ def at_equal_cost(rows: Sequence[Compared], cost: Cost, notes: Sequence[str]) ->
                 table.append(
                     {"strategy": strategy, cost: round(budget, 4), "accuracy": points[place][1]}
                 )
-    middle = costs[len(costs) // 2]
+    least = max(min(point[0] for point in points) for points in runs.values())
     within = {
         strategy: points[place][1]
         for strategy, points in runs.items()
-        if (place := best_within(points, middle)) is not None
+        if (place := best_within(points, least)) is not None
     }
     ranked = sorted(within.items(), key=lambda reached: -reached[1])
     drawn = (
@@ -161,14 +183,14 @@ def at_equal_cost(rows: Sequence[Compared], cost: Cost, notes: Sequence[str]) ->
         .encode(
             x=alt.X(f"{cost}:Q", title=f"budget: {_TITLES[cost]}", scale=_LOGARITHMIC),
             y=_accuracy("accuracy:Q"),
-            color=_by_strategy(list(runs)),
+            color=tint("strategy", list(runs), columns=2),
             strokeDash=_dashed(list(runs)),
         )
     )
     return Figure(
         f"accuracy-at-equal-{cost}",
         f"Accuracy at equal {cost}",
-        f"Within {number(middle)} {cost} per problem: "
+        f"Within {number(least)} {cost} per problem, the least at which each strategy has a run: "
         f"{', '.join(f'{name} {percent(share)}' for name, share in ranked)}.",
         table,
         spec(drawn, 280),
@@ -194,16 +216,17 @@ def over_n(rows: Sequence[Compared], notes: Sequence[str]) -> Figure | None:
         .encode(
             x=alt.X("n:Q", title="completions (n)", scale=alt.Scale(type="log", base=2)),
             y=_accuracy("accuracy:Q"),
-            color=_by_strategy(names),
+            color=tint("strategy", names, columns=2),
             strokeDash=_dashed(names),
         )
     )
     top = max(table, key=lambda row: float(row["accuracy"] or 0.0))
+    widest = max(half_width(point.accuracy, row.problems) for row in rows for point in row.curve)
     return Figure(
         "accuracy-over-n",
         "Accuracy over n",
         f"The highest accuracy is {percent(float(top['accuracy'] or 0.0))}: {top['strategy']} at "
-        f"n={top['n']}.",
+        f"n={top['n']}. 95% intervals are at most ±{100 * widest:.1f} points (Wilson).",
         table,
         spec(drawn, 280),
         notes=[
@@ -215,15 +238,6 @@ def over_n(rows: Sequence[Compared], notes: Sequence[str]) -> Figure | None:
 
 def _accuracy(field: str) -> alt.Y:
     return alt.Y(field, title="accuracy", axis=PERCENT, scale=alt.Scale(zero=False))
-
-
-def _by_strategy(names: Sequence[str]) -> alt.Color:
-    return alt.Color(
-        "strategy:N",
-        title=None,
-        scale=colour(names),
-        legend=_LEGEND,
-    )
 
 
 def _shapes(names: Sequence[str]) -> alt.Scale:
@@ -267,12 +281,7 @@ def schedules(rows: Sequence[Compared], notes: Sequence[str]) -> Figure | None:
             x=alt.X("seconds:Q", title="seconds of the whole run"),
             y=alt.Y("search:N", title=None, axis=alt.Axis(labelLimit=160)),
             yOffset=alt.YOffset("schedule:N", sort=names),
-            color=alt.Color(
-                "schedule:N",
-                title=None,
-                scale=colour(names),
-                legend=alt.Legend(orient="top", columns=2),
-            ),
+            color=tint("schedule", names, columns=2),
         )
     )
     return Figure(
@@ -280,10 +289,23 @@ def schedules(rows: Sequence[Compared], notes: Sequence[str]) -> Figure | None:
         "Schedules side by side",
         f"The largest difference is {number(float(best['speed-up'] or 0.0))} times: "
         f"{best['search']} under {best['schedule']}, against the slowest schedule of the same "
-        "search. Schedules change the order of the work, not the trees.",
+        f"search, in one run each. {_same_answers(list(several.values()))}",
         table,
         spec(drawn, 28 * len(table)),
         notes=notes,
+    )
+
+
+def _same_answers(searches: Sequence[Mapping[str, Compared]]) -> str:
+    """Whether the schedules of each search have the same problems right, as they should."""
+    other = 0
+    for by_schedule in searches:
+        first, *others = (row.right for row in by_schedule.values())
+        other += any(right != first for right in others)
+    if not other:
+        return "The same problems are right under each schedule of a search."
+    return (
+        f"In {other} of {len(searches)} searches the schedules do not have the same problems right."
     )
 
 

@@ -14,13 +14,13 @@ from .charts import (
     VERMILLION,
     bars_height,
     chart,
-    colour,
     histogram,
     histogram_rows,
     histogram_spec,
     number,
     percent,
     spec,
+    tint,
 )
 from .figure import Figure, Row
 
@@ -34,12 +34,16 @@ def latency(run: MeasuredRun) -> Figure | None:
     parts = histogram(seconds, 25)
     if not parts:
         return None
-    p50, p95, p99 = (number(quantile(seconds, share) or 0) for share in (0.5, 0.95, 0.99))
+    middle, most = (number(quantile(seconds, share) or 0) for share in (0.5, 1.0))
+    tails = [share for share in (95, 99) if len(seconds) * (100 - share) >= 100]
+    named = "".join(
+        f", {number(quantile(seconds, p / 100) or 0)} s at the {p}th percentile" for p in tails
+    )
     return Figure(
         "latency",
         "Time per problem",
-        f"From its start to its graded answer a problem took {p50} s in the median, {p95} s at the "
-        f"95th and {p99} s at the 99th percentile.",
+        f"From its start to its graded answer a problem took {middle} s in the median{named} and "
+        f"{most} s at most, over {len(seconds):,} problems.",
         histogram_rows(parts, "s"),
         histogram_spec("s", "seconds from start to answer", "problems"),
         notes=["Problems share the engines, so this time depends on how many run at once."],
@@ -57,7 +61,7 @@ def in_flight_verifier(run: MeasuredRun) -> Figure | None:
 
 
 def _in_flight(run: MeasuredRun, engine: Engine) -> Figure | None:
-    wall, load = run.measures.wall_s, run.measures.in_flight.over_time[engine]
+    wall, load = run.measures.wall_s, run.measures.in_flight[engine]
     means = load.means(wall)
     if not means or not load.total:
         return None
@@ -115,12 +119,7 @@ def idle(run: MeasuredRun) -> Figure | None:
         .encode(
             x=alt.X("share:Q", title="share of the run", axis=alt.Axis(format=".1%")),
             y=alt.Y("engine:N", title=None, sort=list(ENGINES), scale=alt.Scale(domain=ENGINES)),
-            color=alt.Color(
-                "why:N",
-                title=None,
-                scale=colour(reasons, _REASONS),
-                legend=alt.Legend(orient="top"),
-            ),
+            color=tint("why", reasons, _REASONS),
         )
     )
     totals = {engine: sum(by_engine[engine].values()) / wall for engine in ENGINES}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 
 import altair as alt
 
@@ -14,9 +15,9 @@ from tts.runs.statistics import quantile
 from .charts import (
     ALL_FIELDS,
     BLUE,
+    above,
     bars_height,
     chart,
-    colour,
     histogram,
     histogram_rows,
     histogram_spec,
@@ -24,6 +25,7 @@ from .charts import (
     percent,
     spec,
     thinned,
+    tint,
 )
 from .figure import Figure, Row
 
@@ -48,7 +50,7 @@ def token_use(run: MeasuredRun) -> Figure | None:
         "What the generated tokens were for",
         f"{percent(useful / total)} of {total:,} generated tokens are on the path of a completion: "
         f"{rate} useful tokens per second. {percent((unused + use.cancelled_tokens) / total)} were "
-        "generated in vain; the rest explored what was pruned.",
+        "speculated in vain or cancelled; the rest are on paths that were pruned or not finished.",
         rows,
         spec(drawn, bars_height(len(rows))),
     )
@@ -64,7 +66,7 @@ def tokens_per_problem(run: MeasuredRun) -> Figure | None:
         "tokens-per-problem",
         "Generated tokens per problem",
         f"Half of {len(tokens):,} problems took {number(quantile(tokens, 0.5) or 0)} tokens or "
-        f"less, 5% more than {number(quantile(tokens, 0.95) or 0)}; the mean is "
+        f"less, {above(len(tokens), partial(quantile, tokens))}; the mean is "
         f"{number(sum(tokens) / len(tokens))}.",
         histogram_rows(parts, "tokens"),
         histogram_spec("tokens", "generated tokens", "problems"),
@@ -91,21 +93,24 @@ def requests_by_kind(run: MeasuredRun) -> Figure | None:
         .encode(
             x=alt.X("requests:Q", title="requests, and scores from the cache"),
             y=alt.Y("engine:N", title=None, sort=list(ENGINES)),
-            color=alt.Color(
-                "kind:N", title=None, scale=colour(there, kinds), legend=alt.Legend(orient="top")
-            ),
+            color=tint("kind", there, kinds),
             order=alt.Order("place:Q"),
         )
         .transform_calculate(place=f"indexof({there!r}, datum.kind)")
     )
     hits = run.measures.run.work.cache_hit_rate
+    cached = (
+        f"; {percent(hits)} of the scores needed no request, because an equal step had been scored "
+        "before"
+        if hits is not None
+        else ""
+    )
     asked = run.measures.requests
     return Figure(
         "requests-by-kind",
         "Requests by kind",
         f"The generator answered {asked['generator'].seconds.count:,} requests, the verifier "
-        f"{asked['verifier'].seconds.count:,}; {percent(hits)} of the scores needed no request, "
-        "because an equal step had been scored before.",
+        f"{asked['verifier'].seconds.count:,}{cached}.",
         rows,
         spec(drawn, bars_height(4)),
     )
@@ -148,12 +153,12 @@ def _tokens_per_request(run: MeasuredRun, engine: Engine, unit: str) -> Figure |
     parts = [part for part in sketch.histogram(30) if part[0]]
     if not parts or sketch.mean is None:
         return None
-    middle, high = (number(sketch.quantile(share) or 0) for share in (0.5, 0.95))
+    middle, most = number(sketch.quantile(0.5) or 0), above(sketch.count, sketch.quantile)
     return Figure(
         f"tokens-per-{engine}-request",
         f"Tokens per {engine} request",
-        f"Of {sketch.count:,} requests half scheduled {middle} {unit} or fewer, 5% more than "
-        f"{high}; the mean is {number(sketch.mean)}.",
+        f"Of {sketch.count:,} requests half scheduled {middle} {unit} or fewer, {most}; the mean "
+        f"is {number(sketch.mean)}.",
         histogram_rows(parts, "tokens"),
         histogram_spec("tokens", unit, "requests", logarithmic=True),
         notes=[

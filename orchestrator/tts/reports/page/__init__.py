@@ -10,9 +10,8 @@
 | trees | the tree of each problem, from the log: thoughts, fates, times |
 | packing | trees as text of a page: gzip in base64, what is inlined and what lies beside |
 | assets | the page's scripts and styles, and the policy that allows no others |
-| of_runs | the page of a run, of a group, of several runs: title, figures, where it lies |
+| of_runs | the page of a run, of a group, of several runs: title, figures, facts, where it lies |
 | export | figures as PDF, SVG and PNG files |
-| facts | what a page says of runs beside figures: configuration, dataset, digest, versions |
 
 In the browser (`static/`): `store.js` reads the data, `charts.js` draws figures, `problems.js`
 lists problems, `tree.js` draws a tree, `pane.js` shows one with its times and

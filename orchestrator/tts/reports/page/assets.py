@@ -32,13 +32,13 @@ class Package(msgspec.Struct, frozen=True):
     version: str
     license: str
     integrity: str
-    """Of the package's archive, as npm has it: `sha512-` and base64."""
+    """The hash of the package's archive, as npm has it: `sha512-` and base64."""
     source: str
     """The file in the archive that is taken."""
     file: str
     """Its name here."""
     sha256: str
-    """Of the file here, in hexadecimal."""
+    """The hash of the file here, in hexadecimal."""
     license_file: str
     adapted: str | None = None
     """What was changed of it; None for nothing."""

@@ -14,7 +14,7 @@ from .assets import chart_theme
 
 Format = Literal["pdf", "svg", "png"]
 WIDTH = 480
-"""Of a chart that is as wide as its page, in points."""
+"""The width in points of a chart that is as wide as its page."""
 PNG_SCALE = 3
 """Pixels for each point."""
 _VEGA_LITE = "6.4"

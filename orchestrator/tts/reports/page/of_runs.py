@@ -1,22 +1,98 @@
-"""The page of a run, of a group of runs, or of several side by side."""
+"""The page of a run, of a group of runs, or of several side by side: figures and facts."""
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
-from tts.reports.figures.charts import number, percent
-from tts.reports.figures.compare import compare_figures
-from tts.reports.figures.figure import Figure
+import msgspec
+
+from tts.reports.figures.charts import number
+from tts.reports.figures.figure import Cell, Figure
 from tts.reports.figures.group import group_figures
-from tts.reports.figures.run import figures_of
-from tts.runs.config import read_run_config
+from tts.reports.figures.paired import compare_figures
+from tts.reports.figures.run import figures_of, right_share
+from tts.runs.config import RunConfig, read_run_config
+from tts.runs.events import Session
+from tts.runs.folder import Json, has_finished
 from tts.runs.groups import is_group
+from tts.runs.log import read_events
 from tts.runs.measured_run import MeasuredRun, expand_groups
+from tts.runs.summary import read_summary
 
-from .facts import facts_of
-from .page import FILE, write_page
+from .page import FILE, Facts, write_page
+
+_PLAIN = {
+    "deployment": "deployment",
+    "deployment_source": "deployment file",
+    "deployment_digest": "digest of the deployment",
+    "dataset": "dataset",
+    "seed": "seed",
+    "strategy": "strategy",
+    "vote": "vote",
+    "schedule": "schedule",
+    "speculation": "speculation",
+    "in_flight": "problems at a time, at most",
+    "context": "context of the generator, tokens",
+}
+"""Fields of a RunConfig, and how they are called on a page."""
+
+
+def facts_of(runs: Sequence[Path]) -> Facts:
+    """The facts of runs: what they share, what each has of its own, and what wrote the page.
+
+    Raises RunError if a folder holds no run.
+    """
+    each = [_facts(run) for run in runs]
+    shared = {
+        name: value
+        for name, value in (each[0] if each else {}).items()
+        if all(other.get(name, ...) == value for other in each)
+    }
+    facts: dict[str, dict[str, Cell]] = {"Configuration": shared} if shared else {}
+    for run, values in zip(runs, each, strict=True):
+        own = {name: value for name, value in values.items() if name not in shared}
+        if own:
+            facts[f"Run {run.resolve().name}"] = own
+    facts["This page"] = {
+        "written by": f"tts {version('tts-toolkit')}, Python {platform.python_version()}",
+        "on": platform.platform(),
+    }
+    return facts
+
+
+def _facts(run: Path) -> dict[str, Cell]:
+    config = read_run_config(run)
+    known = {name: said for name, said in _PLAIN.items() if name not in config.unsaid}
+    facts = {said: _cell(getattr(config, name)) for name, said in known.items()}
+    facts |= _prefixed("", config.parameters)
+    facts |= _prefixed("", msgspec.to_builtins(config.limits))
+    for model, settings in config.prompting.items():
+        facts |= _prefixed(f"{model}: ", settings)
+    facts["problems"] = len(config.problem_ids)
+    if config.replay:
+        facts["replay of"] = _cell(config.replay.source)
+    if has_finished(run):
+        facts["digest of all trees"] = read_summary(run).tree_digest
+    first = next(iter(read_events(run)), None)
+    if isinstance(first, Session):
+        facts["began"] = first.time
+        facts |= _prefixed("run with: ", first.made_with)
+    return facts
+
+
+def _prefixed(prefix: str, settings: Json) -> dict[str, Cell]:
+    return {f"{prefix}{name}": _cell(value) for name, value in settings.items()}
+
+
+def _cell(value: Any) -> Cell:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return value if isinstance(value, str) and value.isprintable() else repr(value)
 
 
 @dataclass(frozen=True)
@@ -41,10 +117,9 @@ def report_of(folders: Sequence[Path]) -> Report:
     That of one folder lies in it; that of several in the first one, named for the others, too.
     """
     runs = expand_groups(folders)
-    for run in runs:
-        read_run_config(run)  # what is missing there is said by name
+    configs = [read_run_config(run) for run in runs]  # what is missing there is said by name
     if len(folders) == 1 and not is_group(folders[0]):
-        return _of_run(folders[0])
+        return _of_run(folders[0], configs[0])
     figures = group_figures(folders)
     if len(folders) > 1 and len(runs) > 1:
         figures += compare_figures(runs)
@@ -56,14 +131,14 @@ def report_of(folders: Sequence[Path]) -> Report:
     return Report(file, title, f"{len(runs)} runs side by side.", figures, runs)
 
 
-def _of_run(folder: Path) -> Report:
+def _of_run(folder: Path, config: RunConfig) -> Report:
     run = MeasuredRun.load(folder)
     solved = len(run.measures.problems)
-    right = f", {percent(run.accuracy)} right" if run.accuracy is not None else ""
+    right = f", {right_share(run)} right" if run.accuracy is not None else ""
     return Report(
         folder / FILE,
-        f"{run.config['strategy']} on {run.config['deployment']}",
-        f"{number(solved)} problems of {run.config['dataset']}{right}, in {folder.resolve().name}.",
+        f"{config.strategy} on {config.deployment}",
+        f"{number(solved)} problems of {config.dataset}{right}, in {folder.resolve().name}.",
         figures_of(run),
         [folder],
     )

@@ -18,9 +18,9 @@ from tts.search import NodePath
 from .trees import CancelledRecord, ProblemTree, ThoughtRecord
 
 INLINE_BYTES = 4_000_000
-"""Of packed trees in the page; wrong answers take their place first."""
+"""Bytes of packed trees that a page holds; those of wrong answers come first."""
 FILE_BYTES = 2_000_000
-"""Of packed trees in a file beside the page, about."""
+"""Bytes of packed trees in a file beside the page, about."""
 _LEVEL = 4  # of gzip: half the time of the usual 6
 
 
@@ -38,7 +38,7 @@ class Layout:
 
     inline: list[tuple[int, int]]
     files: list[list[tuple[int, int]]]
-    """Of each file beside the page."""
+    """The trees in each file beside the page."""
 
 
 def pack(tree: ProblemTree) -> PackedTree:

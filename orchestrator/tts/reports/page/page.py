@@ -13,9 +13,9 @@ from markupsafe import Markup
 
 from tts.build.errors import RunError
 from tts.reports.figures.figure import Cell, Figure
-from tts.runs.checks import check_run
+from tts.runs.config import read_run_config
 from tts.runs.durable import make_folder, write_whole
-from tts.runs.folder import read_config, read_problems
+from tts.runs.folder import read_problems
 from tts.runs.log import read_events
 
 from .assets import chart_theme, policy, scripts, styles
@@ -129,11 +129,10 @@ def _page(
 
 def _in_order(run: Path) -> list[PackedTree]:
     """The packed trees of a run, in the order of its problems; raises RunError."""
-    config = read_config(run)
-    check_run(run)
+    config = read_run_config(run)
     questions = {problem.id: problem.question for problem in read_problems(run)}
-    trees = [pack(tree) for tree in problem_trees(read_events(run), config["vote"], questions)]
-    place = {name: number for number, name in enumerate(config.get("problem_ids", ()))}
+    trees = [pack(tree) for tree in problem_trees(read_events(run), config.vote, questions)]
+    place = {name: number for number, name in enumerate(config.problem_ids)}
     return sorted(trees, key=lambda tree: place.get(tree.entry["id"], len(place)))
 
 

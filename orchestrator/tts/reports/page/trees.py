@@ -67,7 +67,7 @@ class ProblemTree:
     ended: float | None = None
     limit: Limit | None = None
     digest: str = ""
-    """Of the tree that the search had grown, as the log has it."""
+    """The digest of the tree that the search had grown, as the log has it."""
     tokens: int = 0
     """Generated for it, whether they were needed or not."""
     thoughts: list[ThoughtRecord] = field(default_factory=list)

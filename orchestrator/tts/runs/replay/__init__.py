@@ -3,12 +3,10 @@
 docs/replay.md says what is exact about it and what is not.
 """
 
-from .adapters import ReplayGenerator, ReplayVerifier
-from .chains import Chain, read_chains
 from .recording import Recording, read_recording
-from .script import Script
+from .script import ReplayGenerator, ReplayVerifier, Script
 from .source import Replay, Source, open_source
-from .trace_script import TraceScript
+from .trace_script import Chain, TraceScript, read_chains
 
 __all__ = [
     "Chain",

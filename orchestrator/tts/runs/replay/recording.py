@@ -8,7 +8,6 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tts.build.errors import RunError
 from tts.build.tokenizer import Ids
@@ -17,7 +16,7 @@ from tts.problem import Problem
 from tts.prompting import Context, Models
 from tts.search import NodePath, Stop, Thought, node_seed
 
-from ..events import Generated, Scored
+from ..config import RunConfig
 from ..log import read_events
 from ..resume import ResumedWork
 from ..state import ProblemState, RunState, solved_problems
@@ -66,11 +65,11 @@ class Recording:
 
 
 def read_recording(
-    folder: Path, config: Mapping[str, Any], models: Models, problems: Sequence[Problem]
+    folder: Path, config: RunConfig, models: Models, problems: Sequence[Problem]
 ) -> Recording:
     """Read a finished run, checking that its token ids mean the same to `models`.
 
-    `config` is its run.json. Raises RunError naming what does not fit.
+    Raises RunError naming what does not fit.
     """
     _check_config(folder, config, models, problems)
     recorded = _recorded(folder)
@@ -79,9 +78,9 @@ def read_recording(
     for problem in problems:
         state = recorded.get(problem.id, ProblemState(problem.id))
         work = ResumedWork.of(state)
-        context = _context(folder, problem, state, work, models)
+        context = _context(folder, config, problem, state, work, models)
         for node, thoughts in work.thoughts.items():
-            answers[node_seed(config["seed"], problem.id, node)] = _joined(thoughts)
+            answers[node_seed(config.seed, problem.id, node)] = _joined(thoughts)
         for node, score in work.scores.items():
             scores[_key(context.verifier_ids(node))] = score
     work_of_all = (ResumedWork.of(state) for state in recorded.values())
@@ -112,7 +111,12 @@ def _first_answer(problem: ProblemState) -> float:
 
 
 def _context(
-    folder: Path, problem: Problem, state: ProblemState, work: ResumedWork, models: Models
+    folder: Path,
+    config: RunConfig,
+    problem: Problem,
+    state: ProblemState,
+    work: ResumedWork,
+    models: Models,
 ) -> Context:
     """The problem's context with every recorded node in it; raises RunError if ids differ."""
     for node, thoughts in work.thoughts.items():
@@ -132,40 +136,41 @@ def _context(
             context.add(path, thought)
             present.add(path)
             path = (*path, 0)
-    verifier = models.deployment.verifier
-    asked: list[Generated | Scored] = [event for _, event in state.generated]
-    asked += [event for _, event in state.scored if not event.cached]
-    for event in asked:
-        node, scores = event.node, isinstance(event, Scored)
-        ids = context.verifier_ids(node) if scores else context.generator_ids(node[:-1])
-        if len(ids) != event.prompt_tokens:
-            raise _other_tokenizer(
-                folder,
-                "verifier" if scores else "generator",
-                models,
-                f"the prompt for node {_name(node)} of problem {problem.id} has {len(ids)} tokens "
-                f"here and had {event.prompt_tokens}",
-            )
-        if scores and len(ids) >= verifier.max_seq_len:
+    for _, asked in state.generated:
+        ids = context.generator_ids(asked.node[:-1])
+        if len(ids) != asked.prompt_tokens:
+            where = _other_prompt(problem, asked.node, len(ids), asked.prompt_tokens)
+            raise _other_tokenizer(folder, "generator", models, where)
+    limit = models.deployment.verifier.max_seq_len
+    for _, score in state.scored:
+        if score.cached:
+            continue
+        ids = context.verifier_ids(score.node)
+        if len(ids) != score.prompt_tokens:
+            where = _other_prompt(problem, score.node, len(ids), score.prompt_tokens)
+            if own := config.functions.get("verifier"):
+                raise _own_verifier(folder, own, models, where)
+            raise _other_tokenizer(folder, "verifier", models, where)
+        if len(ids) >= limit:
             raise RunError(
                 f"The run in {folder} scored a dialogue of {len(ids)} tokens; verifier.max_seq_len "
-                f"of deployment {models.deployment.name} is {verifier.max_seq_len}.",
+                f"of deployment {models.deployment.name} is {limit}.",
                 hint="Raise it and build the engine again.",
             )
     return context
 
 
 def _check_config(
-    folder: Path, config: Mapping[str, Any], models: Models, problems: Sequence[Problem]
+    folder: Path, config: RunConfig, models: Models, problems: Sequence[Problem]
 ) -> None:
     ids = [problem.id for problem in problems]
-    if ids != config["problem_ids"]:
+    if ids != config.problem_ids:
         raise RunError(
-            f"The problems of the run in {folder} are not those of {config['dataset']} any more: "
-            f"they were {config['problem_ids']!r:.100} and are {ids!r:.100}.",
+            f"The problems of the run in {folder} are not those of {config.dataset} any more: "
+            f"they were {config.problem_ids!r:.100} and are {ids!r:.100}.",
             hint="Bring the dataset back as it was when the run was recorded.",
         )
-    for role, fields in config["prompting"].items():
+    for role, fields in config.prompting.items():
         spec = getattr(models.deployment, role).model_dump(mode="json")
         for name, value in fields.items():
             if spec[name] != value:
@@ -184,6 +189,22 @@ def _other_tokenizer(folder: Path, role: str, models: Models, where: str) -> Run
         f"tokenizer of its {role} ({checkpoint}) is not the recorded one; it differs at {where}.",
         hint="Give the checkpoint the recorded tokenizer: tts random-checkpoint takes it "
         "from the checkpoint named with --tokenizer.",
+    )
+
+
+def _own_verifier(folder: Path, own: str, models: Models, where: str) -> RunError:
+    return RunError(
+        f"The run in {folder} cannot be replayed on deployment {models.deployment.name}: its "
+        f"steps were scored by the program's own `{own}`, which was not asked what the "
+        f"deployment's verifier would be: {where}.",
+        hint="Replay a run that a deployment's verifier has scored.",
+    )
+
+
+def _other_prompt(problem: Problem, node: NodePath, here: int, then: int) -> str:
+    return (
+        f"the prompt for node {_name(node)} of problem {problem.id} has {here} tokens here and had "
+        f"{then}"
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from tts.build.errors import RunError
 from tts.build.input_files import is_file
@@ -15,13 +15,12 @@ from tts.build.user_paths import is_folder, is_there
 from tts.problem import Problem
 from tts.prompting import Models
 
-from ..config import RunConfig, read_run_config
+from ..config import ReplaySource, RunConfig, read_run_config
 from ..folder import EVENTS, GROUP
 from ..summary import read_summary
-from .chains import read_chains
 from .recording import read_recording
 from .script import Script
-from .trace_script import TraceScript
+from .trace_script import TraceScript, read_chains
 
 
 @dataclass(frozen=True)
@@ -40,17 +39,17 @@ class Source:
         return replay.text if replay else "recorded"
 
     @cached_property
-    def description(self) -> dict[str, Any]:
-        """What run.json keeps of it; `tree_digest` is the recorded run's."""
+    def description(self) -> ReplaySource:
+        """What run.json keeps of it."""
         file = self.path if self.recorded is None else self.path / EVENTS
         try:
             digest = hashlib.sha256(file.read_bytes()).hexdigest()
         except OSError as error:
             raise RunError(f"{file} cannot be read: {error}") from error
-        described = {"source": str(self.path), "digest": digest, "text": self.text}
-        if self.recorded is not None:
-            described["tree_digest"] = read_summary(self.path).tree_digest
-        return described
+        tree_digest = read_summary(self.path).tree_digest if self.recorded else ""
+        return ReplaySource(
+            source=str(self.path), digest=digest, text=self.text, tree_digest=tree_digest
+        )
 
     def problems(self, loaded: Sequence[Problem]) -> list[Problem]:
         """The problems as they are solved: made-up text has no answers, so no references."""
@@ -73,7 +72,7 @@ class Source:
         """What the engines are to answer; raises a TtsError naming what does not fit."""
         if self.recorded is None:
             return TraceScript(models, read_chains(self.path))
-        return read_recording(self.path, self.recorded.to_json(), models, problems)
+        return read_recording(self.path, self.recorded, models, problems)
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ class Replay:
     """A script, and what run.json keeps of where it came from."""
 
     script: Script
-    description: dict[str, Any]
+    description: ReplaySource
 
 
 def open_source(path: Path) -> Source:

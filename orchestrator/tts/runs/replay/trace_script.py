@@ -1,4 +1,4 @@
-"""Recorded chains as a script for any strategy: their lengths, ends and scores, in made-up text.
+"""A trace file as a script for any strategy: chains' lengths, ends and scores, in made-up text.
 
 A node's seed picks one of the chains that are as deep as the node; the step has that chain's
 length, end and score at this depth. What is written are tokens drawn by the seed, then a mark of a
@@ -13,20 +13,58 @@ import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from tts.build.errors import CheckpointError
+from tts.build.errors import CheckpointError, DatasetError
+from tts.build.input_files import parse_json, read_text
 from tts.build.tokenizer import Ids, Tokenizer
 from tts.endpoints.base import GenerateCall
 from tts.prompting import Models
 from tts.prompting.chat import generator_prompt
 
-from .chains import Chain
 from .script import chain_ended
 
+CHARACTERS_PER_TOKEN = 3.5  # of mathematical text; traces hold text only
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _WORD = re.compile(r" [a-z]{2,}")
 _ENOUGH_WORDS = 64
 _TRIAL = 400  # tokens of filling that are encoded again to see whether their number holds
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A recorded chain, first step first: tokens and score of each step."""
+
+    lengths: tuple[int, ...]
+    scores: tuple[float, ...]
+
+
+def read_chains(file: Path) -> list[Chain]:
+    """The chains of a trace file: JSONL with `text`, `sep` and a list `step_scores`.
+
+    Chains without one score within [0, 1] for every step are left out. Raises DatasetError.
+    """
+    try:
+        rows = [parse_json(line) for line in read_text(file).splitlines()]
+        read = [_chain(row) for row in rows if None not in (row.get("step_scores") or [None])]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise DatasetError(f"{file} cannot be read as traces: {error!r}") from error
+    chains = [
+        chain
+        for chain in read
+        if len(chain.lengths) == len(chain.scores)
+        and all(0 <= score <= 1 for score in chain.scores)
+    ]
+    if not chains:
+        raise DatasetError(f"{file} holds no chains with a score for every step.")
+    return chains
+
+
+def _chain(row: dict[str, Any]) -> Chain:
+    steps = row["text"].split(row["sep"])
+    tokens = [max(2, round(len(step) / CHARACTERS_PER_TOKEN)) for step in steps]
+    return Chain(tuple(tokens), tuple(float(score) for score in row["step_scores"]))
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,15 @@
 """The guard: a small process between us and tritonserver that cleans up however either of us ends.
 
-Run as a script (`python -I -S guard.py PARENT_PID SHM_PREFIX SOCKET COMMAND... [--then LAST...]`),
-it starts the server and waits. SOCKET is the Unix domain socket of gRPC, or empty. When the server
-exits, when the guard is asked to stop (SIGTERM), or when the process that started it is gone
-however it died (SIGKILL included), it stops the server, kills what is left of it (Python stubs,
-ranks), removes their shared memory and the socket, and runs LAST, which removes a container. What
-any of them writes is for their user alone (umask 077).
+Run as a script (`python -I -S guard.py PARENT_PID SHM_PREFIX SOCKET [--shared FOLDER] COMMAND...
+[--then LAST...]`), it starts the server and waits. SOCKET is the Unix domain socket of gRPC, or
+empty. When the server exits, when the guard is asked to stop (SIGTERM), or when the process that
+started it is gone however it died (SIGKILL included), it stops the server, kills what is left of it
+(Python stubs, ranks), removes their shared memory and the socket, and runs LAST, which removes a
+container. What any of them writes is for their user alone (umask 077).
+
+A server whose state lies in FOLDER is shared: when the process that started it is gone, or leaves
+it to the guard (SIGUSR1), it goes on until the last of its users is gone. Each of them holds a
+shared lock on the file USERS in FOLDER; the guard stops the server under an exclusive one.
 
 Why a process: PR_SET_PDEATHSIG in the server itself would act on the end of the *thread* that
 started it, gives no time for an orderly stop, does not reach the stubs and leaves their shared
@@ -17,6 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import signal
 import struct
@@ -33,9 +38,16 @@ LAST_S = 20.0
 """How long the last command may take."""
 LONGEST_STOP_S = GRACE_S + REAP_S + LAST_S + 1.0
 """A guard that has not ended so long after SIGTERM is stuck."""
+SHARED = "--shared"
 THEN = "--then"
+STATE = "server.json"
+"""In a server's folder: what is known of it; there from when it is ready."""
+USERS = "users.lock"
+"""In a server's folder: each user of a shared server holds a shared lock on it."""
 _POLL_S = 0.25
-_SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}
+_STOP = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+_LEAVE = signal.SIGUSR1
+_SIGNALS = {*_STOP, _LEAVE, signal.SIGCHLD}
 _SHARED_MEMORY = Path("/dev/shm")
 _PR_SET_PDEATHSIG = 1
 _PR_SET_SECCOMP = 22
@@ -46,10 +58,13 @@ _SECCOMP_MODE_FILTER = 2
 _FCHMOD = {"x86_64": (0xC000003E, 91), "aarch64": (0xC00000B7, 52)}
 
 
-def run(parent: int, shm_prefix: str, socket: str, command: list[str], last: list[str]) -> int:
+def run(
+    parent: int, shm_prefix: str, socket: str, command: list[str], last: list[str], shared: str = ""
+) -> int:
     """Run `command` until it ends or has to; returns its exit status, 128+n after signal n.
 
-    0 once the guard was asked to stop it, also where it did not stop in time and was killed.
+    0 once the guard has stopped it, also where it did not stop in time and was killed. `shared` is
+    the folder of a shared server, or empty.
     """
     os.umask(0o077)  # the stubs' shared memory holds prompts
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
@@ -62,11 +77,13 @@ def run(parent: int, shm_prefix: str, socket: str, command: list[str], last: lis
     except OSError as error:
         sys.stderr.write(f"error: cannot run {command[0]}: {error.strerror}\n")
         return 127
-    stopping = False
+    stopping = left = False
     while not _has_exited(server.pid):
         received = signal.sigtimedwait(_SIGNALS, _POLL_S)
-        asked = received is not None and received.si_signo != signal.SIGCHLD
-        if not stopping and (asked or os.getppid() != parent):
+        number = received.si_signo if received else 0
+        left = left or number == _LEAVE or os.getppid() != parent
+        unused = left and not (shared and _is_used(Path(shared), shm_prefix))
+        if not stopping and (number in _STOP or unused):
             stopping = True
             deadline = time.monotonic() + GRACE_S
             server.terminate()
@@ -78,6 +95,8 @@ def run(parent: int, shm_prefix: str, socket: str, command: list[str], last: lis
     remove_socket(socket)  # first: a server started after this one's death listens there too
     _end_the_rest()
     remove_shared_memory(shm_prefix)
+    if stopping and left and shared:
+        _forget(Path(shared) / STATE, shm_prefix)
     if last:
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             # its output would be taken for the server's
@@ -87,6 +106,28 @@ def run(parent: int, shm_prefix: str, socket: str, command: list[str], last: lis
     if stopping:
         return 0
     return status if status >= 0 else 128 - status
+
+
+def _is_used(folder: Path, shm_prefix: str) -> bool:
+    """Whether a shared server has a user; if not, none comes as long as this process lives."""
+    try:
+        if shm_prefix not in (folder / STATE).read_text(encoding="utf-8"):
+            return False  # it has never been ready: nobody knows it
+        users = os.open(folder / USERS, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)  # and never closed
+    except BlockingIOError:
+        os.close(users)
+        return True
+    return False
+
+
+def _forget(state: Path, shm_prefix: str) -> None:
+    with contextlib.suppress(OSError):
+        if shm_prefix in state.read_text(encoding="utf-8"):
+            state.unlink()
 
 
 def kill_group(group: int) -> None:
@@ -181,7 +222,9 @@ def _has_exited(pid: int) -> bool:
 
 
 if __name__ == "__main__":
-    words = sys.argv[4:]
+    words, shared = sys.argv[4:], ""
+    if words[0] == SHARED:
+        shared, words = words[1], words[2:]
     split = words.index(THEN) if THEN in words else len(words)
     prefix, socket = sys.argv[2:4]
-    sys.exit(run(int(sys.argv[1]), prefix, socket, words[:split], words[split + 1 :]))
+    sys.exit(run(int(sys.argv[1]), prefix, socket, words[:split], words[split + 1 :], shared))

@@ -10,7 +10,7 @@ from pathlib import Path
 from tts.build import paths
 from tts.build.spec import Deployment
 from tts.build.tensorrt.engine_memory import TRANSFER_SIZE, TRANSFER_VARIABLE
-from tts.build.tensorrt.placement import gpus_of, is_orchestrated
+from tts.build.tensorrt.gpus import gpus_of, is_orchestrated
 
 from . import container, environment
 from .container import Docker

@@ -13,7 +13,7 @@ from typing import Any
 from tts.build import paths
 from tts.build.errors import ConfigError
 from tts.build.spec import Deployment, HttpPort, ServerSpec
-from tts.build.tensorrt.placement import gpus_of
+from tts.build.tensorrt.gpus import gpus_of
 
 from ..command import container
 from ..command.ports import Addresses

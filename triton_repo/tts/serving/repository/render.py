@@ -15,8 +15,7 @@ from tritonclient.grpc import model_config_pb2
 from tts.build import paths
 from tts.build.builder import require_current
 from tts.build.errors import BuildError, ServerError
-from tts.build.llmapi.arguments import llm_arguments
-from tts.build.llmapi.target import read_model
+from tts.build.llmapi.target import llm_arguments, read_model
 from tts.build.spec import Deployment, Role
 
 from .digest import DIGEST, deployment_digest

@@ -10,7 +10,9 @@
 | probe | over gRPC: whose models does it serve, and do they answer? |
 | supervise | keeps a server running, here or in a thread: starts it again when it died |
 | replicas | several servers of one deployment on this machine |
-| supervisor | which process does that, if any |
+| supervisor | which process does that, or starts it, if any |
+| users | who uses a shared server, which ends with the last of them |
+| locks | locks between processes: files that the kernel locks |
 | health | notices when a server or one of its processes dies |
 | triton_log | the log of a start: why it failed, what it says of memory |
 | start_failures | known reasons, with what to do |

@@ -20,6 +20,7 @@ from tts.build.spec import Deployment
 from ..command.tritonserver import STUB
 from .probe import probe
 from .state import LOG, STATE, Identity, ServerState, death, identify, peek_state, signal_of
+from .supervisor import supervisor_of
 
 
 @dataclass(frozen=True)
@@ -58,26 +59,24 @@ class Health:
         While that process lives the server is started again at the same address, and requests are
         sent again until then.
         """
-        supervisor = self.state.supervisor
-        if supervisor is None:
-            self._check_borrowed()
-        elif supervisor.process() is None:
-            self.check()
-
-    def _check_borrowed(self) -> None:
-        """`check` of a server that another process has started for itself."""
         try:
             self.check()
         except ServerError as error:
+            state = self.state
+            if supervisor_of(state.deployment) or (state.supervisor and state.supervisor.process()):
+                return
+            if state.supervisor:
+                raise
+            whose = (
+                "The process that had started it is gone, so nobody starts it again."
+                if state.shared
+                else "It belonged to another process, which stops it when it ends."
+            )
             raise ServerError(
                 error.message,
-                hint="It belonged to another process, which stops it when it ends. One that stays "
-                f"for all: tts serve {self.state.deployment.partition('@')[0]}\n{error.hint}",
+                hint=f"{whose} One that stays for all: tts serve "
+                f"{state.deployment.partition('@')[0]}\n{error.hint}",
             ) from error
-
-    async def watch(self, interval_s: float = 1.0) -> None:
-        """Check for ever, every `interval_s` seconds; ends only by raising ServerError."""
-        await watch(self.check, interval_s)
 
 
 class ReplicaHealth:
@@ -98,10 +97,17 @@ class ReplicaHealth:
 
     def check(self) -> None:
         """See Health; a server that was started anew is another."""
+        self._look().check()
+
+    def check_from_outside(self) -> None:
+        """See Health."""
+        self._look().check_from_outside()
+
+    def _look(self) -> Health:
         state = peek_state(self._file)
         if state and state.server != self._health.state.server:
             self._health = observe(state)
-        self._health.check()
+        return self._health
 
 
 async def watch(check: Callable[[], None], interval_s: float) -> None:

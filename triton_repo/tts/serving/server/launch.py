@@ -7,10 +7,13 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import psutil
 
@@ -19,6 +22,7 @@ from tts.build.errors import ServerError
 from ..command import container, guard
 from ..command.server_command import ServerCommand
 from . import start_failures, triton_log
+from .locks import close_lock, locked_after_a_stop
 from .state import Identity, Mishap, death, identify
 
 _START_S = 10.0
@@ -56,20 +60,27 @@ class Launched:
         """Stop the server and wait until nothing of it is left; harmless when repeated."""
         stop_guard(self.guard)
 
+    def leave(self) -> None:
+        """Leave a shared server to its guard, which stops it when nobody uses it any more."""
+        self.guard.send_signal(signal.SIGUSR1)
+        with suppress(RuntimeError):  # Python is ending
+            threading.Thread(target=self.guard.wait, daemon=True).start()  # else it is a zombie
 
-def launch(command: ServerCommand, variables: dict[str, str], log: Path) -> Launched:
+
+def launch(
+    command: ServerCommand, variables: dict[str, str], log: Path, *, shared: bool = False
+) -> Launched:
     """Start a server in the given environment; its output goes to `log`, the previous log is kept.
 
-    Raises ServerError if it exits at once.
+    Whether it is `shared`, its guard must know. Raises ServerError if it exits at once.
     """
     python = Path(sys.executable).absolute()  # found by a relative PATH, it may be relative
     guarded = [str(python), "-I", "-S", guard.__file__, str(os.getpid())]
-    guarded += [command.shm_prefix, command.socket, *command.words]
+    guarded += [command.shm_prefix, command.socket]
+    guarded += [*((guard.SHARED, str(log.parent)) if shared else ()), *command.words]
     if command.container:  # a container outlives a killed docker command
         guarded += [guard.THEN, *container.remove_command(command.container)]
-    if log.exists():
-        log.replace(log.with_suffix(".previous.log"))
-    with log.open("ab") as output:  # appending, as the stubs write to it as well
+    with after_the_last_guard(log.parent) as lock, _fresh(log) as output:
         process = subprocess.Popen(
             guarded,
             stdin=subprocess.DEVNULL,
@@ -77,6 +88,7 @@ def launch(command: ServerCommand, variables: dict[str, str], log: Path) -> Laun
             stderr=subprocess.STDOUT,
             env=variables | command.variables,
             cwd=log.parent,
+            pass_fds=(lock,),
             start_new_session=True,  # Ctrl-C in the terminal reaches only us
         )
     try:
@@ -95,6 +107,26 @@ def stop_guard(process: subprocess.Popen[bytes]) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def _fresh(log: Path) -> BinaryIO:
+    if log.exists():
+        log.replace(log.with_suffix(".previous.log"))
+    return log.open("ab")  # appending, as the stubs write to it as well
+
+
+@contextmanager
+def after_the_last_guard(folder: Path) -> Iterator[int]:
+    """The lock that a guard holds as long as it runs, once the last one has let go of it.
+
+    What a guard removes at its end, the socket first of all, is then not the next server's. Raises
+    ServerError if the last one does not end.
+    """
+    lock = locked_after_a_stop(folder / "guard.lock")
+    try:
+        yield lock
+    finally:
+        close_lock(lock)
 
 
 def _server_of(process: subprocess.Popen[bytes], log: Path) -> Identity:

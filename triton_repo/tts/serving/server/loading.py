@@ -14,8 +14,7 @@ from tts.build.spec import Role
 from tts.engines import wire
 from tts.engines.loading import OPEN, Stage
 
-from .launch import Launched
-from .state import Mishap
+from .state import Identity, Mishap
 from .triton_log import tail
 
 STALL_S = 600.0
@@ -67,8 +66,10 @@ def read_loading(log: Path, seconds: float) -> Loading:
 class Watchdog:
     """Ends the wait for a server that does nothing any more, however long it may load."""
 
-    def __init__(self, launched: Launched, stall_s: float = STALL_S) -> None:
-        self._launched = launched
+    def __init__(self, log: Path, process: Identity, stall_s: float = STALL_S) -> None:
+        """`process` is the server's, or one above it."""
+        self._log = log
+        self._process = process
         self._stall_s = stall_s
         self._began = self._checked = self._active = time.monotonic()
         self._log_bytes, self._cpu_s = self._seen()
@@ -87,21 +88,21 @@ class Watchdog:
         if log_bytes > self._log_bytes or cpu_s - self._cpu_s > _BUSY * passed:
             self._active = now
         self._log_bytes, self._cpu_s = log_bytes, cpu_s
-        loading = read_loading(self._launched.log, now - self._began)
+        loading = read_loading(self._log, now - self._began)
         limit = min(self._stall_s, OPEN_STALL_S) if loading.is_open else self._stall_s
         if now - self._active > limit:
             raise Mishap(
                 f"The Triton server is not ready, and has done nothing for {limit:.0f} s "
                 f"({loading}): its log did not grow, its processes did not compute.",
-                hint=f"Its log: {self._launched.log}",
+                hint=f"Its log: {self._log}",
             )
 
     def _seen(self) -> tuple[int, float]:
         """Bytes of the log, and CPU seconds of the server's processes on this machine."""
         log_bytes, cpu_s = 0, 0.0
         with suppress(OSError):
-            log_bytes = self._launched.log.stat().st_size
-        if server := self._launched.server.process():
+            log_bytes = self._log.stat().st_size
+        if server := self._process.process():
             with suppress(psutil.Error):
                 for process in [server, *server.children(recursive=True)]:
                     with suppress(psutil.Error):

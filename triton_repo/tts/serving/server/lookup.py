@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -18,8 +20,10 @@ from ..command.guard import remove_socket
 from ..command.ports import Addresses, address
 from ..repository.digest import deployment_digest
 from . import probe
-from .state import STATE, ServerState, clean_up, read_state, write_state
+from .locks import close_lock
+from .state import STATE, Identity, ServerState, clean_up, read_state, write_state
 from .supervisor import supervisor_of
+from .users import give_back, take_share
 
 _POLL_S = 0.05
 
@@ -71,10 +75,50 @@ def stop_server(deployment: Deployment) -> bool:
     """
     file = state_file(deployment)
     # the supervisor first: it would start the server again, and may be about to
-    supervisor, state = supervisor_of(deployment.server_name), read_state(file)
+    supervisor = supervisor_of(deployment.server_name, lasting=True)
+    state = read_state(file)
     running = [role for role in (supervisor, state and state.guard) if role and role.process()]
     if not (running or state):
         return False
+    _stop(file, state, running)
+    return True
+
+
+def use_server(
+    deployment: Deployment, check: Callable[[], None] = lambda: None
+) -> tuple[ServerState, Callable[[], None]] | None:
+    """The live server of a deployment, and what ends its use by this process; None if none runs.
+
+    A shared server goes on as long as it is used, and is stopped with the end of its last use.
+    `check` may raise to end the wait for one that is being stopped. Raises as `find_server`.
+    """
+    state = find_server(deployment)
+    if state is None:
+        return None
+    if not state.shared:
+        return state, lambda: None
+    share = take_share(deployment.server_name, check)
+    try:
+        found = find_server(deployment)
+    except BaseException:
+        close_lock(share)
+        raise
+    if found is None:  # its last user has stopped it meanwhile
+        close_lock(share)
+        return None
+    return found, partial(_end_use, deployment, share)
+
+
+def _end_use(deployment: Deployment, share: int) -> None:
+    file = state_file(deployment)
+    with give_back(share) as last:
+        state = read_state(file) if last else None
+        if state and state.shared and state.guard:
+            _stop(file, state, [state.guard])
+
+
+def _stop(file: Path, state: ServerState | None, running: list[Identity]) -> None:
+    """Ask the first of these processes to stop, and wait for the end of all of them."""
     if state:  # its models end before it does, and must not be taken for dead
         write_state(file, replace(state, stopping=True))
     try:
@@ -93,7 +137,6 @@ def stop_server(deployment: Deployment) -> bool:
         clean_up(state)
         remove_socket(state.addresses.socket)
         file.unlink(missing_ok=True)
-    return True
 
 
 def _external(deployment: Deployment, digest: str, port: int) -> ServerState:

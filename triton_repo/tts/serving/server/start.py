@@ -5,8 +5,8 @@ from __future__ import annotations
 import atexit
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -27,9 +27,10 @@ from ..command.tritonserver import TritonServer, find_runtime
 from ..repository.digest import deployment_digest
 from ..repository.render import render_repository, require_engines
 from . import probe, triton_log
-from .health import observe, watch
-from .launch import Launched, PortTaken, Stopped, launch
+from .health import observe
+from .launch import Launched, PortTaken, Stopped, after_the_last_guard, launch
 from .loading import STALL_S, Loading, Watchdog, read_loading
+from .locks import close_lock
 from .lookup import find_server, state_file, stop_server
 from .state import (
     LOG,
@@ -44,6 +45,8 @@ from .state import (
     writable,
     write_state,
 )
+from .supervisor import supervising, supervisor_of
+from .users import give_back, take_share
 
 __all__ = ["RunningServer", "find_server", "start_server", "stop_server"]
 
@@ -56,19 +59,24 @@ _POLL_S = 0.05
 
 
 class RunningServer:
-    """A ready server that this process started. It never outlives this process.
+    """A ready server that this process started. Only a shared one may outlive this process.
 
-    A context manager: leaving it stops the server.
+    A context manager: leaving it stops the server, unless it is shared and others use it.
     """
 
-    def __init__(self, state: ServerState, launched: Launched, state_file: Path) -> None:
+    def __init__(
+        self, state: ServerState, launched: Launched, state_file: Path, share: int | None = None
+    ) -> None:
+        """`share` is this process's own use of a shared server."""
         self.state = state
         self.health = observe(state)
         self.log = launched.log
         self._launched = launched
         self._state_file = state_file
+        self._share = share
+        self._is_left = False
         self._owner = Owner("This server")
-        atexit.register(self.stop)
+        atexit.register(self.leave)
 
     def __enter__(self) -> Self:
         return self
@@ -79,7 +87,9 @@ class RunningServer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.stop()
+        if isinstance(error, ServerError):  # of no use to anybody
+            self.stop()
+        self.leave()
 
     @property
     def addresses(self) -> Addresses:
@@ -101,15 +111,26 @@ class RunningServer:
             raise
         self._require_running()
 
-    async def watch(self, interval_s: float = 1.0) -> None:
-        """Check for ever, every `interval_s` seconds; ends only by raising ServerError."""
-        await watch(self.check, interval_s)
-
     def _require_running(self) -> None:
         try:
             self._launched.require_running()
         except Mishap as error:
             raise error.plain() from None
+
+    def leave(self) -> None:
+        """Stop the server; one that others use is left to its guard, which stops it after them."""
+        share, self._share = self._share, None
+        if share is None or not self._owner.is_here:
+            self.stop()
+            return
+        with give_back(share) as last:
+            state = peek_state(self._state_file)
+            if last or state is None or state.stopping:
+                self.stop()
+            else:
+                self._launched.leave()
+                self._is_left = True
+                atexit.unregister(self.leave)
 
     def stop(self) -> None:
         """Stop the server and wait until nothing of it is left; harmless when repeated.
@@ -117,14 +138,17 @@ class RunningServer:
         The guard carries it out, so it is completed even if this call is interrupted. A fork of the
         process that started it, which may come here at its end, leaves the server alone.
         """
-        if not self._owner.is_here:
+        if self._is_left or not self._owner.is_here:
             return
         try:
             self._launched.stop()
         finally:
+            if self._share is not None:
+                close_lock(self._share)
+                self._share = None
             clean_up(self.state)  # for the case that the guard itself was killed
             read_state(self._state_file)  # drops the file, unless a newer server has written it
-            atexit.unregister(self.stop)
+            atexit.unregister(self.leave)
 
 
 def start_server(
@@ -137,6 +161,7 @@ def start_server(
     stall_s: float = STALL_S,
     addresses: Addresses | None = None,
     supervised: bool = False,
+    shared: bool = False,
 ) -> RunningServer:
     """Render the repository, launch tritonserver and return when both models have answered.
 
@@ -144,13 +169,14 @@ def start_server(
     may take as long as it gets on; a server that does nothing for `stall_s` seconds is given up.
     One that dies, loses a model's process or does nothing is started once more, which is said.
     `check` is called again and again meanwhile; what it raises gives the start up. `addresses` are
-    those of the server that this one replaces. `supervised` tells others that this process starts
-    it again if it dies. `iteration_log`: whether each engine logs its iterations beside the
-    server's log; None: where its target can.
+    those of the server that this one replaces. `supervised`: the caller holds the lock of the
+    server's supervisor. A `shared` server ends with the last of its users, of which this process
+    is the first; any other one ends with this process. `iteration_log`: whether each engine logs
+    its iterations beside the server's log; None: where its target can.
 
     Raises ServerError (no tritonserver, port in use, a model that does not load, a server that
-    does nothing, already running), BuildError (an engine is missing or old) or ConfigError (this
-    machine's memory cannot hold the pair).
+    does nothing, already running; Supervised if another process starts it now), BuildError (an
+    engine is missing or old) or ConfigError (this machine's memory cannot hold the pair).
     """
     if iteration_log is None:
         iteration_log = deployment.target == "openvino"
@@ -164,10 +190,14 @@ def start_server(
             if short := shortage(require_memory(deployment)):
                 say(short)
     runtime = find_runtime(deployment)
-    grpc_socket = socket_path(deployment.server_name)
+    name = deployment.server_name
+    grpc_socket = socket_path(name)
     with writable(deployment.name):
-        folder = private_folder(paths.server_dir(deployment.server_name))
-    with _only_one_start(folder, deployment.name):
+        folder = private_folder(paths.server_dir(name))
+    with (
+        nullcontext() if supervised else supervising(name, lasting=False),
+        ExitStack() as undone,
+    ):
         if running := find_server(deployment):
             raise ServerError(
                 f"Deployment {deployment.name} is already served by {running}.",
@@ -175,7 +205,7 @@ def start_server(
             )
         if deployment.target != "openvino":  # without them the others cannot even be rendered
             require_engines(deployment)
-        with writable(deployment.name):
+        with writable(deployment.name), after_the_last_guard(folder):
             render_repository(deployment, iteration_log=iteration_log)
             variables = dict(os.environ)
             if isinstance(runtime, TritonServer):
@@ -184,6 +214,10 @@ def start_server(
         if not is_loopback(deployment.server.host):
             say(f"Listening on {deployment.server.host}: others can reach this server.")
         say(f"Starting {runtime.describe()}")
+        share: int | None = None
+        if shared:
+            share = take_share(name, check)
+            undone.callback(close_lock, share)
         tries_again = dict(_TRIES_AGAIN)
         while True:
             where = addresses or choose_addresses(deployment.server, grpc_socket)
@@ -191,7 +225,7 @@ def start_server(
                 private_folder(private_folder(grpc_socket.parents[1]) / grpc_socket.parent.name)
             this = server_command(runtime, deployment, where)
             try:
-                launched = launch(this, variables, folder / LOG)
+                launched = launch(this, variables, folder / LOG, shared=shared)
                 try:
                     server = _when_ready(
                         launched,
@@ -200,7 +234,7 @@ def start_server(
                         check=check,
                         on_loading=on_loading,
                         stall_s=stall_s,
-                        supervised=supervised,
+                        share=share,
                     )
                 except BaseException:
                     launched.stop()
@@ -216,6 +250,7 @@ def start_server(
                     say(f"{error.message} It is started once more.")
             else:
                 say(f"Ready: gRPC {where.grpc}, metrics http://{where.metrics}/metrics")
+                undone.pop_all()
                 return server
 
 
@@ -234,18 +269,6 @@ def planned_command(deployment: Deployment) -> ServerCommand:
     return server_command(runtime, deployment, addresses)
 
 
-@contextmanager
-def _only_one_start(folder: Path, name: str) -> Iterator[None]:
-    import fcntl  # not on Windows, where `find_tritonserver` has refused already
-
-    with (folder / "start.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ServerError(f"Another process is starting the server of {name} now.") from None
-        yield
-
-
 def _when_ready(
     launched: Launched,
     addresses: Addresses,
@@ -254,11 +277,11 @@ def _when_ready(
     check: Callable[[], None],
     on_loading: Callable[[Loading], None],
     stall_s: float,
-    supervised: bool,
+    share: int | None,
 ) -> RunningServer:
     """Wait until both models have answered a request, then write the state file."""
     digest = deployment_digest(deployment)
-    watchdog = Watchdog(launched, stall_s)
+    watchdog = Watchdog(launched.log, launched.server, stall_s)
     began, told = time.monotonic(), -TELL_S
     # the digest as well: if we lost the port in a race, another server may answer there
     while not (probe.is_ready(addresses.grpc) and probe.served_digest(addresses.grpc) == digest):
@@ -287,8 +310,9 @@ def _when_ready(
         guard=identify(launched.guard.pid),
         shm_prefix=launched.command.shm_prefix,
         container=launched.command.container,
-        supervisor=identify(os.getpid()) if supervised else None,
+        supervisor=supervisor_of(deployment.server_name, lasting=True),
+        shared=share is not None,
         started=now(),
     )
     write_state(state_file(deployment), state)
-    return RunningServer(state, launched, state_file(deployment))
+    return RunningServer(state, launched, state_file(deployment), share)

@@ -23,12 +23,12 @@ from tts.build import paths
 from tts.build.errors import ServerError
 from tts.build.input_files import Unreadable, as_text, parse_json
 
-from ..command import container
+from ..command import container, guard
 from ..command.guard import remove_shared_memory, remove_socket
 from ..command.ports import Addresses
 from ..command.server_command import SHM_PREFIX
 
-STATE = "server.json"
+STATE = guard.STATE
 LOG = "triton.log"
 _STARTED = 19  # index of field 22 of /proc/PID/stat, see proc_pid_stat(5)
 
@@ -65,7 +65,9 @@ class ServerState:
     container: str = ""
     """Name of the container that it runs in; `server` is then the docker command beside it."""
     supervisor: Identity | None = None
-    """The process that starts it again when it dies, if any."""
+    """The process that keeps it running for all, if any: it ends when the server is stopped."""
+    shared: bool = False
+    """Whether it ends with the last of its users (`users.py`)."""
     started: str = ""
     """UTC, ISO 8601."""
     stopping: bool = False
@@ -143,8 +145,8 @@ def writable(name: str) -> Iterator[None]:
 
 def clean_up(state: ServerState) -> None:
     """Kill what still runs of a server; remove its shared memory and its container."""
-    guard = state.guard.pid if state.guard else None
-    end_processes(state.shm_prefix, state.container, but=guard)
+    but = state.guard.pid if state.guard else None
+    end_processes(state.shm_prefix, state.container, but=but)
 
 
 def end_processes(shm_prefix: str, container_name: str, *, but: int | None = None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 
 from tts.build import paths
@@ -14,16 +14,18 @@ from tts.build.spec import Deployment
 
 from ..command.ports import Addresses
 from .launch import Stopped
-from .loading import Loading, read_loading
-from .lookup import find_server
+from .loading import STALL_S, Loading, Watchdog, read_loading
+from .lookup import use_server
 from .start import TELL_S, RunningServer, start_server
-from .state import LOG, ServerState
-from .supervisor import comes_back, is_down, supervising
+from .state import LOG, Identity, Mishap, ServerState
+from .supervisor import comes_back, is_down, supervising, supervisor_of
 
 CHECK_INTERVAL_S = 1.0
 MOST_RESTARTS = 5
 """What fails more often within WINDOW_S will fail again: its cause is not gone by a restart."""
 WINDOW_S = 600.0
+_SAY_S = 30.0
+"""How often who waits for another process's start is told how far that is."""
 FIRST_WAIT_S = 1.0
 """Before a restart; doubled for each further failure in the window."""
 
@@ -37,21 +39,23 @@ def supervise(
     on_ready: Callable[[], None] | None = None,
     stop: threading.Event | None = None,
     lasting: bool = True,
+    shared: bool = False,
 ) -> None:
     """Serve a deployment until Ctrl-C; `say` and `on_loading` are those of `start_server`.
 
     `on_ready` is called when it serves for the first time; by default it says how to stop. In a
     thread other than the main one, which Ctrl-C does not reach, `stop` stands for it. Others wait
-    for a `lasting` server that is down, and end this process to stop it; any other one belongs to
-    this process alone, and who stops it ends no more than the server.
+    for a server that is down. Who stops a `lasting` one ends this process, otherwise no more than
+    the server. A `shared` one is left running if others still use it at the end.
 
-    Raises the last ServerError when it does not start in the first place or fails too often.
+    Raises the last ServerError when it does not start in the first place or fails too often;
+    Supervised if another process does all that.
     """
     stop = stop or threading.Event()
     on_ready = on_ready or partial(say, "Press Ctrl-C to stop.")
     addresses: Addresses | None = None
     failures: list[float] = []
-    with supervising(deployment.server_name) if lasting else nullcontext():
+    with supervising(deployment.server_name, lasting=lasting):
         try:
             while True:
                 try:
@@ -62,7 +66,8 @@ def supervise(
                         on_loading=on_loading,
                         check=partial(_sleep, stop, 0),
                         addresses=addresses,
-                        supervised=lasting,
+                        supervised=True,
+                        shared=shared,
                     ) as server:
                         if addresses is None:
                             on_ready()
@@ -103,20 +108,42 @@ def wait_for_server(
     say: Callable[[str], None],
     on_loading: Callable[[Loading], None],
     check: Callable[[], None],
-) -> ServerState | None:
-    """The server of a deployment, once the process that is starting it has done so.
+) -> tuple[ServerState, Callable[[], None]] | None:
+    """Wait until no process is starting the server of a deployment; then it is `use_server`.
 
-    None if no process does, or if it gives up. `check` may raise to end the wait.
+    None if no server runs: nobody starts one, or the start failed, or its process has died. `check`
+    may raise to end the wait. Raises ServerError once the start that is waited for has done nothing
+    for as long as one of our own may.
     """
-    began = time.monotonic()
-    log = paths.server_dir(deployment.server_name) / LOG
-    if comes_back(deployment.server_name):
-        say(f"Waiting for the server of {deployment.name}, which another process is starting")
-    while comes_back(deployment.server_name):
+    name = deployment.server_name
+    log = paths.server_dir(name) / LOG
+    began = told = time.monotonic()
+    starter: Identity | None = None
+    while comes_back(name):
         check()
-        on_loading(read_loading(log, time.monotonic() - began))
+        now = time.monotonic()
+        if (holder := supervisor_of(name)) and holder != starter:
+            starter, watchdog = holder, Watchdog(log, holder)
+            say(
+                f"Waiting for the server of {deployment.name}, which another process (PID "
+                f"{starter.pid}) is starting; given up once that does nothing for {STALL_S:.0f} s"
+            )
+        loading = read_loading(log, now - began)
+        if now - told > _SAY_S:
+            told = now
+            say(f"Still waiting after {now - began:.0f} s: {loading}")
+        on_loading(loading)
+        if starter:
+            try:
+                watchdog.check()
+            except Mishap as error:
+                raise ServerError(
+                    f"Waited for {now - began:.0f} s while another process (PID {starter.pid}) was "
+                    f"starting the server of {deployment.name}. {error.message}",
+                    hint=f"End that process. {error.hint}",
+                ) from error
         time.sleep(TELL_S)
-    return find_server(deployment)
+    return use_server(deployment, check)
 
 
 def wait_before_restart(failures: Sequence[float]) -> float | None:
@@ -140,8 +167,9 @@ class BackgroundServer(threading.Thread):
         iteration_log: bool | None = None,
         *,
         lasting: bool = True,
+        shared: bool = False,
     ) -> None:
-        """`say` and `on_loading` are called in the thread; `lasting`: see `supervise`."""
+        """`say` and `on_loading` are called in the thread; the rest: see `supervise`."""
         # a daemon: a program that never ends it can still end, and its server with it
         super().__init__(name=deployment.server_name, daemon=True)
         self.ready = threading.Event()
@@ -154,6 +182,7 @@ class BackgroundServer(threading.Thread):
         self._on_loading = on_loading
         self._iteration_log = iteration_log
         self._lasting = lasting
+        self._shared = shared
 
     def comes_back(self) -> bool:
         """Whether its server is down, and is started again."""
@@ -175,6 +204,7 @@ class BackgroundServer(threading.Thread):
                 on_ready=self.ready.set,
                 stop=self._stop_serving,
                 lasting=self._lasting,
+                shared=self._shared,
             )
         except KeyboardInterrupt:
             pass

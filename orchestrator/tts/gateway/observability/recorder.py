@@ -1,0 +1,131 @@
+"""The one place that a gateway tells of its requests; it passes them on to metrics, log, traces.
+
+    recorder = Recorder(RequestLog(folder), telemetry_of(None, name))   # either may be None
+    record = recorder.begin("/v1/chat/completions")                     # t0
+    record.model = ...; record.t1 = time.monotonic(); ...
+    recorder.end(record)                                                # t6, counted, written
+
+For one thread, the event loop's. What takes longer than some microseconds is done in another, which
+takes records of ended requests in batches to where they are kept.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from .metrics import GatewayMetrics
+from .record import ServedRequest
+from .request_log import RequestLog
+from .telemetry import Telemetry
+
+logger = logging.getLogger(__name__)
+
+BATCH_S = 0.025
+"""How long a batch is gathered. With the time to write it a process that is killed loses at most
+what ended in its last 100 ms."""
+MOST_WAITING = 100_000
+"""Records that wait for a slow disk or collector; those above are lost, and counted."""
+
+Sink = Callable[[Sequence[ServedRequest]], None]
+PROBES = frozenset({"/health", "/ready", "/metrics"})
+"""What other programs ask every few seconds: counted, and not written down."""
+
+
+class Recorder:
+    """The requests that go on, and what became of those that ended."""
+
+    def __init__(
+        self,
+        log: RequestLog | None = None,
+        telemetry: Telemetry | None = None,
+        *,
+        keeps_prompts: bool = False,
+    ) -> None:
+        self.keeps_prompts = keeps_prompts
+        """Whether `prompt` and `answer` of a record are to be filled in."""
+        self._kept_by = [each for each in (log, telemetry) if each is not None]
+        self._writer = Writer([each.write for each in self._kept_by]) if self._kept_by else None
+        self._log = log
+        self._open: dict[str, ServedRequest] = {}
+        self.metrics = GatewayMetrics(self._open.values(), self._lost)
+
+    def begin(self, endpoint: str, trace_parent: str | None = None) -> ServedRequest:
+        """A request has arrived at an endpoint, named as routed."""
+        record = ServedRequest(
+            id=secrets.token_hex(12),
+            endpoint=endpoint,
+            time=time.time(),
+            t0=time.monotonic(),
+            trace_parent=trace_parent,
+        )
+        self._open[record.id] = record
+        return record
+
+    def end(self, record: ServedRequest) -> None:
+        """A request has ended, however it did; further calls change nothing."""
+        if self._open.pop(record.id, None) is None:
+            return
+        if record.t6 is None:
+            record.t6 = time.monotonic()
+        if not self.keeps_prompts:
+            record.prompt = record.answer = None
+        self.metrics.count(record)
+        if self._writer and record.endpoint not in PROBES:
+            self._writer.add(record)
+
+    def close(self) -> None:
+        """Write what has not been written yet, and close the log and the telemetry."""
+        if self._writer:
+            self._writer.close()
+        for each in self._kept_by:
+            each.close()
+
+    def _lost(self) -> int:
+        return (self._writer.lost if self._writer else 0) + (self._log.lost if self._log else 0)
+
+
+class Writer:
+    """Gives records to sinks, in a thread of its own; `add` costs a microsecond."""
+
+    def __init__(self, sinks: Sequence[Sink]) -> None:
+        self.lost = 0
+        """Records that nobody has had time for."""
+        self._sinks = sinks
+        self._waiting: queue.SimpleQueue[ServedRequest | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="request-records", daemon=True)
+        self._thread.start()
+
+    def add(self, record: ServedRequest) -> None:
+        """Have a record written; it must not change any more."""
+        if self._waiting.qsize() < MOST_WAITING:
+            self._waiting.put(record)
+        else:
+            self.lost += 1
+
+    def close(self) -> None:
+        """Write what waits, and end the thread."""
+        self._waiting.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        ended = False
+        while not ended:
+            batch = [self._waiting.get()]
+            due = time.monotonic() + BATCH_S
+            while batch[-1] is not None and (left := due - time.monotonic()) > 0:
+                try:
+                    batch.append(self._waiting.get(timeout=left))
+                except queue.Empty:
+                    break
+            ended = batch[-1] is None
+            records = [record for record in batch if record is not None]
+            for sink in self._sinks if records else ():
+                try:
+                    sink(records)
+                except Exception:  # the others, and the next batch, are none the worse for it
+                    logger.exception("records of %d requests were not written", len(records))

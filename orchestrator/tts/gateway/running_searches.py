@@ -1,0 +1,213 @@
+"""Searches while they run: steps so far, the best answer so far, and whoever listens.
+
+The same search asked for twice is one search: whoever retries joins the one that runs.
+
+key ──► RunningSearch ◄── listener, listener
+             │ the last one goes: it is cancelled on the engines, at once; or a minute later
+             │ if the client has named it (Idempotency-Key), who may come back for it
+             ▼
+          result, kept for a minute
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Coroutine, Hashable
+from typing import Any
+
+from msgspec import Struct
+
+from tts.grading import extract_answer
+from tts.search import significant
+from tts.session import Result, Step
+
+FLUSH_S = 0.1
+"""Between two reports of progress: a search of many beams has hundreds of steps a second."""
+KEEP_S = 60.0
+"""How long the result of a search is kept, and a named search that nobody listens to goes on."""
+MOST_KEPT = 256
+"""Results that are kept at a time; the oldest go first."""
+MOST_STEPS = 100_000
+"""Steps of all kept results together: each has its tree, about a kilobyte a step."""
+
+
+class StepNote(Struct):
+    """A step as a stream tells it: first when it is written, again with its score."""
+
+    node: tuple[int, ...]
+    text: str | None
+    """None where it was told before, or must not be."""
+    score: float | None = None
+
+
+class Best(Struct, frozen=True):
+    """The best answer so far."""
+
+    answer: str
+    score: float | None = None
+    votes: int | None = None
+
+
+class RunningSearch:
+    """One search, for any number of listeners."""
+
+    def __init__(
+        self,
+        solve: Callable[
+            [Callable[[Step], None], Callable[[str], None]], Coroutine[Any, Any, Result]
+        ],
+    ):
+        """`solve` is given callbacks for steps, and for the replica it is on. Starts at once."""
+        self.listeners = 0
+        self.replica: str | None = None
+        """Where its tree is; None: nowhere yet."""
+        self.named = False
+        """Whether a client has given it a name to come back for it."""
+        self.best: Best | None = None
+        self._votes: Counter[str] = Counter()
+        self._steps: list[Step] = []
+        self._times: list[float] = []
+        self.began = time.monotonic()
+        self.ended: float | None = None
+        self._changed = asyncio.Event()
+        self.task = asyncio.ensure_future(solve(self._take, self._move))
+        self.task.add_done_callback(self._end)
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has ended without a result."""
+        return self.task.done() and (self.task.cancelled() or self.task.exception() is not None)
+
+    @property
+    def size(self) -> int:
+        """Steps so far, each told twice where it has a score."""
+        return len(self._steps)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the steps so far; 0 for a search that shows no tree."""
+        written = [step for step in self._steps if step.score is None and step.tree]
+        nodes = [step.tree.get(step.node) for step in written if step.tree]
+        return sum(len(node.thought.token_ids) for node in nodes if node and node.thought)
+
+    async def progress(self, keep_alive_s: float) -> AsyncGenerator[list[Step], None]:
+        """Steps that are new, from the first on, until the search ends.
+
+        Nothing but an empty list after so many seconds without any.
+        """
+        given = 0
+        while not self.task.done() or given < len(self._steps):
+            if given == len(self._steps):
+                self._changed.clear()
+                waiting = asyncio.ensure_future(self._changed.wait())
+                done, _ = await asyncio.wait(
+                    {waiting, self.task}, timeout=keep_alive_s, return_when=asyncio.FIRST_COMPLETED
+                )
+                waiting.cancel()
+                if not done:
+                    yield []
+                continue
+            new = self._steps[given:]
+            given += len(new)
+            yield new
+            if not self.task.done():
+                await asyncio.wait({self.task}, timeout=FLUSH_S)
+
+    async def result(self) -> Result:
+        """What has come out; raises what ended it. Cancelling the wait does not end it."""
+        return await asyncio.shield(self.task)
+
+    def _move(self, replica: str) -> None:
+        self.replica = replica
+
+    def _take(self, step: Step) -> None:
+        self._steps.append(step)
+        self._times.append(time.monotonic())
+        self._compare(step)
+        self._changed.set()
+
+    @property
+    def timed_steps(self) -> list[tuple[float, Step]]:
+        """Each step with its time, on the monotonic clock."""
+        return list(zip(self._times, self._steps, strict=True))
+
+    def _end(self, task: asyncio.Task[Result]) -> None:
+        self.ended = time.monotonic()
+        if not task.cancelled():
+            task.exception()  # seen, whether or not somebody listens
+        self._changed.set()
+
+    def _compare(self, step: Step) -> None:
+        """Keep the best answer: by score where there are scores, else by votes."""
+        node = step.tree.get(step.node) if step.tree else None
+        if node is None or node.thought is None or node.thought.goes_on:
+            return
+        assert step.tree is not None
+        answer = extract_answer(step.tree.text(step.node))
+        if answer is None:
+            return
+        if step.score is not None:
+            score = significant(step.score)
+            if self.best is None or self.best.score is None or score > self.best.score:
+                self.best = Best(answer, score=score)
+        elif self.best is None or self.best.score is None:
+            self._votes[answer] += 1
+            ((most, votes),) = self._votes.most_common(1)
+            self.best = Best(most, votes=votes)
+
+
+class RunningSearches:
+    """Searches that run or have just ended, by what makes two requests the same."""
+
+    def __init__(self) -> None:
+        self._searches: dict[Hashable, RunningSearch] = {}
+
+    def join(
+        self, key: Hashable, start: Callable[[], RunningSearch], *, named: bool
+    ) -> RunningSearch:
+        """The search of that key, listened to once more; `leave` it in the end."""
+        search = self._searches.get(key)
+        if search is None or search.failed:
+            self._make_room()
+            search = self._searches[key] = start()
+            search.task.add_done_callback(lambda _: self._forget_later(key, search))
+        search.named = search.named or named
+        search.listeners += 1
+        return search
+
+    def leave(self, key: Hashable, search: RunningSearch) -> None:
+        """One listener less; a search without any is ended."""
+        search.listeners -= 1
+        if search.listeners or search.task.done():
+            return
+        if search.named:
+            asyncio.get_running_loop().call_later(KEEP_S, self._end_unheard, key, search)
+        else:
+            self._end_unheard(key, search)
+
+    def _end_unheard(self, key: Hashable, search: RunningSearch) -> None:
+        if not search.listeners and not search.task.done():
+            search.task.cancel()
+            self._forget(key, search)
+
+    def _forget_later(self, key: Hashable, search: RunningSearch) -> None:
+        if search.failed:
+            self._forget(key, search)
+            return
+        self._make_room()
+        asyncio.get_running_loop().call_later(KEEP_S, self._forget, key, search)
+
+    def _forget(self, key: Hashable, search: RunningSearch) -> None:
+        if self._searches.get(key) is search:
+            del self._searches[key]
+
+    def _make_room(self) -> None:
+        """Let the oldest results go that are too many, or too large together."""
+        ended = [key for key, search in self._searches.items() if search.task.done()]
+        steps = sum(self._searches[key].size for key in ended)
+        for place, key in enumerate(ended):
+            if len(ended) - place < MOST_KEPT and steps <= MOST_STEPS:
+                break
+            steps -= self._searches.pop(key).size

@@ -1,0 +1,227 @@
+"""A benchmark in shards: handed out to actors on a Ray cluster, and made one run again.
+
+Each shard is an ordinary run in a folder of its own; `tts merge` makes one run of them. With
+`tts bench --ray` all machines see the folders, and there is an actor for each server: a free one
+gets the next shard; one that is lost is started again by Ray, and goes on with its shard from the
+log. So Ray decides where a process runs, and nothing else: what is kept is what a run keeps.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tts.build.errors import ConfigError, RunError, TtsError
+from tts.datasets.options import Shard, interleaved
+from tts.runs.checks import check_complete, write_summary
+from tts.runs.config import RunConfig, read_run_config
+from tts.runs.folder import create_run, has_finished, refuse_begun
+from tts.runs.lock import locked
+from tts.runs.log import read_events
+from tts.runs.merge import write_merged
+from tts.runs.summary import summarise
+from tts.session.plan import load_checked
+from tts.session.replicas import FAILURES
+
+from ..observer import Observer
+from .single_run import bench_in, folder_of, plan_of, problems_of
+
+SHARDS = "shards"
+"""The folder of a run's shards, in its own."""
+SHARDS_EACH = 4
+"""Shards per server: more even out what differs in speed, fewer keep the engines fuller."""
+_OF_A_SHARD = {"shard", "problem_ids", "deployment_source"}
+"""What shards of one run do not share: each may name the deployment as its machine does."""
+
+
+class Actor:
+    """Solves one shard after the other on one server, in a process of its own."""
+
+    def __init__(self, config: RunConfig, endpoint: str) -> None:
+        """`config` is the whole run."""
+        self._config = config
+        self._endpoints = (endpoint,)
+
+    def solve(self, shard: Shard, folder: Path) -> TtsError | None:
+        """Begin a shard, or go on with what its folder holds of it; what has ended it too early."""
+        part = msgspec.structs.replace(self._config, shard=str(shard))
+        try:
+            bench_in(part, folder, Observer(), endpoints=self._endpoints)
+        except TtsError as error:
+            return error
+        return None
+
+
+def run_on_ray(
+    config: RunConfig, out: Path | None, observer: Observer, *, endpoints: tuple[str, ...] = ()
+) -> Path:
+    """Run a benchmark by an actor for each endpoint; the folder of the merged run.
+
+    The same call with the folder of one that was cut short goes on with it. Raises a TtsError.
+    """
+    endpoints = endpoints or tuple(load_checked(config.deployment_source).endpoints)
+    if not endpoints:
+        raise ConfigError(
+            "No server is named for Ray's actors.",
+            hint="Give --endpoint HOST:PORT for each, or `endpoints` in the deployment.",
+        )
+    if config.shard or config.strategy == "all" or config.replay:
+        raise ConfigError("--ray goes with a whole run of one strategy, not with a replay.")
+    problems = problems_of(config, observer.say)
+    plan = plan_of(config, problems, endpoints)
+    folder = folder_of(plan, plan.strategy.name, out)
+    count = min(len(problems), SHARDS_EACH * len(endpoints))
+    shards = [Shard(number, count) for number in range(1, count + 1)]
+    folders = {shard: folder / SHARDS / f"{shard.number}-of-{count}" for shard in shards}
+    with locked(folder / SHARDS):
+        refuse_begun(folder)
+        with _ray(len(endpoints)) as ray:
+            _hand_out(ray, config, endpoints, folders, observer)
+    return merge_runs(list(folders.values()), folder)
+
+
+def _hand_out(
+    ray: Any,
+    config: RunConfig,
+    endpoints: Sequence[str],
+    folders: dict[Shard, Path],
+    observer: Observer,
+) -> None:
+    """Give each actor a shard, and the next one whenever it has solved one."""
+    # lost actors are started again, and what they did is called again: it goes on from the log
+    remote = ray.remote(Actor).options(
+        num_cpus=1, max_restarts=-1, max_task_retries=-1, scheduling_strategy="SPREAD"
+    )
+    actors = {endpoint: remote.remote(config, endpoint) for endpoint in endpoints}
+    left = deque(folders.items())
+    running: dict[Any, tuple[str, Shard]] = {}
+    while left or running:
+        busy = {endpoint for endpoint, _ in running.values()}
+        for endpoint in actors:
+            if left and endpoint not in busy:
+                shard, folder = left.popleft()
+                running[actors[endpoint].solve.remote(shard, folder)] = endpoint, shard
+        (done,), _ = ray.wait(list(running), num_returns=1)
+        endpoint, shard = running.pop(done)
+        error: TtsError | None = ray.get(done)
+        if error is None:
+            observer.say(f"shard {shard} is solved, by {endpoint}")
+        elif isinstance(error, FAILURES) and len(actors) > 1:
+            observer.say(f"{endpoint} gets no more shards: {error.message}")
+            del actors[endpoint]
+            left.appendleft((shard, folders[shard]))
+        else:
+            raise error
+
+
+@contextmanager
+def _ray(actors: int) -> Iterator[Any]:
+    """Ray, connected to the cluster of RAY_ADDRESS, or to one of this machine's own."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it reports to its makers otherwise
+    try:
+        ray = importlib.import_module("ray")
+    except ImportError as error:
+        raise ConfigError(
+            f"Ray is not installed: {error}.", hint="Install it: pip install 'tts-toolkit[ray]'"
+        ) from error
+    if os.environ.get("RAY_ADDRESS"):
+        ray.init(log_to_driver=False, logging_level="error")
+    else:
+        ray.init(
+            address="local",
+            num_cpus=actors,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level="error",
+            _node_ip_address="127.0.0.1",
+        )
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+@dataclass(frozen=True)
+class _Part:
+    folder: Path
+    shard: Shard
+    config: RunConfig
+
+
+def merge_runs(folders: Sequence[Path], out: Path) -> Path:
+    """Make one run folder of finished shards; its trees, answers and digest are the whole run's.
+
+    Raises RunError: for what is no shard, has not finished or is of another configuration, and for
+    shards that are missing or there twice.
+    """
+    parts = _whole(sorted(map(_read, folders), key=lambda part: part.shard.number))
+    problem_ids = interleaved([part.config.problem_ids for part in parts])
+    if problem_ids is None or len(set(problem_ids)) < len(problem_ids):
+        raise RunError(
+            "The shards' problems do not fit together: they are not parts of one dataset.",
+            hint="Run all of them with the same dataset, --limit and --dataset-seed.",
+        )
+    whole = msgspec.structs.replace(parts[0].config, shard=None, problem_ids=problem_ids)
+    out = out.resolve()
+    with locked(out):
+        create_run(out, whole.to_json())
+        write_merged(out, {f"shard {part.shard}": part.folder for part in parts})
+        write_summary(out, summarise(whole, read_events(out)))
+    return out
+
+
+def _read(folder: Path) -> _Part:
+    config = read_run_config(folder)
+    if config.shard is None:
+        raise RunError(
+            f"{folder} is no shard of a run.",
+            hint="Only runs of tts bench --shard i/N can be merged.",
+        )
+    if not has_finished(folder):
+        raise RunError(
+            f"The run in {folder} (shard {config.shard}) has not finished.",
+            hint=f"Continue it first: tts bench --resume {folder}",
+        )
+    check_complete(folder, config.problem_ids)
+    return _Part(folder, Shard.parse(config.shard), config)
+
+
+def _whole(parts: Sequence[_Part]) -> Sequence[_Part]:
+    """The parts, if they are each shard of one run once; raises RunError."""
+    first = parts[0]
+    for part in parts[1:]:
+        of_first, of_part = first.config.to_json(), part.config.to_json()
+        for name in sorted((of_first.keys() | of_part.keys()) - _OF_A_SHARD):
+            one, other = of_first.get(name), of_part.get(name)
+            if one != other:
+                raise RunError(
+                    f"{first.folder} and {part.folder} are shards of different runs: their {name} "
+                    f"is {one!r:.200} and {other!r:.200}.",
+                    hint="Merge shards that were started with the same options.",
+                )
+        if part.shard.count != first.shard.count:
+            raise RunError(
+                f"{first.folder} is shard {first.shard} and {part.folder} is shard {part.shard}: "
+                "they are parts of different splits.",
+            )
+    count = first.shard.count
+    there = Counter(part.shard.number for part in parts)
+    twice = [part for part in parts if there[part.shard.number] > 1]
+    if twice:
+        named = ", ".join(f"{part.folder} ({part.shard})" for part in twice)
+        raise RunError(f"A shard is there more than once: {named}.", hint="Leave one of them out.")
+    missing = [f"{number}/{count}" for number in range(1, count + 1) if number not in there]
+    if missing:
+        raise RunError(
+            f"{'A shard is' if len(missing) == 1 else 'Shards are'} missing: {', '.join(missing)}.",
+            hint="Run them with --shard, or name their folders, too.",
+        )
+    return parts

@@ -1,0 +1,215 @@
+"""What `tts simulate` and `tts plan --concurrency` simulate: scenarios in the user's words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tts.build.errors import ConfigError
+from tts.build.spec import Deployment, Gpu, load_deployment
+from tts.build.tensorrt.memory_plan import check_pools
+from tts.build.tensorrt.placements import Placed, Placement
+from tts.engines.simulated import Sharing
+from tts.runs.statistics import quantile
+from tts.scheduling import SpeculationName
+from tts.strategies.catalog import find_strategy
+
+from ..simulation.fleet import ServerGroup
+from ..simulation.pairs import as_simulated, on_own_cores, simulated_deployment
+from ..simulation.scenario import Scenario, simulate
+from ..simulation.workload import from_traces, typical
+from ..tuning.result import read_fits
+from .replayed_run import recorded_work
+
+CALL_MS = 0.5
+"""What the orchestrator's processor is assumed to spend on a call."""
+FEWEST_PROBLEMS = 8
+"""Problems of a simulated run, so that one long problem does not decide."""
+ENOUGH_PROBLEMS = 64
+"""Up to here a run has twice as many problems as run at a time: the end counts for less."""
+NEAR = 0.02
+"""Placements within this share of the best count as equally fast."""
+
+
+@dataclass(frozen=True)
+class SimulationOptions:
+    """What the user asks to be simulated, but for the schedules."""
+
+    gpu: Gpu
+    gpus: int
+    sharing: Sharing
+    strategy: str
+    parameters: dict[str, Any]
+    """The strategy's parameters that were given."""
+    problems: int
+    in_flight: int
+    seed: int
+    speculation: SpeculationName
+    call_ms: float | None = None
+    """None: CALL_MS, or 0 with `tuned`, whose measurements include it."""
+    traces: Path | None = None
+    """Recorded chains, whose statistics the workload has."""
+    replay: Path | None = None
+    """A recorded run, which is simulated as it was recorded."""
+    tuned: Path | None = None
+    """A tune result that step times are fitted to."""
+    deployment: str | None = None
+    """A file or a bundled name; None: the usual pair on `gpus` of kind `gpu`."""
+    replicas: int = 1
+    """Servers, each with GPUs of its own."""
+
+
+def scenario_of(wanted: SimulationOptions, given: Collection[str]) -> tuple[str, Scenario]:
+    """The strategy's name and the scenario; raises a TtsError.
+
+    `given` are the names of the options that the user gave: a replay refuses what is not as
+    recorded.
+    """
+    fits = read_fits(wanted.tuned) if wanted.tuned else None
+    if wanted.deployment:
+        deployment = _deployed(load_deployment(wanted.deployment), given, measured=bool(fits))
+    else:
+        deployment = simulated_deployment(wanted.gpu, wanted.gpus)
+    call_ms = wanted.call_ms
+    if call_ms is None:
+        call_ms = 0.0 if fits else CALL_MS
+    strategy, seed, problems = wanted.strategy, wanted.seed, wanted.problems
+    if wanted.replay:
+        asked = {name: getattr(wanted, name) for name in ("strategy", "seed") if name in given}
+        recorded = recorded_work(wanted.replay, asked, wanted.parameters)
+        strategy, parameters, seed = recorded.strategy, recorded.parameters, recorded.seed
+        problems = min(problems, len(recorded.problems))
+        workload = recorded.script
+    else:
+        recorded = None
+        parameters = find_strategy(strategy).configure(
+            wanted.parameters, context=deployment.generator.max_seq_len
+        )
+        workload = from_traces(wanted.traces) if wanted.traces else typical()
+    return strategy, Scenario(
+        deployment,
+        wanted.sharing,
+        workload,
+        parameters,
+        problems,
+        wanted.in_flight,
+        seed,
+        wanted.speculation,
+        call_ms / 1e3,
+        recorded=recorded,
+        fits=fits,
+        whole_head=wanted.deployment is not None,
+        groups=(ServerGroup(deployment, wanted.replicas),) if wanted.replicas > 1 else (),
+    )
+
+
+def _deployed(deployment: Deployment, given: Collection[str], *, measured: bool) -> Deployment:
+    """A deployment of the user's, as the simulation has it; raises ConfigError."""
+    name = deployment.name
+    if deployment.target == "openvino":
+        if not measured:
+            raise ConfigError(
+                f"Deployment {name!r}: target is 'openvino'; how long a step takes on this machine "
+                "is in no data sheet.",
+                hint=f"Measure it: tts tune {deployment.named}, then tts simulate "
+                f"{deployment.named} --tuned RESULT",
+            )
+        return on_own_cores(as_simulated(deployment))
+    for option in ("gpu", "gpus"):
+        if option in given:
+            raise ConfigError(
+                f"Deployment {name!r} says itself which GPUs it is for: --{option} is for the pair "
+                "that is simulated without a deployment.",
+                hint="Change tensorrt in the file; `tts plan --concurrency` compares placements.",
+            )
+    check_pools(deployment)
+    return as_simulated(deployment)
+
+
+@dataclass(frozen=True)
+class PlacedRun:
+    """One placement at one concurrency. Every number is simulated."""
+
+    placement: Placement
+    concurrency: int
+    problems_per_min: float
+    median_s: float
+    """Median seconds from the start of a problem to its result."""
+    calls: float
+    """Share of the time for which the orchestrator's process is busy with calls."""
+
+
+@dataclass(frozen=True)
+class Advice:
+    """The placement to take for these concurrencies, neighbours among those that were simulated."""
+
+    placement: Placement
+    concurrencies: tuple[int, ...]
+
+
+def placed_scenario(placed: Placed, concurrency: int, n: int) -> Scenario:
+    """Beam search with `concurrency` problems at a time, on all servers of the placement."""
+    deployment = as_simulated(placed.deployment)
+    parameters = find_strategy("beam-search").configure(
+        {"n": n}, context=deployment.generator.max_seq_len
+    )
+    return Scenario(
+        deployment,
+        "time-sliced",
+        typical(),
+        parameters,
+        problems=max(FEWEST_PROBLEMS, concurrency, min(2 * concurrency, ENOUGH_PROBLEMS)),
+        in_flight=concurrency,
+        call_s=CALL_MS / 1e3,
+        whole_head=True,
+        groups=(ServerGroup(deployment, placed.placement.servers),),
+    )
+
+
+def simulate_placed(placed: Placed, concurrency: int, n: int) -> PlacedRun:
+    """Simulate one placement under `decoupled`."""
+    scenario = placed_scenario(placed, concurrency, n)
+    outcome = simulate(scenario, "decoupled")
+    return PlacedRun(
+        placed.placement,
+        concurrency,
+        60 * scenario.problems / outcome.wall_s,
+        quantile(outcome.latencies_s, 0.5) or 0.0,
+        outcome.calls_s / outcome.wall_s,
+    )
+
+
+def simulate_placements(
+    candidates: Sequence[Placed],
+    concurrencies: Sequence[int],
+    n: int,
+    say: Callable[[PlacedRun], None] = lambda run: None,
+) -> list[PlacedRun]:
+    """All candidates at all concurrencies; `say` is told of each as it is done."""
+    runs: list[PlacedRun] = []
+    for concurrency in concurrencies:
+        for placed in candidates:
+            runs.append(simulate_placed(placed, concurrency, n))
+            say(runs[-1])
+    return runs
+
+
+def advice_of(runs: Sequence[PlacedRun]) -> list[Advice]:
+    """The fastest placement from concurrency to concurrency.
+
+    One stays the advice while it is within `NEAR` of the best: a change must be worth it.
+    """
+    found: list[Advice] = []
+    for concurrency in sorted({run.concurrency for run in runs}):
+        speed = {
+            run.placement: run.problems_per_min for run in runs if run.concurrency == concurrency
+        }
+        best = max(speed, key=lambda placement: speed[placement])
+        last = found[-1] if found else None
+        if last and speed.get(last.placement, 0.0) >= (1 - NEAR) * speed[best]:
+            found[-1] = Advice(last.placement, (*last.concurrencies, concurrency))
+        else:
+            found.append(Advice(best, (concurrency,)))
+    return found

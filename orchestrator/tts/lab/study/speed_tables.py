@@ -1,0 +1,168 @@
+"""Tables of how fast the cells were: divisions, schedules, problems in flight, n."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tts.runs.folder import Json
+from tts.runs.statistics import rounded, wilson
+
+from .advice import of_n
+from .cells import BASE
+from .folder import Measurement, Row
+from .kv_memory import deployment_of, generator_share
+from .plan import Study
+from .results import CellResult
+
+Results = Mapping[str, CellResult]
+
+
+def by_split(study: Study, results: Results) -> Measurement | None:
+    """Throughput against the generator's share of the KV memory; None where it was not measured."""
+    cells = [results[BASE], *(r for r in results.values() if r.cell.engines.share is not None)]
+    if len(cells) < 2:
+        return None
+    rows: list[Row] = []
+    for result in cells:
+        spec = deployment_of(study.spec, study.memory, result.cell.engines)
+        rows.append(
+            {
+                "generator share": round(generator_share(spec, study.memory), 4),
+                "deployed": result.cell.name == BASE,
+                "generator blocks": spec.generator.kv_cache.blocks,
+                "verifier blocks": spec.verifier.kv_cache.blocks,
+                **_speed(result),
+            }
+        )
+    return Measurement("throughput-by-split", sorted(rows, key=_first), notes=_design(study))
+
+
+def ablation(study: Study, results: Results) -> Measurement:
+    """The cells that change the schedule, speculation or a cache, beside the base."""
+    rows: list[Row] = [
+        {
+            "changed": result.cell.title,
+            **_speed(result),
+            "generated tokens/s": round(result.tokens_per_s, 1),
+            "useful tokens/s": round(result.useful_tokens_per_s, 1),
+            "goodput, tokens/s": rounded(result.goodput, 2),
+            "s per problem (median)": rounded(result.latency_p50_s, 3),
+        }
+        for result in results.values()
+        if result.cell.n == results[BASE].cell.n
+        and result.cell.in_flight is None
+        and result.cell.engines.share is None
+    ]
+    base = results[BASE]
+    scores = sum(run.scores for run in base.runs)
+    cached = sum(run.cached_scores for run in base.runs)
+    notes = [
+        *_design(study),
+        f"The score cache answered {cached:,} of {scores:,} scores of the base without a request; "
+        "there is no switch that turns it off, nor one for pruning early.",
+    ]
+    return Measurement("ablation", rows, notes=notes)
+
+
+def concurrency(study: Study, results: Results, problems: int) -> Measurement | None:
+    """Throughput and latency against the problems in flight; None where it was not measured."""
+    cells = [r for r in results.values() if r.cell.in_flight is not None]
+    if not cells:
+        return None
+    rows: list[Row] = [
+        {
+            "problems in flight": result.cell.in_flight or problems,
+            "limited": result.cell.in_flight is not None,
+            **_speed(result),
+            "s per problem (median)": rounded(result.latency_p50_s, 3),
+        }
+        for result in [*cells, results[BASE]]
+    ]
+    notes = [
+        *_design(study),
+        f"Without a limit the schedule starts problems while the engines have room, at most the "
+        f"{problems} of a round.",
+    ]
+    return Measurement("concurrency", sorted(rows, key=_first), notes=notes)
+
+
+def accuracy_by_n(study: Study, results: Results) -> Measurement | None:
+    """Accuracy and cost over n; None where n was not varied or nothing has a reference."""
+    cells = [result for result in of_n(results) if result.accuracy is not None]
+    if len(cells) < 2:
+        return None
+    rows: list[Row] = []
+    for result in cells:
+        accuracy, count = result.accuracy or 0.0, len(result.right)
+        low, high = wilson(accuracy, count)
+        rows.append(
+            {
+                "n": result.cell.n,
+                "accuracy": round(accuracy, 4),
+                "low": round(low, 4),
+                "high": round(high, 4),
+                "problems": count,
+                "generated tokens per problem": round(result.tokens_per_problem, 1),
+                "problems/s": round(result.problems_per_s, 4),
+            }
+        )
+    return Measurement("accuracy-by-n", rows, notes=["Intervals: Wilson, 95%."])
+
+
+def by_load(load: Json) -> list[Measurement]:
+    """Each engine's throughput over the load in flight, from tune.json."""
+    return [
+        Measurement(
+            f"{role}-by-load",
+            [
+                {
+                    "engine": role,
+                    "in flight": level["load"],
+                    "unit": engine["unit"],
+                    "tokens/s": round(level["tokens_per_s"], 1),
+                    "lowest": round(level["lowest"], 1),
+                    "highest": round(level["highest"], 1),
+                    "ms per request": round(1e3 * level["latency_s"], 2),
+                    "saturation point": rounded(engine["saturation_point"]["load"], 1),
+                }
+                for level in engine["levels"]
+            ],
+            notes=["Lines: from the slowest to the fastest repeat (docs/tuning.md)."],
+        )
+        for role, engine in load["engines"].items()
+    ]
+
+
+def same_trees(results: Sequence[CellResult]) -> bool:
+    """Whether every cell with the same n has found the same trees in each round."""
+    digests: dict[tuple[int, int], set[str]] = {}
+    for result in results:
+        for number, run in enumerate(result.runs):
+            digests.setdefault((result.cell.n, number), set()).add(run.tree_digest)
+    return all(len(found) == 1 for found in digests.values())
+
+
+def _speed(result: CellResult) -> Row:
+    return {
+        "problems/s": round(result.problems_per_s, 4),
+        "speed": round(result.speed.value, 4),
+        "low": rounded(result.speed.low, 4),
+        "high": rounded(result.speed.high, 4),
+    }
+
+
+def _design(study: Study) -> list[str]:
+    rounds = study.config.form.rounds
+    if rounds == 1:
+        return ["One round: how much of the differences is noise is not known."]
+    return [
+        f"{rounds} rounds with different problems; the speed is that of problems/s over the "
+        "deployment's, as it is, with a 95% interval (randomised blocks, docs/study.md)."
+    ]
+
+
+def _first(row: Row) -> float:
+    """The value of the first column, a number."""
+    value = next(iter(row.values()))
+    assert isinstance(value, int | float)
+    return value

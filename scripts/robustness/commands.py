@@ -1,0 +1,51 @@
+"""`tts` in processes of its own, and what of it is running."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+TTS = [sys.executable, "-c", "import sys; sys.argv[0] = 'tts'; from tts.cli import main; main()"]
+
+
+def start(
+    home: Path, *arguments: object, variables: dict[str, str] | None = None, **streams: Any
+) -> subprocess.Popen[bytes]:
+    """Start a command with a TTS_HOME; `streams` are stdout and stderr, as Popen takes them."""
+    return subprocess.Popen(
+        [*TTS, *map(str, arguments)],
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "TTS_HOME": str(home), **(variables or {})},
+        start_new_session=True,
+        **{"stdout": subprocess.DEVNULL, **streams},
+    )
+
+
+def run(home: Path, *arguments: object) -> str:
+    """What a command prints; raises RuntimeError with its errors if it fails."""
+    process = start(home, *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    out, errors = process.communicate()
+    if process.returncode:
+        raise RuntimeError(f"tts {arguments[0]} failed: {errors.decode(errors='replace')}")
+    return out.decode()
+
+
+def build_demo(home: Path) -> None:
+    """Build the demo pair's engines in a home."""
+    run(home, "build-engines", "demo", "--no-verify")
+
+
+def processes(home: Path, name: str = "", *, place: int | None = None) -> list[psutil.Process]:
+    """Processes of a home with a word in their command line, or at one place of it."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        words = process.info["cmdline"] or []
+        looked_at = words if place is None else words[place : place + 1]
+        if any(str(home) in word for word in words) and any(name in w for w in looked_at):
+            found.append(process)
+    return found
