@@ -1,7 +1,8 @@
 """Install the wheel in clean environments of other Python versions, and use it there.
 
-Without the CPU server (extra `cpu`) everything that needs none must work, and what does need it
-must say what to install. With it, where it exists, the demo must give the same trees as anywhere.
+Without the CPU server (extras `cpu` and `triton`) everything that needs none must work, and what
+does need it must say what to install. With it, where it exists, the demo must give the same trees
+as anywhere.
 
     scripts/run check_install                    # without the CPU server, each Python found
     scripts/run check_install --cpu python3.12   # with it: build, serve and search, too
@@ -114,7 +115,7 @@ def main() -> int:
         (wheel,) = Path(folder).glob("*.whl")
         for name, python in pythons.items():
             place = Path(folder) / Path(name).name
-            environment = Environment(python, place, wheel, "[cpu]" if options.cpu else "")
+            environment = Environment(python, place, wheel, "[cpu,triton]" if options.cpu else "")
             faults = [*without_server(environment)]
             faults += with_server(environment) if options.cpu else messages(environment)
             print(f"{name}: {'; '.join(faults) or 'ok'}", flush=True)
@@ -147,7 +148,7 @@ def without_server(environment: Environment) -> list[str]:
 
 def messages(environment: Environment) -> list[str]:
     """Commands that need the server and do not say what to install."""
-    advice = "tts-toolkit[cpu]" if environment.version < (3, 13) else "Python 3.10 to 3.12"
+    advice = "tts-toolkit[cpu"
     faults = []
     for command in NEEDS_SERVER:
         status, output = environment.tts(*command)

@@ -34,7 +34,7 @@ from tts.runs.folder import read_config, write_json
 from tts.scheduling import ScheduleName
 from tts.serving.server.start import start_server
 from tts.session import AsyncSession
-from tts.session.endpoints import triton_endpoints
+from tts.session.endpoints import endpoints_on
 from tts.session.strategy import choose
 
 pytestmark = [
@@ -237,7 +237,7 @@ def test_a_server_replaced_in_the_middle_changes_nothing(tts, plain, tmp_path, m
     async def go(first):
         async with TritonConnection(first.addresses.grpc) as connection:
             # as endpoints of one's own, since a session ends with the server that it has found
-            generator, verifier = triton_endpoints(Models.load(spec), connection)
+            generator, verifier = endpoints_on(Models.load(spec), connection)
             async with AsyncSession(spec, generator=generator, verifier=verifier) as session:
                 run = asyncio.ensure_future(solve(session))
                 while len(whole_events(folder)) < 50:

@@ -60,7 +60,7 @@ from tts.runs.token_requests import requests_with_ids
 from tts.search import Stop, Thought
 from tts.serving.repository.digest import deployment_digest
 from tts.session import AsyncSession, Session
-from tts.session.endpoints import triton_endpoints
+from tts.session.endpoints import endpoints_on
 from tts.session.replicas import EnginePair, Replicas
 
 _TERMINAL = {"COLUMNS": "100", "LINES": "50", "TERM": "dumb", "TTY_COMPATIBLE": "1"}
@@ -296,7 +296,7 @@ def of_wire(socket):
     async def send(server):
         sent = {}
         async with TritonConnection(server.address) as connection:
-            generator, verifier = triton_endpoints(models, connection)
+            generator, verifier = endpoints_on(models, connection)
             for name, call in calls.items():
                 await generator.generate(call)
                 sent[f"generate: {name}"] = server.taken()
@@ -341,7 +341,7 @@ def of_gateway(socket):
     async def send(server):
         sent = {}
         connection = TritonConnection(server.address)
-        pair = EnginePair("", *triton_endpoints(models, connection), connection)
+        pair = EnginePair("", *endpoints_on(models, connection), connection)
         async with connection, Replicas(None) as replicas:
             replicas.use(pair)
             generator = TextGenerator(models, replicas, FilterChain())
@@ -381,7 +381,7 @@ class _Behind:
     def _endpoints(self):
         if self._connection is None:
             self._connection = TritonConnection(self._address)
-            self._pair = triton_endpoints(_models(), self._connection)
+            self._pair = endpoints_on(_models(), self._connection)
         return self._pair
 
     async def aclose(self):

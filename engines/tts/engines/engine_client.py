@@ -191,8 +191,8 @@ class EngineClient:
     def _take(self, report: Report) -> None:
         for ticket, response in report.responses:
             self._answer(ticket, response)
-        if report.statistics is not None:
-            guarded(self._on_statistics, report.statistics)
+        if report.statistics:
+            guarded(self._on_statistics, report.statistics[-1])
 
     def _answer(self, ticket: int, response: Response) -> None:
         on_response = self._answering[ticket]

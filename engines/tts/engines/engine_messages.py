@@ -1,4 +1,4 @@
-"""What a Triton model and the process of its engine tell each other, over a stream socket.
+"""What the process of an engine and whoever opened it tell each other, over a stream socket.
 
 Each message is a MessagePack array after its length in four bytes, little-endian. Nothing is
 unpickled; both ends are this package.
@@ -35,6 +35,14 @@ class Open(msgspec.Struct, tag=True, array_like=True, frozen=True):
     """Where the texts of the tokens are, for an engine that takes guides."""
 
 
+class Words(msgspec.Struct, tag=True, array_like=True, frozen=True):
+    """Stop words that many requests have, which a large vocabulary may have thousands of."""
+
+    number: int
+    """From 1 on."""
+    stop_words: tuple[tuple[int, ...], ...]
+
+
 class Submit(msgspec.Struct, tag=True, array_like=True, frozen=True):
     """A request to the engine, under a number of its own."""
 
@@ -42,6 +50,8 @@ class Submit(msgspec.Struct, tag=True, array_like=True, frozen=True):
     request: GenerateRequest
     cold: bool
     """Whether to empty the prefix cache first."""
+    words: int = 0
+    """The number of its stop words; 0: the request itself has them."""
 
 
 class Cancel(msgspec.Struct, tag=True, array_like=True, frozen=True):
@@ -62,10 +72,11 @@ class Report(msgspec.Struct, tag=True, array_like=True, frozen=True):
 
     responses: list[tuple[int, Response]]
     """Tickets and their responses, in order."""
-    statistics: Statistics | None
+    statistics: list[Statistics]
+    """Those published since the last report, the oldest first."""
 
 
-ToEngine = Open | Submit | Cancel
+ToEngine = Open | Words | Submit | Cancel
 FromEngine = Opened | Report
 
 
@@ -89,26 +100,15 @@ def encode(message: Any) -> bytes:
     return len(data).to_bytes(_LENGTH_BYTES, "little") + data
 
 
-class MessageReader:
-    """Messages of one type, taken from a socket."""
+class Messages:
+    """Messages of one type, from the bytes of a stream as they come in."""
 
-    def __init__(self, connection: socket.socket, kind: Any) -> None:
-        self._connection = connection
+    def __init__(self, kind: Any) -> None:
         self._decode = msgspec.msgpack.Decoder(kind, dec_hook=_from_plain).decode
         self._buffer = bytearray()
 
-    def take(self) -> list[Any] | None:
-        """Messages that have come in whole, maybe none; None at the end of the stream.
-
-        Waits for bytes if the socket does, and raises BlockingIOError if it does not. A message cut
-        off by the end of the stream is dropped.
-        """
-        try:
-            data = self._connection.recv(_RECEIVE_BYTES)
-        except ConnectionResetError:  # the other end died with something unread
-            data = b""
-        if not data:
-            return None
+    def feed(self, data: bytes) -> list[Any]:
+        """The messages that these bytes complete, maybe none."""
         buffer = self._buffer
         buffer += data
         messages: list[Any] = []
@@ -122,3 +122,23 @@ class MessageReader:
             start = end
         del buffer[:start]
         return messages
+
+
+class MessageReader:
+    """Messages of one type, taken from a socket."""
+
+    def __init__(self, connection: socket.socket, kind: Any) -> None:
+        self._connection = connection
+        self._messages = Messages(kind)
+
+    def take(self) -> list[Any] | None:
+        """Messages that have come in whole, maybe none; None at the end of the stream.
+
+        Waits for bytes if the socket does, and raises BlockingIOError if it does not. A message cut
+        off by the end of the stream is dropped.
+        """
+        try:
+            data = self._connection.recv(_RECEIVE_BYTES)
+        except ConnectionResetError:  # the other end died with something unread
+            data = b""
+        return self._messages.feed(data) if data else None

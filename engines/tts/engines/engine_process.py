@@ -1,9 +1,9 @@
 """The process of an engine: `python -m tts.engines.engine_process SOCKET`.
 
 OpenVINO GenAI keeps Python's interpreter lock during a step. In a process of its own an engine
-holds up neither the requests that Triton hands over meanwhile nor the answers on their way out.
-SOCKET is the file descriptor of the connection to the Triton model (engine_client.py), whose end
-ends this process.
+holds up neither the requests that come in meanwhile nor the answers on their way out. SOCKET is the
+file descriptor of the connection to whoever opened it, a Triton model (engine_client.py) or a
+program's event loop (async_client.py); its end ends this process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import socket
 import sys
 from collections import deque
 from functools import partial
-from typing import Any
+
+import msgspec
 
 from tts.build.errors import TtsError
 from tts.build.manifest import read_engine_config
@@ -25,11 +26,23 @@ from tts.build.token_texts import guide_texts
 from tts.build.tokenizer import Tokenizer
 
 from .engine import Command, Engine
-from .engine_messages import Cancel, MessageReader, Open, Opened, Report, Submit, ToEngine, encode
+from .engine_messages import (
+    Cancel,
+    MessageReader,
+    Open,
+    Opened,
+    Report,
+    Submit,
+    ToEngine,
+    Words,
+    encode,
+)
 from .responses import Response
 from .statistics import Statistics
 
 _PR_SET_PDEATHSIG = 1
+_MOST_HELD = 256
+"""Statistics that wait for the next response, at most."""
 
 
 class Connection:
@@ -43,7 +56,9 @@ class Connection:
         self._received = MessageReader(connection, ToEngine)
         self._commands: deque[Command | None] = deque()
         self._responses: list[tuple[int, Response]] = []
-        self._statistics: Statistics | None = None
+        self._statistics: list[Statistics] = []
+        self._words: dict[int, tuple[tuple[int, ...], ...]] = {}
+        self._may_wait = 0
         self._unsent = b""
         self._engine: Engine
 
@@ -54,6 +69,8 @@ class Connection:
                 return None
         (opening,) = messages
         assert isinstance(opening, Open)
+        if not opening.statistics_s:  # those of every step: by themselves worth no wake-up
+            self._may_wait = _MOST_HELD
         try:
             self._engine = _open(opening, self)
         except TtsError as error:
@@ -65,7 +82,8 @@ class Connection:
 
     def get(self, block: bool, timeout: float | None) -> Command | None:
         """The next command; see Inbox. What is to be sent goes out before."""
-        self._send()
+        if block or self._responses or self._unsent or len(self._statistics) > self._may_wait:
+            self._send()
         while not self._commands:
             if block and not self._wait(timeout):
                 break
@@ -82,7 +100,7 @@ class Connection:
 
     def publish(self, statistics: Statistics) -> None:
         """Send statistics with the next report."""
-        self._statistics = statistics
+        self._statistics.append(statistics)
 
     def finish(self) -> None:
         """Send what is left, waiting for the other end."""
@@ -99,15 +117,19 @@ class Connection:
         if messages is None:
             self._commands.append(None)
             return
-        self._commands.extend(map(self._command, messages))
-
-    def _command(self, message: Any) -> Command:
-        if isinstance(message, Cancel):
-            return partial(self._engine.cancel, message.ticket)
-        assert isinstance(message, Submit)
-        ticket = message.ticket
-        answer = partial(self._answer, ticket)
-        return partial(self._engine.accept, ticket, message.request, answer, cold=message.cold)
+        for message in messages:
+            match message:
+                case Words(number, words):
+                    self._words[number] = words
+                case Cancel(ticket):
+                    self._commands.append(partial(self._engine.cancel, ticket))
+                case Submit(ticket, request, cold, number):
+                    if number:
+                        words = self._words[number]
+                        request = msgspec.structs.replace(request, stop_words=words)
+                    answer = partial(self._answer, ticket)
+                    accept = partial(self._engine.accept, ticket, request, answer, cold=cold)
+                    self._commands.append(accept)
 
     def _answer(self, ticket: int, response: Response) -> None:
         self._responses.append((ticket, response))
@@ -115,7 +137,7 @@ class Connection:
     def _send(self) -> None:
         if self._responses or self._statistics:
             self._unsent += encode(Report(self._responses, self._statistics))
-            self._responses, self._statistics = [], None
+            self._responses, self._statistics = [], []
         if self._unsent:
             try:
                 self._unsent = self._unsent[self._socket.send(self._unsent) :]

@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -75,8 +77,7 @@ class Limits:
         return longest if self.chunked_context else min(longest, self.max_num_tokens)
 
 
-@dataclass(frozen=True, slots=True)
-class GenerateRequest:
+class GenerateRequest(msgspec.Struct, array_like=True, frozen=True):
     """One validated request. Greedy unless `top_k` or `top_p` says to sample."""
 
     input_ids: npt.NDArray[np.int64]
@@ -156,6 +157,21 @@ def parse_request(tensors: Tensors, limits: Limits) -> GenerateRequest:
     return request
 
 
+def check_request(request: GenerateRequest, limits: Limits) -> None:
+    """Check a request that was made in this process, as `parse_request` checks one's tensors.
+
+    Its stop words are taken as they are. Raises RequestError.
+    """
+    _check_not_empty(request.input_ids)
+    _check_prompt(request.input_ids, limits)
+    _check_temperature(request.temperature)
+    _check_top_p(request.top_p)
+    _check_top_k(request.top_k)
+    if request.guide is not None:
+        _check_guide(request.guide)
+    _fits_engine(request, limits)
+
+
 def _scalar(tensors: Tensors, name: str, default: Any) -> Any:
     tensor = tensors.get(name)
     if tensor is None:
@@ -196,14 +212,25 @@ def _prompt(tensors: Tensors, limits: Limits) -> npt.NDArray[np.int64]:
             f"input_ids has shape {list(ids.shape)}; it must be [1, N] (one request per prompt)"
         )
     length = ids.size
-    if length == 0:
-        raise RequestError("input_ids is empty; a prompt needs at least one token")
+    _check_not_empty(ids)
     declared = _scalar(tensors, "input_lengths", length)
     if declared != length:
         raise RequestError(f"input_lengths is {declared} but input_ids has {length} tokens")
-    if length > limits.max_prompt:
+    _check_prompt(ids, limits)
+    prompt: npt.NDArray[np.int64] = ids[0].astype(np.int64)
+    return prompt
+
+
+def _check_not_empty(ids: npt.NDArray[Any]) -> None:
+    if ids.size == 0:
+        raise RequestError("input_ids is empty; a prompt needs at least one token")
+
+
+def _check_prompt(ids: npt.NDArray[Any], limits: Limits) -> None:
+    if ids.size > limits.max_prompt:
         raise RequestError(
-            f"the prompt has {length} tokens; the longest admissible prompt is {limits.max_prompt}"
+            f"the prompt has {ids.size} tokens; "
+            f"the longest admissible prompt is {limits.max_prompt}"
             f" (max_seq_len is {limits.max_seq_len})"
         )
     if not _in_vocabulary(ids, limits):
@@ -212,8 +239,6 @@ def _prompt(tensors: Tensors, limits: Limits) -> npt.NDArray[np.int64]:
             f"input_ids holds the id {low if low < 0 else high}; "
             f"the vocabulary is 0..{limits.vocab_size - 1}"
         )
-    prompt: npt.NDArray[np.int64] = ids[0].astype(np.int64)
-    return prompt
 
 
 def _in_vocabulary(ids: npt.NDArray[np.int32], limits: Limits) -> bool:
@@ -255,23 +280,35 @@ def _stop_words(tensors: Tensors, limits: Limits) -> tuple[tuple[int, ...], ...]
 
 def _temperature(tensors: Tensors) -> float:
     temperature = float(_scalar(tensors, "temperature", 1.0))
+    _check_temperature(temperature)
+    return temperature
+
+
+def _check_temperature(temperature: float) -> None:
     if not math.isfinite(temperature) or temperature < 0:
         raise RequestError(f"temperature is {temperature}; it must be a finite number >= 0")
-    return temperature
 
 
 def _top_p(tensors: Tensors) -> float:
     top_p = float(_scalar(tensors, "runtime_top_p", 0.0))
+    _check_top_p(top_p)
+    return top_p
+
+
+def _check_top_p(top_p: float) -> None:
     if not 0 <= top_p <= 1:  # also refuses NaN
         raise RequestError(f"runtime_top_p is {top_p}; it must be in (0, 1], or 0 for unset")
-    return top_p
 
 
 def _top_k(tensors: Tensors) -> int:
     top_k = int(_scalar(tensors, "runtime_top_k", 0))
+    _check_top_k(top_k)
+    return top_k
+
+
+def _check_top_k(top_k: int) -> None:
     if not 0 <= top_k <= MAX_TOP_K:
         raise RequestError(f"runtime_top_k is {top_k}; it must be in 1..{MAX_TOP_K}, or 0 for all")
-    return top_k
 
 
 def _guide(tensors: Tensors) -> str | None:
@@ -286,11 +323,16 @@ def _guide(tensors: Tensors) -> str | None:
         raise RequestError(
             f"guided_decoding_guide_type is {kind!r:.100}; this engine takes {wire.GUIDE_TYPE} only"
         )
+    _check_guide(guide)
+    return guide
+
+
+@lru_cache(maxsize=256)  # a search sends the same few with all of its requests
+def _check_guide(guide: str) -> None:
     try:
         check_grammar(guide)
     except ValueError as error:
         raise RequestError(f"guided_decoding_guide is not a grammar: {error}") from None
-    return guide
 
 
 def _text(tensors: Tensors, name: str) -> str | None:

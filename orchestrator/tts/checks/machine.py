@@ -22,7 +22,8 @@ from tts.build.errors import TtsError
 from tts.build.openvino.runtime import BF16_FLAG, cpu_flags, how_to_install
 from tts.build.spec import Deployment, bundled_deployments, load_deployment
 from tts.build.tensorrt import contract
-from tts.serving.command.tritonserver import find_tritonserver
+from tts.serving.command.tritonserver import WITHOUT, find_tritonserver
+from tts.serving.command.tritonserver import how_to_install as triton_hint
 
 MINIMUM_FREE_BYTES = 2 * 1024**3
 
@@ -56,7 +57,7 @@ def _python() -> Observation:
     version = platform.python_version()
     if sys.version_info < (3, 13):
         return Observation("Python", "ok", version)
-    return Observation("Python", "missing", version, how_to_install())
+    return Observation("Python", "note", version, triton_hint())
 
 
 def _cpu() -> Observation:
@@ -64,7 +65,7 @@ def _cpu() -> Observation:
     found = f"{os.cpu_count()} cores, {platform.machine()}, {', '.join(fast) or 'no AVX2'}"
     if platform.system() != "Linux" or platform.machine() != "x86_64":
         return Observation(
-            "CPU", "missing", found, "The bundled Triton server is Linux x86_64 only."
+            "CPU", "note", found, f"The bundled Triton is for Linux x86_64 only; {WITHOUT}."
         )
     if (os.cpu_count() or 1) < 2:
         return Observation("CPU", "note", found, "Two engines on one core take turns: expect half.")

@@ -9,7 +9,7 @@ import typer
 
 from tts.compat import StrEnum
 
-from .options import DeploymentArgument, usable
+from .options import DeploymentArgument, ServerOption, usable
 
 
 class Routing(StrEnum):
@@ -38,6 +38,7 @@ def gateway(
             show_default="those of this machine, or one that is started",
         ),
     ] = None,
+    server: ServerOption = None,
     replicas: Annotated[
         Path | None,
         typer.Option(
@@ -140,6 +141,14 @@ def gateway(
     with lines:
         drain = Drain(grace, lines.say)
         serving = serve(
-            deployment, listen, upstreams, settings, chain, drain, lines.say, lines.loading
+            deployment,
+            listen,
+            upstreams,
+            settings,
+            chain,
+            drain,
+            lines.say,
+            lines.loading,
+            kind=server.value if server else None,
         )
         interruptible(serving, lines.say, uvloop.run, drain=drain.begin)

@@ -10,7 +10,7 @@ import typer
 from tts.compat import StrEnum
 from tts.strategies.names import STRATEGY_NAMES
 
-from .options import given_options, usable
+from .options import ServerOption, given_options, usable
 
 
 class Schedule(StrEnum):
@@ -191,6 +191,7 @@ def bench(
     budget_tokens: _Budget = None,
     deadline: _Deadline = None,
     endpoints: _Endpoints = None,
+    server: ServerOption = None,
     shard: Annotated[
         str | None,
         typer.Option(
@@ -266,7 +267,14 @@ def bench(
     if resume is not None:
         carry_on = resume_group if is_group(resume) else resume_bench
         with progress() as observer:
-            folder = carry_on(resume, deployment, observer, repair=repair, endpoints=servers)
+            folder = carry_on(
+                resume,
+                deployment,
+                observer,
+                repair=repair,
+                endpoints=servers,
+                server=server.value if server else None,
+            )
     elif deployment is None:
         raise typer.BadParameter("name one, or --resume a run", param_hint="DEPLOYMENT")
     else:
@@ -286,6 +294,7 @@ def bench(
             per_level=per_level,
             shard=str(Shard.parse(shard)) if shard is not None else None,
             limits=Limits(budget_tokens, deadline),
+            server=server.value if server else None,
         )
         if replay is not None:
             config = as_recorded(config, replay, given_options(context))
@@ -321,6 +330,7 @@ def solve(
     budget_tokens: _Budget = None,
     deadline: _Deadline = None,
     endpoints: _Endpoints = None,
+    server: ServerOption = None,
     out: _Out = None,
 ) -> None:
     """Solve one problem and watch its tree grow: tts solve [DEPLOYMENT] "QUESTION"."""
@@ -342,6 +352,7 @@ def solve(
         parameters=_parameters(n, parameters),
         speculation=speculation.value,
         limits=Limits(budget_tokens, deadline),
+        server=server.value if server else None,
     )
     with LiveTree(question) as tree:
         result, folder = run_solve(

@@ -36,6 +36,7 @@ def serve(
     ] = False,
 ) -> None:
     """Serve a deployment with Triton until Ctrl-C; a server that dies is started again."""
+    from tts.build.errors import ConfigError
     from tts.build.spec import load_deployment
     from tts.checks.requirements import require_gpu
     from tts.reports.waiting import StartLines
@@ -51,6 +52,13 @@ def serve(
     if stop:
         lines.say("Stopped." if stop_replicas(spec) else f"No server of {spec.name} is running.")
         return
+    if spec.server.kind == "embedded":
+        raise ConfigError(
+            f"Deployment {spec.name} says server.kind: embedded, so every program runs the engines "
+            "itself and none would use a server.",
+            hint="Nothing has to be started: tts solve, tts bench, tts gateway. For a server leave "
+            "out server.kind.",
+        )
     require_gpu(spec)
     with lines:
         if replicas == 1:

@@ -8,7 +8,7 @@ that another server, or a later attempt, may answer it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -118,3 +118,35 @@ class Verifier(Protocol):
 
     async def score(self, call: ScoreCall) -> VerifierResult:
         """Judge the last step of a chain; raises EndpointError."""
+
+
+class Connection(Protocol):
+    """What leads to both engines of a deployment: to those of a server, or of the session's own."""
+
+    @property
+    def address(self) -> str:
+        """Where they are, for people."""
+
+    patience_s: float
+    """How long a request is sent again; less where another server can take it."""
+
+    def generator(
+        self,
+        *,
+        end_id: int,
+        step_stop_words: Sequence[tuple[int, ...]],
+        end_stop_words: Sequence[tuple[int, ...]] = (),
+    ) -> StreamingGenerator:
+        """The generator; `step_stop_words` end a step, `end_stop_words` end a sequence."""
+
+    def verifier(self) -> Verifier:
+        """The verifier."""
+
+    async def reset_prefix_caches(self) -> bool:
+        """Leave both engines as they were when they were ready; False if one holds requests.
+
+        For engines of target openvino only. Raises EndpointError.
+        """
+
+    async def aclose(self) -> None:
+        """End what runs on it."""

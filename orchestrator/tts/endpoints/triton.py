@@ -87,6 +87,10 @@ class TritonConnection:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """See endpoints.Connection."""
         await self._whole.aclose()
         if self._tokens:
             await self._tokens.aclose()
@@ -122,6 +126,22 @@ class TritonConnection:
                         return
             finally:
                 sample.cancel()
+
+    def generator(
+        self,
+        *,
+        end_id: int,
+        step_stop_words: Sequence[tuple[int, ...]],
+        end_stop_words: Sequence[tuple[int, ...]] = (),
+    ) -> TritonGenerator:
+        """See endpoints.Connection."""
+        return TritonGenerator(
+            self, end_id=end_id, step_stop_words=step_stop_words, end_stop_words=end_stop_words
+        )
+
+    def verifier(self) -> TritonVerifier:
+        """See endpoints.Connection."""
+        return TritonVerifier(self)
 
     async def reset_prefix_caches(self) -> bool:
         """Leave both engines of target openvino as they were when the server was ready.

@@ -106,6 +106,11 @@ def error_of_text(model: str, text: str) -> EndpointError:
     if failure is None:
         passes = any(known.text in text for known in passing_failures())
         failure = wire.Failure.UNAVAILABLE if passes else wire.Failure.REFUSED
+    return error_of_failure(model, failure, sentence)
+
+
+def error_of_failure(model: str, failure: wire.Failure, sentence: str) -> EndpointError:
+    """What the failure of an engine means for the one request that has no answer."""
     kind = BY_FAILURE[failure]
     if issubclass(kind, EndpointUnavailable):
         return kind(f"Model {model} cannot answer now: {sentence}")

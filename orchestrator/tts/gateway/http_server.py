@@ -16,13 +16,13 @@ from granian.http import HTTP1Settings
 from granian.server.embed import Server
 
 from tts.build.errors import ConfigError
-from tts.build.spec import Deployment, load_deployment
+from tts.build.spec import Deployment, ServerKind, load_deployment
 from tts.endpoints.routing import PolicyName, routing_policy
 from tts.endpoints.routing.policies import THRESHOLD
 from tts.serving.server.loading import Loading
 from tts.session import AsyncSession
 from tts.session.connecting import serves
-from tts.session.replicas import Replicas
+from tts.session.replicas import CHECK_S, Replicas
 
 from . import process
 from .app import App
@@ -77,8 +77,11 @@ async def serve(
     drain: Drain,
     say: Callable[[str], None],
     on_loading: Callable[[Loading], None] = lambda loading: None,
+    kind: ServerKind | None = None,
 ) -> None:
     """Serve a deployment until it is drained, or cancelled; `say` gets a line per stage.
+
+    `kind`: what runs the engines; None: what the deployment says.
 
     Raises TtsError; Terminated if it was drained and requests were left.
     """
@@ -90,6 +93,8 @@ async def serve(
         keyring = Keyring(store)
         keyring.require_for(listen.host)
         spec = load_deployment(deployment)
+        if kind is not None:
+            spec = spec.served_by(kind)
         name = spec.name
         telemetry = telemetry_of(settings.otlp_endpoint, name)
         recorder = Recorder(
@@ -100,11 +105,13 @@ async def serve(
         session = AsyncSession(
             deployment,
             endpoints=tuple(groups),
+            server=kind,
             routing=routing_policy(
                 upstreams.routing, few=FEW, many=MANY, threshold=upstreams.threshold
             ),
             groups=groups,
             say=say,
+            on_loading=on_loading,
         )
         await stack.enter_async_context(session)
         generator = TextGenerator(session.models, session.replicas, filters)
@@ -156,8 +163,19 @@ async def _servers(
         first = await named.at_first(lambda each: asyncio.to_thread(serves, deployment, each))
         yield first, lambda replicas: follow(named, replicas, say)
         return
+    if deployment.server.kind == "embedded":
+        yield {}, _watch  # the session has them
+        return
     async with local_servers(deployment, say, on_loading) as local:
         yield local.groups, lambda replicas: local.watch()
+
+
+async def _watch(replicas: Replicas) -> None:
+    """Wait for ever, or until engines of the session's own have died for good: ServerError."""
+    while True:
+        for pair in replicas.pairs:
+            pair.check()
+        await asyncio.sleep(CHECK_S)
 
 
 async def _first_of(*running: Awaitable[None]) -> None:

@@ -91,6 +91,8 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     functions: dict[str, str] = {}
     """The program's own functions and endpoints that take part, by what they do. Resolved."""
+    server: Literal["triton", "embedded"] | None = None
+    """What runs the engines; None: what the deployment says. It decides nothing of the outcome."""
     others: dict[str, Any] = {}
     """Fields that another version has written; kept as they are."""
     unsaid: frozenset[str] = frozenset()
@@ -152,10 +154,10 @@ def parse_config(data: Json, file: Path, *, lacks: Iterable[str] = ()) -> RunCon
 def check_same(now: Json, before: Json, folder: Path) -> None:
     """Refuse to continue what is no longer the same; raises RunError naming what has changed.
 
-    Fields that an older version did not write are not compared.
+    Fields that an older version did not write are not compared, nor is what runs the engines.
     """
     for name in (*before, "functions", "limits"):
-        if now.get(name) != before.get(name):
+        if name != "server" and now.get(name) != before.get(name):
             raise RunError(
                 f"The run in {folder} cannot be continued: its {name} was "
                 f"{before.get(name)!r:.200} and is now {now.get(name)!r:.200}.",

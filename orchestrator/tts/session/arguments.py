@@ -12,7 +12,7 @@ from typing import Any, Literal, TypedDict, get_args
 
 from tts.build.errors import ConfigError
 from tts.build.input_files import Unreadable, require_path
-from tts.build.spec import ENDPOINT
+from tts.build.spec import ENDPOINT, ServerKind
 from tts.runs.config import Limits, RunConfig
 from tts.scheduling import ScheduleName, SpeculationName
 from tts.search.auto import Budget
@@ -123,6 +123,7 @@ _NAMES = (
 _WANTED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "seed": (_whole(), "a whole number"),
     "endpoints": (_addresses, "a list of HOST:PORT or unix:PATH"),
+    "server": _one_of(get_args(ServerKind)),
     "parameters": _NAMES,
     "schedule": _one_of(get_args(ScheduleName)),
     "speculation": _one_of(get_args(SpeculationName)),
@@ -141,6 +142,7 @@ _WANTED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "top_p": (_number(0, 1), "a number from 0 to 1"),
 }
 _MAY_BE_NONE = {
+    "server",
     "out",
     "say",
     "in_flight",

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from tts.build.errors import ConfigError, DatasetError, SessionError
 from tts.build.owner import Owner
-from tts.build.spec import Deployment
+from tts.build.spec import Deployment, ServerKind
 from tts.build.tokenizer import Message
 from tts.compat import Self, Unpack
 from tts.compat.aio import cancelling
@@ -83,6 +83,7 @@ class AsyncSession:
         generator: Generator | None = None,
         verifier: Verifier | RewardFunction | None = None,
         endpoints: Sequence[str] | None = None,
+        server: ServerKind | None = None,
         routing: RoutingPolicy | None = None,
         groups: Mapping[str, str] | None = None,
         say: Callable[[str], None] = silent,
@@ -94,8 +95,10 @@ class AsyncSession:
         of the endpoints, for a policy that has any.
         """
         self.deployment = load_checked(deployment)
+        if server is not None:
+            self.deployment = self.deployment.served_by(server)
         addresses = self.deployment.endpoints if endpoints is None else endpoints
-        check_arguments(endpoints=addresses)
+        check_arguments(endpoints=addresses, server=server)
         self.source = findable(deployment) if isinstance(deployment, str | Path) else ""
         self._engines = Engines(
             self.deployment,
@@ -429,7 +432,7 @@ class AsyncSession:
     ) -> None:
 
         with opening as run:
-            plan, server = run.plan, self._engines.server
+            plan = run.plan
             with task_of(plan, self._grader, on_step) as task:
                 await execute(
                     run,
@@ -440,7 +443,7 @@ class AsyncSession:
                     endpoints_of=endpoints_for(plan.replay),
                     progress=progress,
                     opened=self._solvers,
-                    steps=server.steps if server else None,
+                    steps=self._engines.steps,
                 )
 
     async def _shared_solver(self, policy: Policy) -> Solver:

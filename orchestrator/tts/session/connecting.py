@@ -13,7 +13,8 @@ from tts.build.errors import EndpointUnavailable, ServerError, TtsError
 from tts.build.manifest import is_only_described
 from tts.build.spec import Deployment
 from tts.checks.requirements import require_gpu
-from tts.endpoints.base import Generator, Verifier
+from tts.endpoints.base import Connection, Generator, Verifier
+from tts.endpoints.embedded import EmbeddedConnection
 from tts.endpoints.triton import TritonConnection
 from tts.prompting import Models
 from tts.serving.repository.digest import deployment_digest
@@ -22,7 +23,7 @@ from tts.serving.server.health import ReplicaHealth
 from tts.serving.server.replicas import running_replicas
 from tts.serving.server.supervisor import comes_back
 
-from .endpoints import triton_endpoints
+from .endpoints import endpoints_on
 from .replicas import EnginePair, Replicas
 from .server import Server
 
@@ -39,6 +40,13 @@ def server_pair(server: Server, models: Models, own: Own) -> EnginePair:
     """The one server of a session, which is watched beside all that runs."""
     connection = TritonConnection(server.address, server.comes_back)
     return _pair(server.address, connection, models, own)
+
+
+def embedded_pair(connection: EmbeddedConnection, models: Models, own: Own) -> EnginePair:
+    """The engines of a session that has no server."""
+    pair = _pair(connection.address, connection, models, own)
+    pair.check = connection.check
+    return pair
 
 
 def local_pairs(deployment: Deployment) -> list[str]:
@@ -133,14 +141,10 @@ def _replica(deployment: Deployment, models: Models, own: Own, address: str) -> 
     return pair
 
 
-def _pair(name: str, connection: TritonConnection, models: Models, own: Own) -> EnginePair:
-    generator, verifier = triton_endpoints(models, connection)
+def _pair(name: str, connection: Connection, models: Models, own: Own) -> EnginePair:
+    generator, verifier = endpoints_on(models, connection)
     return EnginePair(
-        name,
-        own[0] or generator,
-        own[1] or verifier,
-        connection,
-        close=partial(connection.__aexit__, None, None, None),
+        name, own[0] or generator, own[1] or verifier, connection, close=connection.aclose
     )
 
 

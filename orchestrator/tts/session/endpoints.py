@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tts.endpoints.base import (
+    Connection,
     GenerateCall,
     Generator,
     NewTokens,
@@ -17,7 +18,6 @@ from tts.endpoints.base import (
     VerifierResult,
     stream_of,
 )
-from tts.endpoints.triton import TritonConnection, TritonGenerator, TritonVerifier
 from tts.engines import wire
 from tts.prompting import Models
 from tts.runs.replay import Replay, ReplayGenerator, ReplayVerifier
@@ -36,22 +36,21 @@ def own_endpoints(pair: EnginePair) -> tuple[Generator, Verifier]:
     return pair.generator, pair.verifier
 
 
-def triton_endpoints(models: Models, connection: TritonConnection) -> tuple[Generator, Verifier]:
-    """Both engines of a server."""
-    generator = TritonGenerator(
-        connection,
+def endpoints_on(models: Models, connection: Connection) -> tuple[Generator, Verifier]:
+    """Both engines that a connection leads to."""
+    generator = connection.generator(
         end_id=models.end_id,
         step_stop_words=models.step_stop_words,
         end_stop_words=models.end_stop_words,
     )
-    return generator, TritonVerifier(connection)
+    return generator, connection.verifier()
 
 
-def replaying(replay: Replay, connection: TritonConnection) -> tuple[Generator, Verifier]:
-    """Both engines of a server: they do the work of a script, and the script answers."""
-    endless = TritonGenerator(connection, end_id=wire.NO_END_ID, step_stop_words=())
+def replaying(replay: Replay, connection: Connection) -> tuple[Generator, Verifier]:
+    """Both engines: they do the work of a script, and the script answers."""
+    endless = connection.generator(end_id=wire.NO_END_ID, step_stop_words=())
     script = replay.script
-    return ReplayGenerator(endless, script), ReplayVerifier(TritonVerifier(connection), script)
+    return ReplayGenerator(endless, script), ReplayVerifier(connection.verifier(), script)
 
 
 def endpoints_for(replay: Replay | None) -> EndpointsOf:
@@ -60,7 +59,7 @@ def endpoints_for(replay: Replay | None) -> EndpointsOf:
         return own_endpoints
 
     def replayed(pair: EnginePair) -> tuple[Generator, Verifier]:
-        assert pair.connection is not None  # a replay is of a server's engines
+        assert pair.connection is not None  # a replay is of a deployment's engines
         return replaying(replay, pair.connection)
 
     return replayed

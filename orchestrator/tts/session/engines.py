@@ -14,13 +14,13 @@ from tts.compat import Self
 
 if TYPE_CHECKING:
     from tts.build.spec import Deployment
-    from tts.endpoints.base import Generator, Verifier
+    from tts.endpoints.base import Connection, Generator, Verifier
     from tts.endpoints.routing import RoutingPolicy
-    from tts.endpoints.triton import TritonConnection
     from tts.prompting import Models
     from tts.serving.server.loading import Loading
 
     from .connecting import Own
+    from .engine_steps import OpenSteps
     from .functions import RewardFunction
     from .replicas import Replicas
     from .server import Server
@@ -58,6 +58,8 @@ class Engines:
         self._replicas: Replicas | None = None
         self.server: Server | None = None
         """The one server that is used, unless there are several or none."""
+        self.steps: OpenSteps | None = None
+        """Opens what can be read of the engines' steps, if anything can be."""
 
     async def __aenter__(self) -> Self:
         try:
@@ -159,14 +161,22 @@ class Engines:
 
     async def _connect(self, replicas: Replicas, own: Own) -> None:
         """Find the servers, or start one; `own` are used in the place of theirs."""
-        from .connecting import open_pairs, require_engines, server_pair
+        from .connecting import embedded_pair, open_pairs, require_engines, server_pair
+        from .embedded import embedded_engines
         from .server import open_server
 
         opened = self.deployment, self.models, own
+        if self.deployment.server.kind == "embedded" and not self._addresses:
+            opening = embedded_engines(self.deployment, self._say, self._on_loading)
+            engines = await self._resources.enter_async_context(opening)
+            self.steps = engines.steps
+            replicas.use(embedded_pair(engines.connection, self.models, own))
+            return
         if addresses := await require_engines(self.deployment, self._addresses):
             await open_pairs(replicas, *opened, addresses, self._groups, self._say)
             return
         self.server = await open_server(self.deployment, self._say, self._on_loading)
+        self.steps = self.server.steps
         self._resources.push_async_callback(asyncio.to_thread, self.server.stop)
         replicas.use(server_pair(self.server, self.models, own))
 
@@ -178,7 +188,7 @@ def not_open() -> SessionError:
     )
 
 
-async def _reset(connection: TritonConnection) -> bool:
+async def _reset(connection: Connection) -> bool:
     for wait in _RESET_WAITS_S:  # requests that were cancelled may still be leaving
         await asyncio.sleep(wait)
         if await connection.reset_prefix_caches():

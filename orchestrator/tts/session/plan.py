@@ -92,6 +92,7 @@ def resolved(plan: Plan) -> RunConfig:
         dataset_seed=asked.seed if asked.dataset_seed is None else asked.dataset_seed,
         replay=plan.replay.description if plan.replay else None,
         functions=_functions(plan),
+        server=None if deployment.server.kind == "triton" else deployment.server.kind,
         others={},
         unsaid=frozenset(),
     )
@@ -132,6 +133,12 @@ def load_checked(deployment: str | Path | Deployment) -> Deployment:
     loaded = deployment if isinstance(deployment, Deployment) else load_deployment(deployment)
     check_blocks(loaded)
     return loaded
+
+
+def deployment_of(config: RunConfig) -> Deployment:
+    """The deployment that a run is asked to use, on the kind of server that it asks for."""
+    loaded = load_checked(config.deployment_source)
+    return loaded.served_by(config.server) if config.server else loaded
 
 
 def findable(name_or_file: str | Path) -> str:

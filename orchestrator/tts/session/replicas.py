@@ -15,10 +15,9 @@ from typing import TypeVar
 
 from tts.build.errors import EndpointTimeout, EndpointUnavailable, ServerError, TtsError
 from tts.compat import Self
-from tts.endpoints.base import Generator, Verifier
+from tts.endpoints.base import Connection, Generator, Verifier
 from tts.endpoints.retry import PATIENCE_S
 from tts.endpoints.routing import Breaker, Lease, Router, RoutingPolicy
-from tts.endpoints.triton import TritonConnection
 
 CHECK_S = 0.5
 """How often the servers are looked at."""
@@ -45,8 +44,8 @@ class EnginePair:
     """Its address; of the program's own endpoints: empty."""
     generator: Generator
     verifier: Verifier
-    connection: TritonConnection | None = None
-    """To its server, if it has one."""
+    connection: Connection | None = None
+    """To its engines, unless both are the program's own."""
     check: Callable[[], None] = lambda: None
     """In a millisecond: raises ServerError if something of it is known to have died."""
     probe: Callable[[], Awaitable[None]] = _nothing

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-from tts.build.spec import Deployment
+from tts.build.spec import Deployment, ServerKind
 from tts.build.tokenizer import Message
 from tts.compat import Self, Unpack
 from tts.endpoints.base import Generator, Verifier
@@ -44,6 +44,7 @@ class Session:
         generator: Generator | None = None,
         verifier: Verifier | RewardFunction | None = None,
         endpoints: Sequence[str] | None = None,
+        server: ServerKind | None = None,
         say: Callable[[str], None] | None = None,
     ) -> Session:
         """Open a deployment: a bundled name, a file, or a Deployment.
@@ -56,7 +57,9 @@ class Session:
         async runs in a worker thread, one call at a time. With both given there is no server, and
         neither engines nor a GPU are needed. `endpoints` names the servers to use instead, as
         HOST:PORT: each problem is solved on one of them, and goes on at another if that one dies;
-        without it those of the deployment's `endpoints`, or of this machine. `say` gets a line for
+        without it those of the deployment's `endpoints`, or of this machine. `server` is the
+        deployment's `server.kind` unless it says: "embedded" runs both engines in processes of this
+        program, without Triton, for as long as the session is open. `say` gets a line for
         each stage of a start.
 
         Raises a TtsError: ConfigError, BuildError, CheckpointError, ServerError, SessionError.
@@ -71,6 +74,7 @@ class Session:
                     generator=generator,
                     verifier=verifier,
                     endpoints=endpoints,
+                    server=server,
                     say=inbox.posting(say) if say else silent,
                 )
                 loop.run(session.__aenter__(), inbox)
@@ -86,9 +90,12 @@ class Session:
         generator: Generator | None = None,
         verifier: Verifier | RewardFunction | None = None,
         endpoints: Sequence[str] | None = None,
+        server: ServerKind | None = None,
     ) -> AsyncSession:
         """The same for a program with an event loop: `async with Session.open_async(...)`."""
-        return AsyncSession(deployment, generator=generator, verifier=verifier, endpoints=endpoints)
+        return AsyncSession(
+            deployment, generator=generator, verifier=verifier, endpoints=endpoints, server=server
+        )
 
     def __enter__(self) -> Self:
         return self

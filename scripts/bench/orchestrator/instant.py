@@ -25,7 +25,7 @@ from tts.problem import Problem
 from tts.prompting import Models
 from tts.search import Search, SearchConfig, node_seed
 from tts.serving.command.ports import Addresses
-from tts.session.endpoints import triton_endpoints
+from tts.session.endpoints import endpoints_on
 from tts.strategies.catalog import new_search
 
 from .scripted import END, WORDS
@@ -111,7 +111,7 @@ async def solve_all(
     with logged() as log:
         driver = Driver(
             models,
-            *triton_endpoints(models, connection),
+            *endpoints_on(models, connection),
             policy_of(models.deployment, "decoupled"),
             record=log.write,
             clock=log.clock,

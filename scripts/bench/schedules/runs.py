@@ -36,7 +36,7 @@ from tts.runs.requests import occupancy, requests_of
 from tts.runs.utilization import Utilization
 from tts.search import Search, node_seed
 from tts.serving.server.start import RunningServer, start_server
-from tts.session.endpoints import replaying, triton_endpoints
+from tts.session.endpoints import endpoints_on, replaying
 from tts.session.plan import Plan
 
 from .trials import Measured, Trial
@@ -181,7 +181,7 @@ def _endpoints(
 ) -> tuple[Generator, Verifier]:
     if plan.replay:
         return replaying(plan.replay, connection)
-    return triton_endpoints(models, connection)
+    return endpoints_on(models, connection)
 
 
 def run_saturated(plan: Plan, trial: Trial, useful: Useful) -> Measured:

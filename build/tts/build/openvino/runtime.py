@@ -38,10 +38,8 @@ def openvino_version() -> str:
 
 
 def how_to_install() -> str:
-    """What to do where the CPU server, or a part of it, is not installed."""
-    if sys.version_info >= (3, 13):  # nvidia-pytriton needs numpy 1, which ends with Python 3.12
-        return "The CPU server needs Python 3.10 to 3.12: install the toolkit for one of these."
-    return f"Install the CPU server: {sys.executable} -m pip install 'tts-toolkit[cpu]'"
+    """What to do where OpenVINO, or a part of it, is not installed."""
+    return f"Install OpenVINO: {sys.executable} -m pip install 'tts-toolkit[cpu]'"
 
 
 def require_precision(role: Role, precision: Precision) -> None:

@@ -13,7 +13,7 @@ from tts.compat import Self
 from .engine import EngineSpec, Precision, Role
 from .generator import GeneratorSpec
 from .section import Section, Target
-from .server import PORT_STEP, Endpoint, ServerSpec
+from .server import PORT_STEP, Endpoint, ServerKind, ServerSpec
 from .tensorrt import TensorRTSpec
 from .verifier import VerifierSpec
 
@@ -111,6 +111,10 @@ class Deployment(Section):
         copy = self.model_copy(update={"server": self.server.model_copy(update=ports)})
         copy._replica = number
         return copy
+
+    def served_by(self, kind: ServerKind) -> Deployment:
+        """The same deployment on this kind of server."""
+        return self.model_copy(update={"server": self.server.model_copy(update={"kind": kind})})
 
     @property
     def number(self) -> int:

@@ -55,13 +55,17 @@ def _endpoint(value: object) -> str:
 
 
 Endpoint = Annotated[str, BeforeValidator(_endpoint)]
+ServerKind = Literal["triton", "embedded"]
+"""What runs the engines of a deployment: Triton, or the program that uses them."""
 PORT_STEP = 10
 """The distance from a port of one replica on a machine to that of the next."""
 
 
 class ServerSpec(Section):
-    """Addresses of the Triton server."""
+    """What serves the engines; the addresses are those of a Triton server."""
 
+    kind: ServerKind = "triton"
+    """"embedded": processes of the program itself, reached by nobody else (target openvino)."""
     host: Host = "127.0.0.1"
     grpc_port: Port = "auto"
     """A port opens TCP; "auto" is a Unix domain socket of this user, if `host` is loopback."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tts.build.errors import EndpointError, ServerError, TtsError
-from tts.build.spec import Deployment
+from tts.build.spec import Deployment, ServerKind
 from tts.runs.compare import read_rows
 from tts.runs.config import RunConfig, check_same
 from tts.runs.folder import has_begun
@@ -21,7 +21,7 @@ from tts.runs.lock import locked
 from tts.search import SearchConfig
 from tts.session import AsyncSession, RunProgress
 from tts.session.interrupts import interruptible
-from tts.session.plan import Plan, load_checked
+from tts.session.plan import Plan, deployment_of
 from tts.session.run import OpenRun, open_run
 from tts.session.strategy import ChosenStrategy, choose
 from tts.strategies.catalog import find_strategy
@@ -83,7 +83,7 @@ def run_all(
 ) -> Path:
     """Run every strategy on the same problems, after checking all of them; the group's folder."""
     problems = problems_of(config, observer.say)
-    spec = load_checked(config.deployment_source)
+    spec = deployment_of(config)
     configs = configure_all(spec, config.parameters)
     members = members_of(configs)
     chosen = {
@@ -104,6 +104,7 @@ def resume_group(
     *,
     repair: bool = False,
     endpoints: tuple[str, ...] = (),
+    server: ServerKind | None = None,
 ) -> Path:
     """Continue a group: finished runs are kept, a begun one goes on, the others follow.
 
@@ -111,9 +112,9 @@ def resume_group(
     """
     folder = folder.resolve()
     before = read_whole_group(folder)
-    config = on_deployment(before.shared, deployment)
+    config = on_deployment(before.shared, deployment, server)
     problems = problems_of(config, observer.say)
-    spec = load_checked(config.deployment_source)
+    spec = deployment_of(config)
     members = before.members
     chosen = {each.strategy: choose(each.strategy, spec, each.parameters) for each in members}
     plan = plan_with(config, problems, spec, chosen[members[0].strategy], endpoints)

@@ -11,7 +11,7 @@ import msgspec
 from tts.build import paths
 from tts.build.builder import require_current
 from tts.build.errors import ConfigError, TtsError
-from tts.build.spec import Deployment, bundled_deployments
+from tts.build.spec import Deployment, ServerKind, bundled_deployments
 from tts.checks.requirements import require_gpu
 from tts.datasets.demo_questions import why_outside
 from tts.datasets.load import load_dataset, problems_of_run
@@ -27,8 +27,8 @@ from tts.session.interrupts import interruptible
 from tts.session.plan import (
     Plan,
     check_lengths,
+    deployment_of,
     findable,
-    load_checked,
     refuse_functions,
 )
 from tts.session.run import OpenRun, complete, open_run, unused_folder
@@ -69,14 +69,16 @@ def resume_bench(
     *,
     repair: bool = False,
     endpoints: tuple[str, ...] = (),
+    server: ServerKind | None = None,
 ) -> Path:
     """Continue the run in `folder` with what it was started with; its folder.
 
-    With `repair` what is damaged of its log is dropped first.
+    With `repair` what is damaged of its log is dropped first. `server`: what runs the engines from
+    now on; None: what ran them before.
     """
     recorded = read_run_config(folder, going_on=True)
     refuse_functions(recorded, folder)
-    config = on_deployment(recorded, deployment)
+    config = on_deployment(recorded, deployment, server)
     folder = folder.resolve()
     problems = _without_references(config, problems_of_run(folder, recorded))
     plan = plan_of(config, problems, endpoints)
@@ -122,10 +124,12 @@ def default_deployment() -> str:
     return served[0] if len(served) == 1 else "demo"
 
 
-def on_deployment(config: RunConfig, deployment: str | None) -> RunConfig:
-    """A recorded configuration, on another deployment file if one is named."""
+def on_deployment(
+    config: RunConfig, deployment: str | None, server: ServerKind | None = None
+) -> RunConfig:
+    """A recorded configuration, on another deployment file or kind of server if one is named."""
     source = deployment or config.deployment_source
-    return msgspec.structs.replace(config, deployment_source=source)
+    return msgspec.structs.replace(config, deployment_source=source, server=server or config.server)
 
 
 def problems_of(config: RunConfig, say: Callable[[str], None] = lambda line: None) -> list[Problem]:
@@ -146,7 +150,7 @@ def plan_of(
 ) -> Plan:
     """The plan of a run: the strategy, the engines and every problem's length are checked."""
     find_strategy(config.strategy)
-    spec = load_checked(config.deployment_source)
+    spec = deployment_of(config)
     strategy = choose(config.strategy, spec, config.parameters)
     return plan_with(config, problems, spec, strategy, endpoints)
 

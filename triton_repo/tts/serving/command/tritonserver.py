@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tts.build.errors import ServerError
-from tts.build.openvino.runtime import how_to_install
 from tts.build.spec import Deployment, Target
 from tts.build.tensorrt import contract
 
 from .container import Docker, image
 
 PACKAGE = "nvidia-pytriton"
+WITHOUT = "run engines of target openvino without a server: --server embedded"
 PACKAGE_VERSIONS = {"0.7.0": "2.51.0"}
 """Version of the tritonserver inside each known release of the package; the binary does not say."""
 STUB = "triton_python_backend_stub"
@@ -49,6 +49,13 @@ class TritonServer:
     def describe(self) -> str:
         """One line for `tts doctor`: version if known, origin, path."""
         return f"tritonserver {self.source}: {self.binary}"
+
+
+def how_to_install() -> str:
+    """What to do where the bundled Triton is not installed."""
+    if sys.version_info >= (3, 13):  # nvidia-pytriton needs numpy 1, which ends with Python 3.12
+        return f"The bundled Triton needs Python 3.10 to 3.12: use one of these, or {WITHOUT}."
+    return f"Install it: {sys.executable} -m pip install 'tts-toolkit[cpu,triton]', or {WITHOUT}."
 
 
 def find_tritonserver(target: Target = "openvino") -> TritonServer:
@@ -124,7 +131,7 @@ def _bundled() -> TritonServer:
     if system != "Linux":
         raise ServerError(
             f"tritonserver runs on Linux; this is {system} ({machine}).",
-            hint="Use a Linux machine or container (on Windows: WSL 2).",
+            hint=f"Use a Linux machine or container (on Windows: WSL 2), or {WITHOUT}.",
         )
     try:
         spec = importlib.util.find_spec("pytriton")

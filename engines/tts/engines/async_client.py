@@ -1,0 +1,233 @@
+"""An engine in a process of its own, as a program's event loop sees it.
+
+    submit() ─> socket ─> engine_process.py ─> socket ─> answer()
+
+No server is in between. What is submitted in one turn of the loop is sent together, and a step's
+responses come in one message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from itertools import count
+from typing import cast
+
+import msgspec
+
+from tts.build.errors import EngineError
+from tts.compat import Self
+
+from .engine_messages import (
+    Cancel,
+    FromEngine,
+    Messages,
+    Open,
+    Opened,
+    Report,
+    Submit,
+    Words,
+    encode,
+)
+from .generate_request import GenerateRequest
+from .responses import CLOSING, OnResponse, guarded, unavailable
+from .statistics import Statistics
+
+_COMMAND = (sys.executable, "-I", "-m", "tts.engines.engine_process")
+_MOST_WORDS = 64
+"""Different lists of stop words that an engine keeps, at most."""
+_LAST_WORDS = 2000
+"""Bytes of what a process that could not open its engine has said that are passed on."""
+
+
+class AsyncEngineClient(asyncio.Protocol):
+    """One engine, open for requests until `aclose`; it belongs to the loop that opened it."""
+
+    def __init__(
+        self,
+        opening: Open,
+        on_statistics: Callable[[Statistics], None],
+        on_death: Callable[[str], None],
+    ) -> None:
+        """Made by `open`."""
+        self._opening = opening
+        self._on_statistics = on_statistics
+        self._on_death = on_death
+        self._loop = asyncio.get_running_loop()
+        self._opened: asyncio.Future[None] = self._loop.create_future()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._messages = Messages(FromEngine)
+        self._tickets = count(1)
+        self._answering: dict[int, OnResponse] = {}
+        self._outbox: list[bytes] = []
+        self._words: dict[int, tuple[int, tuple[tuple[int, ...], ...]]] = {}
+        """Lists of stop words that were sent, by their `id`: as they are kept, it stays theirs."""
+        self._is_open = False
+        self._closed = False
+        self._transport: asyncio.Transport
+        # no file of it is left, however this process ends
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed by aclose, or by its end
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._socket = ours
+            self._process = subprocess.Popen(
+                [*_COMMAND, str(theirs.fileno()), opening.engine_dir],  # the last is for `ps`
+                pass_fds=[theirs.fileno()],
+                stderr=self._said,
+                start_new_session=True,  # Ctrl-C is for the program, which ends it
+            )
+
+    @classmethod
+    async def open(
+        cls,
+        opening: Open,
+        *,
+        on_statistics: Callable[[Statistics], None] = lambda statistics: None,
+        on_death: Callable[[str], None] = lambda how: None,
+    ) -> Self:
+        """Start the engine's process and wait until it is open.
+
+        `on_death` is called when the process has ended by itself, with how it did, after every
+        request was failed. Raises EngineError if the engine cannot be opened.
+        """
+        client = cls(opening, on_statistics, on_death)
+        try:
+            await client._loop.create_unix_connection(lambda: client, sock=client._socket)
+            client._transport.write(encode(opening))
+            await client._opened
+            client._is_open = True
+        except BaseException:  # Ctrl-C, too, while a large engine opens
+            client._process.kill()
+            await client.aclose()
+            raise
+        return client
+
+    @property
+    def pid(self) -> int:
+        """The engine's process."""
+        return self._process.pid
+
+    def submit(self, request: GenerateRequest, answer: OnResponse, *, cold: bool = False) -> int:
+        """Send a request to the engine; returns the ticket that `cancel` takes.
+
+        `answer` is called until a response is final, exactly one of which comes. With `cold` the
+        prefix cache is emptied before, or the request refused.
+        """
+        ticket = next(self._tickets)
+        if self._ended.done() or self._closed:
+            self._loop.call_soon(answer, CLOSING)
+            return ticket
+        self._answering[ticket] = answer
+        words = request.stop_words and self._number_of(request.stop_words)
+        if words:
+            request = msgspec.structs.replace(request, stop_words=())
+        self._send(encode(Submit(ticket, request, cold, words or 0)))
+        return ticket
+
+    def cancel(self, ticket: int) -> None:
+        """Ask for no more responses to a request: it ends on the engine with what it has."""
+        if self._answering.pop(ticket, None) is not None:
+            self._send(encode(Cancel(ticket)))
+
+    async def aclose(self) -> None:
+        """Fail the remaining requests, end the engine's process and wait for it."""
+        if self._closed:
+            return
+        self._closed = True
+        for answer in self._answering.values():
+            guarded(answer, CLOSING)
+        self._answering.clear()
+        if hasattr(self, "_transport"):
+            self._transport.abort()
+        else:
+            self._socket.close()
+        # what it computes is nobody's any more, and it keeps no files
+        self._process.kill()
+        await asyncio.to_thread(self._process.wait)
+        self._said.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.Protocol."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is of no class of asyncio
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio.Protocol."""
+        for message in self._messages.feed(data):
+            if isinstance(message, Report):
+                self._take(message)
+            elif isinstance(message, Opened) and not self._opened.done():
+                if message.error is None:
+                    self._opened.set_result(None)
+                else:
+                    self._opened.set_exception(EngineError(message.error))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """See asyncio.Protocol: the process has ended, or is about to."""
+        self._ended.set_result(None)
+        if not self._closed:
+            self._burying = self._loop.create_task(self._bury())
+
+    def _number_of(self, stop_words: tuple[tuple[int, ...], ...]) -> int:
+        """The number under which the engine knows this very object; 0 if it is not to know it."""
+        known = self._words.get(id(stop_words))
+        if known is None:
+            if len(self._words) == _MOST_WORDS:
+                return 0
+            known = self._words[id(stop_words)] = len(self._words) + 1, stop_words
+            self._send(encode(Words(*known)))
+        return known[0]
+
+    def _send(self, message: bytes) -> None:
+        if not self._outbox:
+            self._loop.call_soon(self._flush)
+        self._outbox.append(message)
+
+    def _flush(self) -> None:
+        data = b"".join(self._outbox)
+        self._outbox.clear()
+        if not self._transport.is_closing():
+            self._transport.write(data)
+
+    def _take(self, report: Report) -> None:
+        for ticket, response in report.responses:
+            answer = self._answering.get(ticket)
+            if answer is None:  # it was cancelled
+                continue
+            if response.final:
+                del self._answering[ticket]
+            guarded(answer, response)
+        for statistics in report.statistics:
+            guarded(self._on_statistics, statistics)
+
+    async def _bury(self) -> None:
+        how = _how(await asyncio.to_thread(self._process.wait))
+        if not self._opened.done():
+            what = f"The process of the engine in {self._opening.engine_dir} {how}."
+            self._opened.set_exception(EngineError(what, hint=self._last_words()))
+            return
+        if self._closed or not self._is_open:
+            return
+        self._closed = True
+        self._said.close()
+        response = unavailable(f"the engine's process {how}")
+        for answer in self._answering.values():
+            guarded(answer, response)
+        self._answering.clear()
+        self._on_death(how)
+
+    def _last_words(self) -> str | None:
+        size = self._said.seek(0, 2)
+        self._said.seek(max(0, size - _LAST_WORDS))
+        return self._said.read().decode(errors="replace").strip() or None
+
+
+def _how(status: int) -> str:
+    """How a process ended, from the exit status that `subprocess` gives."""
+    if status < 0:
+        return f"was killed by {signal.Signals(-status).name}"
+    return f"ended with exit status {status}"

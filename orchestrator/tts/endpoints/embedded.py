@@ -1,0 +1,332 @@
+"""The generator and the verifier in processes of the session's own, without a server.
+
+What Triton would do is done here: a request is checked against its engine's limits, a score is
+computed from the verifier's logits, and an engine that dies is opened again while its requests wait
+to be sent again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Sequence
+from functools import lru_cache, partial
+
+import numpy as np
+from msgspec.structs import replace
+
+from tts.build.errors import (
+    EndpointError,
+    EndpointTimeout,
+    EndpointUnavailable,
+    EngineError,
+    RequestError,
+    RequestRefused,
+    ServerError,
+)
+from tts.engines import wire
+from tts.engines.async_client import AsyncEngineClient
+from tts.engines.engine_messages import Open
+from tts.engines.generate_request import GenerateRequest, check_request
+from tts.engines.responses import Response
+from tts.engines.statistics import Statistics
+
+from .base import GenerateCall, NewTokens, ScoreCall, StreamingGenerator, VerifierResult
+from .retry import PATIENCE_S, retried
+from .triton_errors import EngineInUse, error_of_failure
+
+REQUEST_TIMEOUT_S = 120.0
+logger = logging.getLogger(__name__)
+
+MOST_DEATHS = 3
+"""What has died so often without an answer in between would die again."""
+_NO_WORDS: tuple[tuple[int, ...], ...] = ()
+
+
+class EmbeddedEngine:
+    """One engine, through the restarts of its process."""
+
+    def __init__(self, model: str, opening: Open) -> None:
+        """`model` is the name that errors have for it."""
+        self.model = model
+        self.limits = opening.limits
+        self.patience_s = PATIENCE_S
+        """How long a request is sent again once the engine is gone for good."""
+        self.on_statistics: Callable[[Statistics], None] | None = None
+        """Gets those of every step."""
+        self._opening = opening
+        self._client: AsyncEngineClient | None = None
+        self._reopening: asyncio.Task[None] | None = None
+        self._deaths = 0
+        """How often it has died since it last answered."""
+        self._why = ""
+
+    @property
+    def pid(self) -> int | None:
+        """The process of the engine; None while there is none."""
+        return self._client.pid if self._client else None
+
+    async def open(self) -> None:
+        """Start the process; raises EngineError if the engine cannot be opened."""
+        self._client = await AsyncEngineClient.open(
+            self._opening, on_statistics=self._take_statistics, on_death=self._died
+        )
+
+    async def aclose(self) -> None:
+        """End the process, and what waits for it."""
+        if self._reopening:
+            self._reopening.cancel()
+            await asyncio.wait({self._reopening})
+        if self._client:
+            await self._client.aclose()
+
+    async def answer(self, request: GenerateRequest, *, cold: bool = False) -> Response:
+        """The one response to a request that does not stream; sent again if its engine dies.
+
+        Raises EndpointError. A request that is not answered in time, and one whose wait is
+        cancelled, ends on the engine.
+        """
+        try:
+            check_request(request, self.limits)
+        except RequestError as error:
+            raise RequestRefused(f"Model {self.model} refused a request: {error}") from None
+        attempt = partial(self._answer_once, request, cold)
+        return await retried(attempt, self._comes_back, self.patience_s)
+
+    async def stream(self, request: GenerateRequest) -> AsyncGenerator[Response, None]:
+        """The responses to a request as they come; never sent again, without a timeout."""
+        try:
+            check_request(request, self.limits)
+        except RequestError as error:
+            raise RequestRefused(f"Model {self.model} refused a request: {error}") from None
+        come: asyncio.Queue[Response] = asyncio.Queue()
+        client = self._require_client()
+        ticket = client.submit(request, come.put_nowait)
+        final = False
+        try:
+            while not final:
+                response = await come.get()
+                final = response.final
+                yield self._checked(response)
+        finally:
+            if not final:
+                client.cancel(ticket)
+
+    async def _answer_once(self, request: GenerateRequest, cold: bool) -> Response:
+        client = self._require_client()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Response] = loop.create_future()
+
+        def take(response: Response) -> None:
+            if not answer.done():
+                answer.set_result(response)
+
+        ticket = client.submit(request, take, cold=cold)
+        alarm = loop.call_later(REQUEST_TIMEOUT_S, answer.cancel)
+        try:
+            return self._checked(await answer)
+        except asyncio.CancelledError:
+            client.cancel(ticket)
+            if loop.time() < alarm.when():
+                raise
+            raise EndpointTimeout(
+                f"Model {self.model} did not answer within {REQUEST_TIMEOUT_S:.0f} s."
+            ) from None
+        finally:
+            alarm.cancel()
+
+    def _checked(self, response: Response) -> Response:
+        if response.error is not None:
+            raise error_of_failure(self.model, response.failure, response.error)
+        if response.finish_reason == "cancelled":
+            cancelled = "the request was cancelled"
+            raise error_of_failure(self.model, wire.Failure.CANCELLED, cancelled)
+        self._deaths = 0
+        return response
+
+    def _require_client(self) -> AsyncEngineClient:
+        if self._client is None:
+            raise EndpointUnavailable(f"Model {self.model} is gone: {self._why}.")
+        return self._client
+
+    def _take_statistics(self, statistics: Statistics) -> None:
+        if self.on_statistics:
+            self.on_statistics(statistics)
+
+    def _died(self, how: str) -> None:
+        self._client = None
+        self._why = f"the engine's process {how}"
+        logger.warning("%s of model %s; it is opened again", self._why, self.model)
+        self._deaths += 1
+        if self._deaths < MOST_DEATHS:
+            self._reopening = asyncio.get_running_loop().create_task(self._reopen())
+
+    async def _reopen(self) -> None:
+        try:
+            await self.open()
+        except EngineError as error:
+            self._why = error.message
+            self._deaths = MOST_DEATHS
+
+    def check(self) -> None:
+        """Raise ServerError if the engine is not opened again."""
+        if self._deaths >= MOST_DEATHS:
+            raise ServerError(*self._given_up())
+
+    def _comes_back(self) -> bool:
+        """Whether it is worth waiting for; EndpointUnavailable if it dies again and again."""
+        if self._deaths >= MOST_DEATHS:
+            raise EndpointUnavailable(*self._given_up())
+        return self._client is None
+
+    def _given_up(self) -> tuple[str, str]:
+        """What was wrong, and what to do."""
+        return (
+            f"Model {self.model} has died {self._deaths} times without an answer: {self._why}.",
+            "If memory is short, kv_cache.tokens and max_batch_size of the deployment take less.",
+        )
+
+
+class EmbeddedConnection:
+    """Both engines of a session, as `TritonConnection` has those of a server."""
+
+    address = "embedded"
+
+    def __init__(self, generator: EmbeddedEngine, verifier: EmbeddedEngine) -> None:
+        self._engines = {"generator": generator, "verifier": verifier}
+
+    @property
+    def patience_s(self) -> float:
+        """How long a request is sent again once an engine is gone for good."""
+        return self._engines["generator"].patience_s
+
+    @patience_s.setter
+    def patience_s(self, seconds: float) -> None:
+        for engine in self._engines.values():
+            engine.patience_s = seconds
+
+    def generator(
+        self,
+        *,
+        end_id: int,
+        step_stop_words: Sequence[tuple[int, ...]],
+        end_stop_words: Sequence[tuple[int, ...]] = (),
+    ) -> EmbeddedGenerator:
+        """See endpoints.Connection."""
+        return EmbeddedGenerator(
+            self._engines["generator"], end_id, tuple(step_stop_words), tuple(end_stop_words)
+        )
+
+    def verifier(self) -> EmbeddedVerifier:
+        """See endpoints.Connection."""
+        return EmbeddedVerifier(self._engines["verifier"])
+
+    def check(self) -> None:
+        """Raise ServerError if an engine has died for good."""
+        for engine in self._engines.values():
+            engine.check()
+
+    async def aclose(self) -> None:
+        """See endpoints.Connection."""
+        for engine in self._engines.values():
+            await engine.aclose()
+
+    async def reset_prefix_caches(self) -> bool:
+        """See endpoints.Connection."""
+        one_token = GenerateRequest(np.zeros(1, np.int64), max_new_tokens=1)
+        scored = replace(one_token, return_generation_logits=True)
+        try:
+            await self._engines["generator"].answer(one_token, cold=True)
+            await self._engines["verifier"].answer(scored, cold=True)
+        except EngineInUse:
+            return False
+        return True
+
+
+class EmbeddedGenerator(StreamingGenerator):
+    """The generator; see endpoints.StreamingGenerator."""
+
+    def __init__(
+        self,
+        engine: EmbeddedEngine,
+        end_id: int,
+        step_stop_words: tuple[tuple[int, ...], ...],
+        end_stop_words: tuple[tuple[int, ...], ...],
+    ) -> None:
+        self._engine = engine
+        self._end_id = end_id
+        self._step_stop_words = step_stop_words
+        self._end_stop_words = end_stop_words
+        self._words = lru_cache(maxsize=256)(self._new_words)
+
+    async def generate(self, call: GenerateCall) -> list[int]:
+        """See endpoints.Generator; sent again if the engine dies."""
+        return (await self._engine.answer(self._request(call))).token_ids
+
+    async def stream(self, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:
+        """See endpoints.StreamingGenerator."""
+        request = replace(
+            self._request(call), streaming=call.streaming, return_log_probs=call.log_probs
+        )
+        responses = self._engine.stream(request)
+        try:
+            async for response in responses:
+                ids, log_probs = response.token_ids, response.log_probs or []
+                # the engine's are those of the whole output so far
+                new = log_probs[len(log_probs) - len(ids) :]
+                yield NewTokens(ids, new, response.final)
+        finally:
+            await responses.aclose()
+
+    def _request(self, call: GenerateCall) -> GenerateRequest:
+        ids, limits = call.input_ids, self._engine.limits
+        greedy = call.temperature == 0
+        return GenerateRequest(
+            ids.astype(np.int64),
+            max(1, min(call.max_new_tokens, limits.max_seq_len - len(ids))),
+            None if call.ignore_end else self._end_id,
+            self._words(call.stop_at_step, call.stop_words, call.ignore_end),
+            # as they would be on the wire, so that both kinds of server draw the same
+            1.0 if greedy else float(np.float32(call.temperature)),
+            0.0 if greedy else float(np.float32(call.top_p)),
+            0 if greedy else call.top_k,
+            0 if greedy else call.seed,
+            guide=call.guide,
+        )
+
+    def _new_words(
+        self, at_step: bool, stop_words: tuple[tuple[int, ...], ...], ignore_end: bool
+    ) -> tuple[tuple[int, ...], ...]:
+        return (
+            *stop_words,
+            *(_NO_WORDS if ignore_end else self._end_stop_words),
+            *(self._step_stop_words if at_step else _NO_WORDS),
+        )
+
+
+class EmbeddedVerifier:
+    """The verifier; see endpoints.Verifier."""
+
+    def __init__(self, engine: EmbeddedEngine) -> None:
+        self._engine = engine
+
+    async def score(self, call: ScoreCall) -> VerifierResult:
+        """See endpoints.Verifier."""
+        request = GenerateRequest(
+            call.input_ids.astype(np.int64), max_new_tokens=1, return_generation_logits=True
+        )
+        logits = (await self._engine.answer(request)).label_logits
+        assert logits is not None
+        return VerifierResult(first_probability(logits))
+
+
+def first_probability(logits: Sequence[float]) -> float:
+    """The softmax of the first logit, in the arithmetic of the `prm_score` model: equal bit by bit.
+
+    Raises EndpointError for logits that are not finite.
+    """
+    row = np.array(logits, np.float32)
+    if not np.isfinite(row).all():
+        raise EndpointError(f"The label logits are not finite: {row.tolist()}.")
+    exponentials = np.exp(row - row.max(), dtype=np.float32)
+    return float(exponentials[0] / exponentials.sum())

@@ -1,0 +1,181 @@
+"""The engines of a session that has no server: two processes of its own, which end with it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+
+from tts.build import paths
+from tts.build.builder import require_current
+from tts.build.errors import CheckpointError, ConfigError
+from tts.build.manifest import read_engine_config
+from tts.build.openvino.memory import require_memory, shortage
+from tts.build.spec import Deployment, Role
+from tts.endpoints.embedded import EmbeddedConnection, EmbeddedEngine
+from tts.engines import wire
+from tts.engines.engine_messages import Open
+from tts.engines.generate_request import Limits
+from tts.engines.loading import COMPILING, OPEN, READING, Stage, read_weights
+from tts.engines.statistics import Statistics
+from tts.runs.engine_steps import EngineStep, of_iteration
+from tts.runs.events import EngineName
+from tts.serving.server.loading import Loading
+
+from .engine_steps import OpenSteps
+
+MODELS: Mapping[Role, str] = {"generator": wire.GENERATOR, "verifier": wire.PRM}
+"""The models as errors name them, whatever serves them."""
+
+
+@dataclass(frozen=True)
+class EmbeddedEngines:
+    """Both engines of a deployment, open."""
+
+    connection: EmbeddedConnection
+    steps: OpenSteps
+    """Opens what can be read of their steps."""
+
+
+@asynccontextmanager
+async def embedded_engines(
+    deployment: Deployment,
+    say: Callable[[str], None],
+    on_loading: Callable[[Loading], None],
+) -> AsyncIterator[EmbeddedEngines]:
+    """Open both engines for as long as the block lasts; `on_loading` is told how far they are.
+
+    Raises ConfigError for a target that has no engines of ours, or a machine whose memory cannot
+    hold the pair; BuildError for engines that are missing or out of date; EngineError.
+    """
+    if deployment.target != "openvino":
+        raise ConfigError(
+            f"Deployment {deployment.name} is of target {deployment.target}, whose engines run "
+            "under Triton.",
+            hint="Leave out server.kind (or --server): embedded is for target openvino.",
+        )
+    require_current(deployment)
+    with suppress(CheckpointError):  # refused with the engines, by what is wrong with it
+        if short := shortage(require_memory(deployment)):
+            say(short)
+    began = time.monotonic()
+    stages = {role: Stage(model, READING) for role, model in MODELS.items()}
+
+    def tell(role: Role, doing: str, fraction: float | None = None) -> None:
+        stages[role] = Stage(MODELS[role], doing, fraction)
+        on_loading(Loading(time.monotonic() - began, dict(stages)))
+
+    async with AsyncExitStack() as stack:
+        engines = {
+            role: EmbeddedEngine(model, opening_of(deployment, role))
+            for role, model in MODELS.items()
+        }
+        connection = EmbeddedConnection(engines["generator"], engines["verifier"])
+        stack.push_async_callback(connection.aclose)
+        opening = [
+            asyncio.ensure_future(_open(deployment, role, engine, partial(tell, role)))
+            for role, engine in engines.items()
+        ]
+        try:
+            await asyncio.gather(*opening)
+        finally:
+            for task in opening:
+                task.cancel()
+            await asyncio.wait(opening)
+        say(f"Engines of {deployment.name} open, {time.monotonic() - began:.1f} s")
+        yield EmbeddedEngines(connection, partial(EmbeddedSteps, deployment, engines))
+
+
+def opening_of(deployment: Deployment, role: Role) -> Open:
+    """What opens an engine as the model repository of target openvino does."""
+    spec = deployment.engines()[role]
+    folder = paths.engine_dir(deployment.name, role)
+    engine = read_engine_config(folder)
+    guided = role == "generator" and deployment.generator.guided_decoding
+    limits = Limits(
+        vocab_size=engine.vocab_size,
+        max_seq_len=spec.max_seq_len,
+        max_num_tokens=spec.max_num_tokens,
+        block_size=spec.kv_cache.block_size,
+        blocks=spec.kv_cache.blocks,
+        max_active=spec.max_batch_size,
+        chunked_context=spec.chunked_context,
+        kv_reuse=spec.kv_cache.reuse,
+        labels=len(engine.label_token_ids or ()),
+        guided_end_id=engine.eos_token_ids[0] if guided else None,
+    )
+    return Open(
+        folder,
+        limits,
+        threads=spec.threads or 1,
+        statistics_s=0.0,
+        iteration_log=None,
+        tokenizer_dir=spec.checkpoint if guided else None,
+    )
+
+
+async def _open(
+    deployment: Deployment,
+    role: Role,
+    engine: EmbeddedEngine,
+    tell: Callable[..., None],
+) -> None:
+    loop = asyncio.get_running_loop()
+
+    def tell_there(part: float) -> None:
+        loop.call_soon_threadsafe(tell, READING, part)
+
+    def read() -> None:
+        for weights in paths.engine_dir(deployment.name, role).glob("*.bin"):
+            read_weights(weights, tell_there)
+
+    tell(READING, 0.0)
+    await asyncio.to_thread(read)
+    tell(COMPILING)
+    await engine.open()
+    tell(OPEN)
+
+
+class EmbeddedSteps:
+    """Every step of the engines, as they tell of them; see StepSource."""
+
+    sampled = False
+
+    def __init__(
+        self, deployment: Deployment, engines: Mapping[Role, EmbeddedEngine], began: float
+    ) -> None:
+        self._began = began
+        self._engines = engines
+        self._blocks = {role: spec.kv_cache.blocks for role, spec in deployment.engines().items()}
+        self._told: dict[Role, deque[Statistics]] = {role: deque() for role in engines}
+        self._last: dict[Role, Statistics] = {}
+        for role, engine in engines.items():
+            engine.on_statistics = self._told[role].append
+
+    def read(self) -> Mapping[EngineName, list[EngineStep]]:
+        """See StepSource."""
+        return {role: self._read(role) for role in self._told}
+
+    def is_complete(self, until: float) -> bool:
+        """See StepSource. An engine that has nothing left to do tells at once that it is so."""
+        return all(last.monotonic >= until or not last.active for last in self._last.values())
+
+    def close(self) -> None:
+        """See StepSource."""
+        for engine in self._engines.values():
+            engine.on_statistics = None
+
+    def _read(self, role: Role) -> list[EngineStep]:
+        found: list[EngineStep] = []
+        told = self._told[role]
+        while told:
+            before, step = self._last.get(role), told.popleft()
+            self._last[role] = step
+            is_new = before is None or step.iteration > before.iteration  # else it is at rest
+            if is_new and step.monotonic >= self._began:
+                found.append(of_iteration(step, began=self._began, blocks=self._blocks[role]))
+        return found

@@ -1,0 +1,250 @@
+"""Engines without a server: the answers, the cancelled, the killed, and what is left of them.
+
+That the trees are those of Triton is in test_embedded_server.py.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from tests.end_to_end.commands import events, summary, wait_for_events
+from tests.end_to_end.gateways import client, gateway
+from tests.forks import said_in_a_fork
+
+from tts.build import paths
+from tts.build.errors import ConfigError, EndpointUnavailable, EngineError, RequestRefused
+from tts.build.spec import load_deployment
+from tts.endpoints.base import GenerateCall
+from tts.endpoints.embedded import MOST_DEATHS
+from tts.runs.engine_steps import steps_file
+from tts.session import Session
+
+pytestmark = pytest.mark.skipif(
+    not (paths.deployments_dir().parent / "checkpoints" / "demo-verifier").is_dir(),
+    reason="the demo checkpoints are not here",
+)
+
+PROBLEMS = [(f"Compute {i} + {i + 1}.", str(2 * i + 1)) for i in range(12)]
+
+
+@pytest.fixture(autouse=True)
+def _home(tts, monkeypatch):
+    monkeypatch.setenv("TTS_HOME", str(tts.home))
+
+
+def engines_of(process):
+    """Those that run, by the folder of their engine."""
+    found = {}
+    for child in process.children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # it has ended by now
+            *_, module, _fd, folder = child.cmdline()
+            if module == "tts.engines.engine_process":
+                found[Path(folder).name] = child
+    return found
+
+
+def trees(results):
+    return {r.problem.id: (r.answer, r.completions) for r in results}
+
+
+def test_a_session_has_two_processes_and_nothing_else(tts):
+    before = set(psutil.Process().children(recursive=True))
+    with Session.open("demo", server="embedded") as session:
+        first = trees(session.solve_many(PROBLEMS, n=4, seed=1))
+        started = set(psutil.Process().children(recursive=True)) - before
+        engines = engines_of(psutil.Process())
+        assert set(engines) == {"generator", "verifier"}
+        assert not [p for p in started if "triton" in str(p.cmdline())]
+        assert trees(session.solve_many(PROBLEMS, n=4, seed=1)) == first
+        writings = session.generate("Compute 3 + 4.", n=3, max_tokens=20)
+        assert len(writings) == 3
+        good, bad = (
+            session.score("Compute 3 + 4.", [f"The final answer is: $\\boxed{{{n}}}$."])[0]
+            for n in (7, 9)
+        )
+        assert 0 <= bad <= good <= 1
+    assert not any(p.is_running() for p in engines.values())
+    assert tts.leftovers() == []
+
+
+@pytest.mark.parametrize("part", ["generator", "verifier"])
+def test_an_engine_that_is_killed_is_opened_again_and_the_trees_are_the_same(tts, part):
+    with Session.open("demo", server="embedded") as session:
+        undisturbed = trees(session.solve_many(PROBLEMS, n=8, seed=2))
+        killed = []
+
+        def on_step(step):
+            if not killed:
+                engine = engines_of(psutil.Process())[part]
+                killed.append(engine.pid)
+                engine.kill()
+
+        again = trees(session.solve_many(PROBLEMS, n=8, seed=2, on_step=on_step))
+        assert engines_of(psutil.Process())[part].pid != killed[0]
+    assert again == undisturbed
+
+
+def test_an_engine_that_dies_each_time_ends_the_search_by_a_sentence(tts):
+    async def search():
+        async with Session.open_async("demo", server="embedded") as session:
+            solving = asyncio.ensure_future(session.solve("Compute 1 + 2.", n=64))
+            while not solving.done():
+                if engine := engines_of(psutil.Process()).get("generator"):
+                    engine.kill()
+                await asyncio.sleep(0.02)
+            return await solving
+
+    with pytest.raises(
+        EndpointUnavailable, match=f"generator has died {MOST_DEATHS} times"
+    ) as died:
+        asyncio.run(search())
+    assert "killed by SIGKILL" in died.value.message
+    assert engines_of(psutil.Process()) == {}
+
+
+def test_what_an_engine_cannot_do_is_refused_before_it_gets_there(tts):
+    async def ask():
+        async with Session.open_async("demo", server="embedded") as session:
+            generator, _ = session.endpoints
+            long = session.deployment.generator.max_seq_len
+            for ids, message in (
+                ([5] * long, "longest admissible prompt"),
+                ([], "needs at least one token"),
+                ([10**9], "the vocabulary is 0"),
+            ):
+                call = GenerateCall(np.array(ids, np.int32), 4, 0, 0.0, 1.0, False)
+                with pytest.raises(RequestRefused, match=message):
+                    await generator.generate(call)
+            guided = GenerateCall(np.array([5], np.int32), 4, 0, 0.0, 1.0, False, guide="root")
+            with pytest.raises(RequestRefused, match="guided_decoding"):
+                await generator.generate(guided)
+
+    asyncio.run(ask())
+
+
+def test_a_stream_gives_what_the_whole_answer_holds_and_ends_when_it_is_closed(tts):
+    async def ask():
+        async with Session.open_async("demo", server="embedded") as session:
+            generator, _ = session.endpoints
+            ids = session.models.generator.encode("Compute 3 + 4.")
+            call = GenerateCall(
+                np.array(ids, np.int32), 40, 7, 0.8, 1.0, False, ignore_end=True, log_probs=True
+            )
+            whole = await generator.generate(call)
+            pieces = [new async for new in generator.stream(call)]
+            assert [token for new in pieces for token in new.ids] == whole
+            assert len(pieces) > 5
+            assert pieces[-1].final
+            assert all(len(new.ids) == len(new.log_probs) for new in pieces)
+            assert all(p <= 0 for new in pieces for p in new.log_probs)
+            stream = generator.stream(call)
+            await anext(stream)
+            await stream.aclose()
+            # an engine that still held the request would refuse this
+            for _ in range(50):
+                if await session.reset_prefix_caches():
+                    break
+            else:
+                pytest.fail("the closed stream still runs")
+
+    asyncio.run(ask())
+
+
+def test_a_run_records_every_step_of_its_engines_and_is_resumed_after_a_kill(tts, tmp_path):
+    whole, folder = tmp_path / "whole", tmp_path / "run"
+    options = "demo", "--limit", 24, "--n", 4, "--server", "embedded", "--out"
+    code, _, err = tts.run("bench", *options, whole)
+    assert code == 0, err
+    steps = steps_file(whole, "generator").read_text().splitlines()
+    generated = sum(len(e["token_ids"]) for e in events(whole) if e["event"] == "generated")
+    assert generated
+    assert len(steps) > 50
+    assert json.loads((whole / "run.json").read_text())["server"] == "embedded"
+    process = tts.start("bench", *options, folder)
+    wait_for_events(process, folder, "generated", 40)
+    children = list(engines_of(psutil.Process(process.pid)).values())
+    assert len(children) == 2
+    process.kill()
+    process.communicate()
+    _, alive = psutil.wait_procs(children, timeout=20)
+    assert not alive
+    code, _, err = tts.run("bench", "--resume", folder)
+    assert code == 0, err
+    assert summary(folder)["tree_digest"] == summary(whole)["tree_digest"]
+    assert tts.leftovers() == []
+
+
+def test_ctrl_c_ends_the_engines_and_keeps_what_was_solved(tts, tmp_path):
+    folder = tmp_path / "run"
+    process = tts.start("bench", "demo", "--server", "embedded", "--out", folder)
+    wait_for_events(process, folder, "generated", 40)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of the group
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert f"tts bench --resume {folder}" in err
+    assert tts.leftovers() == []
+
+
+def test_the_gateway_serves_them_and_survives_their_death(tts):
+    with gateway(tts, "--server", "embedded") as address:
+        (process,) = [
+            p for p in psutil.Process().children() if "gateway" in p.cmdline() and engines_of(p)
+        ]
+        with client(address) as asked:
+            model = asked.models.list().data[0].id
+            for _ in range(2):
+                answer = asked.chat.completions.create(
+                    model=model,
+                    messages=[{"role": "user", "content": "Compute 3 + 4."}],
+                    max_tokens=40,
+                )
+                assert answer.choices[0].message.content
+                for engine in engines_of(process).values():
+                    engine.kill()
+    assert tts.leftovers() == []
+
+
+def test_what_cannot_be_embedded_says_so(tts, tmp_path):
+    code, _, err = tts.run("serve", _embedded(tmp_path))
+    assert code == 2
+    assert "server.kind: embedded" in err
+    with pytest.raises(ConfigError, match="whose engines run under Triton"):
+        Session.open("h100-80gb", server="embedded")
+    with pytest.raises(ConfigError, match="server is 'trtion'"):
+        Session.open("demo", server="trtion")
+
+
+def test_an_engine_that_cannot_be_opened_says_why(tts, tmp_path):
+    home = tmp_path / "home"
+    subprocess.run(["cp", "-r", tts.home, home], check=True)
+    spec = load_deployment("demo")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TTS_HOME", str(home))
+        xml = next(paths.engine_dir(spec.name, "verifier").glob("*.xml"))
+        xml.write_text(xml.read_text()[:1000])
+        with pytest.raises(EngineError, match="verifier"):
+            Session.open("demo", server="embedded")
+    assert engines_of(psutil.Process()) == {}
+
+
+def test_a_fork_is_refused(tts):
+    with Session.open("demo", server="embedded") as session:
+        said = said_in_a_fork(lambda: session.solve("Compute 1 + 2.", n=4))
+        assert "ForkError" in said
+        assert session.solve("Compute 1 + 2.", n=4).answer is not None
+
+
+def _embedded(folder):
+    text = (paths.deployments_dir() / "demo.yaml").read_text()
+    checkpoints = paths.deployments_dir().parent / "checkpoints"
+    text = text.replace("../checkpoints", str(checkpoints))
+    file = folder / "here.yaml"
+    file.write_text(text + "\nserver:\n  kind: embedded\n" if "server:" not in text else text)
+    return file

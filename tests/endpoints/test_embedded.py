@@ -1,0 +1,120 @@
+"""A score is computed as the model `prm_score` computes it, bit by bit; what is drawn, as well."""
+
+import importlib.util
+import json
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tts.build import paths
+from tts.build.errors import EndpointError
+from tts.endpoints.base import GenerateCall
+from tts.endpoints.embedded import EmbeddedGenerator, first_probability
+from tts.engines.generate_request import Limits, parse_request
+from tts.engines.wire import encode_stop_words, scalar
+
+LIMITS = Limits(
+    vocab_size=100, max_seq_len=64, max_num_tokens=64, block_size=32, blocks=8, max_active=8
+)
+WORDS = ((7,), (8, 9))
+
+
+@pytest.fixture(scope="module")
+def prm_score():
+    """The model that Triton runs, on a stand-in for its backend's module."""
+
+    class Tensor:
+        def __init__(self, name, data):
+            self.name, self.data = name, data
+
+        def as_numpy(self):
+            return self.data
+
+    backend = SimpleNamespace(
+        Tensor=Tensor,
+        InferenceResponse=lambda output_tensors, error=None: {
+            tensor.name: tensor.data for tensor in output_tensors
+        },
+        TritonError=str,
+        get_input_tensor_by_name=lambda request, name: Tensor(name, request[name]),
+    )
+    file = paths.templates_dir() / "common" / "prm_score" / "1" / "model.py"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "triton_python_backend_utils", backend)
+        spec = importlib.util.spec_from_file_location("prm_score_model", file)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    model = module.TritonPythonModel()
+    parameters = {"label_ids": {"string_value": "0,1"}}
+    model.initialize({"model_config": json.dumps({"parameters": parameters})})
+    return model
+
+
+floats = st.floats(-60, 60, width=32)
+
+
+@given(floats, floats)
+def test_a_score_is_the_models_bit_by_bit(prm_score, positive, negative):
+    logits = np.array([[[[positive, negative]]]], np.float32)
+    (answer,) = prm_score.execute([{"generation_logits": logits}])
+    assert first_probability([positive, negative]) == answer["score"].item()
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), float("-inf")])
+def test_logits_that_are_no_numbers_are_no_score(wrong):
+    with pytest.raises(EndpointError, match="not finite"):
+        first_probability([0.0, wrong])
+
+
+calls = st.builds(
+    GenerateCall,
+    input_ids=st.lists(st.integers(0, 99), min_size=1, max_size=40).map(
+        lambda ids: np.array(ids, np.int32)
+    ),
+    max_new_tokens=st.integers(1, 100),
+    seed=st.integers(0, 2**64 - 1),
+    temperature=st.just(0.0) | st.floats(0.01, 3),
+    top_p=st.floats(0.01, 1),
+    stop_at_step=st.booleans(),
+    top_k=st.integers(0, 50),
+    stop_words=st.sampled_from([(), ((3, 4),)]),
+    ignore_end=st.booleans(),
+)
+
+
+@given(calls)
+def test_the_engine_is_asked_what_it_would_be_asked_on_the_wire(call):
+    """The request that Triton's model reads out of the tensors that TritonGenerator sends."""
+    words = [*call.stop_words]
+    if not call.ignore_end:
+        words.append((1, 2))
+    if call.stop_at_step:
+        words += WORDS
+    tensors = {
+        "input_ids": call.input_ids[None],
+        "input_lengths": scalar("input_lengths", len(call.input_ids)),
+        "request_output_len": scalar("request_output_len", call.max_new_tokens),
+        "end_id": scalar("end_id", -1 if call.ignore_end else 5),
+        "exclude_input_in_output": scalar("exclude_input_in_output", True),
+    }
+    if words:
+        tensors["stop_words_list"] = encode_stop_words(words)[None]
+    if call.temperature:
+        tensors |= {
+            "temperature": scalar("temperature", call.temperature),
+            "runtime_top_p": scalar("runtime_top_p", call.top_p),
+            "seed": scalar("seed", call.seed),
+        }
+        if call.top_k:
+            tensors["runtime_top_k"] = scalar("runtime_top_k", call.top_k)
+    engine = SimpleNamespace(limits=LIMITS)
+    generator = EmbeddedGenerator(engine, 5, WORDS, ((1, 2),))
+    ours, theirs = generator._request(call), parse_request(tensors, LIMITS)
+    assert ours.input_ids.tolist() == theirs.input_ids.tolist()
+    for name in type(ours).__struct_fields__:
+        if name != "input_ids":
+            assert getattr(ours, name) == getattr(theirs, name), name
