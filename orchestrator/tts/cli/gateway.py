@@ -149,6 +149,6 @@ def gateway(
             drain,
             lines.say,
             lines.loading,
-            kind=server.value if server else None,
+            kind=server,
         )
         interruptible(serving, lines.say, uvloop.run, drain=drain.begin)

@@ -7,25 +7,17 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from tts.compat import StrEnum
+from tts.build.server_kinds import ServerKind
 
 DeploymentArgument = Annotated[
     str, typer.Argument(metavar="DEPLOYMENT", help="A deployment file or a bundled name.")
 ]
 
 
-class ServerKind(StrEnum):
-    """The kinds of server, here as importing the deployment takes too long for a help text."""
-
-    triton = "triton"
-    embedded = "embedded"
-
-
 ServerOption = Annotated[
     ServerKind | None,
     typer.Option(
         "--server",
-        metavar="|".join(ServerKind),
         help="What runs the engines: a Triton server, or processes of this command itself, which "
         "start faster and serve nobody else (target openvino).",
         show_default="server.kind of the deployment",

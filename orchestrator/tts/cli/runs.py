@@ -273,7 +273,7 @@ def bench(
                 observer,
                 repair=repair,
                 endpoints=servers,
-                server=server.value if server else None,
+                server=server,
             )
     elif deployment is None:
         raise typer.BadParameter("name one, or --resume a run", param_hint="DEPLOYMENT")
@@ -294,7 +294,7 @@ def bench(
             per_level=per_level,
             shard=str(Shard.parse(shard)) if shard is not None else None,
             limits=Limits(budget_tokens, deadline),
-            server=server.value if server else None,
+            server=server,
         )
         if replay is not None:
             config = as_recorded(config, replay, given_options(context))
@@ -352,7 +352,7 @@ def solve(
         parameters=_parameters(n, parameters),
         speculation=speculation.value,
         limits=Limits(budget_tokens, deadline),
-        server=server.value if server else None,
+        server=server,
     )
     with LiveTree(question) as tree:
         result, folder = run_solve(

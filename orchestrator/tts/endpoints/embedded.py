@@ -100,7 +100,7 @@ class EmbeddedEngine:
         except RequestError as error:
             raise RequestRefused(f"Model {self.model} refused a request: {error}") from None
         come: asyncio.Queue[Response] = asyncio.Queue()
-        client = self._require_client()
+        client = await self._open_client()
         ticket = client.submit(request, come.put_nowait)
         final = False
         try:
@@ -113,7 +113,7 @@ class EmbeddedEngine:
                 client.cancel(ticket)
 
     async def _answer_once(self, request: GenerateRequest, cold: bool) -> Response:
-        client = self._require_client()
+        client = await self._open_client()
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Response] = loop.create_future()
 
@@ -144,9 +144,14 @@ class EmbeddedEngine:
         self._deaths = 0
         return response
 
-    def _require_client(self) -> AsyncEngineClient:
-        if self._client is None:
-            raise EndpointUnavailable(f"Model {self.model} is gone: {self._why}.")
+    async def _open_client(self) -> AsyncEngineClient:
+        """The process of the engine, which is waited for while it is started again."""
+        while self._client is None:
+            if self._deaths >= MOST_DEATHS:
+                raise EndpointUnavailable(*self._given_up())
+            if self._reopening is None or self._reopening.done():
+                raise EndpointUnavailable(f"Model {self.model} is closed.")
+            await asyncio.wait({self._reopening})
         return self._client
 
     def _take_statistics(self, statistics: Statistics) -> None:

@@ -16,7 +16,8 @@ from granian.http import HTTP1Settings
 from granian.server.embed import Server
 
 from tts.build.errors import ConfigError
-from tts.build.spec import Deployment, ServerKind, load_deployment
+from tts.build.server_kinds import ServerKind
+from tts.build.spec import Deployment, load_deployment
 from tts.endpoints.routing import PolicyName, routing_policy
 from tts.endpoints.routing.policies import THRESHOLD
 from tts.serving.server.loading import Loading

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from tts.build.errors import RunError
+from tts.build.server_kinds import ServerKind
 from tts.scheduling import ScheduleName, SpeculationName
 
 from .checks import check_run
@@ -91,7 +92,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     functions: dict[str, str] = {}
     """The program's own functions and endpoints that take part, by what they do. Resolved."""
-    server: Literal["triton", "embedded"] | None = None
+    server: ServerKind | None = None
     """What runs the engines; None: what the deployment says. It decides nothing of the outcome."""
     others: dict[str, Any] = {}
     """Fields that another version has written; kept as they are."""

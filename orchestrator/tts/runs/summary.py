@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 
 from tts.build.errors import RunError
+from tts.search import Limit
 
 from .checks import read_summary_fields
 from .config import Limits, ReplaySource, RunConfig
@@ -162,7 +163,7 @@ class Summary(Mapping[str, Any]):
     """What the run was a replay of."""
     limits: dict[str, int | float] | None = None
     """What each problem was limited to; missing in runs without limits."""
-    limited: dict[Literal["tokens", "deadline"], Count] | None = None
+    limited: dict[Limit, Count] | None = None
     """How many searches each limit ended; missing in runs without limits."""
     missing: tuple[str, ...] = ()
     """The fields that summary.json does not have; not one of its keys."""

@@ -12,7 +12,8 @@ from typing import Any, Literal, TypedDict, get_args
 
 from tts.build.errors import ConfigError
 from tts.build.input_files import Unreadable, require_path
-from tts.build.spec import ENDPOINT, ServerKind
+from tts.build.server_kinds import ServerKind
+from tts.build.spec import ENDPOINT
 from tts.runs.config import Limits, RunConfig
 from tts.scheduling import ScheduleName, SpeculationName
 from tts.search.auto import Budget

@@ -21,7 +21,8 @@ from typing import Any, TypeVar
 
 from tts.build.errors import ConfigError, DatasetError, SessionError
 from tts.build.owner import Owner
-from tts.build.spec import Deployment, ServerKind
+from tts.build.server_kinds import ServerKind
+from tts.build.spec import Deployment
 from tts.build.tokenizer import Message
 from tts.compat import Self, Unpack
 from tts.compat.aio import cancelling

@@ -7,7 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-from tts.build.spec import Deployment, ServerKind
+from tts.build.server_kinds import ServerKind
+from tts.build.spec import Deployment
 from tts.build.tokenizer import Message
 from tts.compat import Self, Unpack
 from tts.endpoints.base import Generator, Verifier

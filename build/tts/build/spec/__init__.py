@@ -23,7 +23,7 @@ from .engine import EngineSpec, KvCache, Precision, Role
 from .generator import GeneratorSpec
 from .load import bundled_deployments, deployment_file, explain, load_deployment
 from .section import Target
-from .server import ENDPOINT, PORT_STEP, HttpPort, Port, ServerKind, ServerSpec
+from .server import ENDPOINT, PORT_STEP, HttpPort, Port, ServerSpec
 from .tensorrt import Calibration, Gpu, TensorRTEngine, TensorRTSpec
 from .verifier import PROMPT_PLACES, Labels, Template, VerifierSpec
 from .verifier_formats import FORMATS, READ_AT_LABELS, FormatFacts, HeadKind
@@ -48,7 +48,6 @@ __all__ = [
     "Port",
     "Precision",
     "Role",
-    "ServerKind",
     "ServerSpec",
     "Target",
     "Template",

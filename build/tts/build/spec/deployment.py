@@ -8,12 +8,13 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
+from tts.build.server_kinds import ServerKind
 from tts.compat import Self
 
 from .engine import EngineSpec, Precision, Role
 from .generator import GeneratorSpec
 from .section import Section, Target
-from .server import PORT_STEP, Endpoint, ServerKind, ServerSpec
+from .server import PORT_STEP, Endpoint, ServerSpec
 from .tensorrt import TensorRTSpec
 from .verifier import VerifierSpec
 

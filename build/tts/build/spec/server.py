@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, model_validator
 
+from tts.build.server_kinds import ServerKind
 from tts.compat import Self
 
 from .section import Section
@@ -55,8 +56,6 @@ def _endpoint(value: object) -> str:
 
 
 Endpoint = Annotated[str, BeforeValidator(_endpoint)]
-ServerKind = Literal["triton", "embedded"]
-"""What runs the engines of a deployment: Triton, or the program that uses them."""
 PORT_STEP = 10
 """The distance from a port of one replica on a machine to that of the next."""
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tts.build.errors import EndpointError, ServerError, TtsError
-from tts.build.spec import Deployment, ServerKind
+from tts.build.server_kinds import ServerKind
+from tts.build.spec import Deployment
 from tts.runs.compare import read_rows
 from tts.runs.config import RunConfig, check_same
 from tts.runs.folder import has_begun

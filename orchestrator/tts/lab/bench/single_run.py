@@ -11,7 +11,8 @@ import msgspec
 from tts.build import paths
 from tts.build.builder import require_current
 from tts.build.errors import ConfigError, TtsError
-from tts.build.spec import Deployment, ServerKind, bundled_deployments
+from tts.build.server_kinds import ServerKind
+from tts.build.spec import Deployment, bundled_deployments
 from tts.checks.requirements import require_gpu
 from tts.datasets.demo_questions import why_outside
 from tts.datasets.load import load_dataset, problems_of_run
