@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from itertools import count
+from pathlib import Path
 from typing import cast
 
 import msgspec
@@ -38,7 +39,11 @@ from .generate_request import GenerateRequest
 from .responses import CLOSING, OnResponse, guarded, unavailable
 from .statistics import Statistics
 
-_COMMAND = (sys.executable, "-I", "-m", "tts.engines.engine_process")
+_CODE = "import sys; sys.path[:] = {path}; from tts.engines.engine_process import main; main()"
+_OPEN_S = 1800.0
+"""Patience with an engine that opens: as long as a server's that is reset."""
+_END_S = 5.0
+"""How long a process whose connection has ended may take to end, before it is killed."""
 _MOST_WORDS = 64
 """Different lists of stop words that an engine keeps, at most."""
 _LAST_WORDS = 2000
@@ -52,7 +57,7 @@ class AsyncEngineClient(asyncio.Protocol):
         self,
         opening: Open,
         on_statistics: Callable[[Statistics], None],
-        on_death: Callable[[str], None],
+        on_death: Callable[[str, str | None], None],
     ) -> None:
         """Made by `open`."""
         self._opening = opening
@@ -76,8 +81,10 @@ class AsyncEngineClient(asyncio.Protocol):
         with theirs:
             self._socket = ours
             self._process = subprocess.Popen(
-                [*_COMMAND, str(theirs.fileno()), opening.engine_dir],  # the last is for `ps`
+                [*_command(), str(theirs.fileno()), opening.engine_dir],  # the last is for `ps`
                 pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=self._said,
                 stderr=self._said,
                 start_new_session=True,  # Ctrl-C is for the program, which ends it
             )
@@ -88,21 +95,25 @@ class AsyncEngineClient(asyncio.Protocol):
         opening: Open,
         *,
         on_statistics: Callable[[Statistics], None] = lambda statistics: None,
-        on_death: Callable[[str], None] = lambda how: None,
+        on_death: Callable[[str, str | None], None] = lambda how, said: None,
     ) -> Self:
         """Start the engine's process and wait until it is open.
 
-        `on_death` is called when the process has ended by itself, with how it did, after every
-        request was failed. Raises EngineError if the engine cannot be opened.
+        `on_death` is called when the process has ended by itself, with how it did and what it said
+        last, after every request was failed. Raises EngineError if the engine cannot be opened, and
+        OSError if no process can be started.
         """
         client = cls(opening, on_statistics, on_death)
         try:
             await client._loop.create_unix_connection(lambda: client, sock=client._socket)
             client._transport.write(encode(opening))
-            await client._opened
+            await asyncio.wait_for(client._opened, _OPEN_S)
             client._is_open = True
+        except asyncio.TimeoutError:
+            await client.aclose()
+            late = f"The engine in {opening.engine_dir} was not open after {_OPEN_S:.0f} s."
+            raise EngineError(late) from None
         except BaseException:  # Ctrl-C, too, while a large engine opens
-            client._process.kill()
             await client.aclose()
             raise
         return client
@@ -134,6 +145,10 @@ class AsyncEngineClient(asyncio.Protocol):
         if self._answering.pop(ticket, None) is not None:
             self._send(encode(Cancel(ticket)))
 
+    def kill(self) -> None:
+        """End the process at once: what it computes is nobody's any more, and it keeps no files."""
+        self._process.kill()
+
     async def aclose(self) -> None:
         """Fail the remaining requests, end the engine's process and wait for it."""
         if self._closed:
@@ -146,8 +161,7 @@ class AsyncEngineClient(asyncio.Protocol):
             self._transport.abort()
         else:
             self._socket.close()
-        # what it computes is nobody's any more, and it keeps no files
-        self._process.kill()
+        self.kill()
         await asyncio.to_thread(self._process.wait)
         self._said.close()
 
@@ -205,7 +219,12 @@ class AsyncEngineClient(asyncio.Protocol):
             guarded(self._on_statistics, statistics)
 
     async def _bury(self) -> None:
-        how = _how(await asyncio.to_thread(self._process.wait))
+        try:
+            status = await asyncio.to_thread(self._process.wait, _END_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            status = await asyncio.to_thread(self._process.wait)
+        how = _how(status)
         if not self._opened.done():
             what = f"The process of the engine in {self._opening.engine_dir} {how}."
             self._opened.set_exception(EngineError(what, hint=self._last_words()))
@@ -213,17 +232,24 @@ class AsyncEngineClient(asyncio.Protocol):
         if self._closed or not self._is_open:
             return
         self._closed = True
+        said = self._last_words()
         self._said.close()
         response = unavailable(f"the engine's process {how}")
         for answer in self._answering.values():
             guarded(answer, response)
         self._answering.clear()
-        self._on_death(how)
+        self._on_death(how, said)
 
     def _last_words(self) -> str | None:
         size = self._said.seek(0, 2)
         self._said.seek(max(0, size - _LAST_WORDS))
         return self._said.read().decode(errors="replace").strip() or None
+
+
+def _command() -> list[str]:
+    """Python as this process is, but for its environment and its current folder."""
+    path = [each for each in sys.path if Path(each).is_absolute()]
+    return [sys.executable, "-I", "-c", _CODE.format(path=path)]
 
 
 def _how(status: int) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import os
 import queue
 import select
 import signal
@@ -176,8 +177,11 @@ def main() -> None:
     """Serve the connection that the command line names, until it ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # even in the middle of a step
     logging.basicConfig(stream=sys.stderr, level=logging.INFO)
-    with socket.socket(fileno=int(sys.argv[1])) as link:
-        connection = Connection(link)
+    # the lowest number that is free: `select` takes none from 1024 on, and a program may have more
+    link = os.dup(given := int(sys.argv[1]))
+    os.close(given)
+    with socket.socket(fileno=link) as ours:
+        connection = Connection(ours)
         engine = connection.open()
         if engine is not None:
             engine.run(connection)

@@ -23,6 +23,7 @@ from . import wire
 from .guide_grammar import check_grammar
 
 Tensors = Mapping[str, npt.NDArray[Any]]
+Sequences = tuple[tuple[int, ...], ...]
 
 MAX_TOP_K = 1024
 MAX_STOP_WORD_IDS = 65536
@@ -170,6 +171,22 @@ def check_request(request: GenerateRequest, limits: Limits) -> None:
     if request.guide is not None:
         _check_guide(request.guide)
     _fits_engine(request, limits)
+
+
+def check_stop_words(words: Sequences, limits: Limits) -> Sequences:
+    """The same words, if an engine takes them; raises RequestError."""
+    ids = [token for word in words for token in word]
+    if len(ids) > MAX_STOP_WORD_IDS:
+        raise RequestError(
+            f"stop_words_list has {len(ids)} ids; at most {MAX_STOP_WORD_IDS} are allowed"
+        )
+    if not all(words):
+        raise RequestError("stop_words_list has a stop word without a token")
+    if ids and not (min(ids) >= 0 and max(ids) < limits.vocab_size):
+        raise RequestError(
+            f"stop_words_list holds an id outside the vocabulary, 0..{limits.vocab_size - 1}"
+        )
+    return words
 
 
 def _scalar(tensors: Tensors, name: str, default: Any) -> Any:

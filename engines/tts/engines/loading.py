@@ -44,17 +44,19 @@ def tell(stage: Stage) -> None:
     print(stage.line(), file=sys.stderr, flush=True)  # noqa: T201
 
 
-def read_weights(file: Path, say: Callable[[float], None]) -> None:
+def read_weights(
+    file: Path, say: Callable[[float], None], wanted: Callable[[], bool] = lambda: True
+) -> None:
     """Read a file of weights, so that opening the engine finds it in memory, and say how far.
 
-    `say` gets the fraction that is read, twice a second. A file that cannot be read is left to
-    whoever opens the engine.
+    `say` gets the fraction that is read, twice a second; it ends when it is not `wanted` any more.
+    A file that cannot be read is left to whoever opens the engine.
     """
     done, said = 0, time.monotonic()
     buffer = bytearray(_CHUNK_BYTES)
     with suppress(OSError), file.open("rb", buffering=0) as weights:
         size = file.stat().st_size
-        while count := weights.readinto(buffer):
+        while wanted() and (count := weights.readinto(buffer)):
             done += count
             if time.monotonic() - said >= _EVERY_S:
                 said = time.monotonic()

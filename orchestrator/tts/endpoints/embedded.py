@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import numpy as np
 from msgspec.structs import replace
@@ -27,7 +27,7 @@ from tts.build.errors import (
 from tts.engines import wire
 from tts.engines.async_client import AsyncEngineClient
 from tts.engines.engine_messages import Open
-from tts.engines.generate_request import GenerateRequest, check_request
+from tts.engines.generate_request import GenerateRequest, check_request, check_stop_words
 from tts.engines.responses import Response
 from tts.engines.statistics import Statistics
 
@@ -52,14 +52,16 @@ class EmbeddedEngine:
         self.limits = opening.limits
         self.patience_s = PATIENCE_S
         """How long a request is sent again once the engine is gone for good."""
-        self.on_statistics: Callable[[Statistics], None] | None = None
-        """Gets those of every step."""
+        self.listeners: list[Callable[[Statistics], None]] = []
+        """They get the statistics of every step."""
         self._opening = opening
         self._client: AsyncEngineClient | None = None
         self._reopening: asyncio.Task[None] | None = None
         self._deaths = 0
         """How often it has died since it last answered."""
-        self._why = ""
+        self._gone: tuple[str, str | None] | None = None
+        """Why it is not opened again, and what to do."""
+        self._closing = False
 
     @property
     def pid(self) -> int | None:
@@ -72,10 +74,18 @@ class EmbeddedEngine:
             self._opening, on_statistics=self._take_statistics, on_death=self._died
         )
 
-    async def aclose(self) -> None:
-        """End the process, and what waits for it."""
+    def kill(self) -> None:
+        """End the process at once, and open no other."""
+        self._closing = True
         if self._reopening:
             self._reopening.cancel()
+        if self._client:
+            self._client.kill()
+
+    async def aclose(self) -> None:
+        """End the process, and what waits for it."""
+        self.kill()
+        if self._reopening:
             await asyncio.wait({self._reopening})
         if self._client:
             await self._client.aclose()
@@ -86,19 +96,28 @@ class EmbeddedEngine:
         Raises EndpointError. A request that is not answered in time, and one whose wait is
         cancelled, ends on the engine.
         """
-        try:
-            check_request(request, self.limits)
-        except RequestError as error:
-            raise RequestRefused(f"Model {self.model} refused a request: {error}") from None
-        attempt = partial(self._answer_once, request, cold)
+        self._check(request)
+        deaths = 0
+
+        async def attempt() -> Response:
+            nonlocal deaths
+            client = await self._open_client()
+            try:
+                return await self._answer_once(client, request, cold)
+            except EndpointUnavailable as error:
+                if self._gone:
+                    raise EndpointUnavailable(*self._gone) from error
+                deaths += client is not self._client
+                if deaths >= MOST_DEATHS:  # it may be what kills the engine, while others live
+                    died = f"Model {self.model} has died {deaths} times with this request: "
+                    raise EndpointError(died + error.message) from error
+                raise
+
         return await retried(attempt, self._comes_back, self.patience_s)
 
     async def stream(self, request: GenerateRequest) -> AsyncGenerator[Response, None]:
         """The responses to a request as they come; never sent again, without a timeout."""
-        try:
-            check_request(request, self.limits)
-        except RequestError as error:
-            raise RequestRefused(f"Model {self.model} refused a request: {error}") from None
+        self._check(request)
         come: asyncio.Queue[Response] = asyncio.Queue()
         client = await self._open_client()
         ticket = client.submit(request, come.put_nowait)
@@ -112,8 +131,19 @@ class EmbeddedEngine:
             if not final:
                 client.cancel(ticket)
 
-    async def _answer_once(self, request: GenerateRequest, cold: bool) -> Response:
-        client = await self._open_client()
+    def refused(self, error: RequestError) -> RequestRefused:
+        """What a request that is checked here, rather than by Triton's model, is refused with."""
+        return RequestRefused(f"Model {self.model} refused a request: {error}")
+
+    def _check(self, request: GenerateRequest) -> None:
+        try:
+            check_request(request, self.limits)
+        except RequestError as error:
+            raise self.refused(error) from None
+
+    async def _answer_once(
+        self, client: AsyncEngineClient, request: GenerateRequest, cold: bool
+    ) -> Response:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Response] = loop.create_future()
 
@@ -121,17 +151,18 @@ class EmbeddedEngine:
             if not answer.done():
                 answer.set_result(response)
 
+        def time_out() -> None:
+            if not answer.done():
+                late = f"Model {self.model} did not answer within {REQUEST_TIMEOUT_S:.0f} s."
+                answer.set_exception(EndpointTimeout(late))
+
         ticket = client.submit(request, take, cold=cold)
-        alarm = loop.call_later(REQUEST_TIMEOUT_S, answer.cancel)
+        alarm = loop.call_later(REQUEST_TIMEOUT_S, time_out)
         try:
             return self._checked(await answer)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, EndpointTimeout):
             client.cancel(ticket)
-            if loop.time() < alarm.when():
-                raise
-            raise EndpointTimeout(
-                f"Model {self.model} did not answer within {REQUEST_TIMEOUT_S:.0f} s."
-            ) from None
+            raise
         finally:
             alarm.cancel()
 
@@ -147,49 +178,57 @@ class EmbeddedEngine:
     async def _open_client(self) -> AsyncEngineClient:
         """The process of the engine, which is waited for while it is started again."""
         while self._client is None:
-            if self._deaths >= MOST_DEATHS:
-                raise EndpointUnavailable(*self._given_up())
-            if self._reopening is None or self._reopening.done():
+            if self._gone:
+                raise EndpointUnavailable(*self._gone)
+            if self._closing or self._reopening is None or self._reopening.done():
                 raise EndpointUnavailable(f"Model {self.model} is closed.")
             await asyncio.wait({self._reopening})
         return self._client
 
     def _take_statistics(self, statistics: Statistics) -> None:
-        if self.on_statistics:
-            self.on_statistics(statistics)
+        for listener in self.listeners:
+            listener(statistics)
 
-    def _died(self, how: str) -> None:
+    def _died(self, how: str, said: str | None) -> None:
         self._client = None
-        self._why = f"the engine's process {how}"
-        logger.warning("%s of model %s; it is opened again", self._why, self.model)
-        self._deaths += 1
-        if self._deaths < MOST_DEATHS:
+        if self._closing:
+            return
+        if self._may_live_again(f"the engine's process {how}.", said):
+            logger.warning("the engine of model %s %s; it is opened again", self.model, how)
             self._reopening = asyncio.get_running_loop().create_task(self._reopen())
 
     async def _reopen(self) -> None:
-        try:
-            await self.open()
-        except EngineError as error:
-            self._why = error.message
-            self._deaths = MOST_DEATHS
+        while True:
+            try:
+                await self.open()
+                return
+            except EngineError as error:
+                if not self._may_live_again(error.message, error.hint):
+                    return
+            except Exception as error:  # no descriptors, no memory for a process
+                self._gone = f"Model {self.model} died and cannot be opened again: {error}", None
+                return
+
+    def _may_live_again(self, why: str, said: str | None) -> bool:
+        """Count a death; whether it was not the last one."""
+        self._deaths += 1
+        if self._deaths >= MOST_DEATHS:
+            self._gone = (
+                f"Model {self.model} has died {self._deaths} times without an answer: {why}",
+                said or "If memory is short, kv_cache.tokens and max_batch_size take less.",
+            )
+        return self._gone is None
 
     def check(self) -> None:
         """Raise ServerError if the engine is not opened again."""
-        if self._deaths >= MOST_DEATHS:
-            raise ServerError(*self._given_up())
+        if self._gone:
+            raise ServerError(*self._gone)
 
     def _comes_back(self) -> bool:
-        """Whether it is worth waiting for; EndpointUnavailable if it dies again and again."""
-        if self._deaths >= MOST_DEATHS:
-            raise EndpointUnavailable(*self._given_up())
-        return self._client is None
-
-    def _given_up(self) -> tuple[str, str]:
-        """What was wrong, and what to do."""
-        return (
-            f"Model {self.model} has died {self._deaths} times without an answer: {self._why}.",
-            "If memory is short, kv_cache.tokens and max_batch_size of the deployment take less.",
-        )
+        """Whether it is worth waiting for; EndpointUnavailable if it is not opened again."""
+        if self._gone:
+            raise EndpointUnavailable(*self._gone)
+        return self._client is None and not self._closing
 
 
 class EmbeddedConnection:
@@ -234,6 +273,8 @@ class EmbeddedConnection:
     async def aclose(self) -> None:
         """See endpoints.Connection."""
         for engine in self._engines.values():
+            engine.kill()  # both, before any wait that may be cancelled
+        for engine in self._engines.values():
             await engine.aclose()
 
     async def reset_prefix_caches(self) -> bool:
@@ -259,7 +300,7 @@ class EmbeddedGenerator(StreamingGenerator):
         end_stop_words: tuple[tuple[int, ...], ...],
     ) -> None:
         self._engine = engine
-        self._end_id = end_id
+        self._end_id = None if end_id == wire.NO_END_ID else end_id
         self._step_stop_words = step_stop_words
         self._end_stop_words = end_stop_words
         self._words = lru_cache(maxsize=256)(self._new_words)
@@ -302,11 +343,15 @@ class EmbeddedGenerator(StreamingGenerator):
     def _new_words(
         self, at_step: bool, stop_words: tuple[tuple[int, ...], ...], ignore_end: bool
     ) -> tuple[tuple[int, ...], ...]:
-        return (
+        words = (
             *stop_words,
             *(_NO_WORDS if ignore_end else self._end_stop_words),
             *(self._step_stop_words if at_step else _NO_WORDS),
         )
+        try:
+            return check_stop_words(words, self._engine.limits)
+        except RequestError as error:
+            raise self._engine.refused(error) from None
 
 
 class EmbeddedVerifier:

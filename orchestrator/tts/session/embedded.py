@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -125,16 +126,20 @@ async def _open(
     tell: Callable[..., None],
 ) -> None:
     loop = asyncio.get_running_loop()
+    given_up = threading.Event()
 
     def tell_there(part: float) -> None:
         loop.call_soon_threadsafe(tell, READING, part)
 
     def read() -> None:
         for weights in paths.engine_dir(deployment.name, role).glob("*.bin"):
-            read_weights(weights, tell_there)
+            read_weights(weights, tell_there, lambda: not given_up.is_set())
 
     tell(READING, 0.0)
-    await asyncio.to_thread(read)
+    try:
+        await asyncio.to_thread(read)
+    finally:
+        given_up.set()  # a thread is not cancelled with the one who waits for it
     tell(COMPILING)
     await engine.open()
     tell(OPEN)
@@ -154,7 +159,7 @@ class EmbeddedSteps:
         self._told: dict[Role, deque[Statistics]] = {role: deque() for role in engines}
         self._last: dict[Role, Statistics] = {}
         for role, engine in engines.items():
-            engine.on_statistics = self._told[role].append
+            engine.listeners.append(self._told[role].append)
 
     def read(self) -> Mapping[EngineName, list[EngineStep]]:
         """See StepSource."""
@@ -166,8 +171,8 @@ class EmbeddedSteps:
 
     def close(self) -> None:
         """See StepSource."""
-        for engine in self._engines.values():
-            engine.on_statistics = None
+        for role, engine in self._engines.items():
+            engine.listeners.remove(self._told[role].append)
 
     def _read(self, role: Role) -> list[EngineStep]:
         found: list[EngineStep] = []
