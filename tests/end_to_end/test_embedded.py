@@ -21,10 +21,12 @@ from tts.build import paths
 from tts.build.errors import (
     BuildError,
     ConfigError,
+    EndpointTimeout,
     EndpointUnavailable,
     EngineError,
     RequestRefused,
 )
+from tts.endpoints import embedded
 from tts.endpoints.base import GenerateCall
 from tts.endpoints.embedded import MOST_DEATHS
 from tts.engines import async_client
@@ -112,6 +114,53 @@ def test_an_engine_that_dies_each_time_ends_the_search_by_a_sentence(tts):
         asyncio.run(search())
     assert "killed by SIGKILL" in died.value.message
     assert engines_of(psutil.Process()) == {}
+
+
+def test_an_engine_that_stands_still_is_a_timeout_and_one_that_cannot_start_is_given_up(
+    tts, monkeypatch
+):
+    async def ask():
+        async with Session.open_async("demo", server="embedded") as session:
+            generator, _ = session.endpoints
+            session.replicas.pairs[0].connection.patience_s = 0.0
+            call = GenerateCall(np.array([5], np.int32), 4, 0, 0.0, 1.0, False)
+            engine = engines_of(psutil.Process())["generator"]
+            with monkeypatch.context() as patch:
+                patch.setattr(embedded, "REQUEST_TIMEOUT_S", 0.2)
+                engine.suspend()
+                with pytest.raises(EndpointTimeout, match="did not answer within"):
+                    await generator.generate(call)
+                engine.resume()
+            assert await generator.generate(call)
+
+            def no_more(*arguments, **options):
+                raise OSError(24, "Too many open files")
+
+            monkeypatch.setattr(async_client.subprocess, "Popen", no_more)
+            engine.kill()
+            while engine.is_running() and engine.status() != psutil.STATUS_ZOMBIE:
+                await asyncio.sleep(0.01)
+            for _ in range(2):  # and it stays so
+                with pytest.raises(EndpointUnavailable) as failed:
+                    await generator.generate(call)
+                assert "died" in failed.value.message
+            assert "cannot be opened again: [Errno 24] Too many" in failed.value.message
+
+    asyncio.run(ask())
+
+
+def test_two_runs_of_one_session_both_have_their_engines_steps(tts, tmp_path):
+    async def solve(session, name):
+        await session.solve("Compute 1 + 2.", n=16, seed=1, out=tmp_path / name)
+
+    async def both():
+        async with Session.open_async("demo", server="embedded") as session:
+            await asyncio.gather(solve(session, "one"), solve(session, "two"))
+            await solve(session, "three")
+
+    asyncio.run(both())
+    for name in ("one", "two", "three"):
+        assert len(steps_file(tmp_path / name, "generator").read_text().splitlines()) > 5, name
 
 
 def test_what_an_engine_cannot_do_is_refused_before_it_gets_there(tts):

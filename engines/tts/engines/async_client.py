@@ -77,17 +77,21 @@ class AsyncEngineClient(asyncio.Protocol):
         self._transport: asyncio.Transport
         # no file of it is left, however this process ends
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed by aclose, or by its end
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._socket = ours
-            self._process = subprocess.Popen(
-                [*_command(), str(theirs.fileno()), opening.engine_dir],  # the last is for `ps`
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=self._said,
-                stderr=self._said,
-                start_new_session=True,  # Ctrl-C is for the program, which ends it
-            )
+        self._socket, theirs = socket.socketpair()
+        try:
+            with theirs:
+                self._process = subprocess.Popen(
+                    [*_command(), str(theirs.fileno()), opening.engine_dir],  # the last is for `ps`
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=self._said,
+                    stderr=self._said,
+                    start_new_session=True,  # Ctrl-C is for the program, which ends it
+                )
+        except BaseException:
+            self._socket.close()
+            self._said.close()
+            raise
 
     @classmethod
     async def open(

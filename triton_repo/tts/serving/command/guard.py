@@ -114,11 +114,13 @@ def _is_used(folder: Path, shm_prefix: str) -> bool:
         if shm_prefix not in (folder / STATE).read_text(encoding="utf-8"):
             return False  # it has never been ready: nobody knows it
         users = os.open(folder / USERS, os.O_RDWR)
-    except OSError:
+    except FileNotFoundError:
         return False
+    except OSError:  # what cannot be read now is looked at again
+        return True
     try:
         fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)  # and never closed
-    except BlockingIOError:
+    except OSError:  # somebody has it; or the disk knows no locks: whoever stops it says so
         os.close(users)
         return True
     return False

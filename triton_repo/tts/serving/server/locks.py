@@ -42,6 +42,11 @@ def lock_at_once(lock: int, *, shared: bool = False) -> bool:
         fcntl.flock(lock, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError as error:
+        raise ServerError(
+            f"The files of a server cannot be locked: {error.strerror or error}.",
+            hint="Its folder must be on a disk that knows locks; TTS_HOME names another one.",
+        ) from error
     return True
 
 

@@ -21,7 +21,7 @@ from ..command.ports import Addresses, address
 from ..repository.digest import deployment_digest
 from . import probe
 from .locks import close_lock
-from .state import STATE, Identity, ServerState, clean_up, read_state, write_state
+from .state import STATE, Identity, ServerState, clean_up, forget, read_state, write_state
 from .supervisor import supervisor_of
 from .users import give_back, take_share
 
@@ -136,7 +136,7 @@ def _stop(file: Path, state: ServerState | None, running: list[Identity]) -> Non
     if state:
         clean_up(state)
         remove_socket(state.addresses.socket)
-        file.unlink(missing_ok=True)
+        forget(file, state)
 
 
 def _external(deployment: Deployment, digest: str, port: int) -> ServerState:

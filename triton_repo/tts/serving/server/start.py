@@ -125,7 +125,7 @@ class RunningServer:
             return
         with give_back(share) as last:
             state = peek_state(self._state_file)
-            if last or state is None or state.stopping:
+            if last or (state and state.stopping):
                 self.stop()
             else:
                 self._launched.leave()

@@ -118,8 +118,15 @@ def read_state(file: Path) -> ServerState | None:
             return state
         clean_up(state)
         remove_socket(state.addresses.socket)
-    file.unlink(missing_ok=True)  # a damaged one too
+    forget(file, state)
     return None
+
+
+def forget(file: Path, state: ServerState | None) -> None:
+    """Remove the file of a server that has ended, or a damaged one; a newer server's stays."""
+    now = peek_state(file)
+    if now is None or (state and now.shm_prefix == state.shm_prefix):
+        file.unlink(missing_ok=True)
 
 
 def peek_state(file: Path) -> ServerState | None:
