@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from tests.reports.test_live_numbers import generated, solved, started
+from tests.reports.test_live_run_numbers import generated, solved, started
 
 from tts.build.errors import RunError
 from tts.reports import live_screen

@@ -18,7 +18,13 @@ OWN = ("strategy", "vote", "parameters")
 
 
 def test_a_run_of_version_1_is_whole():
-    assert read_run_config(V1_RUN).to_json() == WHOLE
+    config = read_run_config(V1_RUN)
+    assert config.to_json() == WHOLE
+    assert {
+        name: config[name] for name in WHOLE
+    } == WHOLE  # as programs read it before it had a type
+    with pytest.raises(KeyError):
+        config["shard"]
 
 
 @pytest.mark.parametrize("name", NEEDED)

@@ -104,6 +104,10 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the run folder holds the problems, as no dataset does."""
         return self.dataset == PROBLEMS
 
+    def __getitem__(self, name: str) -> Any:
+        """What run.json has under a key, as plain data; KeyError if it has none."""
+        return self.to_json()[name]
+
     def to_json(self) -> Json:
         """The content of run.json, in its order."""
         written = ((name, getattr(self, name)) for name in FIELDS if name not in self.unsaid)
