@@ -115,6 +115,6 @@ def test_the_engine_is_asked_what_it_would_be_asked_on_the_wire(call):
     generator = EmbeddedGenerator(engine, 5, WORDS, ((1, 2),))
     ours, theirs = generator._request(call), parse_request(tensors, LIMITS)
     assert ours.input_ids.tolist() == theirs.input_ids.tolist()
-    for name in type(ours).__struct_fields__:
+    for name in type(ours).__dataclass_fields__:
         if name != "input_ids":
             assert getattr(ours, name) == getattr(theirs, name), name

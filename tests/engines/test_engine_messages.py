@@ -2,13 +2,13 @@
 
 import itertools
 import socket
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import asdict
 
 from tts.engines.engine_messages import (
     Cancel,
@@ -91,7 +91,7 @@ def test_messages_arrive_whole_however_the_stream_is_cut(messages, sizes):
 @settings(max_examples=50)
 @given(st.lists(st.tuples(st.integers(0, 2**40), RESPONSES), max_size=4), st.booleans())
 def test_responses_arrive_as_they_were(responses, published):
-    report = Report(responses, Statistics(iteration=3, seconds=0.5) if published else None)
+    report = Report(responses, [Statistics(iteration=3, seconds=0.5)] if published else [])
     whole = itertools.repeat(1 << 20)
     assert received(encode(Opened(None)) + encode(report), FromEngine, whole) == [
         Opened(None),

@@ -1,11 +1,11 @@
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from msgspec.structs import replace
 
 from tts.build.errors import RequestError
 from tts.engines import wire

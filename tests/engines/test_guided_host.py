@@ -5,11 +5,11 @@ The tiny engine's weights are random, so that it would break every form that it 
 
 import re
 import threading
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 from tests.constraints.languages import nodes
 from tests.engines.conftest import VOCABULARY
 from tests.engines.host_requests import sampled

@@ -15,11 +15,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import cast
-
-import msgspec
 
 from tts.build.errors import EngineError
 from tts.compat import Self
@@ -140,7 +139,7 @@ class AsyncEngineClient(asyncio.Protocol):
         self._answering[ticket] = answer
         words = request.stop_words and self._number_of(request.stop_words)
         if words:
-            request = msgspec.structs.replace(request, stop_words=())
+            request = replace(request, stop_words=())
         self._send(encode(Submit(ticket, request, cold, words or 0)))
         return ticket
 

@@ -17,9 +17,8 @@ import signal
 import socket
 import sys
 from collections import deque
+from dataclasses import replace
 from functools import partial
-
-import msgspec
 
 from tts.build.errors import TtsError
 from tts.build.manifest import read_engine_config
@@ -127,7 +126,7 @@ class Connection:
                 case Submit(ticket, request, cold, number):
                     if number:
                         words = self._words[number]
-                        request = msgspec.structs.replace(request, stop_words=words)
+                        request = replace(request, stop_words=words)
                     answer = partial(self._answer, ticket)
                     accept = partial(self._engine.accept, ticket, request, answer, cold=cold)
                     self._commands.append(accept)

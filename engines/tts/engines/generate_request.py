@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -78,7 +77,8 @@ class Limits:
         return longest if self.chunked_context else min(longest, self.max_num_tokens)
 
 
-class GenerateRequest(msgspec.Struct, array_like=True, frozen=True):
+@dataclass(frozen=True, slots=True)
+class GenerateRequest:
     """One validated request. Greedy unless `top_k` or `top_p` says to sample."""
 
     input_ids: npt.NDArray[np.int64]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -21,7 +21,8 @@ ENGINE_DIED = 70
 logger = logging.getLogger(__name__)
 
 
-class Response(msgspec.Struct, array_like=True, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Response:
     """One response to a request: tokens, or the reason why there are none."""
 
     token_ids: list[int]

@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
-from msgspec.structs import replace
 
 from tts.build.errors import (
     EndpointError,

@@ -20,7 +20,6 @@ from tts.build.spec import Deployment
 from tts.serving.server.health import ReplicaHealth, watch
 from tts.serving.server.loading import Loading
 from tts.serving.server.lookup import find_server
-from tts.serving.server.probe import probe
 from tts.serving.server.supervise import BackgroundServer, wait_for_server
 from tts.serving.server.supervisor import Supervised, comes_back
 
@@ -117,8 +116,6 @@ def _open(
         return Server(address, lambda: None, leave, steps=steps, name=address)
     try:
         health = ReplicaHealth(deployment)
-        if not found.supervisor or not found.supervisor.process():
-            probe(address)  # nobody starts it again: a part of it may have died, unnoticed
     except BaseException:
         leave()
         raise

@@ -31,7 +31,7 @@ def engines(tiny_deployment, tokenizer_folder, monkeypatch):
 
     def put(session):
         for module in (single_run, group_run):
-            monkeypatch.setattr(module, "load_checked", lambda name: tiny_deployment)
+            monkeypatch.setattr(module, "deployment_of", lambda config: tiny_deployment)
         monkeypatch.setattr(single_run, "AsyncSession", session)
 
     monkeypatch.setattr(single_run, "require_current", lambda spec: None)
