@@ -214,7 +214,7 @@ def scripted_engines() -> Iterator[None]:
     )
     with contextlib.ExitStack() as patches:
         for module in (single_run, group_run):
-            patches.enter_context(patch.object(module, "load_checked", lambda name: spec))
+            patches.enter_context(patch.object(module, "deployment_of", lambda config: spec))
         patches.enter_context(patch.object(single_run, "AsyncSession", scripted))
         patches.enter_context(patch.object(single_run, "require_current", lambda deployment: None))
         yield
