@@ -7,33 +7,14 @@ from __future__ import annotations
 
 import queue
 import threading
-from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import Any
 
 from tts.build.errors import EngineError
-from tts.build.manifest import EngineConfig
-from tts.build.spec import EngineSpec
 from tts.engines.engine import Command, Engine
-from tts.engines.generate_request import GenerateRequest, Limits
+from tts.engines.generate_request import GenerateRequest
 from tts.engines.responses import OnResponse
-
-
-def limits_of(spec: EngineSpec, config: EngineConfig, **changes: Any) -> Limits:
-    """The limits of an engine as its deployment has them, but for the `changes`."""
-    limits = Limits(
-        vocab_size=config.vocab_size,
-        max_seq_len=spec.max_seq_len,
-        max_num_tokens=spec.max_num_tokens,
-        block_size=spec.kv_cache.block_size,
-        blocks=spec.kv_cache.blocks,
-        max_active=spec.max_batch_size,
-        chunked_context=spec.chunked_context,
-        kv_reuse=spec.kv_cache.reuse,
-        labels=len(config.label_token_ids or ()),
-    )
-    return replace(limits, **changes)
 
 
 class EngineHost(Engine):

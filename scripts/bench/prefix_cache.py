@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts.bench.engine_host import EngineHost, limits_of
+from scripts.bench.engine_host import EngineHost
 from tts.build import paths
 from tts.build.manifest import read_engine_config
 from tts.build.spec import Deployment, Role, load_deployment
@@ -28,6 +28,7 @@ from tts.prompting import Models
 from tts.runs.log import read_events
 from tts.runs.paged_cache import TimedRequest, cache_curve
 from tts.runs.token_requests import requests_with_ids
+from tts.session.embedded import limits_of
 
 NOTHING = np.zeros(1, np.int32)  # a token is generated, whose keys are never computed
 

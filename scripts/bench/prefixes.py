@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from scripts.bench.engine_host import EngineHost, limits_of
+from scripts.bench.engine_host import EngineHost
 from tts.build import paths
 from tts.build.builder import require_current
 from tts.build.spec import Deployment, load_deployment
@@ -28,6 +28,7 @@ from tts.runs.events import Generated, thoughts_of
 from tts.runs.folder import read_config
 from tts.runs.log import read_events
 from tts.search import node_seed
+from tts.session.embedded import limits_of
 
 TOLERANCE = 1e-4  # of a label's log-probability
 

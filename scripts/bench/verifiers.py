@@ -17,7 +17,7 @@ import time
 
 import numpy as np
 
-from scripts.bench.engine_host import EngineHost, limits_of
+from scripts.bench.engine_host import EngineHost
 from tts.build import paths
 from tts.build.builder import build_engines
 from tts.build.manifest import read_engine_config
@@ -26,6 +26,7 @@ from tts.build.tokenizer import Ids
 from tts.datasets.load import load_problems
 from tts.engines.generate_request import GenerateRequest
 from tts.prompting import Models
+from tts.session.embedded import limits_of
 
 KINDS = ("demo", "demo-classification", "demo-value", "demo-prompted", "demo-likelihood")
 STEPS = 6

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tts.build import paths
 from tts.build.errors import EndpointError
 from tts.endpoints.base import GenerateCall
-from tts.endpoints.embedded import EmbeddedGenerator, first_probability
+from tts.endpoints.embedded import EmbeddedEngine, EmbeddedGenerator, first_probability
 from tts.engines.generate_request import Limits, parse_request
 from tts.engines.wire import encode_stop_words, scalar
 
@@ -111,7 +111,7 @@ def test_the_engine_is_asked_what_it_would_be_asked_on_the_wire(call):
         }
         if call.top_k:
             tensors["runtime_top_k"] = scalar("runtime_top_k", call.top_k)
-    engine = SimpleNamespace(limits=LIMITS)
+    engine = EmbeddedEngine("generator", SimpleNamespace(limits=LIMITS))
     generator = EmbeddedGenerator(engine, 5, WORDS, ((1, 2),))
     ours, theirs = generator._request(call), parse_request(tensors, LIMITS)
     assert ours.input_ids.tolist() == theirs.input_ids.tolist()

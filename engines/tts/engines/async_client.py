@@ -9,7 +9,6 @@ responses come in one message.
 from __future__ import annotations
 
 import asyncio
-import signal
 import socket
 import subprocess
 import sys
@@ -34,8 +33,8 @@ from .engine_messages import (
     Words,
     encode,
 )
-from .generate_request import GenerateRequest
-from .responses import CLOSING, OnResponse, guarded, unavailable
+from .generate_request import GenerateRequest, Sequences
+from .responses import CLOSING, OnResponse, guarded, how_it_ended, unavailable
 from .statistics import Statistics
 
 _CODE = "import sys; sys.path[:] = {path}; from tts.engines.engine_process import main; main()"
@@ -64,12 +63,11 @@ class AsyncEngineClient(asyncio.Protocol):
         self._on_death = on_death
         self._loop = asyncio.get_running_loop()
         self._opened: asyncio.Future[None] = self._loop.create_future()
-        self._ended: asyncio.Future[None] = self._loop.create_future()
         self._messages = Messages(FromEngine)
         self._tickets = count(1)
         self._answering: dict[int, OnResponse] = {}
         self._outbox: list[bytes] = []
-        self._words: dict[int, tuple[int, tuple[tuple[int, ...], ...]]] = {}
+        self._words: dict[int, tuple[int, Sequences]] = {}
         """Lists of stop words that were sent, by their `id`: as they are kept, it stays theirs."""
         self._is_open = False
         self._closed = False
@@ -121,11 +119,6 @@ class AsyncEngineClient(asyncio.Protocol):
             raise
         return client
 
-    @property
-    def pid(self) -> int:
-        """The engine's process."""
-        return self._process.pid
-
     def submit(self, request: GenerateRequest, answer: OnResponse, *, cold: bool = False) -> int:
         """Send a request to the engine; returns the ticket that `cancel` takes.
 
@@ -133,7 +126,7 @@ class AsyncEngineClient(asyncio.Protocol):
         prefix cache is emptied before, or the request refused.
         """
         ticket = next(self._tickets)
-        if self._ended.done() or self._closed:
+        if self._closed or self._transport.is_closing():
             self._loop.call_soon(answer, CLOSING)
             return ticket
         self._answering[ticket] = answer
@@ -185,11 +178,10 @@ class AsyncEngineClient(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """See asyncio.Protocol: the process has ended, or is about to."""
-        self._ended.set_result(None)
         if not self._closed:
             self._burying = self._loop.create_task(self._bury())
 
-    def _number_of(self, stop_words: tuple[tuple[int, ...], ...]) -> int:
+    def _number_of(self, stop_words: Sequences) -> int:
         """The number under which the engine knows this very object; 0 if it is not to know it."""
         known = self._words.get(id(stop_words))
         if known is None:
@@ -227,7 +219,7 @@ class AsyncEngineClient(asyncio.Protocol):
         except subprocess.TimeoutExpired:
             self.kill()
             status = await asyncio.to_thread(self._process.wait)
-        how = _how(status)
+        how = how_it_ended(status)
         if not self._opened.done():
             what = f"The process of the engine in {self._opening.engine_dir} {how}."
             self._opened.set_exception(EngineError(what, hint=self._last_words()))
@@ -253,10 +245,3 @@ def _command() -> list[str]:
     """Python as this process is, but for its environment and its current folder."""
     path = [each for each in sys.path if Path(each).is_absolute()]
     return [sys.executable, "-I", "-c", _CODE.format(path=path)]
-
-
-def _how(status: int) -> str:
-    """How a process ended, from the exit status that `subprocess` gives."""
-    if status < 0:
-        return f"was killed by {signal.Signals(-status).name}"
-    return f"ended with exit status {status}"

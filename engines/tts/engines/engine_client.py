@@ -13,7 +13,6 @@ import logging
 import os
 import queue
 import select
-import signal
 import socket
 import subprocess
 import sys
@@ -27,7 +26,15 @@ from tts.build.owner import Owner
 from .cancellations import Cancellations
 from .engine_messages import Cancel, FromEngine, MessageReader, Open, Opened, Report, Submit, encode
 from .generate_request import GenerateRequest
-from .responses import CLOSING, OnResponse, Response, end_process, guarded, unavailable
+from .responses import (
+    CLOSING,
+    OnResponse,
+    Response,
+    end_process,
+    guarded,
+    how_it_ended,
+    unavailable,
+)
 from .statistics import Statistics
 
 logger = logging.getLogger(__name__)
@@ -143,7 +150,7 @@ class EngineClient:
         """Wait until the engine is open; what it has said since."""
         while not (messages := self._received.take()):
             if messages is None:
-                how = _how(self._process.wait())
+                how = how_it_ended(self._process.wait())
                 raise EngineError(f"The process of the engine in {opening.engine_dir} {how}.")
         opened, *reports = messages
         assert isinstance(opened, Opened)
@@ -205,17 +212,10 @@ class EngineClient:
         """The engine's process has ended, or is about to."""
         response = CLOSING
         if not self._closed:
-            reason = f"the engine's process {_how(self._process.wait())}"
+            reason = f"the engine's process {how_it_ended(self._process.wait())}"
             logger.error("%s (PID %d); this model ends with it", reason, self._process.pid)
             response = unavailable(reason)
         for ticket in list(self._answering):
             self._answer(ticket, response)
         if not self._closed:
             self._on_death()
-
-
-def _how(status: int) -> str:
-    """How a process ended, from the exit status that `subprocess` gives."""
-    if status < 0:
-        return f"was killed by {signal.Signals(-status).name}"
-    return f"ended with exit status {status}"

@@ -173,8 +173,8 @@ def check_request(request: GenerateRequest, limits: Limits) -> None:
     _fits_engine(request, limits)
 
 
-def check_stop_words(words: Sequences, limits: Limits) -> Sequences:
-    """The same words, if an engine takes them; raises RequestError."""
+def check_stop_words(words: Sequences, limits: Limits) -> None:
+    """Raise RequestError for stop words that an engine does not take."""
     ids = [token for word in words for token in word]
     if len(ids) > MAX_STOP_WORD_IDS:
         raise RequestError(
@@ -186,7 +186,6 @@ def check_stop_words(words: Sequences, limits: Limits) -> Sequences:
         raise RequestError(
             f"stop_words_list holds an id outside the vocabulary, 0..{limits.vocab_size - 1}"
         )
-    return words
 
 
 def _scalar(tensors: Tensors, name: str, default: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -64,6 +65,13 @@ def guarded(function: Callable[..., None], *arguments: object) -> None:
         function(*arguments)
     except Exception:
         logger.exception("a callback of the engine failed")
+
+
+def how_it_ended(status: int) -> str:
+    """How an engine's process ended, from the exit status that `subprocess` gives."""
+    if status < 0:
+        return f"was killed by {signal.Signals(-status).name}"
+    return f"ended with exit status {status}"
 
 
 def end_process() -> None:

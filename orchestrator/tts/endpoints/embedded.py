@@ -12,6 +12,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -21,26 +22,28 @@ from tts.build.errors import (
     EndpointUnavailable,
     EngineError,
     RequestError,
-    RequestRefused,
     ServerError,
 )
 from tts.engines import wire
 from tts.engines.async_client import AsyncEngineClient
 from tts.engines.engine_messages import Open
-from tts.engines.generate_request import GenerateRequest, check_request, check_stop_words
+from tts.engines.generate_request import (
+    GenerateRequest,
+    Limits,
+    Sequences,
+    check_request,
+    check_stop_words,
+)
 from tts.engines.responses import Response
 from tts.engines.statistics import Statistics
 
 from .base import GenerateCall, NewTokens, ScoreCall, StreamingGenerator, VerifierResult
-from .retry import PATIENCE_S, retried
+from .retry import MOST_DEATHS, PATIENCE_S, REQUEST_TIMEOUT_S, retried
 from .triton_errors import EngineInUse, error_of_failure
 
-REQUEST_TIMEOUT_S = 120.0
 logger = logging.getLogger(__name__)
 
-MOST_DEATHS = 3
-"""What has died so often without an answer in between would die again."""
-_NO_WORDS: tuple[tuple[int, ...], ...] = ()
+_NO_WORDS: Sequences = ()
 
 
 class EmbeddedEngine:
@@ -62,11 +65,6 @@ class EmbeddedEngine:
         self._gone: tuple[str, str | None] | None = None
         """Why it is not opened again, and what to do."""
         self._closing = False
-
-    @property
-    def pid(self) -> int | None:
-        """The process of the engine; None while there is none."""
-        return self._client.pid if self._client else None
 
     async def open(self) -> None:
         """Start the process; raises EngineError if the engine cannot be opened."""
@@ -96,7 +94,7 @@ class EmbeddedEngine:
         Raises EndpointError. A request that is not answered in time, and one whose wait is
         cancelled, ends on the engine.
         """
-        self._check(request)
+        self._check(check_request, request)
         deaths = 0
 
         async def attempt() -> Response:
@@ -117,7 +115,7 @@ class EmbeddedEngine:
 
     async def stream(self, request: GenerateRequest) -> AsyncGenerator[Response, None]:
         """The responses to a request as they come; never sent again, without a timeout."""
-        self._check(request)
+        self._check(check_request, request)
         come: asyncio.Queue[Response] = asyncio.Queue()
         client = await self._open_client()
         ticket = client.submit(request, come.put_nowait)
@@ -131,15 +129,15 @@ class EmbeddedEngine:
             if not final:
                 client.cancel(ticket)
 
-    def refused(self, error: RequestError) -> RequestRefused:
-        """What a request that is checked here, rather than by Triton's model, is refused with."""
-        return RequestRefused(f"Model {self.model} refused a request: {error}")
+    def check_words(self, words: Sequences) -> None:
+        """Raise RequestRefused for stop words that the engine does not take."""
+        self._check(check_stop_words, words)
 
-    def _check(self, request: GenerateRequest) -> None:
+    def _check(self, check: Callable[[Any, Limits], None], what: object) -> None:
         try:
-            check_request(request, self.limits)
+            check(what, self.limits)
         except RequestError as error:
-            raise self.refused(error) from None
+            raise error_of_failure(self.model, wire.Failure.REFUSED, error.message) from None
 
     async def _answer_once(
         self, client: AsyncEngineClient, request: GenerateRequest, cold: bool
@@ -186,7 +184,7 @@ class EmbeddedEngine:
         return self._client
 
     def _take_statistics(self, statistics: Statistics) -> None:
-        for listener in self.listeners:
+        for listener in tuple(self.listeners):  # one may be removed by another thread
             listener(statistics)
 
     def _died(self, how: str, said: str | None) -> None:
@@ -296,8 +294,8 @@ class EmbeddedGenerator(StreamingGenerator):
         self,
         engine: EmbeddedEngine,
         end_id: int,
-        step_stop_words: tuple[tuple[int, ...], ...],
-        end_stop_words: tuple[tuple[int, ...], ...],
+        step_stop_words: Sequences,
+        end_stop_words: Sequences,
     ) -> None:
         self._engine = engine
         self._end_id = None if end_id == wire.NO_END_ID else end_id
@@ -340,18 +338,14 @@ class EmbeddedGenerator(StreamingGenerator):
             guide=call.guide,
         )
 
-    def _new_words(
-        self, at_step: bool, stop_words: tuple[tuple[int, ...], ...], ignore_end: bool
-    ) -> tuple[tuple[int, ...], ...]:
+    def _new_words(self, at_step: bool, stop_words: Sequences, ignore_end: bool) -> Sequences:
         words = (
             *stop_words,
             *(_NO_WORDS if ignore_end else self._end_stop_words),
             *(self._step_stop_words if at_step else _NO_WORDS),
         )
-        try:
-            return check_stop_words(words, self._engine.limits)
-        except RequestError as error:
-            raise self._engine.refused(error) from None
+        self._engine.check_words(words)
+        return words
 
 
 class EmbeddedVerifier:

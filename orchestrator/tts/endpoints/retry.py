@@ -19,6 +19,10 @@ from tts.build.errors import EndpointTimeout, EndpointUnavailable
 
 PATIENCE_S = 60.0
 """From the first failure of a request to the last time it is sent again, at most."""
+REQUEST_TIMEOUT_S = 120.0
+"""How long an answer is waited for, unless a request says otherwise."""
+MOST_DEATHS = 3
+"""What has died so often without an answer in between would die again."""
 FIRST_WAIT_S = 0.2
 """Before it is sent again for the first time; doubled each time, up to LONGEST_WAIT_S."""
 LONGEST_WAIT_S = 5.0

@@ -23,7 +23,7 @@ from tts.compat import Self
 from tts.engines import wire
 
 from .base import GenerateCall, NewTokens, ScoreCall, StreamingGenerator, VerifierResult
-from .retry import PATIENCE_S, retried
+from .retry import MOST_DEATHS, PATIENCE_S, REQUEST_TIMEOUT_S, retried
 from .triton_errors import EngineInUse, Translation
 from .triton_requests import (
     Draw,
@@ -35,11 +35,8 @@ from .triton_requests import (
 )
 from .triton_stream import Streams
 
-REQUEST_TIMEOUT_S = 120.0
 RESET_TIMEOUT_S = 1800.0
 """A reset opens the engine anew, which takes as long as when the server started."""
-MOST_DEATHS = 3
-"""What has died so often without an answer in between would die again."""
 
 _SERVICE = "/inference.GRPCInferenceService"
 _OPTIONS = [

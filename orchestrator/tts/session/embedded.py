@@ -6,28 +6,27 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from tts.build import paths
 from tts.build.builder import require_current
 from tts.build.errors import CheckpointError, ConfigError
-from tts.build.manifest import read_engine_config
+from tts.build.manifest import EngineConfig, read_engine_config
 from tts.build.openvino.memory import require_memory, shortage
-from tts.build.spec import Deployment, Role
+from tts.build.spec import Deployment, EngineSpec, Role
 from tts.endpoints.embedded import EmbeddedConnection, EmbeddedEngine
 from tts.engines import wire
 from tts.engines.engine_messages import Open
 from tts.engines.generate_request import Limits
 from tts.engines.loading import COMPILING, OPEN, READING, Stage, read_weights
 from tts.engines.statistics import Statistics
-from tts.runs.engine_steps import EngineStep, of_iteration
-from tts.runs.events import EngineName
 from tts.serving.server.loading import Loading
 
-from .engine_steps import OpenSteps
+from .engine_steps import EveryStep, OpenSteps
 
 MODELS: Mapping[Role, str] = {"generator": wire.GENERATOR, "verifier": wire.PRM}
 """The models as errors name them, whatever serves them."""
@@ -88,7 +87,7 @@ async def embedded_engines(
                 task.cancel()
             await asyncio.wait(opening)
         say(f"Engines of {deployment.name} open, {time.monotonic() - began:.1f} s")
-        yield EmbeddedEngines(connection, partial(EmbeddedSteps, deployment, engines))
+        yield EmbeddedEngines(connection, partial(_every_step, deployment, engines))
 
 
 def opening_of(deployment: Deployment, role: Role) -> Open:
@@ -97,6 +96,19 @@ def opening_of(deployment: Deployment, role: Role) -> Open:
     folder = paths.engine_dir(deployment.name, role)
     engine = read_engine_config(folder)
     guided = role == "generator" and deployment.generator.guided_decoding
+    guided_end_id = engine.eos_token_ids[0] if guided else None
+    return Open(
+        folder,
+        limits_of(spec, engine, guided_end_id=guided_end_id),
+        threads=spec.threads or 1,
+        statistics_s=0.0,
+        iteration_log=None,
+        tokenizer_dir=spec.checkpoint if guided else None,
+    )
+
+
+def limits_of(spec: EngineSpec, engine: EngineConfig, **changes: Any) -> Limits:
+    """The limits of an engine as its deployment has them, but for the `changes`."""
     limits = Limits(
         vocab_size=engine.vocab_size,
         max_seq_len=spec.max_seq_len,
@@ -107,16 +119,8 @@ def opening_of(deployment: Deployment, role: Role) -> Open:
         chunked_context=spec.chunked_context,
         kv_reuse=spec.kv_cache.reuse,
         labels=len(engine.label_token_ids or ()),
-        guided_end_id=engine.eos_token_ids[0] if guided else None,
     )
-    return Open(
-        folder,
-        limits,
-        threads=spec.threads or 1,
-        statistics_s=0.0,
-        iteration_log=None,
-        tokenizer_dir=spec.checkpoint if guided else None,
-    )
+    return replace(limits, **changes)
 
 
 async def _open(
@@ -145,42 +149,23 @@ async def _open(
     tell(OPEN)
 
 
-class EmbeddedSteps:
-    """Every step of the engines, as they tell of them; see StepSource."""
+class _Told:
+    """What an engine of this process tells of its steps, until it is closed; see Follower."""
 
-    sampled = False
+    def __init__(self, engine: EmbeddedEngine) -> None:
+        self._engine = engine
+        self._told: deque[Statistics] = deque()
+        engine.listeners.append(self._told.append)
 
-    def __init__(
-        self, deployment: Deployment, engines: Mapping[Role, EmbeddedEngine], began: float
-    ) -> None:
-        self._began = began
-        self._engines = engines
-        self._blocks = {role: spec.kv_cache.blocks for role, spec in deployment.engines().items()}
-        self._told: dict[Role, deque[Statistics]] = {role: deque() for role in engines}
-        self._last: dict[Role, Statistics] = {}
-        for role, engine in engines.items():
-            engine.listeners.append(self._told[role].append)
-
-    def read(self) -> Mapping[EngineName, list[EngineStep]]:
-        """See StepSource."""
-        return {role: self._read(role) for role in self._told}
-
-    def is_complete(self, until: float) -> bool:
-        """See StepSource. An engine that has nothing left to do tells at once that it is so."""
-        return all(last.monotonic >= until or not last.active for last in self._last.values())
+    def read(self) -> Iterator[Statistics]:
+        while self._told:  # the event loop goes on to append to it
+            yield self._told.popleft()
 
     def close(self) -> None:
-        """See StepSource."""
-        for role, engine in self._engines.items():
-            engine.listeners.remove(self._told[role].append)
+        self._engine.listeners.remove(self._told.append)
 
-    def _read(self, role: Role) -> list[EngineStep]:
-        found: list[EngineStep] = []
-        told = self._told[role]
-        while told:
-            before, step = self._last.get(role), told.popleft()
-            self._last[role] = step
-            is_new = before is None or step.iteration > before.iteration  # else it is at rest
-            if is_new and step.monotonic >= self._began:
-                found.append(of_iteration(step, began=self._began, blocks=self._blocks[role]))
-        return found
+
+def _every_step(
+    deployment: Deployment, engines: Mapping[Role, EmbeddedEngine], began: float
+) -> EveryStep:
+    return EveryStep(deployment, began, {role: _Told(each) for role, each in engines.items()})

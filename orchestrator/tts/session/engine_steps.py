@@ -11,13 +11,13 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from http.client import HTTPConnection, HTTPException
 from typing import Protocol
 
-from tts.build.spec import Deployment
+from tts.build.spec import Deployment, Role
 from tts.engines.iteration_log import IterationLogFollower
 from tts.engines.statistics import Statistics
 from tts.runs.engine_steps import EngineStep, StepLog, StepSession, of_iteration, of_metrics
@@ -55,38 +55,59 @@ OpenSteps = Callable[[float], StepSource]
 """Opens a source; given when the session began, on the machine's monotonic clock."""
 
 
-class IterationLogs:
-    """Every step, from the iteration logs of the engine hosts on this machine."""
+class Follower(Protocol):
+    """What tells of an engine's steps, wherever it has them from."""
+
+    def read(self) -> Iterable[Statistics]:
+        """What was told since the last call, oldest first; raises OSError."""
+
+    def close(self) -> None:
+        """Nothing more is read."""
+
+
+class EveryStep:
+    """Every step, as the engines' followers tell of them."""
 
     sampled = False
 
-    def __init__(self, deployment: Deployment, began: float) -> None:
+    def __init__(
+        self, deployment: Deployment, began: float, followers: Mapping[Role, Follower]
+    ) -> None:
         self._began = began
-        engines = deployment.engines()
-        self._blocks = {role: spec.kv_cache.blocks for role, spec in engines.items()}
-        self._logs = {
-            role: IterationLogFollower(file) for role, file in iteration_logs(deployment).items()
-        }
+        self._blocks = {role: spec.kv_cache.blocks for role, spec in deployment.engines().items()}
+        self._followers = followers
         self._last: dict[EngineName, Statistics] = {}
 
     def read(self) -> Mapping[EngineName, list[EngineStep]]:
         """See StepSource."""
-        return {role: self._read(role) for role in self._logs}
+        return {role: self._read(role) for role in self._followers}
 
     def is_complete(self, until: float) -> bool:
-        """See StepSource. An engine that has nothing left to do writes at once that it is so."""
+        """See StepSource. An engine that has nothing left to do tells at once that it is so."""
         return all(last.monotonic >= until or not last.active for last in self._last.values())
 
     def close(self) -> None:
         """See StepSource."""
-        for log in self._logs.values():
-            log.close()
+        for follower in self._followers.values():
+            follower.close()
 
-    def _read(self, role: EngineName) -> list[EngineStep]:
-        found = [step for step in self._logs[role].read() if step.monotonic >= self._began]
-        if found:
-            self._last[role] = found[-1]
-        return [of_iteration(step, began=self._began, blocks=self._blocks[role]) for step in found]
+    def _read(self, role: Role) -> list[EngineStep]:
+        found: list[EngineStep] = []
+        for step in self._followers[role].read():
+            if step.monotonic < self._began:
+                continue
+            before, self._last[role] = self._last.get(role), step
+            if before is None or step.monotonic != before.monotonic:  # else it is at rest since
+                found.append(of_iteration(step, began=self._began, blocks=self._blocks[role]))
+        return found
+
+
+class IterationLogs(EveryStep):
+    """Every step, from the iteration logs of the engine hosts on this machine."""
+
+    def __init__(self, deployment: Deployment, began: float) -> None:
+        logs = iteration_logs(deployment).items()
+        super().__init__(deployment, began, {role: IterationLogFollower(log) for role, log in logs})
 
 
 class MetricSamples:

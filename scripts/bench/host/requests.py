@@ -12,7 +12,6 @@ import psutil
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from scripts.bench.common import process_of
-from scripts.bench.engine_host import limits_of
 from tts.build import paths
 from tts.build.manifest import read_engine_config
 from tts.build.spec import Deployment
@@ -20,6 +19,7 @@ from tts.engines import wire
 from tts.engines.generate_request import GenerateRequest
 from tts.engines.pipeline import RUNNING, add_request, open_pipeline
 from tts.serving.server.start import RunningServer
+from tts.session.embedded import limits_of
 
 
 @dataclass(frozen=True)
