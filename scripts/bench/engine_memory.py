@@ -34,7 +34,7 @@ from tts.serving.server.start import RunningServer, start_server
 NEW_TOKENS = 16
 FILLS = 1.25
 """Tokens sent over tokens of the pool: requests end with blocks that are partly filled."""
-MODELS = {"generator": "generator", "prm_engine": "verifier", "prm_score": "label softmax"}
+MODELS = {"generator": "generator", "prm": "verifier"}
 
 
 @dataclass(frozen=True)

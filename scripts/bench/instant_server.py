@@ -26,20 +26,6 @@ from tts.serving.server.launch import launch
 MODELS = Path(__file__).with_name("instant_models")
 READY_S = 60.0
 
-PRM_CONFIG = """
-name: "prm"
-backend: "python"
-max_batch_size: 64
-input { name: "input_ids" data_type: TYPE_INT32 dims: [ -1 ] allow_ragged_batch: true }
-input { name: "input_lengths" data_type: TYPE_INT32 dims: [ 1 ] }
-input { name: "request_output_len" data_type: TYPE_INT32 dims: [ 1 ] }
-input { name: "return_generation_logits" data_type: TYPE_BOOL dims: [ 1 ] }
-output { name: "score" data_type: TYPE_FP32 dims: [ 1 ] }
-instance_group [ { count: 1 kind: KIND_CPU } ]
-dynamic_batching {}
-"""
-"""Configuration of a verifier that is one Python model, in the ensemble's place."""
-
 
 @contextmanager
 def serve_models(
@@ -72,16 +58,11 @@ def serve_models(
 
 
 def _write_models(deployment: Deployment, target: Path, kind: str, canned: list[Any]) -> None:
-    """The repository: the deployment's own configuration of the generator, and a plain prm."""
+    """The repository: the deployment's own configurations, and the benchmark's models."""
     render_models(deployment, template_values(deployment, iteration_log=False), target)
-    for model in ("prm_engine", "prm_score", "prm"):
-        shutil.rmtree(target / model)
-    shutil.copytree(MODELS / "prm", target / "prm")
-    shutil.copytree(MODELS / kind, target / "generator", dirs_exist_ok=True)
+    for model, ours in (("prm", "prm"), ("generator", kind)):
+        shutil.copytree(MODELS / ours, target / model, dirs_exist_ok=True)
     config = target / "generator" / "config.pbtxt"
-    digest = config.read_text().rpartition("deployment_digest")[2]
-    own = f'parameters {{ key: "deployment_digest{digest}'
-    (target / "prm" / "config.pbtxt").write_text(PRM_CONFIG + own)
     with config.open("a") as more:
         text = json.dumps(canned)
         more.write(f'\nparameters {{ key: "{kind}" value {{ string_value: "{text}" }} }}\n')

@@ -397,7 +397,7 @@ def test_a_client_that_goes_away_within_its_request_disturbs_nobody(address):
     [
         pytest.param("server", marks=pytest.mark.slow),
         pytest.param("generator", marks=pytest.mark.slow),
-        "prm_engine",
+        "prm",
     ],
 )
 def test_a_server_of_its_own_that_dies_is_started_again_and_what_runs_goes_on(tts, victim):

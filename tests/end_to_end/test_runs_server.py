@@ -292,7 +292,7 @@ def test_a_running_server_is_used_and_left_alone(tts, plain, tmp_path):
         pytest.param("server", marks=pytest.mark.slow),  # as a run of great patience finds it below
         "stub",
         pytest.param("generator", marks=pytest.mark.slow),
-        pytest.param("prm_engine", marks=pytest.mark.slow),
+        pytest.param("prm", marks=pytest.mark.slow),
     ],
 )
 def test_a_run_goes_on_when_its_server_dies_and_is_started_again(tts, plain, tmp_path, victim):
@@ -323,7 +323,7 @@ def test_a_run_goes_on_when_its_server_dies_and_is_started_again(tts, plain, tmp
     [
         "server",
         pytest.param("generator", marks=pytest.mark.slow),
-        pytest.param("prm_engine", marks=pytest.mark.slow),
+        pytest.param("prm", marks=pytest.mark.slow),
     ],
 )
 def test_a_run_goes_on_when_a_part_of_its_own_server_dies(tts, plain, tmp_path, victim):

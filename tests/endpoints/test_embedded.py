@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts.build import paths
-from tts.build.errors import EndpointError
+from tts.build.errors import RequestError
 from tts.endpoints.base import GenerateCall
-from tts.endpoints.embedded import EmbeddedEngine, EmbeddedGenerator, first_probability
+from tts.endpoints.embedded import EmbeddedEngine, EmbeddedGenerator
 from tts.engines.generate_request import Limits, parse_request
+from tts.engines.responses import first_probability
 from tts.engines.wire import encode_stop_words, scalar
 
 LIMITS = Limits(
@@ -66,7 +67,7 @@ def test_a_score_is_the_models_bit_by_bit(prm_score, positive, negative):
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), float("-inf")])
 def test_logits_that_are_no_numbers_are_no_score(wrong):
-    with pytest.raises(EndpointError, match="not finite"):
+    with pytest.raises(RequestError, match="not finite"):
         first_probability([0.0, wrong])
 
 

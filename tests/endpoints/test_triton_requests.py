@@ -117,9 +117,9 @@ def test_several_rows_are_encoded_as_protobuf_does(data):
 class Connection:
     """Keeps what was sent, and answers nothing of use."""
 
-    async def infer(self, model, request):
-        self.sent = request
-        return self.answer(model, [("score", np.float32(0.25).tobytes())])
+    async def score(self, row):
+        self.sent = row.encode("")
+        return 0.25
 
     async def generate(self, row):
         self.sent = row.encode("7")
@@ -128,14 +128,6 @@ class Connection:
     async def stream(self, encode):
         self.sent = encode("7")
         yield NewTokens([5, 6], final=True)
-
-    @staticmethod
-    def answer(model, outputs):
-        answer = service_pb2.ModelInferResponse(model_name=model)
-        for name, raw in outputs:
-            answer.outputs.add(name=name)
-            answer.raw_output_contents.append(raw)
-        return answer
 
 
 @given(

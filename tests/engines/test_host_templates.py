@@ -7,7 +7,8 @@ from tritonclient.grpc import model_config_pb2
 from tts.build import paths
 from tts.build.spec import Deployment
 from tts.engines import wire
-from tts.serving.repository.render import render_repository
+from tts.serving.repository.render import parse_config, render_repository, template_values
+from tts.serving.repository.templates import render_template
 
 
 @pytest.fixture(scope="module")
@@ -26,13 +27,13 @@ def types(tensors) -> dict[str, str]:
     return {t.name: back[model_config_pb2.DataType.Name(t.data_type)] for t in tensors}
 
 
-@pytest.mark.parametrize("model", [wire.GENERATOR, wire.PRM_ENGINE])
-def test_engines_declare_the_tensors_of_the_contract(configs, model):
-    assert types(configs[model].input) == wire.INPUTS
-    assert types(configs[model].output) == wire.OUTPUTS | wire.ROW_OUTPUTS
-    required = {t.name for t in configs[model].input if not t.optional}
+def test_the_generator_declares_the_tensors_of_the_contract(configs):
+    config = configs[wire.GENERATOR]
+    assert types(config.input) == wire.INPUTS
+    assert types(config.output) == wire.OUTPUTS | wire.ROW_OUTPUTS
+    required = {t.name for t in config.input if not t.optional}
     assert required == {"input_lengths", "request_output_len"}
-    scalars = {t.name for t in configs[model].input if list(t.dims) == [1]}
+    scalars = {t.name for t in config.input if list(t.dims) == [1]}
     assert set(wire.INPUTS) - scalars == {
         "input_ids",
         "stop_words_list",
@@ -43,12 +44,21 @@ def test_engines_declare_the_tensors_of_the_contract(configs, model):
 
 def test_only_the_generator_is_decoupled(configs):
     assert configs[wire.GENERATOR].model_transaction_policy.decoupled
-    assert not configs[wire.PRM_ENGINE].model_transaction_policy.decoupled
+    assert not configs[wire.PRM].model_transaction_policy.decoupled
 
 
-def test_the_ensemble_leads_from_the_engine_to_the_score(configs):
-    prm = configs[wire.PRM]
-    assert types(prm.output) == types(configs[wire.PRM_SCORE].output) == wire.SCORE_OUTPUTS
-    assert [s.model_name for s in prm.ensemble_scheduling.step] == [wire.PRM_ENGINE, wire.PRM_SCORE]
-    # TensorRT-LLM refuses a request that does not ask for both of these
-    assert {"output_ids", "sequence_length"} <= set(prm.ensemble_scheduling.step[0].output_map)
+def test_the_verifier_is_asked_as_the_ensemble_of_other_targets_is(configs, pair, tmp_path):
+    values = template_values(pair, iteration_log=False)
+    template = paths.templates_dir() / "common" / "prm" / "config.pbtxt.j2"
+    render_template(template, tmp_path / "config.pbtxt", values)
+    ensemble = parse_config(tmp_path / "config.pbtxt")
+    ours = configs[wire.PRM]
+
+    def declared(side):
+        return {t.name: (t.data_type, list(t.dims)) for t in side}
+
+    assert declared(ours.input) == declared(ensemble.input)
+    assert not any(tensor.optional for tensor in ours.input)
+    rows = {name: each for name, each in declared(ours.output).items() if name in wire.ROW_OUTPUTS}
+    assert declared(ours.output) == declared(ensemble.output) | rows
+    assert types(ours.output) == wire.SCORE_OUTPUTS | wire.ROW_OUTPUTS

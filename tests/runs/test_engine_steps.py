@@ -55,6 +55,11 @@ def test_a_step_of_the_cpu_engine_host_is_on_the_sessions_clock():
     assert step.blocks_reused is step.paused_requests is None, "it does not tell"
 
 
+def test_the_verifier_of_target_openvino_is_the_model_prm():
+    steps = of_metrics(METRICS.replace("prm_engine", "prm"), t=2.5)
+    assert steps == of_metrics(METRICS, t=2.5)
+
+
 def test_the_metrics_of_tensorrt_llm_give_each_engines_last_step():
     steps = of_metrics(METRICS, t=2.5)
     assert steps == {

@@ -63,6 +63,14 @@ def test_each_engine_is_where_the_last_line_about_it_says(tmp_path: Path):
     assert read_loading(log, 3.0).is_open
 
 
+def test_the_verifier_may_be_one_model_or_the_engine_of_an_ensemble(tmp_path: Path):
+    log = tmp_path / "triton.log"
+    log.write_text(Stage("prm", COMPILING).line() + "\n")
+    assert str(read_loading(log, 3.0)) == "generator: waiting, verifier: compiling"
+    log.write_text(loaded("prm_engine") + begun("prm"))  # the ensemble comes last
+    assert str(read_loading(log, 3.0)) == "generator: waiting, verifier: warming up"
+
+
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [0.0]

@@ -26,7 +26,7 @@ COUNT = """
         print("start", file=file)
     if len(starts.read_text().splitlines()) <= {unlucky}:
         {mishap}
-    for model in "generator", "prm_engine":
+    for model in "generator", "prm":
         tell(Stage(model, OPEN))
 """
 FROZEN = (

@@ -36,7 +36,7 @@ def test_engines_that_were_built_are_served(
     build_engines(deployment, verify=False, say=lambda line: None)
     with start_server(deployment) as running:
         running.check()
-        assert sorted(running.health.stubs.values()) == ["generator", "prm_engine", "prm_score"]
+        assert sorted(running.health.stubs.values()) == ["generator", "prm"]
         assert pod_probe(running.addresses.http_port) == ""
         for file in iteration_logs(deployment).values():
             while not file.read_text():  # written twice a second

@@ -33,20 +33,20 @@ def tensors(side: Any) -> dict[str, tuple[str, list[int]]]:
 
 
 def test_the_models_of_the_repository(configs: dict[str, Any]):
-    assert set(configs) == {"generator", "prm_engine", "prm_score", "prm"}
+    assert set(configs) == {"generator", "prm"}
     assert all(config.name == name for name, config in configs.items())
     assert configs["generator"].model_transaction_policy.decoupled
-    assert not configs["prm_engine"].model_transaction_policy.decoupled
-    assert configs["prm"].platform == "ensemble"
+    assert not configs["prm"].model_transaction_policy.decoupled
+    rows = {"batch_index": ("TYPE_INT32", [1]), "error": ("TYPE_STRING", [1])}
     assert tensors(configs["prm"].output) == {
         "score": ("TYPE_FP32", [1]),
         "label_logits": ("TYPE_FP32", [2]),
+        **rows,
     }
-    assert configs["prm_score"].parameters["label_ids"].string_value == "0,1"
 
 
-@pytest.mark.parametrize("model", ["generator", "prm_engine"])
-def test_an_engine_has_the_tensors_of_the_contract(configs: dict[str, Any], model: str):
+def test_the_generator_has_the_tensors_of_the_contract(configs: dict[str, Any]):
+    model = "generator"
     for side, facts in (("input", contract().inputs), ("output", contract().outputs)):
         allowed = {t.name: (PLACEHOLDERS.get(t.data_type, t.data_type), t.dims) for t in facts}
         served = tensors(getattr(configs[model], side))
@@ -57,9 +57,7 @@ def test_an_engine_has_the_tensors_of_the_contract(configs: dict[str, Any], mode
     assert {t.name for t in configs[model].input if not t.optional} == required
 
 
-@pytest.mark.parametrize(
-    ("model", "role"), [("generator", "generator"), ("prm_engine", "verifier")]
-)
+@pytest.mark.parametrize(("model", "role"), [("generator", "generator"), ("prm", "verifier")])
 def test_an_engine_gets_the_policies_of_the_deployment(
     configs: dict[str, Any], make: Callable[..., Deployment], model: str, role: Any
 ):

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import triton_python_backend_utils as pb_utils
 
@@ -18,14 +19,15 @@ from tts.build.manifest import read_engine_config
 
 from .engine_client import EngineClient
 from .engine_messages import Open
-from .generate_request import Limits
+from .generate_request import GenerateRequest, Limits
 from .loading import COMPILING, OPEN, READING, Stage, read_weights, tell
+from .responses import Response, response_tensors, score_tensors
 from .statistics import Statistics, gauges
 from .triton_model import EngineModel
 
 
 class TritonPythonModel(EngineModel):
-    """One OpenVINO engine behind Triton's Python backend."""
+    """One OpenVINO engine behind Triton's Python backend: `generator`, or `prm` with its scores."""
 
     def initialize(self, args: Mapping[str, str]) -> None:
         """Open the engine named by the model configuration."""
@@ -51,6 +53,8 @@ class TritonPythonModel(EngineModel):
             guided_end_id=engine.eos_token_ids[0] if guided else None,
         )
         self.serve(args, limits)
+        if limits.labels:
+            self._must_be_requested = set()  # a score is answered by itself
         log = settings["iteration_log"]
         name = args["model_name"]
         tell(Stage(name, READING, 0.0))
@@ -72,6 +76,11 @@ class TritonPythonModel(EngineModel):
         )
         self._host.call(partial(self._publish_statistics, Statistics()))
         tell(Stage(name, OPEN))
+
+    def _output(self, request: GenerateRequest, response: Response) -> dict[str, Any]:
+        if not self._limits.labels:
+            return response_tensors(request, response)
+        return score_tensors(response)
 
     def _publish_statistics(self, statistics: Statistics) -> None:
         self._publish(gauges(statistics, self._limits))

@@ -12,6 +12,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from tts.build.errors import RequestError
+
 from . import wire
 from .generate_request import GenerateRequest, Tensors
 from .wire import Failure
@@ -88,6 +90,27 @@ def how_it_ended(status: int) -> str:
 def end_process() -> None:
     """End a model's process whose engine has died, which Triton's health shows."""
     os._exit(ENGINE_DIED)
+
+
+def score_tensors(response: Response) -> dict[str, npt.NDArray[Any]]:
+    """The score of a verifier's answer and what it is made of; RequestError if it has none."""
+    if response.label_logits is None:
+        raise RequestError("return_generation_logits is false; a score is made of them: send true")
+    score = first_probability(response.label_logits)
+    logits = np.array([response.label_logits], dtype=np.float32)
+    return {"score": np.array([[score]], dtype=np.float32), "label_logits": logits}
+
+
+def first_probability(logits: Sequence[float]) -> float:
+    """The softmax of the first logit, in the arithmetic of the `prm_score` model: equal bit by bit.
+
+    Raises RequestError for logits that are not finite.
+    """
+    row = np.array(logits, np.float32)
+    if not np.isfinite(row).all():
+        raise RequestError(f"the label logits are not finite: {row.tolist()}")
+    exponentials = np.exp(row - row.max(), dtype=np.float32)
+    return float(exponentials[0] / exponentials.sum())
 
 
 def row_tensors(rows: Sequence[tuple[int, Tensors | str]]) -> dict[str, npt.NDArray[Any]]:

@@ -1,4 +1,4 @@
-"""The Triton Python model of an engine, for `generator` and `prm_engine` alike, whatever runs it.
+"""The Triton Python model of an engine, generator and verifier alike, whatever runs it.
 
 Requests are read, checked and handed to the host in Triton's thread; every response is sent from
 one thread of the host, because the backend crashes when several threads send.
@@ -73,11 +73,15 @@ class Host(Protocol):
 
 @dataclass(eq=False)
 class _Client:
-    """A client with rows that are not answered yet: it gets its answers by its latest request."""
+    """A client with rows that are not answered yet: it gets its answers by its latest request.
 
+    Of a model that is not decoupled, a client of one request, which is answered at once.
+    """
+
+    name: str
     sender: Any
     outputs: set[str]
-    left: int
+    left: int = 0
     """Rows that are not answered."""
     ready: list[tuple[int, Tensors | str]] = field(default_factory=list)
     """Answers that are not sent: by row, its tensors or its error."""
@@ -93,6 +97,7 @@ class EngineModel:
     def serve(self, args: Mapping[str, str], limits: Limits) -> None:
         """Prepare for requests; the host, which may answer them at once, is opened afterwards."""
         self._limits = limits
+        self._must_be_requested = MUST_BE_REQUESTED
         self._running: dict[str, int] = {}
         """Tickets, by the id of the request or of the row."""
         self._clients: dict[str, _Client] = {}
@@ -130,12 +135,13 @@ class EngineModel:
             return
         outputs = set(request.requested_output_names())
         by_rows = wire.FIRST_ROW in parameters
-        if missing := MUST_BE_REQUESTED.union(wire.ROW_OUTPUTS if by_rows else ()) - outputs:
+        if missing := self._must_be_requested.union(wire.ROW_OUTPUTS if by_rows else ()) - outputs:
             named = " and ".join(sorted(missing))
             raise RequestError(f"{named} must be among the requested outputs")
         if by_rows:
-            client_id, first = _client_of(request_id, parameters[wire.FIRST_ROW])
-            self._start_rows(rows_of(tensors), outputs, client_id, first, sender)
+            first = _first_row(parameters[wire.FIRST_ROW])
+            name = _client_of(request_id, first) if self._limits.decoupled else ""
+            self._start_rows(rows_of(tensors), first, _Client(name, sender, outputs))
             return
         parsed = parse_request(tensors, self._limits)
         cold = parameters.get(wire.RESET_PREFIX_CACHE) is True
@@ -161,7 +167,7 @@ class EngineModel:
         def on_response(response: Response) -> None:
             nonlocal generated
             generated += len(response.token_ids)
-            _send(sender, request, response, outputs)
+            self._send(sender, request, response, outputs)
             if response.final:
                 with self._starting:
                     if self._running.get(request_id) == ticket:
@@ -175,9 +181,8 @@ class EngineModel:
             if request_id:
                 self._running[request_id] = ticket
 
-    def _start_rows(
-        self, rows: Sequence[Tensors], outputs: set[str], client_id: str, first: int, sender: Any
-    ) -> None:
+    def _start_rows(self, rows: Sequence[Tensors], first: int, client: _Client) -> None:
+        """Start the rows of a request; `client` is who has sent it, as if this were its first."""
         requests, refused = [], []
         for number, tensors in enumerate(rows, first):
             try:
@@ -186,56 +191,79 @@ class EngineModel:
                 text = wire.encode_failure(wire.Failure.REFUSED, error.message)
                 refused.append((number, text))
         with self._starting:
-            client = self._clients.get(client_id)
-            if client is None:
-                client = _Client(sender, outputs, 0)
+            latest, client = client, self._clients.get(client.name, client)
             submitted = [
-                (request, partial(self._take_row, client_id, client, number, request))
+                (request, partial(self._take_row, client, number, request))
                 for number, request in requests
             ]
             tickets = self._host.submit_all(submitted, client.is_gone)
-            if client.sender is not sender:  # which has nothing more to send
+            if latest is not client:  # its sender has nothing more to send
                 self._host.call(partial(client.sender.send, flags=FINAL))
-            client.sender, client.outputs = sender, outputs
+                client.sender, client.outputs = latest.sender, latest.outputs
             client.left += len(rows)
-            self._clients[client_id] = client
-            for (number, _), ticket in zip(requests, tickets, strict=True):
-                self._running[wire.row_id(client_id, number)] = ticket
+            if client.name:
+                self._clients[client.name] = client
+                for (number, _), ticket in zip(requests, tickets, strict=True):
+                    self._running[wire.row_id(client.name, number)] = ticket
             if refused:
-                if not client.ready:
-                    self._host.call(partial(self._answer_rows, client_id, client))
-                client.ready += refused
+                self._keep(client, refused)
 
     def _take_row(
-        self,
-        client_id: str,
-        client: _Client,
-        number: int,
-        request: GenerateRequest,
-        response: Response,
+        self, client: _Client, number: int, request: GenerateRequest, response: Response
     ) -> None:
-        """Keep a row's answer until all that came with it are here."""
-        failure = failure_of(response)
-        answer = wire.encode_failure(*failure) if failure else response_tensors(request, response)
+        answer = self._answer_to(request, response)
         if response.error is None:
             self._input_lengths.observe(len(request.input_ids))
             self._output_lengths.observe(len(response.token_ids))
+        row = answer if isinstance(answer, dict) else wire.encode_failure(*answer)
         with self._starting:
-            self._running.pop(wire.row_id(client_id, number), None)
-            if not client.ready:
-                self._host.call(partial(self._answer_rows, client_id, client))
-            client.ready.append((number, answer))
+            self._running.pop(wire.row_id(client.name, number), None)
+            self._keep(client, [(number, row)])
 
-    def _answer_rows(self, client_id: str, client: _Client) -> None:
+    def _keep(self, client: _Client, rows: Sequence[tuple[int, Tensors | str]]) -> None:
+        """Keep answers until all that came with them are here; until all are, of one request."""
+        was_empty = not client.ready
+        client.ready += rows
+        if was_empty if client.name else len(client.ready) == client.left:
+            self._host.call(partial(self._answer_rows, client))
+
+    def _answer_rows(self, client: _Client) -> None:
         with self._starting:
             rows, client.ready = client.ready, []
             client.left -= len(rows)
             sender, outputs = client.sender, client.outputs
             flags = 0 if client.left else FINAL
-            if flags == FINAL:
-                del self._clients[client_id]
+            if client.name and flags == FINAL:
+                del self._clients[client.name]
         tensors = _tensors(row_tensors(rows), outputs)
         sender.send(pb_utils.InferenceResponse(output_tensors=tensors), flags=flags)
+
+    def _send(
+        self, sender: Any, request: GenerateRequest, response: Response, outputs: set[str]
+    ) -> None:
+        answer = self._answer_to(request, response)
+        if not isinstance(answer, dict):
+            failure, sentence = answer
+            _send_error(sender, sentence, failure)
+            return
+        flags = FINAL if response.final else 0
+        tensors = _tensors(answer, outputs)
+        sender.send(pb_utils.InferenceResponse(output_tensors=tensors), flags=flags)
+
+    def _answer_to(
+        self, request: GenerateRequest, response: Response
+    ) -> dict[str, Any] | tuple[wire.Failure, str]:
+        """The output tensors of a response, or why there are none."""
+        if failure := failure_of(response):
+            return failure
+        try:
+            return self._output(request, response)
+        except RequestError as error:
+            return wire.Failure.REFUSED, error.message
+
+    def _output(self, request: GenerateRequest, response: Response) -> dict[str, Any]:
+        """The output tensors of an answer; raises RequestError."""
+        return response_tensors(request, response)
 
     def _stop(self, request_id: str, sender: Any) -> None:
         ticket = self._running.get(request_id)
@@ -252,14 +280,18 @@ class EngineModel:
             self._metrics.count(lengths.counters())
 
 
-def _client_of(request_id: str, first: Any) -> tuple[str, int]:
-    """The client that sends a request by rows, and the number of its first row."""
-    client_id = request_id.rpartition("-")[0]
+def _first_row(first: Any) -> int:
     if not isinstance(first, int) or not 0 <= first < MOST_ROWS:
         raise RequestError(f"{wire.FIRST_ROW} is {first!r:.100}; it must be in 0..{MOST_ROWS - 1}")
+    return first
+
+
+def _client_of(request_id: str, first: int) -> str:
+    """The client that sends a request by rows."""
+    client_id = request_id.rpartition("-")[0]
     if request_id != wire.rows_id(client_id, first) or not client_id:
         raise RequestError(f"the id is {request_id!r:.100}; by rows it must be CLIENT-{first}+")
-    return client_id, first
+    return client_id
 
 
 def _row_request(tensors: Tensors, limits: Limits) -> GenerateRequest:
@@ -267,15 +299,6 @@ def _row_request(tensors: Tensors, limits: Limits) -> GenerateRequest:
     if request.streaming:
         raise RequestError("streaming is not supported in a request by rows; send it by itself")
     return request
-
-
-def _send(sender: Any, request: GenerateRequest, response: Response, outputs: set[str]) -> None:
-    if failure := failure_of(response):
-        _send_error(sender, failure[1], failure[0])
-        return
-    tensors = _tensors(response_tensors(request, response), outputs)
-    flags = FINAL if response.final else 0
-    sender.send(pb_utils.InferenceResponse(output_tensors=tensors), flags=flags)
 
 
 def _tensors(tensors: Tensors, outputs: set[str]) -> list[Any]:

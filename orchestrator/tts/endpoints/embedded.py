@@ -34,7 +34,7 @@ from tts.engines.generate_request import (
     check_request,
     check_stop_words,
 )
-from tts.engines.responses import Response
+from tts.engines.responses import Response, first_probability
 from tts.engines.statistics import Statistics
 
 from .base import GenerateCall, NewTokens, ScoreCall, StreamingGenerator, VerifierResult
@@ -361,16 +361,9 @@ class EmbeddedVerifier:
         )
         logits = (await self._engine.answer(request)).label_logits
         assert logits is not None
-        return VerifierResult(first_probability(logits))
-
-
-def first_probability(logits: Sequence[float]) -> float:
-    """The softmax of the first logit, in the arithmetic of the `prm_score` model: equal bit by bit.
-
-    Raises EndpointError for logits that are not finite.
-    """
-    row = np.array(logits, np.float32)
-    if not np.isfinite(row).all():
-        raise EndpointError(f"The label logits are not finite: {row.tolist()}.")
-    exponentials = np.exp(row - row.max(), dtype=np.float32)
-    return float(exponentials[0] / exponentials.sum())
+        try:
+            return VerifierResult(first_probability(logits))
+        except RequestError as error:
+            raise error_of_failure(
+                self._engine.model, wire.Failure.REFUSED, error.message
+            ) from None

@@ -8,13 +8,15 @@ server's errors mean is in `triton_errors`.
 from __future__ import annotations
 
 import asyncio
+import math
 import struct
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from types import TracebackType
 from typing import Any
 
 import grpc
+import numpy as np
 from tritonclient.grpc import service_pb2
 
 from tts.build.errors import EndpointError, EndpointUnavailable
@@ -24,7 +26,7 @@ from tts.engines import wire
 
 from .base import GenerateCall, NewTokens, ScoreCall, StreamingGenerator, VerifierResult
 from .retry import MOST_DEATHS, PATIENCE_S, REQUEST_TIMEOUT_S, retried
-from .triton_errors import EngineInUse, Translation
+from .triton_errors import EngineInUse, ErrorAnswer, Translation
 from .triton_requests import (
     Draw,
     Encode,
@@ -35,6 +37,7 @@ from .triton_requests import (
     score_template,
 )
 from .triton_stream import Sample, Streams
+from .turns import Turns
 
 RESET_TIMEOUT_S = 1800.0
 """A reset opens the engine anew, which takes as long as when the server started."""
@@ -47,6 +50,7 @@ _OPTIONS = [
     ("grpc.max_reconnect_backoff_ms", 1000),
 ]
 _FP32 = struct.Struct("<f")
+_AskedScore = tuple[Row, "asyncio.Future[float]"]
 _translation = lru_cache(maxsize=64)(Translation)  # it holds no state
 
 
@@ -80,6 +84,8 @@ class TritonConnection:
         """How often it has gone since it last answered."""
         self._whole = _Channel(address, _OPTIONS, most_rows)
         self._by_rows = most_rows > 1
+        self._scores: Turns[RequestTemplate, _AskedScore] = Turns(self._ask_scores, most_rows)
+        self._asking: set[asyncio.Task[None]] = set()
         self._infer = self._whole.infer
         self._tokens: _Channel | None = None
         self._closing: set[asyncio.Future[None]] = set()
@@ -116,6 +122,10 @@ class TritonConnection:
         """
         attempt = partial(self._generate_once, partial(self._start, row), REQUEST_TIMEOUT_S)
         return await retried(attempt, self._comes_back, self.patience_s)
+
+    async def score(self, row: Row) -> float:
+        """What the verifier says of a chain; retried. Raises EndpointError."""
+        return await retried(partial(self._score_once, row), self._comes_back, self.patience_s)
 
     async def stream(self, encode: Encode) -> AsyncGenerator[NewTokens, None]:
         """The tokens of a request to the generator as they come; never retried, without a timeout.
@@ -159,11 +169,49 @@ class TritonConnection:
             start = partial(self._whole.streams.start, generator, whole=True)
             attempt = partial(self._generate_once, start, RESET_TIMEOUT_S)
             await retried(attempt, self._comes_back, self.patience_s)
-            verifier = reset_request(wire.PRM_ENGINE)
-            await self.infer(wire.PRM_ENGINE, verifier, RESET_TIMEOUT_S)
+            await self.infer(wire.PRM, reset_request(wire.PRM), RESET_TIMEOUT_S)
         except EngineInUse:
             return False
         return True
+
+    async def _score_once(self, row: Row) -> float:
+        if not self._by_rows:
+            answer = await self._infer_once(wire.PRM, row.encode(""), REQUEST_TIMEOUT_S)
+            return float(_FP32.unpack(_output(answer, "score"))[0])
+        score: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+        self._scores.add(row.template, (row, score))
+        with _translation(wire.PRM, self.address, REQUEST_TIMEOUT_S):
+            return await score
+
+    def _ask_scores(self, template: RequestTemplate, asked: list[_AskedScore]) -> None:
+        if wanted := [(row, score) for row, score in asked if not score.done()]:
+            task = asyncio.create_task(self._score_rows(template, wanted))
+            self._asking.add(task)
+            task.add_done_callback(self._asking.discard)
+            for _, score in wanted:
+                score.add_done_callback(partial(_end_if_done, task, wanted))
+
+    async def _score_rows(self, template: RequestTemplate, asked: list[_AskedScore]) -> None:
+        """One request for several scores, each of which is given or failed by itself."""
+        failure: Exception = EndpointError("The connection to the server was closed.")
+        try:
+            request = template.encode_rows("", 0, [row for row, _ in asked])
+            answer = await self._infer_once(wire.PRM, request, REQUEST_TIMEOUT_S)
+            for number, found in _scores_of(answer):
+                _, score = asked[number]
+                if score.done():
+                    continue
+                if isinstance(found, float):
+                    score.set_result(found)
+                else:
+                    score.set_exception(found)
+            failure = EndpointError("The answer of model prm holds no score.")
+        except Exception as error:
+            failure = error
+        finally:
+            for _, score in asked:
+                if not score.done():
+                    score.set_exception(failure)
 
     async def _infer_once(self, model: str, request: bytes, timeout_s: float) -> Any:
         self._see_that_it_is_back()
@@ -311,7 +359,7 @@ class TritonGenerator(StreamingGenerator):
 
 
 class TritonVerifier:
-    """The `prm` ensemble; see endpoints.Verifier."""
+    """The `prm` model; see endpoints.Verifier."""
 
     def __init__(self, connection: TritonConnection) -> None:
         self._connection = connection
@@ -320,12 +368,29 @@ class TritonVerifier:
     async def score(self, call: ScoreCall) -> VerifierResult:
         """See endpoints.Verifier."""
         ids = call.input_ids
-        request = self._template.encode("", ids, [len(ids)])
-        answer = await self._connection.infer(wire.PRM, request)
-        (score,) = _FP32.unpack(_output(answer, "score"))
+        score = await self._connection.score(Row(self._template, ids, [len(ids)]))
         if not -1e-6 <= score <= 1 + 1e-6:  # NaN included
             raise EndpointError(f"The verifier answered {score}, which is no probability.")
         return VerifierResult(min(max(score, 0.0), 1.0))
+
+
+def _end_if_done(
+    task: asyncio.Task[None], asked: list[_AskedScore], score: asyncio.Future[float]
+) -> None:
+    """End a request for scores of which nobody waits for any."""
+    if all(score.done() for _, score in asked):
+        task.cancel()
+
+
+def _scores_of(answer: Any) -> Iterator[tuple[int, float | Exception]]:
+    """The scores of rows, by number, or why there are none."""
+    names = (output.name for output in answer.outputs)
+    raw = dict(zip(names, answer.raw_output_contents, strict=False))
+    numbers = np.frombuffer(_output(answer, wire.BATCH_INDEX), "<i4").tolist()
+    errors = wire.decode_texts(raw[wire.ERROR]) if wire.ERROR in raw else [""] * len(numbers)
+    scores = np.frombuffer(raw.get("score", b""), "<f4").tolist() or [math.nan] * len(numbers)
+    for number, score, error in zip(numbers, scores, errors, strict=True):
+        yield number, ErrorAnswer(error) if error else score
 
 
 def _output(answer: Any, name: str) -> bytes:

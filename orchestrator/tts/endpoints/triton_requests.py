@@ -216,7 +216,7 @@ def reset_request(model: str, number: str = "") -> bytes:
     """A request for one token that finds an empty cache, as the first one of a server does."""
     message = service_pb2.ModelInferRequest(model_name=model, id=number)
     message.parameters[wire.RESET_PREFIX_CACHE].bool_param = True
-    logits = {"return_generation_logits": True} if model == wire.PRM_ENGINE else {}
+    logits = {"return_generation_logits": True} if model == wire.PRM else {}
     return _by_hand(message, input_ids=0, input_lengths=1, request_output_len=1, **logits)
 
 

@@ -28,7 +28,11 @@ from .folder import ENGINE_STEPS
 from .log import cut_half_line, read_events
 from .state import session_begins
 
-_MODELS: dict[str, EngineName] = {wire.GENERATOR: "generator", wire.PRM_ENGINE: "verifier"}
+_MODELS: dict[str, EngineName] = {
+    wire.GENERATOR: "generator",
+    wire.PRM_ENGINE: "verifier",
+    wire.PRM: "verifier",  # of target openvino; where it is an ensemble it has no such metrics
+}
 _METRIC = re.compile(r"^(nv_trt_llm_\w+)\{(.*)\} (\S+)", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 

@@ -60,7 +60,7 @@ def by_process(problems: int, n: int) -> Table:
     """CPU ms per thought of every process that takes part in a run on a server."""
     deployment = load_deployment("demo")
     build_engines(deployment, say=lambda line: None)
-    names = ["orchestrator", "tritonserver", wire.GENERATOR, wire.PRM_ENGINE, wire.PRM_SCORE]
+    names = ["orchestrator", "tritonserver", wire.GENERATOR, wire.PRM]
     table = Table("schedule", "wall s", "thoughts", *names, "all")
     schedules: tuple[ScheduleName, ...] = ("lockstep", "decoupled")
     for schedule in schedules:

@@ -16,8 +16,7 @@ from .proxy import Proxy
 from .runs import Run, send
 from .surroundings import Clock
 
-STUBS = ("generator", "prm_engine", "prm_score")
-ENGINES = ("generator", "prm_engine")
+ENGINES = ("generator", "prm")
 HOUR_S = 3600
 
 
@@ -60,7 +59,7 @@ def kill_server(scene: Scene, rng: random.Random) -> bool:
 
 def kill_stub(scene: Scene, rng: random.Random) -> bool:
     """SIGKILL the process of one model."""
-    return _kill(scene.run.stub(rng.choice(STUBS)))
+    return _kill(scene.run.stub(rng.choice(ENGINES)))
 
 
 def kill_generator(scene: Scene, rng: random.Random) -> bool:
@@ -70,7 +69,7 @@ def kill_generator(scene: Scene, rng: random.Random) -> bool:
 
 def kill_verifier(scene: Scene, rng: random.Random) -> bool:
     """SIGKILL the process of the verifier's engine."""
-    return _kill(scene.run.engine("prm_engine"))
+    return _kill(scene.run.engine("prm"))
 
 
 def kill_guard(scene: Scene, rng: random.Random) -> bool:
@@ -89,7 +88,7 @@ def freeze_server(scene: Scene, rng: random.Random) -> bool:
 
 def freeze_stub(scene: Scene, rng: random.Random) -> bool:
     """SIGSTOP the process of one model for a while."""
-    return _freeze(scene, scene.run.stub(rng.choice(STUBS)))
+    return _freeze(scene, scene.run.stub(rng.choice(ENGINES)))
 
 
 def freeze_engine(scene: Scene, rng: random.Random) -> bool:
@@ -158,7 +157,7 @@ def limit_memory(scene: Scene, rng: random.Random) -> bool:
     """Nothing is left of the memory for the command, the server, a model or an engine."""
     run = scene.run
     bench = [psutil.Process(run.process.pid)]
-    models = [run.stub(rng.choice(STUBS)), run.engine(rng.choice(ENGINES))]
+    models = [run.stub(rng.choice(ENGINES)), run.engine(rng.choice(ENGINES))]
     victims = rng.choice([bench, run.server, *models])
     for process in victims:
         limit = process.memory_info().vms + rng.choice([0, rng.randrange(2**23)])

@@ -21,12 +21,12 @@ TEXTS = ("", "x", "input_ids", "../../etc/passwd", "a\0b", "é\U0001f600", "%s%n
 TYPES = ("INT32", "INT64", "UINT8", "UINT64", "FP16", "BF16", "FP32", "FP64", "BOOL", "BYTES", "",
          "int32", "TYPE_INT32", "INVALID", "x" * 1000)  # fmt: skip
 VERSIONS = ("1", "-1", "0", "99", "latest", "1 ", "9" * 30)
-MODELS = (wire.GENERATOR, wire.PRM, wire.PRM_ENGINE, wire.PRM_SCORE)
+MODELS = (wire.GENERATOR, wire.PRM)
 PARAMETERS = (
     "sequence_id", "sequence_start", "sequence_end", "priority", "timeout", "binary_data_output",
     "triton_enable_empty_final_response", "triton_final_response", "headers", "classification",
     "shared_memory_region", "shared_memory_byte_size", "shared_memory_offset", "correlation_id",
-    "content_type", "binary_data_size", "nonsense", "",
+    "content_type", "binary_data_size", "first_row", "nonsense", "",
 )  # fmt: skip
 Change = Callable[[Any, random.Random], None]
 
@@ -34,25 +34,17 @@ Change = Callable[[Any, random.Random], None]
 def valid(model: str, number: int = 0) -> Any:
     """A request that a model answers; `number` is its seed."""
     request = service_pb2.ModelInferRequest(model_name=model)
-    tensors: dict[str, Any]
-    if model == wire.PRM_SCORE:
-        tensors = {
-            "output_ids": np.ones((1, 1, 1), np.int32),
-            "sequence_length": np.ones((1, 1), np.int32),
-            "generation_logits": np.zeros((1, 1, 1, 2), np.float32),
-        }
+    tensors: dict[str, Any] = {
+        "input_ids": np.array([PROMPT], np.int32),
+        "input_lengths": wire.scalar("input_lengths", len(PROMPT)),
+        "request_output_len": wire.scalar("request_output_len", 1),
+    }
+    if model == wire.GENERATOR:
+        tensors["request_output_len"] = wire.scalar("request_output_len", 8)
+        tensors |= {"runtime_top_p": wire.scalar("runtime_top_p", 1.0)}
+        tensors |= {"seed": wire.scalar("seed", number)}
     else:
-        tensors = {
-            "input_ids": np.array([PROMPT], np.int32),
-            "input_lengths": wire.scalar("input_lengths", len(PROMPT)),
-            "request_output_len": wire.scalar("request_output_len", 1),
-        }
-        if model == wire.GENERATOR:
-            tensors["request_output_len"] = wire.scalar("request_output_len", 8)
-            tensors |= {"runtime_top_p": wire.scalar("runtime_top_p", 1.0)}
-            tensors |= {"seed": wire.scalar("seed", number)}
-        else:
-            tensors["return_generation_logits"] = wire.scalar("return_generation_logits", True)
+        tensors["return_generation_logits"] = wire.scalar("return_generation_logits", True)
     for name, tensor in tensors.items():
         add(request, name, tensor)
     return request

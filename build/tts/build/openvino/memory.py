@@ -38,7 +38,7 @@ MIB = 1 << 20
 PROCESS = 120 * MIB
 """One engine's process and its Triton model's, without weights, KV pool and working space."""
 SERVER = 48 * MIB
-"""tritonserver and the process that turns the verifier's logits into scores."""
+"""tritonserver, measured when a small model that made scores of logits ran beside the engines."""
 STORED_BYTES: Mapping[Precision, int] = {"fp32": 4, "bf16": 2, "int8": 1}
 """Bytes of one weight."""
 _SCALE = 4

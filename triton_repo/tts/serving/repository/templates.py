@@ -21,12 +21,17 @@ TEMPLATE = f"{CONFIG}.j2"
 
 
 def model_folders(deployment: Deployment) -> list[Path]:
-    """The folder of each model: those of every target, and those of this one."""
+    """The folder of each model: of the target's own, then of those that others share."""
     root = paths.templates_dir()
-    common, own = ((root / part).glob(f"*/{TEMPLATE}") for part in ("common", deployment.target))
-    if not (engines := sorted(file.parent for file in own)):
+    common, own = (
+        sorted(file.parent for file in (root / part).glob(f"*/{TEMPLATE}"))
+        for part in ("common", deployment.target)
+    )
+    if not own:
         raise ServerError(f"There are no model templates for {deployment.target} in {root}.")
-    return [*engines, *sorted(file.parent for file in common)]
+    names = {folder.name for folder in own}
+    # what has a score of its own needs no model that makes one of logits
+    return own if wire.PRM in names else [*own, *common]
 
 
 def render_template(template: Path, file: Path, values: dict[str, Any]) -> None:

@@ -22,7 +22,11 @@ STALL_S = 600.0
 OPEN_STALL_S = 30.0
 """The same once its engines are open: what is left then takes a moment."""
 LOADING, WAITING, WARMING_UP = "loading", "waiting", "warming up"
-_ENGINES: dict[str, Role] = {wire.GENERATOR: "generator", wire.PRM_ENGINE: "verifier"}
+_ENGINES: dict[str, Role] = {
+    wire.GENERATOR: "generator",
+    wire.PRM: "verifier",
+    wire.PRM_ENGINE: "verifier",  # where `prm` is an ensemble, which loads after it
+}
 _BEGUN = re.compile(r'\] "?loading: (?P<model>\w+):\d')
 _LOADED = re.compile(r"\] \"?successfully loaded '(?P<model>\w+)'")
 _BUSY = 0.1  # of one core: less is what a server spends on waiting
@@ -60,7 +64,11 @@ def read_loading(log: Path, seconds: float) -> Loading:
             stages[begun["model"]] = Stage(begun["model"], LOADING)
         elif (loaded := _LOADED.search(line)) and loaded["model"] in stages:
             stages[loaded["model"]] = Stage(loaded["model"], WARMING_UP)
-    return Loading(seconds, {_ENGINES[model]: stage for model, stage in stages.items()})
+    engines: dict[Role, Stage] = {}
+    for model, role in _ENGINES.items():
+        if role not in engines or stages[model].doing != WAITING:
+            engines[role] = stages[model]
+    return Loading(seconds, engines)
 
 
 class Watchdog:
