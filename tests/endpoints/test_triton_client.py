@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from tts.build.errors import EndpointUnavailable
+from tts.build.errors import EndpointUnavailable, RequestRefused
 from tts.endpoints import retry
 from tts.endpoints.base import GenerateCall, ScoreCall, VerifierResult
 from tts.endpoints.triton import TritonConnection, TritonGenerator, TritonVerifier
+from tts.engines import wire
 
 
 def test_a_server_that_is_not_there_is_named():
@@ -112,3 +113,93 @@ def test_tokens_are_streamed_over_a_new_connection_once_a_server_is_back():
         await server.stop(None)
 
     asyncio.run(asyncio.wait_for(go(), 20))
+
+
+class _Scores(service_pb2_grpc.GRPCInferenceServiceServicer):
+    """A verifier that scores by rows, once it is let, but for those whose prompts tell it not to.
+
+    A row's score is 1 divided by its prompt's length. One of length 9 is refused, one of length 8
+    fails once and is scored the second time.
+    """
+
+    def __init__(self):
+        self.asked = []
+        """The lengths of each request's prompts."""
+        self.let, self.cancelled = asyncio.Event(), False
+        self._failed = False
+
+    async def ModelInfer(self, request, context):
+        raw = dict(zip((i.name for i in request.inputs), request.raw_input_contents, strict=True))
+        lengths = np.frombuffer(raw["input_lengths"], np.int32).tolist()
+        self.asked.append(lengths)
+        try:
+            await self.let.wait()
+        except asyncio.CancelledError:
+            self.cancelled = True
+            raise
+        errors = ["[refused] nine" if length == 9 else "" for length in lengths]
+        if 8 in lengths and not self._failed:
+            self._failed = True
+            errors[lengths.index(8)] = "[unavailable] the engine died"
+        first = request.parameters[wire.FIRST_ROW].int64_param
+        order = list(reversed(range(len(lengths))))  # rows are told by number
+        scores = [0.0 if errors[row] else 1 / lengths[row] for row in order]
+        answer = service_pb2.ModelInferResponse(model_name=request.model_name)
+        for name, content in (
+            ("batch_index", np.array([first + row for row in order], np.int32).tobytes()),
+            ("score", np.array(scores, np.float32).tobytes()),
+            ("error", b"".join(wire.encode_text(errors[row]) for row in order)),
+        ):
+            answer.outputs.add(name=name)
+            answer.raw_output_contents.append(content)
+        return answer
+
+
+def with_scores(scene):
+    async def go():
+        scores = _Scores()
+        server = grpc.aio.server()
+        service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(scores, server)
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        async with TritonConnection(f"127.0.0.1:{port}", most_rows=4) as connection:
+            verifier = TritonVerifier(connection)
+            await scene(scores, lambda n: verifier.score(ScoreCall(np.zeros(n, np.int32))))
+        await server.stop(None)
+
+    asyncio.run(asyncio.wait_for(go(), 20))
+
+
+def test_chains_of_one_turn_are_scored_together_and_only_what_failed_is_asked_again():
+    async def scene(scores, score):
+        scores.let.set()
+        asked = (2, 9, 8, 4, 5)
+        found = await asyncio.gather(*map(score, asked), return_exceptions=True)
+        refused = found.pop(1)
+        assert isinstance(refused, RequestRefused)
+        assert "nine" in refused.message
+        assert [result.score for result in found] == [0.5, 0.125, 0.25, np.float32(0.2)]
+        assert scores.asked == [[2, 9, 8, 4], [5], [8]]
+
+    with_scores(scene)
+
+
+def test_a_request_for_scores_ends_when_nobody_waits_for_any_of_them():
+    async def scene(scores, score):
+        one, other = (asyncio.ensure_future(score(n)) for n in (2, 4))
+        while not scores.asked:
+            await asyncio.sleep(0.01)
+        one.cancel()
+        scores.let.set()
+        assert (await other).score == 0.25
+        scores.let.clear()
+        both = [asyncio.ensure_future(score(n)) for n in (2, 4)]
+        while len(scores.asked) < 2:
+            await asyncio.sleep(0.01)
+        assert scores.asked == [[2, 4]] * 2
+        for each in both:
+            each.cancel()
+        while not scores.cancelled:
+            await asyncio.sleep(0.01)
+
+    with_scores(scene)

@@ -5,11 +5,17 @@ import asyncio
 import pytest
 
 from tts.build.errors import ConfigError, ServerError
-from tts.build.spec import PORT_STEP, Deployment, ServerSpec
+from tts.build.spec import (
+    PORT_STEP,
+    Deployment,
+    ServerSpec,
+    bundled_deployments,
+    load_deployment,
+)
 from tts.prompting import Models
 from tts.serving.repository.digest import deployment_digest
 from tts.session import AsyncSession, connecting
-from tts.session.connecting import open_pairs
+from tts.session.connecting import most_rows, open_pairs
 from tts.session.replicas import Replicas
 
 
@@ -89,3 +95,11 @@ def test_a_replica_has_a_name_and_given_ports_of_its_own(tiny_deployment):
     assert third.replica(1).server == server
     assert third.replica(1).server_name == "tiny"
     assert deployment_digest(third) == deployment_digest(deployment)
+
+
+@pytest.mark.parametrize("name", bundled_deployments())
+def test_only_an_engine_host_of_ours_is_sent_several_rows_at_a_time(name):
+    deployment = load_deployment(name)
+    sizes = [engine.max_batch_size for engine in deployment.engines().values()]
+    assert most_rows(deployment) == (min(sizes) if deployment.target == "openvino" else 1)
+    assert most_rows(load_deployment("demo")) == 64
