@@ -25,6 +25,7 @@ from tts.problem import Problem
 from tts.prompting import Models
 from tts.search import Search, SearchConfig, node_seed
 from tts.serving.command.ports import Addresses
+from tts.session.connecting import most_rows
 from tts.session.endpoints import endpoints_on
 from tts.strategies.catalog import new_search
 
@@ -90,7 +91,8 @@ async def _rounds(
     measured: list[Measured],
 ) -> None:
     models = Models.load(deployment)
-    async with TritonConnection(addresses.grpc) as connection:
+    rows = most_rows(deployment)
+    async with TritonConnection(addresses.grpc, most_rows=rows) as connection:
         solve = partial(solve_all, config, models, connection, server)
         await solve(2)  # imports, and what is made once
         for _ in range(rounds):

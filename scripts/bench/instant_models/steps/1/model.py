@@ -17,20 +17,23 @@ class TritonPythonModel:
         """Read the steps from the model's configuration."""
         parameters = json.loads(args["model_config"])["parameters"]
         steps = json.loads(parameters["steps"]["string_value"])
-        self.steps = [
-            (np.array([[ids]], np.int32), np.array([[len(ids)]], np.int32)) for ids in steps
-        ]
-
+        self.lengths = np.array([[len(ids)] for ids in steps], np.int32)
+        self.steps = np.zeros((len(steps), 1, self.lengths.max()), np.int32)
+        for row, ids in zip(self.steps, steps, strict=True):
+            row[0, : len(ids)] = ids
         self.waiting = queue.SimpleQueue()
         self.sender = threading.Thread(target=self._answer_all, daemon=True)
         self.sender.start()
 
     def execute(self, requests):
-        """Take every request; a stop ends nothing, as nothing is running."""
+        """Take every request, by rows or not; a stop ends nothing, as nothing is running."""
         for request in requests:
             seed = pb_utils.get_input_tensor_by_name(request, "seed")
-            chosen = int(seed.as_numpy().flat[0]) % len(self.steps) if seed else 0
-            self.waiting.put((request.get_response_sender(), chosen))
+            lengths = pb_utils.get_input_tensor_by_name(request, "input_lengths").as_numpy()
+            seeds = seed.as_numpy().ravel() if seed else np.zeros(lengths.size, np.uint64)
+            chosen = (seeds % np.uint64(len(self.steps))).astype(np.int64)
+            first = json.loads(request.parameters() or "{}").get("first_row", 0)
+            self.waiting.put((request.get_response_sender(), chosen, first))
 
     def finalize(self):
         """End the thread."""
@@ -39,12 +42,13 @@ class TritonPythonModel:
 
     def _answer_all(self):
         while taken := self.waiting.get():
-            sender, chosen = taken
-            ids, length = self.steps[chosen]
+            sender, chosen, first = taken
+            numbers = np.arange(first, first + len(chosen), dtype=np.int32)
             answer = pb_utils.InferenceResponse(
                 output_tensors=[
-                    pb_utils.Tensor("output_ids", ids),
-                    pb_utils.Tensor("sequence_length", length),
+                    pb_utils.Tensor("output_ids", self.steps[chosen]),
+                    pb_utils.Tensor("sequence_length", self.lengths[chosen]),
+                    pb_utils.Tensor("batch_index", numbers.reshape(-1, 1)),
                 ]
             )
             sender.send(answer, flags=FINAL)
