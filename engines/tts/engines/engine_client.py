@@ -157,7 +157,8 @@ class EngineClient:
         """Run a function in the thread that answers."""
         self._owner.require()
         self._calls.put(function)
-        self._interrupt()
+        if threading.current_thread() is not self._thread:
+            self._interrupt()
 
     def close(self) -> None:
         """Fail the remaining requests, end the engine's process and wait for it.
@@ -212,6 +213,7 @@ class EngineClient:
             for report in reports:
                 self._take(report)
             reports = []
+            self._make_calls()  # to which these have led; a question may take a round trip
             if (ticket := self._cancellations.ask()) is not None:
                 self.cancel(ticket)
             due = self._cancellations.due_s()

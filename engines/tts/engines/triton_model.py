@@ -197,9 +197,11 @@ class EngineModel:
                 for number, request in requests
             ]
             tickets = self._host.submit_all(submitted, client.is_gone)
-            if latest is not client:  # its sender has nothing more to send
-                self._host.call(partial(client.sender.send, flags=FINAL))
-                client.sender, client.outputs = latest.sender, latest.outputs
+            if latest is not client:
+                before, client.sender = client.sender, latest.sender
+                client.outputs = latest.outputs
+                # only now: a sender that is asked anything after its end makes the server crash
+                self._host.call(partial(before.send, flags=FINAL))
             client.left += len(rows)
             if client.name:
                 self._clients[client.name] = client
