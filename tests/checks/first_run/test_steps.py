@@ -243,7 +243,6 @@ def test_an_interrupted_run_leaves_its_report(
         (["demo", "--first-run"], "target openvino; a first run is for target tensorrt"),
         (["--first-run"], "--first-run needs a deployment"),
         (["nowhere", "--first-run"], "no deployment 'nowhere'"),
-        (["demo-gpu"], "--first-run"),
     ],
 )
 def test_a_wrong_command_line_is_a_sentence(
