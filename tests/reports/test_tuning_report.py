@@ -25,11 +25,13 @@ def printed(show, *arguments):
 
 def test_the_table_marks_the_saturation_point_and_says_what_it_means(tmp_path):
     engine = analysed(samples_of(1.0, 0.5, LOADS, (1.0, 1.0, 1.0)))
-    text = printed(print_tuned, Tuned((engine,), tmp_path / "tune.json", interrupted=False))
+    tuned = Tuned((engine,), tmp_path / "tune.json", None, "generator 2 (default); 4 cores")
+    text = printed(print_tuned, tuned)
     (row,) = [line for line in text.splitlines() if line.endswith("saturated")]
     assert int(row.split()[0]) / 2 < engine.saturation.load <= int(row.split()[0])
     assert "Saturation point (95% of the best): 33 requests, 95% interval 33 to 33." in text
     assert "measured 3 times" in text
+    assert "threads: generator 2 (default); 4 cores\n" in text
     assert "generator.in_flight_requests: 64 -> 33 (the upper end" in text
     assert f"result: {tmp_path / 'tune.json'}" in text
     assert "…" not in text
