@@ -163,9 +163,8 @@ def _carry_out(study: Study, observer: Observer) -> None:
             done = f"{finished} of {len(steps)} runs are finished"
         raise with_way_on(error, done, study.folder, "tts study --resume") from error
     finally:
-        if (
-            restarts and study.spec.server.kind == "triton"
-        ):  # the model repository is left as the deployment has it
+        # the model repository, if there is one, is left as the deployment has it
+        if restarts and study.spec.server.kind == "triton":
             render_repository(study.spec)
 
 
@@ -230,7 +229,6 @@ async def _run_one(
         schedule=cell.schedule,
         speculation=cell.speculation,
         in_flight=cell.in_flight,
-        server=study.config.server,
     )
     plan = Plan(config, session.deployment, problems, study.strategy(cell.n))
     observer.say(title)

@@ -96,7 +96,7 @@ def tune(
     if is_there(folder / RESULT):
         raise RunError(f"{folder} already holds a tune result.", hint="Name another with --out.")
     recorded = read_requests(run, session.models) if run else None
-    plan = _recording(session, dataset, server) if recorded is None else None
+    plan = _recording(session, dataset) if recorded is None else None
     source = run or folder / "run"
     measured: list[Measured] = []
     interrupted: Interrupted | None = None
@@ -160,12 +160,10 @@ def read_requests(run: Path, models: Models) -> RecordedRequests:
     return recorded
 
 
-def _recording(session: AsyncSession, dataset: str, server: ServerKind | None) -> Plan:
+def _recording(session: AsyncSession, dataset: str) -> Plan:
     """What is recorded where no run is given: a short run of beam search."""
     spec = session.deployment
-    config = RunConfig(
-        deployment_source=session.source, dataset=findable(dataset), limit=PROBLEMS, server=server
-    )
+    config = RunConfig(deployment_source=session.source, dataset=findable(dataset), limit=PROBLEMS)
     problems = tuple(load_problems(dataset, limit=PROBLEMS))
     plan = Plan(config, spec, problems, choose(config.strategy, spec, {}))
     check_lengths(session.models, plan.problems)
