@@ -80,6 +80,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="the JSON file; a new one under runs/")
     arguments = parser.parse_args()
     variants = variants_of(arguments.checkout, arguments.server)
+    if missing := [each.python for each in variants if not each.python.is_file()]:
+        parser.error(f"there is no {missing[0]}: a checkout needs an environment (scripts/setup)")
     out = arguments.out or paths.runs_dir() / f"bench-schedules-{datetime.now():%Y%m%d-%H%M%S}.json"
     out.parent.mkdir(parents=True, exist_ok=True)
     results: list[Result] = []
