@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import get_args
 
 import psutil
+from tests.commands import prepared
 
 from tts.lab.bench.single_run import plan_of, run_plan
 from tts.lab.observer import Observer
@@ -40,11 +41,12 @@ class Tts:
         )
 
     def run(self, *arguments):
-        process = self.start(*arguments)
-        out, err = process.communicate(timeout=180)
+        """Exit code, output and error of a command, in a fork that has the imports behind it."""
+        variables = {**os.environ, "TTS_HOME": str(self.home)}
+        code, out, err = prepared().run([*map(str, arguments)], variables, timeout_s=180)
         assert "Traceback" not in err, err
         assert "This is a bug" not in err, err
-        return process.returncode, out, err
+        return code, out, err
 
     def leftovers(self):
         """Processes that still name this home, after a moment's grace."""
