@@ -71,8 +71,8 @@ def run_study(
     out: Path | None,
     observer: Observer,
     *,
-    dataset: str = "demo",
-    seed: int = 0,
+    dataset: str,
+    seed: int,
 ) -> Study:
     """Begin a study on a dataset, a name or a file, and carry it out; raises a TtsError."""
     spec = load_checked(deployment)
