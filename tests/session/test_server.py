@@ -39,6 +39,21 @@ def test_a_server_that_dies_ends_what_runs_and_waits_for_it():
     assert ended == [True]
 
 
+def test_the_server_is_looked_at_once_a_second(monkeypatch):
+    looks = []
+
+    async def watch(check, every_s):
+        looks.append((check, every_s))
+        await asyncio.Event().wait()
+
+    async def work():
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(server, "watch", watch)
+    asyncio.run(while_healthy(work(), healthy))
+    assert looks == [(healthy, 1.0)]
+
+
 def test_an_endpoints_error_is_explained_by_what_died_or_else_stands():
     died = threading.Event()
 
