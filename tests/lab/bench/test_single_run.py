@@ -6,7 +6,7 @@ import threading
 import pytest
 from tests.session.endpoints import Failing, Hanging
 
-from tts.build.errors import BuildError, EndpointTimeout, Interrupted
+from tts.build.errors import CheckpointError, EndpointTimeout, Interrupted
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.lab.bench.single_run import run_plan, with_way_on
@@ -103,7 +103,7 @@ def test_a_run_whose_engines_cannot_be_had_has_not_begun(tiny_deployment, tmp_pa
     """There is nothing to continue, and nobody is told to."""
     monkeypatch.setenv("TTS_HOME", str(tmp_path / "home"))
     told = Told()
-    with pytest.raises(BuildError):
+    with pytest.raises(CheckpointError):
         carry_out(tiny_deployment, None, tmp_path / "run", told)
     assert not told.progress.began
 
