@@ -15,6 +15,8 @@ from tts.lab.study.campaign import resume_study, run_study
 from tts.lab.study.cells import Form
 from tts.lab.study.folder import load_file, run_folder
 from tts.lab.study.kv_memory import divided
+from tts.lab.study.measure import measure
+from tts.reports.study_page import StudyReport
 from tts.runs.folder import read_json
 from tts.runs.summary import read_summary
 from tts.session import AsyncSession
@@ -137,3 +139,17 @@ def test_a_study_that_breaks_off_says_what_is_kept_and_goes_on_from_there(scene,
     scene.seen = done.seen
     resume_study(folder, None, done)
     assert done.seen == []
+
+
+def test_a_finished_study_is_a_page(scene, tmp_path):
+    study = begun(scene, tmp_path / "study")
+    findings = measure(study)
+    assert findings.problems == 2
+    assert findings.same_trees
+    figures = {measured.name for measured in findings.measurements}
+    assert figures >= {"throughput-by-split", "ablation", "generator-by-load", "memory-by-split"}
+    page = StudyReport(study, findings).write().read_text()
+    assert "Study of demo" in page
+    for heading in ("Study", "Engines", "Form", "This page"):
+        assert f">{heading}<" in page
+    assert ">Configuration<" not in page  # a study has no one configuration
