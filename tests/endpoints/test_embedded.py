@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts.build import paths
-from tts.build.errors import EndpointError, ServerError
+from tts.build.errors import EndpointError, RequestRefused, ServerError
 from tts.endpoints import embedded
 from tts.endpoints.base import GenerateCall
 from tts.endpoints.embedded import EmbeddedEngine, EmbeddedGenerator, first_probability
@@ -153,3 +153,11 @@ def test_the_engine_is_asked_what_it_would_be_asked_on_the_wire(call):
     for name in type(ours).__dataclass_fields__:
         if name != "input_ids":
             assert getattr(ours, name) == getattr(theirs, name), name
+
+
+def test_words_that_an_engine_does_not_take_are_refused_before_it_is_asked():
+    engine = EmbeddedEngine("generator", SimpleNamespace(limits=LIMITS))
+    generator = EmbeddedGenerator(engine, 5, WORDS, ())
+    call = GenerateCall(np.array([1], np.int32), 4, 0, 0.0, 1.0, False, stop_words=((100,),))
+    with pytest.raises(RequestRefused):
+        generator._request(call)

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import json
 import threading
 from dataclasses import replace
 from types import SimpleNamespace
@@ -347,6 +348,20 @@ def test_what_needs_no_engine_is_a_request_like_any_other(tiny_deployment, endpo
     assert [status for status, _ in asyncio.run(go())] == [200, 429]
 
 
+def test_scores_are_no_searches(tiny_deployment, endpoints):
+    key = ApiKey("k", "k", KeyLimits(concurrent_searches=0), 0.0, None)
+    keyring = SimpleNamespace(required=True, find=lambda said: key)
+    said = [*PLAIN, {"role": "assistant", "content": "It is 4."}]
+
+    async def go(path, body):
+        async with serving(tiny_deployment, endpoints, keyring=keyring) as app:
+            return (await post(app, path, body, authorization="Bearer k"))[0]
+
+    assert asyncio.run(go(POOLING, {"model": "tiny", "messages": said})) == 200
+    path, body = search_of(PLAIN, model="tiny:best-of-n")
+    assert asyncio.run(go(path, body)) == 429
+
+
 def test_a_key_that_is_missing_or_wrong_is_a_status_of_its_own(tiny_deployment, endpoints):
     keyring = SimpleNamespace(required=True, find=lambda said: None)
 
@@ -439,6 +454,10 @@ def test_scores_are_shown_without_the_noise_of_binary_fractions(tiny_deployment,
     assert answer["tts"]["score"] == 0.8542
     assert '"score":0.8542}' in events
     assert "0.8542000" not in events
+    chunks = [json.loads(line[6:]) for line in events.split("\n") if line.startswith("data: {")]
+    assert {choice["index"] for chunk in chunks for choice in chunk["choices"]} == {0}
+    told = [step for chunk in chunks for step in chunk.get("tts", {}).get("steps", ())]
+    assert any(step.get("text") for step in told)
 
 
 def test_the_seconds_of_a_search_have_no_noise_of_binary_fractions(

@@ -106,7 +106,7 @@ def test_a_caller_that_sends_its_trace_gets_the_request_in_it():
 
 
 def test_metrics_have_the_names_and_units_of_generative_ai():
-    failed = record(outcome="failed", error="engine", status=500)
+    failed = record(outcome="failed", error="engine", status=500, prompt_tokens=99)
     metrics = sent(record(), failed).metrics
     assert {name: metric.unit for name, metric in metrics.items() if name.startswith("gen_ai")} == {
         "gen_ai.server.request.duration": "s",
