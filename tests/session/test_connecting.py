@@ -1,15 +1,16 @@
 """The servers that a session is told to use: which answer, which must not, what they are called."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
-from tts.build.errors import ConfigError, ServerError
+from tts.build.errors import ConfigError, EndpointUnavailable, ServerError
 from tts.build.spec import PORT_STEP, Deployment, ServerSpec
 from tts.prompting import Models
 from tts.serving.repository.digest import deployment_digest
 from tts.session import AsyncSession, connecting
-from tts.session.connecting import open_pairs
+from tts.session.connecting import connect, open_pairs
 from tts.session.replicas import Replicas
 
 
@@ -49,6 +50,21 @@ def test_a_server_of_something_else_is_refused_by_its_address(tiny_deployment, s
     served["two:2"] = "another"
     with pytest.raises(ServerError, match="two:2 does not serve deployment tiny"):
         asyncio.run(opened(tiny_deployment, ["one:1", "two:2"], print))
+
+
+def test_one_more_server_is_used_only_if_it_answers(tiny_deployment, served):
+    served["one:1"] = deployment_digest(tiny_deployment)
+
+    async def go():
+        models = Models.load(tiny_deployment)
+        connecting_to = partial(connect, tiny_deployment, models, (None, None))
+        async with Replicas(connecting_to) as replicas:
+            await replicas.add("one:1")
+            with pytest.raises(EndpointUnavailable, match="No server answers at two:2"):
+                await replicas.add("two:2")
+            return [pair.name for pair in replicas.pairs]
+
+    assert asyncio.run(go()) == ["one:1"]
 
 
 def test_a_server_whose_models_fail_counts_as_one_that_does_not_answer(

@@ -72,8 +72,8 @@ def run_study(
     out: Path | None,
     observer: Observer,
     *,
-    dataset: str = "demo",
-    seed: int = 0,
+    dataset: str,
+    seed: int,
     server: ServerKind | None = None,
 ) -> Study:
     """Begin a study on a dataset, a name or a file, and carry it out; raises a TtsError.
