@@ -9,7 +9,7 @@ from tritonclient.grpc import service_pb2
 
 from tts.endpoints.base import GenerateCall, NewTokens, ScoreCall
 from tts.endpoints.triton import TritonGenerator, TritonVerifier
-from tts.endpoints.triton_requests import Constant, RequestTemplate
+from tts.endpoints.triton_requests import Constant, RequestTemplate, Row
 from tts.engines import wire
 
 SCALARS = {
@@ -65,11 +65,53 @@ def test_a_template_encodes_as_protobuf_does(data):
             (name, (1, 1), wire.scalar(name, v).tobytes())
             for name, v in zip(names, values, strict=True)
         ),
-        *((each.name, each.shape, each.raw) for each in constants),
+        *((each.name, (1, *each.shape), each.raw) for each in constants),
         *(("guided_decoding_guide", (1, 1), wire.encode_text(text)) for text in texts),
     ]
     encoded = template.encode(number, ids, values, texts)
     assert encoded == by_protobuf(model, number, tensors, outputs)
+
+
+@given(st.data())
+def test_several_rows_are_encoded_as_protobuf_does(data):
+    count = data.draw(st.integers(1, 5))
+    names = data.draw(st.lists(st.sampled_from(sorted(SCALARS)), max_size=4))
+    texts = data.draw(st.integers(0, 2))
+    constant = Constant("stop_words_list", b"\3\0\0\0\1\0\0\0", (2, 1))
+    template = RequestTemplate(
+        "generator",
+        scalars=names,
+        constants=[constant],
+        texts=["guided_decoding_guide"] * texts,
+        outputs=["output_ids"],
+    )
+    rows = [
+        Row(
+            template,
+            np.asarray(data.draw(IDS), dtype=np.int32),
+            [data.draw(SCALARS[name]) for name in names],
+            [data.draw(st.text(max_size=20)) for _ in range(texts)],
+        )
+        for _ in range(count)
+    ]
+    first = data.draw(st.integers(1, 2**30))
+    longest = max(len(row.ids) for row in rows)
+    padded = np.zeros((count, longest), np.int32)
+    for line, row in zip(padded, rows, strict=True):
+        line[: len(row.ids)] = row.ids
+    tensors = [("input_ids", padded.shape, padded.tobytes())]
+    for place, name in enumerate(names):
+        values = b"".join(wire.scalar(name, row.scalars[place]).tobytes() for row in rows)
+        tensors.append((name, (count, 1), values))
+    tensors.append((constant.name, (count, 2, 1), constant.raw * count))
+    for place in range(texts):
+        raw = b"".join(wire.encode_text(row.texts[place]) for row in rows)
+        tensors.append(("guided_decoding_guide", (count, 1), raw))
+    sent = service_pb2.ModelInferRequest.FromString(template.encode_rows("a-1+", first, rows))
+    assert sent.parameters[wire.FIRST_ROW].int64_param == first
+    del sent.parameters[wire.FIRST_ROW]
+    outputs = ["output_ids", "batch_index", "error"]
+    assert sent.SerializeToString() == by_protobuf("generator", "a-1+", tensors, outputs)
 
 
 class Connection:
@@ -79,8 +121,8 @@ class Connection:
         self.sent = request
         return self.answer(model, [("score", np.float32(0.25).tobytes())])
 
-    async def generate(self, encode):
-        self.sent = encode("7")
+    async def generate(self, row):
+        self.sent = row.encode("7")
         return [5, 6]
 
     async def stream(self, encode):

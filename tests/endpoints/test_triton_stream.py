@@ -10,7 +10,10 @@ from tritonclient.grpc import service_pb2
 from tts.build.errors import EndpointError
 from tts.endpoints import triton_stream
 from tts.endpoints.triton_errors import ErrorAnswer
+from tts.endpoints.triton_requests import RequestTemplate, Row
 from tts.endpoints.triton_stream import Streams
+from tts.engines import wire
+from tts.engines.responses import row_tensors
 
 
 class Call:
@@ -57,6 +60,19 @@ class Call:
             parameters={"triton_final_response": {"bool_param": final}},
         )
 
+    def rows(self, number, *rows):
+        """Rows by number: token ids, or an error."""
+        answers = [(n, ids if isinstance(ids, str) else tokens_of(ids)) for n, ids in rows]
+        given = row_tensors(answers)
+        raw = [
+            b"".join(wire.encode_text(text.decode()) for text in tensor.ravel())
+            if name == wire.ERROR
+            else tensor.tobytes()
+            for name, tensor in given.items()
+        ]
+        outputs = [{"name": name} for name in given]
+        self.answer(number, outputs=outputs, raw_output_contents=raw)
+
     def end(self, failure):
         self._answers.put_nowait(failure)
 
@@ -72,7 +88,12 @@ class Call:
     trailing_metadata = initial_metadata
 
 
-def run(scene):
+def tokens_of(ids):
+    length = np.array([[len(ids)]], np.int32)
+    return {"output_ids": np.array([[ids]], np.int32), "sequence_length": length}
+
+
+def run(scene, most_rows=1):
     async def go():
         calls = []
 
@@ -80,7 +101,7 @@ def run(scene):
             calls.append(Call())
             return calls[-1]
 
-        streams = Streams(opened)
+        streams = Streams(opened, most_rows)
         await scene(streams, calls)
         for call in calls:
             if not call.half_closed:
@@ -333,3 +354,108 @@ def test_one_sample_alone_waits_no_longer_than_its_piece_for_the_next_token(monk
             assert (await sample.next()).ids == [token]
 
     run(scene)
+
+
+ROWS = RequestTemplate("generator", scalars=["request_output_len"], outputs=["output_ids"])
+OTHER_ROWS = RequestTemplate("generator", outputs=["output_ids"])
+
+
+def start_rows(streams, *lengths):
+    return [streams.start_row(Row(ROWS, np.zeros(n, np.int32), [n])) for n in lengths]
+
+
+def numbers_of(request):
+    """The numbers of a request's rows."""
+    first = request.parameters[wire.FIRST_ROW].int64_param
+    assert request.id.endswith(f"-{first}+")
+    return list(range(first, first + request.inputs[0].shape[0]))
+
+
+def test_samples_of_one_turn_are_rows_of_one_request_but_for_those_of_another_kind():
+    async def scene(streams, calls):
+        start_rows(streams, 3, 1)
+        streams.start_row(Row(OTHER_ROWS, np.zeros(2, np.int32), []))
+        start_rows(streams, 2, 5)
+        await settle()
+        start_rows(streams, 4)
+        await settle()
+        (call,) = calls
+        assert [list(request.inputs[0].shape) for request in call.written] == [
+            [3, 3],  # as many as may
+            [1, 5],
+            [1, 2],
+            [1, 4],
+        ]
+        numbers = [number for request in call.written for number in numbers_of(request)]
+        assert len(set(numbers)) == len(numbers) == 6
+
+    run(scene, most_rows=3)
+
+
+def test_an_answer_may_hold_rows_of_earlier_requests_and_errors_of_some():
+    async def scene(streams, calls):
+        samples = start_rows(streams, 1, 1)
+        await settle()
+        samples += start_rows(streams, 1, 1)
+        await settle()
+        first, second = calls[0].written
+        one, two, three, four = numbers_of(first) + numbers_of(second)
+        calls[0].rows(second.id, (three, [7]), (one, [8, 9]), (two, "[refused] no"))
+        assert [(await samples[place].next()).ids for place in (0, 2)] == [[8, 9], [7]]
+        with pytest.raises(ErrorAnswer, match="no"):
+            await samples[1].next()
+        calls[0].rows(second.id, (four, "[unavailable] later"))
+        with pytest.raises(ErrorAnswer, match="later"):
+            await samples[3].next()
+
+    run(scene, most_rows=8)
+
+
+def test_cancelling_a_row_stops_it_alone_and_one_that_is_not_sent_is_left_out():
+    async def scene(streams, calls):
+        unsent, one, other = start_rows(streams, 1, 2, 3)
+        unsent.cancel()
+        await settle()
+        (call,) = calls
+        request = call.written[0]
+        first, second = numbers_of(request)
+        one.cancel()
+        await settle()
+        stop = call.written[1]
+        assert stop.id == request.id.partition("-")[0] + f"-{first}"
+        assert tensors(stop)["stop"] == b"\x01"
+        call.answer(stop.id, "nothing stopped")
+        call.rows(request.id, (first, "[cancelled] the request was cancelled"), (second, [3]))
+        assert (await other.next()).ids == [3]
+
+    run(scene, most_rows=8)
+
+
+def test_a_request_by_rows_that_fails_as_a_whole_fails_what_it_was_to_answer():
+    async def scene(streams, calls):
+        samples = start_rows(streams, 1)
+        await settle()
+        samples += start_rows(streams, 1, 1)
+        await settle()
+        (later,) = start_rows(streams, 1)
+        await settle()
+        _, failed, last = calls[0].written
+        calls[0].answer(failed.id, "[unavailable] the engine is shutting down")
+        for sample in samples:
+            with pytest.raises(ErrorAnswer, match="shutting down"):
+                await sample.next()
+        calls[0].rows(last.id, (*numbers_of(last), [5]))
+        assert (await later.next()).ids == [5]
+
+    run(scene, most_rows=8)
+
+
+def test_an_answer_without_rows_fails_its_request():
+    async def scene(streams, calls):
+        (sample,) = start_rows(streams, 1)
+        await settle()
+        calls[0].answer(calls[0].numbers[0], model_name="generator")
+        with pytest.raises(EndpointError, match="model generator has no rows"):
+            await sample.next()
+
+    run(scene, most_rows=8)

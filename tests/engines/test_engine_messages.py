@@ -14,11 +14,14 @@ from tts.engines.engine_messages import (
     Cancel,
     FromEngine,
     MessageReader,
+    Messages,
     Open,
     Opened,
     Report,
+    Submissions,
     Submit,
     ToEngine,
+    Words,
     encode,
 )
 from tts.engines.generate_request import GenerateRequest, Limits
@@ -119,3 +122,23 @@ def test_nothing_there_yet_is_not_the_end():
             taking.take()
         theirs.sendall(encode(Cancel(5)))
         assert taking.take() == [Cancel(5)]
+
+
+@given(st.lists(st.integers(0, 14), max_size=60))
+def test_stop_words_arrive_with_their_requests_and_mostly_as_a_number(chosen):
+    lists = [tuple((number, token) for token in range(number)) for number in range(15)]
+    submissions, messages = Submissions(), Messages(ToEngine)
+    known, sent = {}, 0
+    prompt = np.array([1], np.int64)
+    for ticket, number in enumerate(chosen):
+        request = GenerateRequest(prompt, 2, stop_words=lists[number])
+        *words, submit = messages.feed(submissions.encode(ticket, request, cold=False))
+        known.update({each.number: each.stop_words for each in words})
+        assert all(isinstance(each, Words) for each in words)
+        assert submit.ticket == ticket
+        assert (known[submit.words] if submit.words else ()) == lists[number]
+        assert submit.request.stop_words == ()
+        sent += len(words)
+    assert len(known) <= 8
+    if len({*chosen} - {0}) <= 8:
+        assert sent == len({*chosen} - {0}), "each only once"

@@ -9,9 +9,15 @@ from hypothesis.extra import numpy as hnp
 
 from tts.build.errors import RequestError
 from tts.engines import wire
-from tts.engines.generate_request import GenerateRequest, Limits, is_stop, parse_request
+from tts.engines.generate_request import (
+    GenerateRequest,
+    Limits,
+    is_stop,
+    parse_request,
+    rows_of,
+)
 from tts.engines.prefix_guard import prefix_hashes
-from tts.engines.responses import Response, response_tensors
+from tts.engines.responses import Response, response_tensors, row_tensors
 
 GENERATOR = Limits(
     vocab_size=100, max_seq_len=64, max_num_tokens=32, block_size=32, blocks=8, max_active=4
@@ -216,6 +222,83 @@ def test_any_tensors_give_a_request_or_a_sentence(changes):
         assert request.max_new_tokens >= 1
         assert request.tokens <= GENERATOR.max_seq_len
     assert reason.strip()
+
+
+def outcome(tensors):
+    """A request as text, or why it is none."""
+    try:
+        return repr(parse_request(tensors, GENERATOR))
+    except RequestError as error:
+        return error.message
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(st.integers(-1, 101), min_size=1, max_size=70),
+            st.integers(-1, 70),  # tokens
+            st.floats(-1, 2, width=32),
+            st.integers(0, 2**64 - 1),  # seed
+        ),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_rows_of_a_request_are_what_each_would_be_by_itself(rows):
+    words = wire.encode_stop_words([[3], [4, 5]])[None]
+    alone = [
+        tensors(prompt, length, temperature=float(t), seed=seed, stop_words_list=words)
+        for prompt, length, t, seed in rows
+    ]
+    together = {
+        name: np.concatenate([each[name] for each in alone])
+        for name in alone[0]
+        if name != "input_ids"
+    }
+    longest = max(len(prompt) for prompt, *_ in rows)
+    padded = [[*prompt, *[0] * (longest - len(prompt))] for prompt, *_ in rows]
+    together["input_ids"] = np.array(padded, dtype=np.int32)
+    assert [outcome(row) for row in rows_of(together)] == [outcome(each) for each in alone]
+    squeezed = {
+        name: each[:, 0] if each.shape[1:] == (1,) else each for name, each in together.items()
+    }
+    if longest > 1:  # scalars as Triton hands them over
+        assert [outcome(row) for row in rows_of(squeezed)] == [outcome(each) for each in alone]
+
+
+@pytest.mark.parametrize("length", [-1, 4, 2**31 - 1])
+def test_a_row_whose_length_cannot_be_is_refused_alone(length):
+    two = {name: np.concatenate([each, each]) for name, each in tensors().items()}
+    two["input_lengths"][1] = length
+    first, second = rows_of(two)
+    assert parse_request(first, GENERATOR).input_ids.tolist() == [1, 2, 3]
+    assert f"input_lengths is {length}" in outcome(second)
+
+
+def test_tensors_of_different_numbers_of_rows_are_refused():
+    with pytest.raises(RequestError, match="differ in their number of rows"):
+        rows_of(tensors(end_id=np.ones((2, 1), np.int32)))
+
+
+def test_rows_are_answered_together_with_the_errors_of_some():
+    answers = [[7, 8], "[refused] no", [], [9]]
+    request = GenerateRequest(PROMPT, 2)
+    rows = [
+        (
+            number,
+            ids
+            if isinstance(ids, str)
+            else response_tensors(request, Response(ids, finish_reason="stop")),
+        )
+        for number, ids in enumerate(answers, 5)
+    ]
+    out = row_tensors(rows)
+    assert out["batch_index"].tolist() == [[5], [6], [7], [8]]
+    assert out["output_ids"].tolist() == [[[7, 8]], [[0, 0]], [[0, 0]], [[9, 0]]]
+    assert out["sequence_length"].tolist() == [[2], [0], [0], [1]]
+    assert out["error"].tolist() == [[b""], [b"[refused] no"], [b""], [b""]]
+    assert row_tensors(rows[1:2]).keys() == {"batch_index", "error"}
+    assert "error" not in row_tensors(rows[:1])
 
 
 def test_a_stop_request_is_recognised():

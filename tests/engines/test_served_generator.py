@@ -1,6 +1,8 @@
 """The generator behind a real Triton server."""
 
 import itertools
+import queue
+from functools import partial
 
 import numpy as np
 import psutil
@@ -98,6 +100,125 @@ def test_a_bad_request_is_refused_and_the_next_one_works(client, case):
     assert tokens == []
     assert reason in error
     assert client.generate(**sampled()) == (reference, "")
+
+
+def by_rows(client_id, first, *rows, **same):
+    """A request of rows, each of which is a prompt's length and how many tokens it asks for."""
+    prompts = np.zeros((len(rows), max(length for length, _ in rows)), np.int32)
+    for prompt, (length, _) in zip(prompts, rows, strict=True):
+        prompt[:length] = PROMPT[:length]
+    column = partial(np.array, dtype=np.int32)
+    request = infer(
+        "generator",
+        request_id=wire.rows_id(client_id, first),
+        names=("output_ids", "sequence_length", *wire.ROW_OUTPUTS),
+        input_ids=prompts,
+        input_lengths=column([[length] for length, _ in rows]),
+        request_output_len=column([[tokens] for _, tokens in rows]),
+        runtime_top_p=np.ones((len(rows), 1), np.float32),
+        seed=np.array([[first + row] for row in range(len(rows))], np.uint64),
+        **same,
+    )
+    request.parameters[wire.FIRST_ROW].int64_param = first
+    return request
+
+
+def row_answers(answers):
+    """What each row got, token ids or an error, in the order of answering; which were final."""
+    found, final = {}, []
+    for answer in answers:
+        assert not answer.error_message
+        response = answer.infer_response
+        raw = dict(
+            zip((o.name for o in response.outputs), response.raw_output_contents, strict=True)
+        )
+        numbers = np.frombuffer(raw["batch_index"], np.int32)
+        errors = wire.decode_texts(raw["error"]) if "error" in raw else [""] * len(numbers)
+        ids = np.zeros((len(numbers), 0), np.int32)
+        if "output_ids" in raw:
+            ids = np.frombuffer(raw["output_ids"], np.int32).reshape(len(numbers), -1)
+            lengths = np.frombuffer(raw["sequence_length"], np.int32)
+            ids = [row[:length].tolist() for row, length in zip(ids, lengths, strict=True)]
+        for number, row, error in zip(numbers.tolist(), ids, errors, strict=True):
+            assert number not in found
+            found[number] = error or row
+        final.append(response.parameters[FINAL].bool_param)
+    return found, final
+
+
+@pytest.mark.parametrize("server", ["openvino"], indirect=True)
+def test_rows_are_answered_as_they_finish_as_each_would_be_alone(client):
+    rows = [(30, 200), (4, 2), (12, 90), (30, 2)]
+    found, final = row_answers(client.open(by_rows("a", 7, *rows)))
+    assert list(found) != sorted(found), "the first row takes longest"
+    assert final == [False] * (len(final) - 1) + [True]
+    for number, (length, tokens) in enumerate(rows, 7):
+        alone = client.generate(**sampled(number, prompt=PROMPT[:length], output=tokens))
+        assert (found[number], "") == alone
+    assert client.at_rest("generator")
+
+
+@pytest.mark.parametrize("server", ["openvino"], indirect=True)
+def test_requests_of_one_client_are_answered_by_its_latest(client):
+    requests = [by_rows("b", 1, (30, 150), (30, 60)), by_rows("b", 3, (9, 100), (9, 3))]
+    answers = list(client.stub.ModelStreamInfer(iter(requests), timeout=20))
+    found, final = row_answers(answers)
+    assert sorted(found) == [1, 2, 3, 4]
+    assert sum(final) in (1, 2)  # two if the first were done when the second came
+    assert final[-1]
+    assert client.at_rest("generator")
+
+
+@pytest.mark.parametrize("server", ["openvino"], indirect=True)
+def test_a_bad_row_fails_alone(client):
+    request = by_rows("c", 1, (30, 5), (30, -1), (5, 5))
+    found, final = row_answers(client.open(request))
+    assert decode_failure(found[2])[0] is Failure.REFUSED
+    assert "request_output_len is -1" in found[2]
+    assert [len(found[number]) for number in (1, 3)] == [5, 5]
+    assert sum(final) == 1
+    found, final = row_answers(client.open(by_rows("c", 1, (30, -1), (30, -2))))
+    assert all("request_output_len" in error for error in found.values())
+    assert final[-1]
+
+
+@pytest.mark.parametrize("server", ["openvino"], indirect=True)
+def test_stopping_a_row_leaves_the_others(client):
+    requests: queue.SimpleQueue = queue.SimpleQueue()
+    requests.put(by_rows("d", 1, (30, 220), (30, 220), (30, 1)))
+    answers = client.stub.ModelStreamInfer(iter(requests.get, None), timeout=20)
+    first = [next(answers)]  # of the short row: all run
+    requests.put(infer("generator", request_id="d-2", stop=True))
+    requests.put(None)
+    rest = [answer for answer in answers if not answer.error_message]  # it may have come too late
+    found, _ = row_answers(first + rest)
+    assert len(found[1]) == 220
+    assert found[2] == "[cancelled] the request was cancelled" or len(found[2]) == 220
+    assert client.at_rest("generator")
+
+
+@pytest.mark.parametrize("server", ["openvino"], indirect=True)
+def test_rows_of_a_client_that_goes_end(client):
+    call = client.open(by_rows("e", 1, *[(30, 220)] * 3, (30, 1)))
+    next(call)
+    call.cancel()
+    assert client.at_rest("generator")
+
+
+@pytest.mark.parametrize("server", ["openvino"], indirect=True)
+@pytest.mark.parametrize(
+    ("client_id", "first", "parameter", "reason"),
+    [
+        ("f", 1, -1, "first_row is -1"),
+        ("f", 1, 2, "by rows it must be CLIENT-2+"),
+        ("", 1, 1, "by rows it must be CLIENT-1+"),
+    ],
+)
+def test_a_request_by_rows_names_its_rows(client, client_id, first, parameter, reason):
+    request = by_rows(client_id, first, (30, 1))
+    request.parameters[wire.FIRST_ROW].int64_param = parameter
+    (answer,) = client.open(request)
+    assert reason in answer.error_message
 
 
 def test_a_batch_is_refused(client):

@@ -50,7 +50,25 @@ def test_the_distance_from_the_limit_is_that_of_each_round():
         results.append(Result(trial, measured(wall, 18.0) | searched))
     (row,) = [line for line in shown(results) if line[-1:] == ["1.14)"]]
     assert row == (
-        "demo 6.0 7.5 12.0 10.5 12.0 0.85 (0.70 to 1.00) >= 0.92 no 0.97 (0.80 to 1.14)".split()
+        [
+            "demo",
+            "6.0",
+            "7.5",
+            "12.0",
+            "10.5",
+            "12.0",
+            "0.85",
+            "(0.70",
+            "to",
+            "1.00)",
+            ">=",
+            "0.92",
+            "no",
+            "0.97",
+            "(0.80",
+            "to",
+            "1.14)",
+        ]
     )
 
 

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import cast
@@ -29,11 +28,10 @@ from .engine_messages import (
     Open,
     Opened,
     Report,
-    Submit,
-    Words,
+    Submissions,
     encode,
 )
-from .generate_request import GenerateRequest, Sequences
+from .generate_request import GenerateRequest
 from .responses import CLOSING, OnResponse, guarded, how_it_ended, unavailable
 from .statistics import Statistics
 
@@ -42,8 +40,6 @@ _OPEN_S = 1800.0
 """Patience with an engine that opens: as long as a server's that is reset."""
 _END_S = 5.0
 """How long a process whose connection has ended may take to end, before it is killed."""
-_MOST_WORDS = 64
-"""Different lists of stop words that an engine keeps, at most."""
 _LAST_WORDS = 2000
 """Bytes of what a process that could not open its engine has said that are passed on."""
 
@@ -67,8 +63,7 @@ class AsyncEngineClient(asyncio.Protocol):
         self._tickets = count(1)
         self._answering: dict[int, OnResponse] = {}
         self._outbox: list[bytes] = []
-        self._words: dict[int, tuple[int, Sequences]] = {}
-        """Lists of stop words that were sent, by their `id`: as they are kept, it stays theirs."""
+        self._submissions = Submissions()
         self._is_open = False
         self._closed = False
         self._transport: asyncio.Transport
@@ -130,10 +125,7 @@ class AsyncEngineClient(asyncio.Protocol):
             self._loop.call_soon(answer, CLOSING)
             return ticket
         self._answering[ticket] = answer
-        words = request.stop_words and self._number_of(request.stop_words)
-        if words:
-            request = replace(request, stop_words=())
-        self._send(encode(Submit(ticket, request, cold, words or 0)))
+        self._send(self._submissions.encode(ticket, request, cold=cold))
         return ticket
 
     def cancel(self, ticket: int) -> None:
@@ -180,16 +172,6 @@ class AsyncEngineClient(asyncio.Protocol):
         """See asyncio.Protocol: the process has ended, or is about to."""
         if not self._closed:
             self._burying = self._loop.create_task(self._bury())
-
-    def _number_of(self, stop_words: Sequences) -> int:
-        """The number under which the engine knows this very object; 0 if it is not to know it."""
-        known = self._words.get(id(stop_words))
-        if known is None:
-            if len(self._words) == _MOST_WORDS:
-                return 0
-            known = self._words[id(stop_words)] = len(self._words) + 1, stop_words
-            self._send(encode(Words(*known)))
-        return known[0]
 
     def _send(self, message: bytes) -> None:
         if not self._outbox:

@@ -17,14 +17,23 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 
 from tts.build.errors import EngineError
 from tts.build.owner import Owner
 
 from .cancellations import Cancellations
-from .engine_messages import Cancel, FromEngine, MessageReader, Open, Opened, Report, Submit, encode
+from .engine_messages import (
+    Cancel,
+    FromEngine,
+    MessageReader,
+    Open,
+    Opened,
+    Report,
+    Submissions,
+    encode,
+)
 from .generate_request import GenerateRequest
 from .responses import (
     CLOSING,
@@ -68,6 +77,7 @@ class EngineClient:
         self._cancellations = Cancellations(cancel_check_s)
         self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._writing = threading.Lock()
+        self._submissions = Submissions()
         self._closed = False
         self._owner = Owner("This engine")
         self._socket, theirs = socket.socketpair()
@@ -77,7 +87,7 @@ class EngineClient:
             )
         self._received = MessageReader(self._socket, FromEngine)
         try:
-            self._write(opening)
+            self._write(encode(opening))
             early = self._opened(opening)
         except BaseException:  # Ctrl-C, too, while a large engine opens
             self._process.kill()
@@ -110,21 +120,38 @@ class EngineClient:
         before, or the request refused. Raises EngineError after `close`, and ForkError in a fork of
         the process that opened the engine.
         """
+        (ticket,) = self.submit_all([(request, on_response)], is_cancelled, cold=cold)
+        return ticket
+
+    def submit_all(
+        self,
+        requests: Sequence[tuple[GenerateRequest, OnResponse]],
+        is_cancelled: Callable[[], bool] = bool,
+        *,
+        cold: bool = False,
+    ) -> list[int]:
+        """The same for requests of one client, which the engine gets together: their tickets."""
         self._owner.require()
         if self._closed:
             raise EngineError("The engine is closed.")
-        ticket = next(self._tickets)
-        self._answering[ticket] = on_response
-        self._cancellations.add(ticket, is_cancelled)
-        if len(self._answering) == 1:
+        tickets = []
+        with self._writing:  # what is sent first is known by those that follow
+            data = bytearray()
+            for request, on_response in requests:
+                ticket = next(self._tickets)
+                self._answering[ticket] = on_response
+                self._cancellations.add(ticket, is_cancelled)
+                data += self._submissions.encode(ticket, request, cold=cold)
+                tickets.append(ticket)
+            self._send(data)
+        if len(self._answering) == len(tickets):
             self._interrupt()  # it may be waiting for answers alone
-        self._write(Submit(ticket, request, cold))
-        return ticket
+        return tickets
 
     def cancel(self, ticket: int) -> None:
         """End a request with the tokens it has; does nothing if it ended already."""
         self._owner.require()
-        self._write(Cancel(ticket))
+        self._write(encode(Cancel(ticket)))
 
     def call(self, function: Callable[[], None]) -> None:
         """Run a function in the thread that answers."""
@@ -159,18 +186,20 @@ class EngineClient:
             raise EngineError(opened.error)
         return reports
 
-    def _write(self, message: Open | Submit | Cancel) -> None:
+    def _write(self, data: bytes) -> None:
+        with self._writing:
+            self._send(data)
+
+    def _send(self, data: bytes | bytearray) -> None:
         # The engine reads between any two steps, whether or not its answers are taken. If it has
         # died, the thread that answers finds out and fails what is not answered.
-        data = encode(message)
-        with self._writing:
-            try:
-                self._socket.sendall(data)
-            except (BrokenPipeError, ConnectionResetError):
-                pass
-            except BaseException:  # Ctrl-C: after half a message no other can be told
-                self._process.kill()
-                raise
+        try:
+            self._socket.sendall(data)
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        except BaseException:  # Ctrl-C: after half a message no other can be told
+            self._process.kill()
+            raise
 
     def _interrupt(self) -> None:
         os.eventfd_write(self._wake, 1)
@@ -189,11 +218,14 @@ class EngineClient:
             ready = dict(poll.poll(None if due is None else 1000 * due))
             if self._wake in ready:
                 os.eventfd_read(self._wake)
-                while not self._calls.empty():
-                    guarded(self._calls.get())
+                self._make_calls()
             if self._socket.fileno() in ready:
                 reports = self._received.take()
         self._end()
+
+    def _make_calls(self) -> None:
+        while not self._calls.empty():
+            guarded(self._calls.get())
 
     def _take(self, report: Report) -> None:
         for ticket, response in report.responses:
@@ -217,5 +249,6 @@ class EngineClient:
             response = unavailable(reason)
         for ticket in list(self._answering):
             self._answer(ticket, response)
+        self._make_calls()  # to which answers may have led
         if not self._closed:
             self._on_death()

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import os
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from .generate_request import GenerateRequest, Limits
+from .generate_request import GenerateRequest, Limits, Sequences
 from .responses import Response
 from .statistics import Statistics
 
 _LENGTH_BYTES = 4
 _RECEIVE_BYTES = 1 << 18
+_MOST_WORDS = 8
+"""Different lists of stop words that an engine keeps, at most: each may take 6 MB."""
 
 
 class Open(msgspec.Struct, tag=True, array_like=True, frozen=True):
@@ -39,7 +42,7 @@ class Words(msgspec.Struct, tag=True, array_like=True, frozen=True):
     """Stop words that many requests have, which a large vocabulary may have thousands of."""
 
     number: int
-    """From 1 on."""
+    """From 1 on; what had it before is not sent any more."""
     stop_words: tuple[tuple[int, ...], ...]
 
 
@@ -98,6 +101,30 @@ def encode(message: Any) -> bytes:
     """A message as it is sent, with its length."""
     data = _encoder.encode(message)
     return len(data).to_bytes(_LENGTH_BYTES, "little") + data
+
+
+class Submissions:
+    """Requests as they are sent to one engine: stop words that many of them have go there once."""
+
+    def __init__(self) -> None:
+        self._words: dict[int, tuple[int, Sequences]] = {}
+        """Lists of stop words that were sent, by their `id`: as they are kept, it stays theirs."""
+
+    def encode(self, ticket: int, request: GenerateRequest, *, cold: bool) -> bytes:
+        """What sends a request."""
+        words = request.stop_words
+        if not words:
+            return encode(Submit(ticket, request, cold))
+        introduction = b""
+        if id(words) not in self._words:
+            number = len(self._words) + 1
+            if number > _MOST_WORDS:  # the oldest make room
+                number, _ = self._words.pop(next(iter(self._words)))
+            self._words[id(words)] = number, words
+            introduction = encode(Words(number, words))
+        number, _ = self._words[id(words)]
+        request = replace(request, stop_words=())
+        return introduction + encode(Submit(ticket, request, cold, number))
 
 
 class Messages:

@@ -8,7 +8,7 @@ tensor that would change the result and is not supported is refused, never ignor
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -124,6 +124,24 @@ class GenerateRequest:
 def is_stop(tensors: Tensors) -> bool:
     """Whether this request asks to stop the running request of the same id."""
     return bool(_scalar(tensors, "stop", False))
+
+
+def rows_of(tensors: Tensors) -> Sequence[Tensors]:
+    """The tensors of each row of a request by rows, its prompt without what pads it.
+
+    Raises RequestError for tensors that differ in their number of rows.
+    """
+    counts = {name: len(tensor) if tensor.ndim else 0 for name, tensor in tensors.items()}
+    if len(set(counts.values())) > 1:
+        raise RequestError(f"the tensors differ in their number of rows: {counts}")
+    count = max(counts.values(), default=0)
+    rows = [{name: each[row : row + 1] for name, each in tensors.items()} for row in range(count)]
+    ids, lengths = tensors.get("input_ids"), tensors.get("input_lengths")
+    if ids is not None and lengths is not None and lengths.size == count:
+        for row, length in zip(rows, lengths.ravel().tolist(), strict=True):
+            if 0 <= length < ids.shape[-1]:  # what it cannot be is refused with its row
+                row["input_ids"] = row["input_ids"][..., : int(length)]
+    return rows
 
 
 def parse_request(tensors: Tensors, limits: Limits) -> GenerateRequest:

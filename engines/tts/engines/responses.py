@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from .generate_request import GenerateRequest
+from . import wire
+from .generate_request import GenerateRequest, Tensors
 from .wire import Failure
 
 FinishReason = Literal["length", "stop", "end_id", "cancelled"]
@@ -43,6 +44,16 @@ class Response:
     def final(self) -> bool:
         """Whether this is the request's last response."""
         return self.finish_reason is not None or self.error is not None
+
+
+def failure_of(response: Response) -> tuple[Failure, str] | None:
+    """Why a response is no answer, and its sentence; None if it is one."""
+    if response.error is not None:
+        return response.failure, response.error
+    if response.finish_reason == "cancelled":
+        # by its client, or by a stop request of any client: never taken for a whole answer
+        return Failure.CANCELLED, "the request was cancelled"
+    return None
 
 
 OnResponse = Callable[[Response], None]
@@ -77,6 +88,27 @@ def how_it_ended(status: int) -> str:
 def end_process() -> None:
     """End a model's process whose engine has died, which Triton's health shows."""
     os._exit(ENGINE_DIED)
+
+
+def row_tensors(rows: Sequence[tuple[int, Tensors | str]]) -> dict[str, npt.NDArray[Any]]:
+    """The output tensors of rows that are answered together: numbers, and tensors or an error.
+
+    What is shorter than others, or missing because of an error, is padded with zeros.
+    """
+    numbers = np.array([[number] for number, _ in rows], dtype=np.int32)
+    tensors: dict[str, npt.NDArray[Any]] = {wire.BATCH_INDEX: numbers}
+    answers = [answer for _, answer in rows if not isinstance(answer, str)]
+    for name, first in (answers[0] if answers else {}).items():
+        longest = max(answer[name].shape[-1] for answer in answers)
+        padded = np.zeros((len(rows), *first.shape[1:-1], longest), first.dtype)
+        for row, (_, answer) in zip(padded, rows, strict=True):
+            if not isinstance(answer, str):
+                row[..., : answer[name].shape[-1]] = answer[name][0]
+        tensors[name] = padded
+    if len(answers) < len(rows):
+        errors = [[answer.encode() if isinstance(answer, str) else b""] for _, answer in rows]
+        tensors[wire.ERROR] = np.array(errors, dtype=np.object_)
+    return tensors
 
 
 def response_tensors(request: GenerateRequest, response: Response) -> dict[str, npt.NDArray[Any]]:

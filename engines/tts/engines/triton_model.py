@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
@@ -18,8 +19,8 @@ import triton_python_backend_utils as pb_utils
 from tts.build.errors import RequestError
 
 from . import wire
-from .generate_request import GenerateRequest, Limits, Tensors, is_stop, parse_request
-from .responses import Response, response_tensors
+from .generate_request import GenerateRequest, Limits, Tensors, is_stop, parse_request, rows_of
+from .responses import OnResponse, Response, failure_of, response_tensors, row_tensors
 from .statistics import FAMILIES, Metric, TokenLengths
 
 _CODES = {
@@ -30,6 +31,8 @@ _CODES = {
 }
 """Triton's names, for clients of any kind; ours reads the text, all that a stream carries."""
 FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+MOST_ROWS = 1 << 30
+"""Rows that a client may number."""
 MUST_BE_REQUESTED = {"output_ids", "sequence_length"}
 
 
@@ -39,7 +42,7 @@ class Host(Protocol):
     def submit(
         self,
         request: GenerateRequest,
-        on_response: Callable[[Response], None],
+        on_response: OnResponse,
         is_cancelled: Callable[[], bool],
         *,
         cold: bool,
@@ -48,6 +51,15 @@ class Host(Protocol):
 
         With `cold` the prefix cache is emptied before, or the request refused.
         """
+
+    def submit_all(
+        self,
+        requests: Sequence[tuple[GenerateRequest, OnResponse]],
+        is_cancelled: Callable[[], bool],
+        *,
+        cold: bool = False,
+    ) -> list[int]:
+        """Queue requests of one client together; their tickets."""
 
     def cancel(self, ticket: int) -> None:
         """End a request with the tokens it has."""
@@ -59,14 +71,34 @@ class Host(Protocol):
         """Fail the remaining requests and end the engine."""
 
 
+@dataclass(eq=False)
+class _Client:
+    """A client with rows that are not answered yet: it gets its answers by its latest request."""
+
+    sender: Any
+    outputs: set[str]
+    left: int
+    """Rows that are not answered."""
+    ready: list[tuple[int, Tensors | str]] = field(default_factory=list)
+    """Answers that are not sent: by row, its tensors or its error."""
+
+    def is_gone(self) -> bool:
+        """Whether nobody waits for the answers."""
+        return bool(self.sender.is_cancelled())
+
+
 class EngineModel:
     """One engine behind Triton's Python backend. A subclass opens it in `initialize`."""
 
     def serve(self, args: Mapping[str, str], limits: Limits) -> None:
         """Prepare for requests; the host, which may answer them at once, is opened afterwards."""
         self._limits = limits
-        self._running: dict[str, int] = {}  # request id -> ticket
-        self._starting = threading.Lock()  # until a ticket is among them
+        self._running: dict[str, int] = {}
+        """Tickets, by the id of the request or of the row."""
+        self._clients: dict[str, _Client] = {}
+        """Those that send requests by rows, by what their ids begin with."""
+        self._starting = threading.Lock()
+        """Held while both change, in Triton's thread and in the host's."""
         self._input_lengths = TokenLengths("nv_llm_input_token_len", "total_input_tokens")
         self._output_lengths = TokenLengths("nv_llm_output_token_len", "total_output_tokens")
         self._metrics = Metrics({"model": args["model_name"], "version": args["model_version"]})
@@ -91,16 +123,22 @@ class EngineModel:
     def _take(self, request: Any, sender: Any) -> None:
         tensors = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
         request_id = request.request_id()
+        parameters = json.loads(request.parameters() or "{}")
         if is_stop(tensors):
             self._check_stop(request_id)
             self._host.call(partial(self._stop, request_id, sender))
             return
         outputs = set(request.requested_output_names())
-        if not outputs >= MUST_BE_REQUESTED:
-            missing = " and ".join(sorted(MUST_BE_REQUESTED - outputs))
-            raise RequestError(f"{missing} must be among the requested outputs")
+        by_rows = wire.FIRST_ROW in parameters
+        if missing := MUST_BE_REQUESTED.union(wire.ROW_OUTPUTS if by_rows else ()) - outputs:
+            named = " and ".join(sorted(missing))
+            raise RequestError(f"{named} must be among the requested outputs")
+        if by_rows:
+            client_id, first = _client_of(request_id, parameters[wire.FIRST_ROW])
+            self._start_rows(rows_of(tensors), outputs, client_id, first, sender)
+            return
         parsed = parse_request(tensors, self._limits)
-        cold = json.loads(request.parameters() or "{}").get(wire.RESET_PREFIX_CACHE) is True
+        cold = parameters.get(wire.RESET_PREFIX_CACHE) is True
         self._start(parsed, outputs, request_id, sender, cold=cold)
 
     def _check_stop(self, request_id: str) -> None:
@@ -137,6 +175,68 @@ class EngineModel:
             if request_id:
                 self._running[request_id] = ticket
 
+    def _start_rows(
+        self, rows: Sequence[Tensors], outputs: set[str], client_id: str, first: int, sender: Any
+    ) -> None:
+        requests, refused = [], []
+        for number, tensors in enumerate(rows, first):
+            try:
+                requests.append((number, _row_request(tensors, self._limits)))
+            except RequestError as error:
+                text = wire.encode_failure(wire.Failure.REFUSED, error.message)
+                refused.append((number, text))
+        with self._starting:
+            client = self._clients.get(client_id)
+            if client is None:
+                client = _Client(sender, outputs, 0)
+            submitted = [
+                (request, partial(self._take_row, client_id, client, number, request))
+                for number, request in requests
+            ]
+            tickets = self._host.submit_all(submitted, client.is_gone)
+            if client.sender is not sender:  # which has nothing more to send
+                self._host.call(partial(client.sender.send, flags=FINAL))
+            client.sender, client.outputs = sender, outputs
+            client.left += len(rows)
+            self._clients[client_id] = client
+            for (number, _), ticket in zip(requests, tickets, strict=True):
+                self._running[wire.row_id(client_id, number)] = ticket
+            if refused:
+                if not client.ready:
+                    self._host.call(partial(self._answer_rows, client_id, client))
+                client.ready += refused
+
+    def _take_row(
+        self,
+        client_id: str,
+        client: _Client,
+        number: int,
+        request: GenerateRequest,
+        response: Response,
+    ) -> None:
+        """Keep a row's answer until all that came with it are here."""
+        failure = failure_of(response)
+        answer = wire.encode_failure(*failure) if failure else response_tensors(request, response)
+        if response.error is None:
+            self._input_lengths.observe(len(request.input_ids))
+            self._output_lengths.observe(len(response.token_ids))
+        with self._starting:
+            self._running.pop(wire.row_id(client_id, number), None)
+            if not client.ready:
+                self._host.call(partial(self._answer_rows, client_id, client))
+            client.ready.append((number, answer))
+
+    def _answer_rows(self, client_id: str, client: _Client) -> None:
+        with self._starting:
+            rows, client.ready = client.ready, []
+            client.left -= len(rows)
+            sender, outputs = client.sender, client.outputs
+            flags = 0 if client.left else FINAL
+            if flags == FINAL:
+                del self._clients[client_id]
+        tensors = _tensors(row_tensors(rows), outputs)
+        sender.send(pb_utils.InferenceResponse(output_tensors=tensors), flags=flags)
+
     def _stop(self, request_id: str, sender: Any) -> None:
         ticket = self._running.get(request_id)
         if ticket is None:
@@ -152,17 +252,34 @@ class EngineModel:
             self._metrics.count(lengths.counters())
 
 
+def _client_of(request_id: str, first: Any) -> tuple[str, int]:
+    """The client that sends a request by rows, and the number of its first row."""
+    client_id = request_id.rpartition("-")[0]
+    if not isinstance(first, int) or not 0 <= first < MOST_ROWS:
+        raise RequestError(f"{wire.FIRST_ROW} is {first!r:.100}; it must be in 0..{MOST_ROWS - 1}")
+    if request_id != wire.rows_id(client_id, first) or not client_id:
+        raise RequestError(f"the id is {request_id!r:.100}; by rows it must be CLIENT-{first}+")
+    return client_id, first
+
+
+def _row_request(tensors: Tensors, limits: Limits) -> GenerateRequest:
+    request = parse_request(tensors, limits)
+    if request.streaming:
+        raise RequestError("streaming is not supported in a request by rows; send it by itself")
+    return request
+
+
 def _send(sender: Any, request: GenerateRequest, response: Response, outputs: set[str]) -> None:
+    if failure := failure_of(response):
+        _send_error(sender, failure[1], failure[0])
+        return
+    tensors = _tensors(response_tensors(request, response), outputs)
     flags = FINAL if response.final else 0
-    if response.error is not None:
-        _send_error(sender, response.error, response.failure)
-    elif response.finish_reason == "cancelled":
-        # by its client, or by a stop request of any client: never taken for a whole answer
-        _send_error(sender, "the request was cancelled", wire.Failure.CANCELLED)
-    else:
-        tensors: Tensors = response_tensors(request, response)
-        wanted = [pb_utils.Tensor(name, data) for name, data in tensors.items() if name in outputs]
-        sender.send(pb_utils.InferenceResponse(output_tensors=wanted), flags=flags)
+    sender.send(pb_utils.InferenceResponse(output_tensors=tensors), flags=flags)
+
+
+def _tensors(tensors: Tensors, outputs: set[str]) -> list[Any]:
+    return [pb_utils.Tensor(name, data) for name, data in tensors.items() if name in outputs]
 
 
 def _send_error(sender: Any, sentence: str, failure: wire.Failure = wire.Failure.REFUSED) -> None:

@@ -2,7 +2,12 @@
 
 Pure: no engine, no server. Client and server both import this module, so they cannot disagree. The
 names, types and shapes are those of TensorRT-LLM's `tensorrt_llm` model; every tensor on the wire
-has a leading batch dimension of 1, and scalars are [1, 1].
+has a leading batch dimension, and scalars are [1, 1].
+
+Requests to TensorRT-LLM have one row. To ours a request with the parameter `first_row` may have
+several, each with a prompt, lengths and a seed of its own. They are answered as they finish,
+together where they finish together, and each answer says by the output `batch_index` which rows it
+holds. A row that fails has its text in the output `error`, and the others are answered.
 """
 
 from __future__ import annotations
@@ -25,6 +30,14 @@ PRM = "prm"
 
 RESET_PREFIX_CACHE = "reset_prefix_cache"
 """Parameter of a request to the engine host: the prefix cache is emptied before it is computed."""
+
+FIRST_ROW = "first_row"
+"""Parameter of a request by rows: the number of its first one.
+
+A client numbers all of its rows. A row has the id `CLIENT-NUMBER`, by which it can be stopped, a
+request the id `CLIENT-NUMBER+` with the number of its first. An answer to a request may hold rows
+of the client's earlier ones: all are answered by its latest.
+"""
 
 GUIDE_TYPE = "ebnf_grammar"
 """The one type of guide that both targets take and that can describe free text around an answer.
@@ -80,7 +93,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
 }
 
 INPUTS: dict[str, str] = {
-    "input_ids": "INT32",  # [1, N]
+    "input_ids": "INT32",  # [1, N]; of several rows [B, longest], and so are all others
     "input_lengths": "INT32",
     "request_output_len": "INT32",
     "end_id": "INT32",
@@ -119,6 +132,14 @@ OUTPUTS: dict[str, str] = {
 }
 """Outputs of the engine models; the last three only when the request asks for them."""
 
+BATCH_INDEX = "batch_index"
+ERROR = "error"
+ROW_OUTPUTS: dict[str, str] = {
+    BATCH_INDEX: "INT32",  # [R, 1]
+    ERROR: "BYTES",  # [R, 1], if one of these rows has failed; empty for the others
+}
+"""Further outputs of ours for requests by rows: which rows an answer holds, and what they lack."""
+
 SCORE_OUTPUTS: dict[str, str] = {"score": "FP32", "label_logits": "FP32"}
 """Outputs of `prm`: the probability of the positive label [1, 1], and the label logits [1, n]."""
 
@@ -128,10 +149,30 @@ def scalar(name: str, value: int | float | bool) -> npt.NDArray[Any]:
     return np.array([[value]], dtype=DTYPES[INPUTS[name]])
 
 
+def row_id(client_id: str, number: int) -> str:
+    """The id of a client's row, or of a request by itself."""
+    return f"{client_id}-{number}"
+
+
+def rows_id(client_id: str, first: int) -> str:
+    """The id of a request for a client's rows from this number on."""
+    return f"{client_id}-{first}+"
+
+
 def encode_text(text: str) -> bytes:
     """A text as the raw content of a [1, 1] input: its length in four bytes, then its UTF-8."""
     data = text.encode()
     return len(data).to_bytes(4, "little") + data
+
+
+def decode_texts(data: bytes) -> list[str]:
+    """The texts of a tensor from its raw content, one after another as `encode_text` has them."""
+    texts, start = [], 0
+    while start < len(data):
+        body = start + 4
+        start = body + int.from_bytes(data[start:body], "little")
+        texts.append(data[body:start].decode())
+    return texts
 
 
 def encode_stop_words(words: Sequence[Sequence[int]]) -> npt.NDArray[np.int32]:

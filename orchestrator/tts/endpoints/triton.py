@@ -29,11 +29,12 @@ from .triton_requests import (
     Draw,
     Encode,
     RequestTemplate,
+    Row,
     generate_template,
     reset_request,
     score_template,
 )
-from .triton_stream import Streams
+from .triton_stream import Sample, Streams
 
 RESET_TIMEOUT_S = 1800.0
 """A reset opens the engine anew, which takes as long as when the server started."""
@@ -57,10 +58,17 @@ class TritonConnection:
     token would wait behind the long prompts of a search.
     """
 
-    def __init__(self, address: str, comes_back: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self,
+        address: str,
+        comes_back: Callable[[], bool] = lambda: False,
+        *,
+        most_rows: int = 1,
+    ) -> None:
         """`address` is `host:port` or `unix:path` of the gRPC endpoint.
 
         `comes_back` says whether a server that is gone is being started again (see `retried`).
+        `most_rows` is how many rows a request may have; TensorRT-LLM takes one.
         """
         self.address = address
         self.patience_s = PATIENCE_S
@@ -70,7 +78,8 @@ class TritonConnection:
         """Whether it was coming back when it was last asked after."""
         self._deaths = 0
         """How often it has gone since it last answered."""
-        self._whole = _Channel(address, _OPTIONS)
+        self._whole = _Channel(address, _OPTIONS, most_rows)
+        self._by_rows = most_rows > 1
         self._infer = self._whole.infer
         self._tokens: _Channel | None = None
         self._closing: set[asyncio.Future[None]] = set()
@@ -99,13 +108,13 @@ class TritonConnection:
         attempt = partial(self._infer_once, model, request, timeout_s)
         return await retried(attempt, self._comes_back, self.patience_s)
 
-    async def generate(self, encode: Encode, timeout_s: float = REQUEST_TIMEOUT_S) -> list[int]:
-        """The tokens of a request that the generator answers once; retried.
+    async def generate(self, row: Row) -> list[int]:
+        """The tokens of a sample that is answered once; retried.
 
-        Raises EndpointError. A request that is not answered in time, and one whose wait is
+        Raises EndpointError. A sample that is not answered in time, and one whose wait is
         cancelled, is stopped on the engine.
         """
-        attempt = partial(self._generate_once, encode, timeout_s)
+        attempt = partial(self._generate_once, partial(self._start, row), REQUEST_TIMEOUT_S)
         return await retried(attempt, self._comes_back, self.patience_s)
 
     async def stream(self, encode: Encode) -> AsyncGenerator[NewTokens, None]:
@@ -146,7 +155,10 @@ class TritonConnection:
         False if one of them holds requests. Raises EndpointError.
         """
         try:
-            await self.generate(partial(reset_request, wire.GENERATOR), RESET_TIMEOUT_S)
+            generator = partial(reset_request, wire.GENERATOR)
+            start = partial(self._whole.streams.start, generator, whole=True)
+            attempt = partial(self._generate_once, start, RESET_TIMEOUT_S)
+            await retried(attempt, self._comes_back, self.patience_s)
             verifier = reset_request(wire.PRM_ENGINE)
             await self.infer(wire.PRM_ENGINE, verifier, RESET_TIMEOUT_S)
         except EngineInUse:
@@ -160,10 +172,14 @@ class TritonConnection:
         self._deaths = 0
         return answer
 
-    async def _generate_once(self, encode: Encode, timeout_s: float) -> list[int]:
+    def _start(self, row: Row) -> Sample:
+        streams = self._whole.streams
+        return streams.start_row(row) if self._by_rows else streams.start(row.encode, whole=True)
+
+    async def _generate_once(self, start: Callable[[], Sample], timeout_s: float) -> list[int]:
         self._see_that_it_is_back()
         with _translation(wire.GENERATOR, self.address, timeout_s):
-            sample = self._whole.streams.start(encode, whole=True)
+            sample = start()
             alarm = asyncio.get_running_loop().call_later(timeout_s, sample.time_out)
             try:
                 new = await sample.next()
@@ -209,7 +225,9 @@ class TritonConnection:
 class _Channel:
     """A gRPC channel with what is called on it."""
 
-    def __init__(self, address: str, options: Sequence[tuple[str, int]]) -> None:
+    def __init__(
+        self, address: str, options: Sequence[tuple[str, int]], most_rows: int = 1
+    ) -> None:
         require_unforked("gRPC")
         self._channel = grpc.aio.insecure_channel(address, options=options)
         self.infer = self._channel.unary_unary(
@@ -220,7 +238,8 @@ class _Channel:
             self._channel.stream_stream(
                 f"{_SERVICE}/ModelStreamInfer",
                 response_deserializer=service_pb2.ModelStreamInferResponse.FromString,
-            )
+            ),
+            most_rows,
         )
 
     async def aclose(self) -> None:
@@ -249,15 +268,15 @@ class TritonGenerator(StreamingGenerator):
 
     async def generate(self, call: GenerateCall) -> list[int]:
         """See endpoints.Generator; retried."""
-        return await self._connection.generate(partial(self._encode, call, None))
+        return await self._connection.generate(self._row(call, None))
 
     def stream(self, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:
         """See endpoints.StreamingGenerator."""
         flags = call.streaming, call.log_probs
-        return self._connection.stream(partial(self._encode, call, flags))
+        return self._connection.stream(self._row(call, flags).encode)
 
-    def _encode(self, call: GenerateCall, flags: tuple[bool, bool] | None, number: str) -> bytes:
-        """The request with this id; without flags it is answered once."""
+    def _row(self, call: GenerateCall, flags: tuple[bool, bool] | None) -> Row:
+        """What asks for it; without flags it is answered once."""
         guide, ids = call.guide, call.input_ids
         scalars: list[float] = [len(ids), call.max_new_tokens]
         draw: Draw = "greedy"
@@ -271,7 +290,7 @@ class TritonGenerator(StreamingGenerator):
             call.stop_at_step, call.stop_words, call.ignore_end, draw, guide is not None, flags
         )
         texts = () if guide is None else (wire.GUIDE_TYPE, guide)
-        return template.encode(number, ids, scalars, texts)
+        return Row(template, ids, scalars, texts)
 
     def _new_template(
         self,

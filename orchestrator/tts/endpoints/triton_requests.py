@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,8 @@ _DRAWN_BY: dict[Draw, tuple[str, ...]] = {
     "top_k": ("temperature", "runtime_top_p", "seed", "runtime_top_k"),
 }
 
-_MODEL_NAME, _ID, _INPUTS, _OUTPUTS, _RAW = 1, 3, 5, 6, 7  # of ModelInferRequest
+_MODEL_NAME, _ID, _PARAMETERS, _INPUTS, _OUTPUTS, _RAW = 1, 3, 4, 5, 6, 7  # of ModelInferRequest
+_KEY, _VALUE, _INT64 = 1, 2, 2  # of a parameter, and of its value
 _NAME, _DATATYPE, _SHAPE = 1, 2, 3  # of the tensors in it
 _BYTES = 2  # wire type: a length, then so many bytes
 
@@ -43,7 +44,8 @@ class Constant:
 
     name: str
     raw: bytes
-    shape: tuple[int, ...] = (1, 1)
+    shape: tuple[int, ...] = (1,)
+    """Of one row."""
 
 
 class RequestTemplate:
@@ -63,22 +65,25 @@ class RequestTemplate:
         outputs: Sequence[str],
     ) -> None:
         self.model = model
-        inputs = [
-            *((name, (1, 1)) for name in scalars),
+        self._inputs = [
+            *((name, (1,)) for name in scalars),
             *((constant.name, constant.shape) for constant in constants),
-            *((name, (1, 1)) for name in texts),
+            *((name, (1,)) for name in texts),
         ]
+        """Names, and the shapes of one row."""
+        self._outputs = tuple(outputs)
         self._model_name = _field(_MODEL_NAME, model.encode())
-        self._tensors = b"".join(_input(name, shape) for name, shape in inputs) + b"".join(
-            _field(_OUTPUTS, _field(_NAME, name.encode())) for name in outputs
-        )
-        formats = [_FORMATS[wire.INPUTS[name]] for name in scalars]
+        self._tensors = self._headers(1, self._outputs)
+        self._formats = formats = [_FORMATS[wire.INPUTS[name]] for name in scalars]
         prefixes = [_raw(struct.calcsize(f"<{each}")) for each in formats]
         pairs = zip(prefixes, formats, strict=True)
         self._scalars = struct.Struct("<" + "".join(f"{len(p)}s{each}" for p, each in pairs))
         self._packed: list[bytes | float] = [each for p in prefixes for each in (p, 0)]
         """What `_scalars` packs: each scalar behind its prefix."""
-        self._constants = b"".join(_field(_RAW, constant.raw) for constant in constants)
+        self._raw_constants = [constant.raw for constant in constants]
+        self._constants = self._repeated(1)
+        self._by_rows: dict[int, tuple[bytes, bytes]] = {}
+        """By the number of rows, what does not vary: before the raw contents, and among them."""
 
     def encode(
         self,
@@ -105,6 +110,57 @@ class RequestTemplate:
             )
         )
 
+    def encode_rows(self, number: str, first: int, rows: Sequence[Row]) -> bytes:
+        """The request with this id for rows of this template, numbered from `first` on."""
+        count, lengths = len(rows), [len(row.ids) for row in rows]
+        if count not in self._by_rows:
+            outputs = (*self._outputs, *wire.ROW_OUTPUTS)
+            self._by_rows[count] = self._headers(count, outputs), self._repeated(count)
+        headers, constants = self._by_rows[count]
+        ids = np.zeros((count, max(lengths)), "<i4")
+        for row, length, each in zip(ids, lengths, rows, strict=True):
+            row[:length] = each.ids
+        columns = zip(self._formats, zip(*(row.scalars for row in rows), strict=True), strict=True)
+        texts = zip(*(row.texts for row in rows), strict=True)
+        return b"".join(
+            (
+                self._model_name,
+                _field(_ID, number.encode()),
+                _int_parameter(wire.FIRST_ROW, first),
+                _input("input_ids", ids.shape),
+                headers,
+                _field(_RAW, ids.tobytes()),
+                *(
+                    _field(_RAW, struct.pack(f"<{count}{each}", *column))
+                    for each, column in columns
+                ),
+                constants,
+                *(_field(_RAW, b"".join(map(wire.encode_text, column))) for column in texts),
+            )
+        )
+
+    def _headers(self, rows: int, outputs: Sequence[str]) -> bytes:
+        inputs = (_input(name, (rows, *shape)) for name, shape in self._inputs)
+        return b"".join(
+            (*inputs, *(_field(_OUTPUTS, _field(_NAME, name.encode())) for name in outputs))
+        )
+
+    def _repeated(self, rows: int) -> bytes:
+        return b"".join(_field(_RAW, raw * rows) for raw in self._raw_constants)
+
+
+class Row(NamedTuple):
+    """What is asked of a model: a request by itself, or a row of one."""
+
+    template: RequestTemplate
+    ids: npt.NDArray[np.int32]
+    scalars: Sequence[float]
+    texts: Sequence[str] = ()
+
+    def encode(self, number: str) -> bytes:
+        """The request with this id, or without one, for this row alone."""
+        return self.template.encode(number, self.ids, self.scalars, self.texts)
+
 
 def generate_template(
     end_id: int,
@@ -127,7 +183,7 @@ def generate_template(
         outputs += ["output_log_probs"] * flags[1]
     if stop_words:
         layout = wire.encode_stop_words(stop_words)
-        constants.append(Constant("stop_words_list", layout.tobytes(), (1, *layout.shape)))
+        constants.append(Constant("stop_words_list", layout.tobytes(), layout.shape))
     return RequestTemplate(
         wire.GENERATOR,
         scalars=("input_lengths", "request_output_len", *_DRAWN_BY[draw]),
@@ -185,6 +241,11 @@ def _input(name: str, shape: Sequence[int]) -> bytes:
     datatype, sizes = wire.INPUTS[name].encode(), b"".join(map(_varint, shape))
     tensor = _field(_NAME, name.encode()) + _field(_DATATYPE, datatype) + _field(_SHAPE, sizes)
     return _field(_INPUTS, tensor)
+
+
+def _int_parameter(name: str, value: int) -> bytes:
+    content = _varint(_INT64 << 3) + _varint(value)
+    return _field(_PARAMETERS, _field(_KEY, name.encode()) + _field(_VALUE, content))
 
 
 @lru_cache(maxsize=4096)

@@ -10,19 +10,20 @@ the calls'.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import grpc
 import numpy as np
 
 from tts.build.errors import EndpointError
+from tts.engines import wire
 
 from .base import NewTokens
 from .triton_errors import ErrorAnswer
-from .triton_requests import Encode, stop_request
+from .triton_requests import Encode, RequestTemplate, Row, stop_request
+from .turns import Turns
 
 REQUESTS_PER_STREAM = 64
 """Then another is opened: what spreads streams over several servers can still spread the load."""
@@ -39,21 +40,28 @@ _FINAL = "triton_final_response"
 class Streams:
     """The streams of one channel. Samples start on the latest, until it has had its share."""
 
-    def __init__(self, open_call: Callable[[], Any]) -> None:
-        """`open_call` opens a ModelStreamInfer call of grpc.aio, which is ended here."""
+    def __init__(self, open_call: Callable[[], Any], most_rows: int = 1) -> None:
+        """`open_call` opens a ModelStreamInfer call of grpc.aio, which is ended here.
+
+        `most_rows` is how many samples one request may ask for.
+        """
         self._open_call = open_call
+        self._turns: Turns[RequestTemplate, tuple[Row, Sample]] = Turns(self._send_rows, most_rows)
         self._latest: _Stream | None = None
         self._streams: set[_Stream] = set()
         """Those that have not ended, the latest included."""
 
     def start(self, encode: Encode, *, whole: bool) -> Sample:
         """Send a request; `whole` says that its first answer is its last."""
-        latest = self._latest
-        if latest is None or latest.broken or not latest.left:
-            self._streams = {stream for stream in self._streams if not stream.ended}
-            latest = self._latest = _Stream(self._open_call(), self)
-            self._streams.add(latest)
-        return latest.start(encode, whole=whole)
+        sample = Sample(self, whole=whole)
+        self._open_stream().start(encode, sample)
+        return sample
+
+    def start_row(self, row: Row) -> Sample:
+        """Send what is asked for once, together with others of this turn of the event loop."""
+        sample = Sample(self, whole=True)
+        self._turns.add(row.template, (row, sample))
+        return sample
 
     @property
     def running(self) -> int:
@@ -65,6 +73,18 @@ class Streams:
         """Whether the latest stream has ended before its time."""
         return self._latest is not None and self._latest.broken
 
+    def _send_rows(self, template: RequestTemplate, rows: list[tuple[Row, Sample]]) -> None:
+        if wanted := [(row, sample) for row, sample in rows if not sample.final]:
+            self._open_stream().start_rows(template, wanted)
+
+    def _open_stream(self) -> _Stream:
+        latest = self._latest
+        if latest is None or latest.broken or not latest.left:
+            self._streams = {stream for stream in self._streams if not stream.ended}
+            latest = self._latest = _Stream(self._open_call())
+            self._streams.add(latest)
+        return latest
+
     async def wait_closed(self) -> None:
         """Wait until all streams have ended; their channel is closed, or every answer has come."""
         for stream in self._streams:
@@ -74,13 +94,15 @@ class Streams:
 class Sample:
     """One request while it is answered. Read it until `final`, and cancel it in any case."""
 
-    def __init__(self, stream: _Stream, number: str, *, whole: bool) -> None:
-        self._stream = stream
-        self._number = number
+    def __init__(self, streams: Streams, *, whole: bool) -> None:
+        self._streams = streams
         self._whole = whole
+        self._sent: tuple[_Stream, int] | None = None
+        """Where it was sent, and its number there."""
         self._ids: list[int] = []
         self._log_probs: list[float] = []
-        self._final = False
+        self.final = False
+        """Whether it has ended, or is wanted no more."""
         self._failure: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._woken = 0.0
@@ -93,7 +115,7 @@ class Sample:
         Raises ErrorAnswer, TimeoutError, AioRpcError if the stream has ended, and EndpointError if
         it was closed here.
         """
-        if not (self._ids or self._final or self._failure):
+        if not (self._ids or self.final or self._failure):
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter
@@ -101,15 +123,21 @@ class Sample:
                 self._waiter = None
         if self._failure and not self._ids:
             raise self._failure
-        new = NewTokens(self._ids, self._log_probs, self._final)
+        new = NewTokens(self._ids, self._log_probs, self.final)
         self._ids, self._log_probs = [], []
         return new
 
     def cancel(self) -> None:
         """End it on the engine, if it has not ended; it gives nothing more."""
-        if not self._final:
-            self._final = True
-            self._stream.stop(self._number)
+        if not self.final:
+            self.final = True
+            if self._sent:
+                stream, number = self._sent
+                stream.stop(number)
+
+    def sent(self, stream: _Stream, number: int) -> None:
+        """It was sent on a stream, and has this number there."""
+        self._sent = stream, number
 
     def time_out(self) -> None:
         """It has not been answered in time."""
@@ -122,30 +150,34 @@ class Sample:
         """
         whole = self._whole
         ids, log_probs = _tokens(answer, whole=whole)
-        self._ids += ids
         if log_probs:  # TensorRT-LLM's are those of the whole output so far
             self._log_probs += log_probs[len(log_probs) - len(ids) :]
-        self._final = whole or answer.parameters[_FINAL].bool_param
+        self.give(ids, final=whole or answer.parameters[_FINAL].bool_param)
+        return self.final
+
+    def give(self, ids: list[int], *, final: bool) -> None:
+        """Take in tokens."""
+        self._ids += ids
+        self.final = final
         self._wake()
-        return self._final
 
     def fail(self, failure: Exception) -> None:
         """It ends with an error, unless it has ended."""
-        if not self._final:
+        if not self.final:
             self._failure = failure
             self._wake()
 
     def _wake(self) -> None:
         if self._waiter is None or self._waiter.done():
             return
-        if self._final or self._failure is not None:  # nothing more is worth a wait
+        if self.final or self._failure is not None:  # nothing more is worth a wait
             if self._alarm:
                 self._alarm.cancel()
             self._waiter.set_result(None)
         elif self._alarm is None:
             loop = asyncio.get_running_loop()
             now = loop.time()
-            due = self._woken + self._stream.streams.running * PIECE_S
+            due = self._woken + self._streams.running * PIECE_S
             if due - now < SHORTEST_WAIT_S:
                 self._ring(now)
             else:
@@ -161,16 +193,18 @@ class Sample:
 class _Stream:
     """One ModelStreamInfer call, which samples share."""
 
-    def __init__(self, call: Any, streams: Streams) -> None:
-        self.samples: dict[str, Sample] = {}
-        """Those that run, by id."""
+    def __init__(self, call: Any) -> None:
+        self.samples: dict[int, Sample] = {}
+        """Those that run, by number."""
         self.broken = False
         self.left = REQUESTS_PER_STREAM
         """Requests that it still takes."""
         self._call = call
-        self.streams = streams
         self._name = secrets.token_hex(6)  # another client's ids must not stop our requests
-        self._numbers = itertools.count(1)
+        self._next = 1
+        """The next sample's number."""
+        self._last_rows: dict[int, int] = {}
+        """The last row of each request by rows, by the first."""
         self._outbox: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._writer = asyncio.create_task(self._write())
         self._reader = asyncio.create_task(self._read())
@@ -184,18 +218,32 @@ class _Stream:
         """Wait until nothing of it is left."""
         await asyncio.wait({self._reader, self._writer})
 
-    def start(self, encode: Encode, *, whole: bool) -> Sample:
+    def start(self, encode: Encode, sample: Sample) -> None:
         """Send one more request."""
-        number = f"{self._name}-{next(self._numbers)}"
-        self._outbox.put_nowait(encode(number))
-        self.left -= 1
-        sample = self.samples[number] = Sample(self, number, whole=whole)
-        return sample
+        number = self._add([sample])
+        self._outbox.put_nowait(encode(wire.row_id(self._name, number)))
 
-    def stop(self, number: str) -> None:
+    def start_rows(self, template: RequestTemplate, rows: list[tuple[Row, Sample]]) -> None:
+        """Send one more request, for several samples."""
+        first = self._add([sample for _, sample in rows])
+        self._last_rows[first] = self._next - 1
+        asked = [row for row, _ in rows]
+        self._outbox.put_nowait(template.encode_rows(wire.rows_id(self._name, first), first, asked))
+
+    def _add(self, samples: list[Sample]) -> int:
+        """The number of the first of the samples of one more request."""
+        first = self._next
+        for number, sample in enumerate(samples, first):
+            self.samples[number] = sample
+            sample.sent(self, number)
+        self._next += len(samples)
+        self.left -= 1
+        return first
+
+    def stop(self, number: int) -> None:
         """Stop a request on the engine, if it runs."""
         if self.samples.pop(number, None) is not None:
-            self._outbox.put_nowait(stop_request(number))
+            self._outbox.put_nowait(stop_request(wire.row_id(self._name, number)))
             self._end_if_used_up()
 
     def _end_if_used_up(self) -> None:
@@ -226,21 +274,50 @@ class _Stream:
             self.samples.clear()
 
     def _take(self, message: Any) -> None:
-        answer = message.infer_response
-        number = answer.id
+        answer, error = message.infer_response, message.error_message
+        number, by_rows, _ = answer.id.rpartition("-")[2].partition("+")
+        if not number.isdecimal():  # nothing here has such an id
+            return
+        if not by_rows:
+            self._take_one(int(number), answer, error)
+        elif error:
+            self._fail_rows(int(number), ErrorAnswer(error))
+        else:
+            try:
+                self._take_rows(answer)
+            except EndpointError as failure:
+                self._fail_rows(int(number), failure)
+        self._end_if_used_up()
+
+    def _take_one(self, number: int, answer: Any, error: str) -> None:
         sample = self.samples.get(number)
         if sample is None:  # it was cancelled
             return
-        if message.error_message:
-            sample.fail(ErrorAnswer(message.error_message))
+        if error:
+            sample.fail(ErrorAnswer(error))
         else:
             try:
                 if not sample.take(answer):
                     return
-            except EndpointError as error:
-                sample.fail(error)
+            except EndpointError as failure:
+                sample.fail(failure)
         del self.samples[number]
-        self._end_if_used_up()
+
+    def _take_rows(self, answer: Any) -> None:
+        for number, ids, error in _rows(answer):
+            sample = self.samples.pop(number, None)
+            if sample is None:  # it was cancelled
+                continue
+            if error:
+                sample.fail(ErrorAnswer(error))
+            else:
+                sample.give(ids, final=True)
+
+    def _fail_rows(self, first: int, failure: Exception) -> None:
+        """A request by rows has failed as a whole: with it what it was to answer, earlier rows."""
+        last = self._last_rows[first]
+        for number in [number for number in self.samples if number <= last]:
+            self.samples.pop(number).fail(failure)
 
 
 def _tokens(answer: Any, *, whole: bool) -> tuple[list[int], list[float]]:
@@ -265,6 +342,28 @@ def _tokens(answer: Any, *, whole: bool) -> tuple[list[int], list[float]]:
     if length is not None:
         del found[length:]
     return found, np.frombuffer(log_probs, dtype=np.float32).tolist() if log_probs else []
+
+
+def _rows(answer: Any) -> Iterator[tuple[int, list[int], str]]:
+    """The rows of an answer: number, token ids, and why there are none.
+
+    Raises EndpointError for an answer that is not one by rows.
+    """
+    names = (each.name for each in answer.outputs)
+    raw = dict(zip(names, answer.raw_output_contents, strict=False))
+    try:
+        numbers = np.frombuffer(raw[wire.BATCH_INDEX], "<i4").tolist()
+        errors = wire.decode_texts(raw[wire.ERROR]) if wire.ERROR in raw else [""] * len(numbers)
+        lengths = [0] * len(numbers)
+        ids = np.empty((len(numbers), 0), "<i4")
+        if "output_ids" in raw:  # else all have failed
+            ids = np.frombuffer(raw["output_ids"], "<i4").reshape(len(numbers), -1)
+            lengths = np.frombuffer(raw["sequence_length"], "<i4").tolist()
+        rows = list(zip(numbers, ids, lengths, errors, strict=True))
+    except (KeyError, ValueError):
+        raise EndpointError(f"The answer of model {answer.model_name} has no rows.") from None
+    for number, row, length, error in rows:
+        yield number, row[:length].tolist(), error
 
 
 async def _status_of(call: Any) -> grpc.aio.AioRpcError:

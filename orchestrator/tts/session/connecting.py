@@ -38,7 +38,8 @@ def only_pair(generator: Generator, verifier: Verifier) -> EnginePair:
 
 def server_pair(server: Server, models: Models, own: Own) -> EnginePair:
     """The one server of a session, which is watched beside all that runs."""
-    connection = TritonConnection(server.address, server.comes_back)
+    rows = most_rows(models.deployment)
+    connection = TritonConnection(server.address, server.comes_back, most_rows=rows)
     return _pair(server.address, connection, models, own)
 
 
@@ -122,6 +123,16 @@ async def open_pairs(
         say(f"{name} does not answer; it is used as soon as it does")
 
 
+def most_rows(deployment: Deployment) -> int:
+    """How many rows a request to a deployment's models may have.
+
+    TensorRT-LLM answers one per request; our engine host takes as many as a batch of Triton's.
+    """
+    if deployment.target != "openvino":
+        return 1
+    return min(engine.max_batch_size for engine in deployment.engines().values())
+
+
 def serves(deployment: Deployment, address: str) -> bool:
     """Whether what answers at an address is the deployment as it is here."""
     return probe.served_digest(address) == deployment_digest(deployment)
@@ -129,12 +140,14 @@ def serves(deployment: Deployment, address: str) -> bool:
 
 def _replica(deployment: Deployment, models: Models, own: Own, address: str) -> EnginePair:
     if not address.startswith(f"{deployment.name}@"):
-        pair = _pair(address, TritonConnection(address), models, own)
+        connection = TritonConnection(address, most_rows=most_rows(deployment))
+        pair = _pair(address, connection, models, own)
         pair.probe = partial(asyncio.to_thread, _require_served, address, deployment)
         return pair
     replica = deployment.replica(int(address.partition("@")[2]))
     health = ReplicaHealth(replica)
-    pair = _pair(address, TritonConnection(health.address), models, own)
+    connection = TritonConnection(health.address, most_rows=most_rows(deployment))
+    pair = _pair(address, connection, models, own)
     pair.probe = partial(asyncio.to_thread, _require_served, health.address, deployment)
     pair.check = health.check
     pair.comes_back = partial(comes_back, replica.server_name)

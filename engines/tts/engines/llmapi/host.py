@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -96,6 +96,16 @@ class LlmHost:
         job = _Job(next(self._tickets), request, on_response, is_cancelled)
         self.call(partial(self._refuse if cold else self._accept, job))
         return job.ticket
+
+    def submit_all(
+        self,
+        requests: Sequence[tuple[GenerateRequest, OnResponse]],
+        is_cancelled: Callable[[], bool] = bool,
+        *,
+        cold: bool = False,
+    ) -> list[int]:
+        """The same for requests of one client: their tickets."""
+        return [self.submit(*each, is_cancelled, cold=cold) for each in requests]
 
     def cancel(self, ticket: int) -> None:
         """End a request with an answer that says so; does nothing if it was answered already."""

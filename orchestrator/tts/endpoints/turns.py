@@ -1,0 +1,36 @@
+"""What is asked in one turn of the event loop, together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+
+
+class Turns(Generic[K, T]):
+    """Hands over what has been added in a turn of the event loop when the turn has ended.
+
+    What is ready in a turn runs in it: so the samples that an answer leads to come together.
+    """
+
+    def __init__(self, hand_over: Callable[[K, list[T]], None], most: int) -> None:
+        """`hand_over` gets what has the same key, in order, at most so many at a time."""
+        self._hand_over = hand_over
+        self._most = most
+        self._added: defaultdict[K, list[T]] = defaultdict(list)
+
+    def add(self, key: K, item: T) -> None:
+        """Hand this over with others of the turn."""
+        if not self._added:
+            asyncio.get_running_loop().call_soon(self._end)
+        self._added[key].append(item)
+
+    def _end(self) -> None:
+        added, self._added = self._added, defaultdict(list)
+        for key, items in added.items():
+            for start in range(0, len(items), self._most):
+                self._hand_over(key, items[start : start + self._most])
