@@ -33,7 +33,7 @@ def shown(results):
     console = Console(width=150)
     with console.capture() as capture:
         console.print(tables(results))
-    return [line.split() for line in capture.get().splitlines()]
+    return [" ".join(line.split()) for line in capture.get().splitlines()]
 
 
 def test_the_distance_from_the_limit_is_that_of_each_round():
@@ -48,28 +48,8 @@ def test_the_distance_from_the_limit_is_that_of_each_round():
     for turn, wall in enumerate((10.0, 14.0)):
         trial = Trial("walls", "demo", turn, 8)
         results.append(Result(trial, measured(wall, 18.0) | searched))
-    (row,) = [line for line in shown(results) if line[-1:] == ["1.14)"]]
-    assert row == (
-        [
-            "demo",
-            "6.0",
-            "7.5",
-            "12.0",
-            "10.5",
-            "12.0",
-            "0.85",
-            "(0.70",
-            "to",
-            "1.00)",
-            ">=",
-            "0.92",
-            "no",
-            "0.97",
-            "(0.80",
-            "to",
-            "1.14)",
-        ]
-    )
+    row = "demo 6.0 7.5 12.0 10.5 12.0 0.85 (0.70 to 1.00) >= 0.92 no 0.97 (0.80 to 1.14)"
+    assert row in shown(results)
 
 
 def test_variants_are_compared_within_a_round():
@@ -79,7 +59,7 @@ def test_variants_are_compared_within_a_round():
         for variant, both in walls.items()
         for turn, wall in enumerate(both)
     ]
-    lines = [" ".join(line) for line in shown(results)]
+    lines = shown(results)
     assert "embedded over triton" in lines
     ratio = "0.62 (0.50 to 0.75)"
     assert f"demo: both without dependencies 2 {ratio} {ratio}" in lines

@@ -255,13 +255,16 @@ def _processes(deployment: Deployment) -> dict[str, list[psutil.Process]]:
         assert server.server is not None
         running = family_of(psutil.Process(server.server.pid))
     for process in running:
-        found[_name(process.cmdline())].append(process)
+        found[_name(process)].append(process)
     return dict(found)
 
 
-def _name(words: list[str]) -> str:
+def _name(process: psutil.Process) -> str:
+    words = process.cmdline()
     if any("tts.engines.engine_process" in word for word in words):
-        return f"{Path(words[-1]).name} engine"
+        # one behind Triton has the name of its model from the stub that has started it
+        named = " ".join([*words, *psutil.Process(process.ppid()).cmdline()])
+        return "generator engine" if "/generator" in named else "verifier engine"
     if any(word.endswith("/model.py") for word in words):
         return "stubs"
     return "tritonserver" if "tritonserver" in words[0] else "others"
