@@ -9,6 +9,8 @@ from tests.gateway.in_process import answered, post, serving
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.base import NewTokens
 from tts.endpoints.scripted import ScriptedVerifier
+from tts.gateway.completions import _conversation
+from tts.gateway.openai.requests import ChatMessage
 
 LETTERS = list(range(40, 60))
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
@@ -145,3 +147,12 @@ def test_what_is_not_supported_is_said(ask, path, fields, said):
     status, answer, _ = ask(path, PROMPT | fields)
     assert status == 400
     assert said in answer["error"]["message"]
+
+
+def test_all_turns_of_a_conversation_go_by_its_beginning():
+    """Where its prefix is cached."""
+    system, asked, said = (ChatMessage(role, role) for role in ("system", "user", "assistant"))
+    first = _conversation([system, asked])
+    assert first == _conversation([system, asked, said, asked])
+    assert first != _conversation([asked])
+    assert _conversation([said]) == _conversation([said, system])  # without a question

@@ -74,6 +74,16 @@ def test_a_given_port_is_open_to_tcp():
     assert addresses.socket == ""
 
 
+def test_a_given_port_with_connections_that_have_just_ended_is_free():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            served, _ = server.accept()
+            served.close()  # the first to close is left in TIME_WAIT
+            assert client.recv(1) == b""
+    assert choose_addresses(ServerSpec(grpc_port=port), SOCKET).grpc_port == port
+
+
 @pytest.mark.parametrize("runtime", ["", "/run/user/7", "/" + 120 * "x"])
 def test_a_socket_has_a_short_path_that_only_depends_on_home_and_deployment(
     runtime: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -5,12 +5,12 @@ from functools import partial
 
 import pytest
 
-from tts.build.errors import ConfigError, EndpointUnavailable, ServerError
-from tts.build.spec import PORT_STEP, Deployment, ServerSpec
+from tts.build.errors import BuildError, ConfigError, EndpointUnavailable, ServerError
+from tts.build.spec import PORT_STEP, Deployment, ServerSpec, load_deployment
 from tts.prompting import Models
 from tts.serving.repository.digest import deployment_digest
 from tts.session import AsyncSession, connecting
-from tts.session.connecting import connect, open_pairs
+from tts.session.connecting import connect, open_pairs, require_engines
 from tts.session.replicas import Replicas
 
 
@@ -105,3 +105,13 @@ def test_a_replica_has_a_name_and_given_ports_of_its_own(tiny_deployment):
     assert third.replica(1).server == server
     assert third.replica(1).server_name == "tiny"
     assert deployment_digest(third) == deployment_digest(deployment)
+
+
+def test_a_gpu_is_needed_here_unless_the_servers_are_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.setenv("TTS_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))  # no nvidia-smi
+    deployment = load_deployment("demo-gpu")
+    with pytest.raises(ServerError, match="runs on an NVIDIA GPU"):
+        asyncio.run(require_engines(deployment, ()))
+    with pytest.raises(BuildError, match="is not ready"):
+        asyncio.run(require_engines(deployment, ("one:1",)))
