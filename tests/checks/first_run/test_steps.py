@@ -260,7 +260,7 @@ def test_what_lint_finds_is_counted_and_is_in_the_report(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = [
-        Finding("is too small", "verifier.max_num_tokens", "a step does not fit", "Raise it."),
+        Finding("is too small", "verifier.checkpoint", "a step does not fit", "Raise it."),
         Finding("is large", "generator.in_flight_requests", "they wait", "Lower it.", "warning"),
     ]
     monkeypatch.setattr(steps, "lint", lambda deployment, checks: found)
@@ -268,4 +268,4 @@ def test_what_lint_finds_is_counted_and_is_in_the_report(
     assert code == 1
     assert "wrong     lint: 1 errors, 1 warnings, 0 not checked" in output
     assert "tts lint demo-gpu explains each." in output
-    assert "is too small (a step does not fit). Raise it." in report
+    assert "error: verifier.checkpoint: is too small (a step does not fit). Raise it." in report
