@@ -87,16 +87,26 @@ def has_module_fixtures(item: pytest.Item) -> bool:
     return any(definitions[-1].scope == "module" for definitions in found)
 
 
+def order(item: pytest.Item) -> int:
+    """Where a test stands in a run: a lower number is earlier."""
+    if "torch" in item.fixturenames:  # type: ignore[attr-defined]
+        return 0
+    return 1 if item.get_closest_marker("server") else 2
+
+
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests of real servers come first, together by file if what they share is made for its module.
 
-    They wait often; the many small tests that follow fill the end of a run evenly. What is slow is
+    They wait often; the many small tests that follow fill the end of a run evenly. Before all
+    others comes what takes one process the longest: the tests that need PyTorch. What is slow is
     left out, unless it is asked for by `--all` or by its marker.
     """
-    items.sort(key=lambda item: item.get_closest_marker("server") is None)
+    items.sort(key=order)
     for item in items:
-        if item.get_closest_marker("server") and has_module_fixtures(item):
+        if "torch" in item.fixturenames:
+            item.add_marker(pytest.mark.xdist_group("torch"))
+        elif item.get_closest_marker("server") and has_module_fixtures(item):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
     if not config.getoption("--all") and "slow" not in config.getoption("-m"):
         slow = [item for item in items if item.get_closest_marker("slow")]
