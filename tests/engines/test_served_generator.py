@@ -10,7 +10,7 @@ from tests.engines.triton_client import FINAL, PROMPT, infer, outputs, sampled
 from tts.engines import wire
 from tts.engines.wire import Failure, decode_failure
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.xdist_group("served")]
 
 
 def test_a_request_gets_one_final_response(client):

@@ -9,7 +9,7 @@ from tests.engines.triton_client import infer, outputs
 from tts.build.errors import RequestRefused
 from tts.endpoints.triton_errors import error_of_text
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.xdist_group("served")]
 
 
 def test_scores_are_those_of_the_checkpoint(client, pair):
