@@ -80,23 +80,23 @@ def without_time(plain):
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_every_schedule_gives_the_trees_of_a_run_without_time(strategy):
-    plain = scenario(strategy)
+    plain = scenario(strategy, n=4, problems=4)
     expected = without_time(plain)
     for schedule in SCHEDULES:
         assert simulate(plain, schedule).digest == expected, schedule
 
 
 def test_placement_memory_and_costs_do_not_change_the_trees():
-    plain = scenario(n=16)
+    plain = scenario(n=16, problems=3)
     others = [
-        scenario(n=16, gpus=1),
-        scenario(n=16, gpus=1, sharing="overlapped", gpu="a100-80g"),
-        scenario(n=16, call_s=0.0),
+        scenario(n=16, problems=3, gpus=1),
+        scenario(n=16, problems=3, gpus=1, sharing="overlapped", gpu="a100-80g"),
+        scenario(n=16, problems=3, call_s=0.0),
         with_memory(plain, 8192),
     ]
     expected = simulate(plain, "decoupled").digest
     assert {simulate(other, "decoupled").digest for other in others} == {expected}
-    assert simulate(scenario(n=16, seed=1), "decoupled").digest != expected
+    assert simulate(scenario(n=16, problems=3, seed=1), "decoupled").digest != expected
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
