@@ -36,7 +36,8 @@ SCHEDULES = get_args(ScheduleName)
 
 
 def scenario(strategy="beam-search", *, gpu="h100", gpus=2, sharing="time-sliced", **changes):
-    given = {"n": changes.pop("n", 8)} if strategy != "cot" else {}
+    n = changes.pop("n", 8)
+    given = {"n": n} if strategy != "cot" else {}
     deployment = simulated_deployment(gpu, gpus)
     parameters = find_strategy(strategy).configure(given, context=4096)
     plain = Scenario(deployment, sharing, typical(), parameters, problems=6, in_flight=3)

@@ -2,6 +2,7 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amounts import amount
 from tests.reports.figures.checks import check, check_all
 
 from tts.reports.figures.group import at_equal_cost, cost_figure, figures_of_rows, over_n, schedules
@@ -38,13 +39,13 @@ ROWS = st.builds(
 )
 
 
-@settings(max_examples=12)
+@settings(max_examples=amount(4, 12))
 @given(st.lists(ROWS, min_size=1, max_size=6))
 def test_every_figure_of_any_runs_is_valid(rows):
     check_all(figures_of_rows(rows, []))
 
 
-@settings(max_examples=20)
+@settings(max_examples=amount(6, 20))
 @given(st.lists(ROWS, min_size=1, max_size=8))
 def test_what_is_marked_is_the_pareto_front_of_the_table(rows):
     figure = cost_figure(rows, [str(place) for place in range(len(rows))], "tokens", [])
@@ -55,7 +56,7 @@ def test_what_is_marked_is_the_pareto_front_of_the_table(rows):
     )
 
 
-@settings(max_examples=20)
+@settings(max_examples=amount(6, 20))
 @given(st.lists(ROWS, min_size=1, max_size=8))
 def test_within_more_a_strategy_is_never_less_right(rows):
     figure = at_equal_cost(rows, "tokens", [])
@@ -68,7 +69,7 @@ def test_within_more_a_strategy_is_never_less_right(rows):
 
 
 @given(ROWS, ROWS)
-@settings(max_examples=20)
+@settings(max_examples=amount(6, 20))
 def test_schedules_are_compared_where_the_same_search_ran_under_two(one, other):
     figure = schedules([one, other], [])
     same = (one.strategy, one.n) == (other.strategy, other.n)
