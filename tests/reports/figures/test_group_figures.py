@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amounts import amount
 from tests.reports.figures.checks import check, check_all
 
 from tts.reports.figures.group import at_equal_cost, cost_figure, figures_of_rows, over_n, schedules
@@ -40,7 +41,7 @@ ROWS = st.builds(
 )
 
 
-@settings(max_examples=12)
+@settings(max_examples=amount(4, 12))
 @given(st.lists(ROWS, min_size=1, max_size=6))
 def test_every_figure_of_any_runs_is_valid(rows):
     check_all(figures_of_rows(rows, []))
@@ -54,7 +55,7 @@ def test_runs_of_which_nothing_was_judged_are_in_no_figure(row):
     assert figures_of_rows([*others, row], []) == figures_of_rows([row], [])
 
 
-@settings(max_examples=20)
+@settings(max_examples=amount(6, 20))
 @given(st.lists(ROWS, min_size=1, max_size=8))
 def test_what_is_marked_is_the_pareto_front_of_the_table(rows):
     figure = cost_figure(rows, [str(place) for place in range(len(rows))], "tokens", [])
@@ -65,7 +66,7 @@ def test_what_is_marked_is_the_pareto_front_of_the_table(rows):
     )
 
 
-@settings(max_examples=20)
+@settings(max_examples=amount(6, 20))
 @given(st.lists(ROWS, min_size=1, max_size=8))
 def test_within_more_a_strategy_is_never_less_right(rows):
     figure = at_equal_cost(rows, "tokens", [])
@@ -78,7 +79,7 @@ def test_within_more_a_strategy_is_never_less_right(rows):
 
 
 @given(ROWS, ROWS)
-@settings(max_examples=20)
+@settings(max_examples=amount(6, 20))
 def test_schedules_are_compared_where_the_same_search_ran_under_two(one, other):
     figure = schedules([one, other], [])
     same = (one.strategy, one.n) == (other.strategy, other.n)
