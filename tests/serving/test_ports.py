@@ -144,6 +144,15 @@ def test_a_private_folder_is_closed_to_others_even_if_it_was_open(tmp_path: Path
     assert stat.S_IMODE(private_folder(folder).stat().st_mode) == 0o700
 
 
+def test_a_folder_of_everybodys_is_refused_and_left_open(tmp_path: Path):
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)  # as /tmp, which is root's own
+    with pytest.raises(ConfigError, match="not a folder of this user"):
+        private_folder(shared)
+    assert stat.S_IMODE(shared.stat().st_mode) == 0o1777
+
+
 def test_a_link_is_not_taken_for_a_private_folder(tmp_path: Path):
     (tmp_path / "link").symlink_to(tmp_path)
     with pytest.raises(ConfigError, match="link is not a folder of this user"):
