@@ -103,21 +103,32 @@ def carry_out(plan, folder):
 
 
 def grown_under_every_schedule(deployment, problems, parameters, folder):
-    """Beam search on the server that runs, under each schedule: tree digests and all scores."""
-    digests, scores = set(), []
-    for schedule in get_args(ScheduleName):
-        wanted = RunConfig(
-            deployment_source=deployment,
-            dataset="demo",
-            limit=len(problems),
-            schedule=schedule,
-            parameters=parameters,
+    """Beam search on embedded engines, under each schedule: tree digests and all scores."""
+    plans = {
+        schedule: plan_of(
+            RunConfig(
+                deployment_source=deployment,
+                dataset="demo",
+                limit=len(problems),
+                schedule=schedule,
+                parameters=parameters,
+                server="embedded",
+            ),
+            problems,
         )
-        outcome = carry_out(plan_of(wanted, problems), folder / schedule)
-        assert outcome["problems"] == len(problems)
-        digests.add(outcome["tree_digest"])
-        scores += [e["score"] for e in events(folder / schedule) if e["event"] == "scored"]
-    return digests, scores
+        for schedule in get_args(ScheduleName)
+    }
+
+    async def grow():
+        async with AsyncSession(plans["decoupled"].deployment) as session:
+            for schedule, plan in plans.items():
+                results = [result async for result in session.run(plan, folder / schedule)]
+                assert len(results) == len(problems)
+
+    asyncio.run(grow())
+    digests = {summary(folder / schedule)["tree_digest"] for schedule in plans}
+    logs = [event for schedule in plans for event in events(folder / schedule)]
+    return digests, [event["score"] for event in logs if event["event"] == "scored"]
 
 
 def part_of_server(tts, part, server=None):
