@@ -3,12 +3,15 @@
 import asyncio
 import signal
 import threading
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import get_args
 
 import msgspec
 import numpy as np
 import pytest
+from scripts.robustness.chaos.proxy import Proxy
 from tests.amounts import amount
 from tests.end_to_end.commands import (
     Tts,
@@ -304,45 +307,75 @@ def test_a_run_goes_on_when_its_server_dies_and_is_started_again(
     assert servers(tts) != [server]
 
 
-def test_a_server_replaced_in_the_middle_changes_nothing(serving, plain, tmp_path):
-    """Stopped in order, and another one started at its address: what failed is asked again."""
-    tts, process = serving
+def carry_out_at(address, folder, disturb):
+    """The usual run, in whose middle `disturb` is awaited; nothing of it may be lost.
+
+    On endpoints of its own, since a session ends with the server that it has found.
+    """
     spec = load_deployment("demo")
     wanted = RunConfig(deployment_source="demo", dataset="demo", limit=LIMIT)
     plan = plan_of(wanted, load_problems("demo", limit=LIMIT))
-    folder = tmp_path / "run"
 
     async def solve(session):
         return [result async for result in session.run(plan, folder)]
 
-    async def go(address):
+    async def go():
         async with TritonConnection(address) as connection:
-            # as endpoints of one's own, since a session ends with the server that it has found
             generator, verifier = endpoints_on(Models.load(spec), connection)
             async with AsyncSession(spec, generator=generator, verifier=verifier) as session:
                 run = asyncio.ensure_future(solve(session))
                 while len(whole_events(folder)) < 50:
                     assert not run.done()
                     await asyncio.sleep(0.02)
-                code, _, err = await asyncio.to_thread(tts.run, "serve", "demo", "--stop")
-                assert code == 0
-                assert "Stopped" in err
-                assert not run.done()
-                second = await asyncio.to_thread(serve, tts)
-                try:
-                    assert find_server(spec).addresses.grpc == address
-                    await run
-                finally:
-                    second.send_signal(signal.SIGINT)
-                    _, err = await asyncio.to_thread(second.communicate, timeout=60)
-                assert "Traceback" not in err
-                assert second.returncode == 0
+                await disturb(run)
+                await run
 
-    asyncio.run(go(find_server(spec).addresses.grpc))
-    assert summary(folder)["tree_digest"] == summary(plain)["tree_digest"]
+    asyncio.run(go())
+    return summary(folder)
+
+
+def test_a_server_replaced_in_the_middle_changes_nothing(serving, plain, tmp_path):
+    """Stopped in order, and another one started at its address: what failed is asked again."""
+    tts, process = serving
+    spec = load_deployment("demo")
+    address = find_server(spec).addresses.grpc
+    second = None
+
+    async def replaced(run):
+        nonlocal second
+        code, _, err = await asyncio.to_thread(tts.run, "serve", "demo", "--stop")
+        assert code == 0
+        assert "Stopped" in err
+        assert not run.done()
+        second = await asyncio.to_thread(serve, tts)
+        assert find_server(spec).addresses.grpc == address
+
+    try:
+        outcome = carry_out_at(address, tmp_path / "run", replaced)
+    finally:
+        if second:
+            second.send_signal(signal.SIGINT)
+            _, err = second.communicate(timeout=60)
+            assert "Traceback" not in err
+            assert second.returncode == 0
+    assert outcome["tree_digest"] == summary(plain)["tree_digest"]
     _, err = process.communicate(timeout=60)
     assert "Traceback" not in err
     assert process.returncode == 0
+
+
+def test_a_connection_cut_within_a_message_changes_nothing(
+    served, server, plain, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("TTS_HOME", str(served.home))
+    with closing(Proxy(Path(server[0].addresses.socket))) as proxy:
+
+        async def cut(run):
+            await asyncio.to_thread(proxy.cut, 0.5, reset=True, away_s=0.5)
+            assert not run.done()
+
+        outcome = carry_out_at(f"127.0.0.1:{proxy.port}", tmp_path / "run", cut)
+    assert outcome["tree_digest"] == summary(plain)["tree_digest"]
 
 
 @pytest.mark.slow
