@@ -223,7 +223,7 @@ def test_a_stream_gives_what_the_whole_answer_holds_and_ends_when_it_is_closed(t
 
 def test_a_run_records_every_step_of_its_engines_and_is_resumed_after_a_kill(tts, tmp_path):
     whole, folder = tmp_path / "whole", tmp_path / "run"
-    options = "demo", "--limit", 24, "--n", 4, "--server", "embedded", "--out"
+    options = "demo", "--limit", 16, "--n", 4, "--server", "embedded", "--out"
     code, _, err = tts.run("bench", *options, whole)
     assert code == 0, err
     steps = steps_file(whole, "generator").read_text().splitlines()

@@ -40,7 +40,7 @@ TINY = Form(
     reuse_off=False,
     in_flight=(1,),
     n_factors=(2.0,),
-    load_s=1.0,
+    load_s=0.5,
     n=4,
 )
 CODE = f"""
