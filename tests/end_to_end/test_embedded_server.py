@@ -46,9 +46,8 @@ def test_the_trees_and_all_scores_are_those_of_triton(served, whole, tmp_path):
     assert_same(whole, run(served, "embedded", tmp_path / "embedded"))
 
 
-@pytest.mark.parametrize(
-    "strategy", ["dvts", pytest.param("self-consistency", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow  # the engines are asked alike by every strategy
+@pytest.mark.parametrize("strategy", ["dvts", "self-consistency"])
 def test_so_they_are_of_other_strategies(served, tmp_path, strategy):
     folders = [
         run(served, kind, tmp_path / kind, "--strategy", strategy)
