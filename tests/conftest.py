@@ -4,31 +4,14 @@ import json
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
-from tests.amounts import VARIABLE
+from tests.amounts import VARIABLE, amount
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from tts.build.spec import Deployment
-
-settings.register_profile(  # no limits of time: a busy machine is no failure
-    "repeatable",
-    derandomize=True,
-    database=None,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-settings.register_profile("searching")  # new examples in each run
-settings.register_profile(  # a failure is enough, its smallest example is not wanted
-    "unshrunk",
-    derandomize=True,
-    database=None,
-    phases=[Phase.explicit, Phase.generate],
-    deadline=None,  # nor does a slow machine make a failure
-    suppress_health_check=[HealthCheck.too_slow],
-)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background job
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -79,6 +62,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--all"):
         os.environ[VARIABLE] = "1"
+    repeatable: dict[str, Any] = {
+        "max_examples": amount(30, 100),
+        "derandomize": True,
+        "database": None,
+        "deadline": None,  # no limits of time: a busy machine is no failure
+        "suppress_health_check": [HealthCheck.too_slow],
+    }
+    settings.register_profile("searching")  # new examples in each run
+    settings.register_profile("repeatable", **repeatable)
+    settings.register_profile(  # a failure is enough, its smallest example is not wanted
+        "unshrunk", **repeatable, phases=[Phase.explicit, Phase.generate]
+    )
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 
 def has_module_fixtures(item: pytest.Item) -> bool:
@@ -87,17 +83,27 @@ def has_module_fixtures(item: pytest.Item) -> bool:
     return any(definitions[-1].scope == "module" for definitions in found)
 
 
+def order(item: pytest.Item) -> int:
+    """Where a test stands in a run: a lower number is earlier."""
+    if "torch" in item.fixturenames:  # type: ignore[attr-defined]
+        return 0
+    return 1 if item.get_closest_marker("server") else 2
+
+
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests of real servers come first, together by file if what they share is made for its module.
+    """Tests of real servers come first: they wait often, and the many small ones fill the end.
 
-    They wait often; the many small tests that follow fill the end of a run evenly. What is slow is
-    left out, unless it is asked for by `--all` or by its marker.
+    Before all others comes what takes one process the longest: the tests that need PyTorch. Tests
+    that share what is made for their module are a group. What is slow is left out, unless it is
+    asked for by `--all` or by its marker.
     """
-    items.sort(key=lambda item: item.get_closest_marker("server") is None)
+    items.sort(key=order)
     for item in items:
-        if item.get_closest_marker("server") and has_module_fixtures(item):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+        if "torch" in item.fixturenames:  # type: ignore[attr-defined]
+            item.add_marker(pytest.mark.xdist_group("torch"))
+        elif has_module_fixtures(item) and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
     if not config.getoption("--all") and "slow" not in config.getoption("-m"):
         slow = [item for item in items if item.get_closest_marker("slow")]
         config.hook.pytest_deselected(items=slow)

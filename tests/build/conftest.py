@@ -57,12 +57,18 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="session")
-def make_model() -> Callable[..., Any]:
-    """Make a random transformers model: make_model("LlamaForCausalLM", seed=0, **config)."""
+def torch() -> Any:
+    """PyTorch. The tests that ask for it share a process: it and transformers take seconds."""
     import torch
-    import transformers
 
     torch.set_num_threads(1)  # models this small lose more to waking threads than they gain
+    return torch
+
+
+@pytest.fixture(scope="session")
+def make_model(torch: Any) -> Callable[..., Any]:
+    """Make a random transformers model: make_model("LlamaForCausalLM", seed=0, **config)."""
+    import transformers
 
     def make(architecture: str = "LlamaForCausalLM", seed: int = 0, **config: Any) -> Any:
         torch.manual_seed(seed)
@@ -78,7 +84,7 @@ def make_model() -> Callable[..., Any]:
 
 
 @pytest.fixture
-def make_checkpoint(tmp_path: Path, make_model: Callable[..., Any]) -> Make:
+def make_checkpoint(tmp_path: Path, torch: Any, make_model: Callable[..., Any]) -> Make:
     """Save a random model: make_checkpoint("LlamaForCausalLM", name=..., shard=..., **config)."""
 
     def make(
@@ -90,8 +96,6 @@ def make_checkpoint(tmp_path: Path, make_model: Callable[..., Any]) -> Make:
         seed: int = 0,
         **config: Any,
     ) -> Path:
-        import torch
-
         model = make_model(architecture, seed, **config).to(getattr(torch, dtype))
         folder = tmp_path / name
         model.save_pretrained(folder, max_shard_size=shard)

@@ -6,20 +6,18 @@ over transformers' own Qwen2 layers; see the sources in tts.build.verifiers.head
 
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import Qwen2Config, Qwen2Model
 
-Published = Literal["Qwen2ForProcessRewardModel", "Qwen2ForPrmModel"]
-
 
 class HeadedModel:
     """The layers and a head; `scores` gives a number in 0..1 for every token."""
 
-    def __init__(self, architecture: Published, shape: dict[str, Any], seed: int = 0) -> None:
+    def __init__(self, architecture: str, shape: dict[str, Any], seed: int = 0) -> None:
         torch.manual_seed(seed)
         self.architecture = architecture
         self.config = Qwen2Config(**shape)

@@ -235,9 +235,9 @@ def test_damaged_index(make_checkpoint: Any, change: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_short_types_widen_exactly(make_checkpoint: Any, make_model: Any, dtype: str) -> None:
-    import torch
-
+def test_short_types_widen_exactly(
+    torch: Any, make_checkpoint: Any, make_model: Any, dtype: str
+) -> None:
     weights = open_checkpoint(make_checkpoint(dtype=dtype)).weights
     expected = make_model().to(getattr(torch, dtype)).float().state_dict()
     for name, tensor in expected.items():

@@ -90,10 +90,9 @@ def test_verifier_head_is_cut_to_its_labels(
 
 
 def test_logits_against_a_comparison_of_the_tests_own(
-    llama: Path, make_model: Any, check: Export, tmp_path: Path
+    torch: Any, llama: Path, make_model: Any, check: Export, tmp_path: Path
 ) -> None:
     import openvino
-    import torch
 
     check(llama, "fp32", [9, 4, 100])
     request = (

@@ -48,10 +48,13 @@ def build(deployment: Deployment, role: Role) -> Path:
     ],
 )
 def test_greedy_tokens_are_those_of_transformers(
-    deployment: Any, make_checkpoint: Any, make_model: Any, architecture: str, options: Any
+    torch: Any,
+    deployment: Any,
+    make_checkpoint: Any,
+    make_model: Any,
+    architecture: str,
+    options: Any,
 ) -> None:
-    import torch
-
     prompt = [1, 17, 90, 45, 6]
     model, expected = make_model(architecture, **options), list(prompt)
     with torch.no_grad():
@@ -71,10 +74,8 @@ runs_bf16 = pytest.mark.skipif(BF16_FLAG not in cpu_flags(), reason=f"this CPU h
     [("fp32", 1e-5), pytest.param("bf16", 0.05, marks=runs_bf16), ("int8", 0.05)],
 )
 def test_verifier_probability_is_that_of_transformers(
-    deployment: Any, make_model: Any, precision: str, limit: float
+    torch: Any, deployment: Any, make_model: Any, precision: str, limit: float
 ) -> None:
-    import torch
-
     prompt = [1, 17, 90, 45, 6, 33]
     with torch.no_grad():
         labels = make_model()(torch.tensor([prompt])).logits[0, -1, [3, 4]]

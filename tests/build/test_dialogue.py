@@ -10,6 +10,7 @@ import pytest
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amounts import amount
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from tts.build import paths
@@ -184,7 +185,7 @@ texts = st.one_of(
 
 
 @pytest.mark.parametrize("make", FORMATS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=amount(15, 60), deadline=None)
 @given(question=texts, steps=st.lists(texts, min_size=1, max_size=4))
 def test_a_longer_path_extends_a_shorter_one(
     tokenizer: Tokenizer, make: Any, question: str, steps: list[str]
@@ -200,7 +201,7 @@ def test_a_longer_path_extends_a_shorter_one(
     assert form.extend(ids, "") is ids, "a step without text is scored as its parent"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=amount(15, 60), deadline=None)
 @given(question=texts, steps=st.lists(texts, min_size=1, max_size=4))
 def test_rlhflow_is_the_chat_template(
     load: Callable[[str], Tokenizer], question: str, steps: list[str]
@@ -214,7 +215,7 @@ def test_rlhflow_is_the_chat_template(
         assert dialogue(rlhflow(tokenizer), question, steps).tolist() == whole
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=amount(15, 60), deadline=None)
 @given(question=texts, steps=st.lists(texts, min_size=1, max_size=4))
 def test_math_shepherd_is_one_text_with_tags(
     tokenizer: Tokenizer, question: str, steps: list[str]
@@ -230,7 +231,7 @@ def test_math_shepherd_is_one_text_with_tags(
     assert ids.count(tag_id) == len(steps)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=amount(15, 60), deadline=None)
 @given(question=texts, steps=st.lists(texts, min_size=1, max_size=4))
 def test_a_custom_dialogue_is_one_text(
     tokenizer: Tokenizer, question: str, steps: list[str]
@@ -240,7 +241,7 @@ def test_a_custom_dialogue_is_one_text(
     assert ids == tokenizer.encode(f"Question: {question}{asked}")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=amount(15, 60), deadline=None)
 @given(question=texts, steps=st.lists(texts | st.just(""), min_size=1, max_size=4))
 def test_a_custom_dialogue_may_spell_out_a_chat_template(
     tokenizer: Tokenizer, question: str, steps: list[str]
@@ -337,7 +338,7 @@ def test_qwen_math_prm_is_the_chat_of_its_model_card(load: Callable[[str], Token
         assert dialogue(form, question, steps[:count]).tolist() == tokenizer.encode(text)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=amount(15, 60), deadline=None)
 @given(question=texts, steps=st.lists(texts, min_size=1, max_size=4))
 def test_qwen_math_prm_is_the_beginning_of_the_chat_template(
     load: Callable[[str], Tokenizer], question: str, steps: list[str]
@@ -353,7 +354,7 @@ def test_qwen_math_prm_is_the_beginning_of_the_chat_template(
     assert whole[: len(ids)] == ids, "what follows the last marker in the card changes no score"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=amount(15, 60), deadline=None)
 @given(question=texts, steps=st.lists(texts, min_size=1, max_size=4))
 def test_skywork_is_what_its_published_code_encodes(
     load: Callable[[str], Tokenizer], question: str, steps: list[str]

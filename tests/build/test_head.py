@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.build.conftest import SHAPE, write_tokenizer
-from tests.build.headed import HeadedModel, Published
 from tests.build.openvino_build import Deploy, build
 from tests.build.stand_in_build import calls
 from tests.serving.expected_configs import unexpected
@@ -34,16 +33,17 @@ from tts.build.tensorrt.memory_plan import plan_memory
 from tts.serving.contract import check_repository
 from tts.serving.repository.render import parse_config, render_repository
 
-PUBLISHED: tuple[Published, ...] = ("Qwen2ForProcessRewardModel", "Qwen2ForPrmModel")
+PUBLISHED = ("Qwen2ForProcessRewardModel", "Qwen2ForPrmModel")
 TEMPLATE = {"head": "{question} ", "answer": " w9", "turn": " "}
 Save = Callable[..., Path]
 
 
 @pytest.fixture
-def published(tmp_path: Path) -> Save:
+def published(tmp_path: Path, torch: Any) -> Save:
     """Save a random checkpoint of a published architecture; its model is `published.model`."""
+    from tests.build.headed import HeadedModel
 
-    def save(architecture: Published, **config: Any) -> Path:
+    def save(architecture: str, **config: Any) -> Path:
         model = HeadedModel(architecture, SHAPE | {"max_position_embeddings": 512} | config)
         folder = tmp_path / architecture
         model.save(folder)
@@ -83,10 +83,8 @@ def scores(folder: Path, ids: Any) -> Any:
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("architecture", PUBLISHED)
 def test_an_engine_gives_the_scores_of_the_published_models(
-    published: Any, tmp_path: Path, architecture: Published, tied: bool
+    torch: Any, published: Any, tmp_path: Path, architecture: str, tied: bool
 ) -> None:
-    import torch
-
     folder = published(architecture, tie_word_embeddings=tied)
     save_model(export_model(open_checkpoint(folder), "fp32"), tmp_path)
     ids = np.random.default_rng(0).integers(0, 128, (1, 40))
@@ -97,10 +95,8 @@ def test_an_engine_gives_the_scores_of_the_published_models(
 
 @pytest.mark.parametrize("family", ["Llama", "Qwen2", "Qwen3", "Mistral"])
 def test_an_engine_gives_the_scores_of_token_classification_models(
-    make_model: Any, tmp_path: Path, family: str
+    torch: Any, make_model: Any, tmp_path: Path, family: str
 ) -> None:
-    import torch
-
     more = {"sliding_window": None} if family == "Mistral" else {}
     model = make_model(f"{family}ForTokenClassification", num_labels=2, **more)
     folder = tmp_path / "checkpoint"
@@ -119,7 +115,7 @@ def test_an_engine_gives_the_scores_of_token_classification_models(
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
 @pytest.mark.parametrize("architecture", PUBLISHED)
 def test_a_head_is_exported_in_every_precision(
-    published: Any, tmp_path: Path, architecture: Published, precision: Any
+    published: Any, tmp_path: Path, architecture: str, precision: Any
 ) -> None:
     checkpoint = open_checkpoint(published(architecture))
     save_model(export_model(checkpoint, precision), tmp_path)
@@ -131,7 +127,7 @@ def test_a_head_is_exported_in_every_precision(
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
 @pytest.mark.parametrize("architecture", PUBLISHED)
 def test_the_weight_file_of_a_headed_verifier_has_the_planned_size(
-    published: Any, tmp_path: Path, deployment: Deploy, architecture: Published, precision: Any
+    published: Any, tmp_path: Path, deployment: Deploy, architecture: str, precision: Any
 ) -> None:
     spec = deployed(deployment, published(architecture), precision=precision).verifier
     checkpoint = open_engine_checkpoint(spec)
@@ -143,7 +139,7 @@ def test_the_weight_file_of_a_headed_verifier_has_the_planned_size(
 
 @pytest.mark.parametrize("architecture", PUBLISHED)
 def test_a_build_says_which_head_it_found(
-    published: Any, deployment: Deploy, architecture: Published
+    published: Any, deployment: Deploy, architecture: str
 ) -> None:
     said: list[str] = []
     pair = deployed(deployment, published(architecture))
@@ -176,7 +172,7 @@ def test_the_stated_head_may_be_the_one_that_is_there(published: Any, deployment
     ],
 )
 def test_a_head_that_the_checkpoint_does_not_have_is_refused(
-    published: Any, deployment: Deploy, architecture: Published, stated: str, found: str
+    published: Any, deployment: Deploy, architecture: str, stated: str, found: str
 ) -> None:
     spec = deployed(deployment, published(architecture), head=stated).verifier
     with pytest.raises(CheckpointError) as caught:
@@ -290,7 +286,7 @@ def for_a_gpu(pair: Deployment, target: str) -> Deployment:
     ],
 )
 def test_a_head_is_refused_for_a_gpu_with_the_reason(
-    published: Any, deployment: Deploy, platform: str, architecture: Published, reason: str
+    published: Any, deployment: Deploy, platform: str, architecture: str, reason: str
 ) -> None:
     folder = published(architecture)
     file = folder / "config.json"
@@ -306,10 +302,9 @@ def test_a_head_is_refused_for_a_gpu_with_the_reason(
 @pytest.mark.parametrize("architecture", ["Qwen2ForPrmModel", "Qwen2ForTokenClassification"])
 @pytest.mark.parametrize("tied", [True, False])
 def test_a_head_of_one_layer_is_written_as_rows_of_a_language_head(
-    published: Any, make_model: Any, tmp_path: Path, architecture: Any, tied: bool
+    torch: Any, published: Any, make_model: Any, tmp_path: Path, architecture: Any, tied: bool
 ) -> None:
     """Its first two logits and the biases give the head's scores, with nothing rounded."""
-    import torch
     from transformers import Qwen2ForCausalLM
 
     ids = torch.from_numpy(np.random.default_rng(0).integers(0, 128, (1, 40)))

@@ -27,6 +27,7 @@ from tts.build.tensorrt.memory_plan import (
     STEP,
     STEPS,
     TEMPLATE,
+    _side,
     check_pools,
     plan_memory,
 )
@@ -365,3 +366,10 @@ def test_the_page_shows_the_plans_of_all_ready_made_deployments() -> None:
     page = (ROOT / "docs" / "memory-plan.md").read_text(encoding="utf-8")
     table = "\n".join([*HEADER, *(row for name in FOR_GPUS for row in plan_rows(name))])
     assert f"with the plans -->\n{table}\n<!-- end" in page, f"docs/memory-plan.md needs:\n{table}"
+
+
+def test_on_short_sequences_a_typical_beam_is_as_long_as_one() -> None:
+    pair = load_deployment("demo-gpu")
+    spec = pair.generator
+    side = _side(pair, "generator", shape_of(spec.checkpoint), GPUS["rtx4090"])
+    assert spec.max_seq_len - 3 <= side.shared + side.own + side.decoded <= spec.max_seq_len

@@ -29,8 +29,10 @@ def test_it_is_a_whole_checkpoint_of_the_size_asked_for(tmp_path: Path, architec
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.usefixtures("torch")
 def test_other_programs_know_what_it_is(tmp_path: Path, architecture: str) -> None:
-    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    import transformers
+
     folder = tmp_path / "model"
     make_random_checkpoint(
         folder, tokenizer=TOKENIZER, parameters=1_000_000, architecture=architecture

@@ -29,8 +29,14 @@ def test_hand_worked_decode_steps(gpu: str, batch: int, milliseconds: float) -> 
 
 @pytest.mark.parametrize(("gpu", "milliseconds"), [("a100-80g", 156), ("h100", 49)])
 def test_hand_worked_prefill_of_2048_tokens(gpu: str, milliseconds: float) -> None:
-    assert 1e3 * of(PRM, gpu).prefill_s(1, 2048) == near(milliseconds, 0.03)
+    assert 1e3 * of(PRM, gpu).prefill_s(1, 2048, 0) == near(milliseconds, 0.03)
 
 
 def test_small_prefills_cost_as_much_as_reading_the_weights() -> None:
-    assert 1e3 * of(PRM, "a100-80g").prefill_s(1, 1) == near(9.2)  # 8.6 for the layers alone
+    assert 1e3 * of(PRM, "a100-80g").prefill_s(1, 1, 0) == near(9.2)  # 8.6 for the layers alone
+
+
+def test_of_a_prompt_that_is_cached_in_part_the_rest_is_computed() -> None:
+    engine = of(PRM, "h100")
+    whole, rest = engine.prefill_s(1, 2048, 0), engine.prefill_s(1, 1024, 1024)
+    assert engine.prefill_s(1, 1024, 0) < rest < whole

@@ -77,3 +77,35 @@ def test_the_script_in_the_container_stands_alone() -> None:
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0
             assert not (node.module or "").startswith("tts")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ("8", "'8' belongs to no flag"),
+        ("--quite_new 8", "--quite_new is not a flag of trtllm-build 1.2.1"),
+        ("--max_batch_size 8 --max_batch_size 9", "--max_batch_size is given twice"),
+        ("--max_batch_size ", "--max_batch_size: is empty"),
+        ("--max_batch_size 8 9", "--max_batch_size: takes one value, but has 2"),
+        ("--max_batch_size eight", "--max_batch_size: 'eight' is not a whole number"),
+        ("--max_batch_size 0", "--max_batch_size: 0 is less than 1"),
+        ("--tokens_per_block 33", "--tokens_per_block: 33 is not a power of two"),
+        ("--max_input_len 9 --max_seq_len 8", "--max_input_len is larger than --max_seq_len (8)"),
+        (
+            "--max_num_tokens 65 --max_batch_size 8 --max_seq_len 8",
+            "--max_num_tokens is clipped to max_batch_size x max_seq_len (64)",
+        ),
+        (
+            "--context_fmha disable --use_paged_context_fmha enable",
+            "--use_paged_context_fmha is switched off by --context_fmha disable",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_build_is_said(arguments: str, problem: str) -> None:
+    assert problem in contract.check_build_arguments(arguments.split(" "))
+
+
+def test_sizes_that_fit_have_no_problem() -> None:
+    sizes = "--max_num_tokens 64 --max_batch_size 8 --max_seq_len 8 --max_input_len 8"
+    found = contract.check_build_arguments(sizes.split())
+    assert [each for each in found if not each.endswith(" is missing")] == []

@@ -121,6 +121,7 @@ def test_help_of_several_names_and_folded_lines_is_read() -> None:
     assert options["-w"].takes_value
     assert options["--kind"].choices == ("a", "b c")
     assert not options["--help"].takes_value
+    assert parse_help("  --one VALUE, --o(ther) VALUE\n") == {}  # not half of a line
 
 
 def signature(names: list[str], *, kind: str = "POSITIONAL_OR_KEYWORD") -> dict[str, Any]:

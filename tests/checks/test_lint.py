@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
+from tests.amounts import amount
 from tests.build.tensorrt_deployments import deployments
 from tests.checks.deployments import LLAMA, changed, serious
 
@@ -141,7 +142,7 @@ def plans(deployment: Deployment) -> bool:
 
 
 @settings(
-    max_examples=60,
+    max_examples=amount(15, 60),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -55,3 +55,10 @@ def test_files_that_are_folders_and_caches_that_triton_would_take_for_models():
         "model_repository/generator/1": "is a file, not a folder",
         "model_repository/prm/config.pbtxt": "is a folder, not a file",
     }
+
+
+def test_a_checkpoint_that_is_not_here_is_said_once(tmp_path: Path):
+    demo = load_deployment("demo")
+    generator = demo.generator.model_copy(update={"checkpoint": tmp_path / "none"})
+    elsewhere = demo.model_copy(update={"generator": generator})
+    assert list(repository.rendering(elsewhere)) == []

@@ -112,6 +112,17 @@ def test_doctor_points_out_an_old_driver_and_a_missing_docker(home):
     assert "docker: absent" in out
 
 
+def test_doctor_names_folders_that_may_not_be_written_to(home, monkeypatch):
+    (home / "home").mkdir()
+    out = run("doctor").stdout
+    assert f"ok       runs: {paths.runs_dir()} (" in out
+    monkeypatch.setattr(diagnosis.os, "access", lambda folder, mode: False)
+    out = run("doctor").stdout
+    for what, folder in (("engines", paths.built_dir("x").parent), ("runs", paths.runs_dir())):
+        assert f"missing  {what}: {folder} is not writable" in out
+    assert "Set TTS_HOME to a folder that you may write to." in out
+
+
 def test_doctor_knows_the_containers(home, monkeypatch):
     has_gpu(home)
     monkeypatch.setenv("NVIDIA_TRITON_SERVER_VERSION", "26.08")

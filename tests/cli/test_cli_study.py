@@ -9,6 +9,7 @@ from tests.cli.test_cli import tts
     [
         ([], "name one, or --resume a study"),
         (["--resume", "nowhere", "--quick"], "a resumed study goes on as it began"),
+        (["--resume", "nowhere", "--server", "embedded"], "a resumed study goes on as it began"),
         (["--resume", "nowhere"], "holds no study"),
         (["demo", "--dataset", "nothing"], "not ready"),
     ],

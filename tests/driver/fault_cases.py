@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import get_args
 
 from hypothesis import strategies as st
+from tests.amounts import amount
 from tests.driver.faulty import (
     LONGEST_RESTART_S,
     Cancelling,
@@ -56,7 +57,7 @@ REFERENCES = {
 
 LATE = "answered though cancelled"
 
-EXAMPLES = 12
+EXAMPLES = amount(4, 12)
 """Cases of each strategy, each under all four schedules."""
 
 WORDS = {

@@ -8,6 +8,7 @@ from typing import get_args
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.amounts import amount
 from tests.driver.scripted_run import PROBLEMS, Run
 
 from tts.build.errors import DatasetError, EndpointUnavailable
@@ -70,7 +71,7 @@ def same_scores(one, other):
 
 @pytest.mark.parametrize("config", CONFIGS)
 @settings(
-    max_examples=10,
+    max_examples=amount(3, 10),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
@@ -93,7 +94,7 @@ def test_schedules_and_timing_do_not_change_the_trees(
 
 @pytest.mark.parametrize("config", STOPPING)
 @settings(
-    max_examples=10,
+    max_examples=amount(3, 10),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

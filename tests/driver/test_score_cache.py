@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amounts import amount
 
 from tts.driver.score_cache import ScoreCache
 from tts.scheduling import Job, Kind
@@ -19,7 +20,7 @@ def job_of(node):
 
 
 @pytest.mark.parametrize("leader_first", [False, True])
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=amount(75, 300), deadline=None)
 @given(steps=STEPS)
 def test_every_node_that_stays_gets_the_score_of_its_key_and_no_key_is_asked_twice(
     leader_first, steps

@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.amounts import amount
 from tests.driver.scripted_run import PROBLEMS, Run
 
 from tts.driver.problem_run import ProblemRun, Runtime
@@ -81,7 +82,9 @@ class _Counts:
 
 
 @settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=amount(5, 20),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(jitter=st.integers(0, 10**6), requests=st.sampled_from([1, 3, 8]))
 def test_guesses_stay_within_the_budget(tiny_deployment, words, jitter, requests):
@@ -213,7 +216,7 @@ def test_guesses_that_are_never_asked_for_lose_trust():
     assert speculator.trust == pytest.approx(1 / 20)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=amount(25, 100), deadline=None)
 @given(seed=st.integers(0, 10**9), chance=st.floats(0.1, 1), share=st.floats(0.1, 1))
 def test_chances_that_are_too_high_by_a_factor_are_trusted_by_that_factor(seed, chance, share):
     rng = random.Random(seed)
@@ -222,7 +225,7 @@ def test_chances_that_are_too_high_by_a_factor_are_trusted_by_that_factor(seed, 
     assert speculator.trust == pytest.approx(share, rel=0.4)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=amount(25, 100), deadline=None)
 @given(chance=st.floats(0.05, 1), outcomes=st.lists(st.booleans(), max_size=60))
 def test_trust_is_what_was_asked_for_over_what_was_expected(chance, outcomes):
     speculator = Speculator({}, Trust())
@@ -238,7 +241,7 @@ def test_what_one_problem_shows_the_next_one_of_the_same_search_knows():
     assert Speculator({}, runtime.trust[Run]).trust == 1, "another kind of search"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=amount(50, 200), deadline=None)
 @given(seed=st.integers(0, 10**9))
 def test_every_guess_is_used_lost_or_given_up_once(seed):
     rng = random.Random(seed)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import get_args
 
 import psutil
+from tests.commands import prepared
 
 from tts.lab.bench.single_run import plan_of, run_plan
 from tts.lab.observer import Observer
@@ -40,11 +41,12 @@ class Tts:
         )
 
     def run(self, *arguments):
-        process = self.start(*arguments)
-        out, err = process.communicate(timeout=180)
+        """Exit code, output and error of a command, in a fork that has the imports behind it."""
+        variables = {**os.environ, "TTS_HOME": str(self.home)}
+        code, out, err = prepared().run([*map(str, arguments)], variables, timeout_s=180)
         assert "Traceback" not in err, err
         assert "This is a bug" not in err, err
-        return process.returncode, out, err
+        return code, out, err
 
     def leftovers(self):
         """Processes that still name this home, after a moment's grace."""
@@ -101,21 +103,32 @@ def carry_out(plan, folder):
 
 
 def grown_under_every_schedule(deployment, problems, parameters, folder):
-    """Beam search on the server that runs, under each schedule: tree digests and all scores."""
-    digests, scores = set(), []
-    for schedule in get_args(ScheduleName):
-        wanted = RunConfig(
-            deployment_source=deployment,
-            dataset="demo",
-            limit=len(problems),
-            schedule=schedule,
-            parameters=parameters,
+    """Beam search on embedded engines, under each schedule: tree digests and all scores."""
+    plans = {
+        schedule: plan_of(
+            RunConfig(
+                deployment_source=deployment,
+                dataset="demo",
+                limit=len(problems),
+                schedule=schedule,
+                parameters=parameters,
+                server="embedded",
+            ),
+            problems,
         )
-        outcome = carry_out(plan_of(wanted, problems), folder / schedule)
-        assert outcome["problems"] == len(problems)
-        digests.add(outcome["tree_digest"])
-        scores += [e["score"] for e in events(folder / schedule) if e["event"] == "scored"]
-    return digests, scores
+        for schedule in get_args(ScheduleName)
+    }
+
+    async def grow():
+        async with AsyncSession(plans["decoupled"].deployment) as session:
+            for schedule, plan in plans.items():
+                results = [result async for result in session.run(plan, folder / schedule)]
+                assert len(results) == len(problems)
+
+    asyncio.run(grow())
+    digests = {summary(folder / schedule)["tree_digest"] for schedule in plans}
+    logs = [event for schedule in plans for event in events(folder / schedule)]
+    return digests, [event["score"] for event in logs if event["event"] == "scored"]
 
 
 def part_of_server(tts, part, server=None):

@@ -4,6 +4,7 @@ A test that only asks takes `served`. One that starts, stops, kills or configure
 `tts`.
 """
 
+import fcntl
 import shutil
 
 import pytest
@@ -14,12 +15,18 @@ from tts.serving.server.start import start_server
 
 
 @pytest.fixture(scope="session")
-def engines(tmp_path_factory):
-    """The folder of the demo pair's engines, which are built once by each worker."""
-    tts = Tts(tmp_path_factory.mktemp("engines"))
-    code, _, err = tts.run("build-engines", "demo", "--no-verify")
-    assert code == 0, err
-    return tts.home / "built"
+def engines(tmp_path_factory, worker_id):
+    """The folder of the demo pair's engines, which are built once for all workers."""
+    own = tmp_path_factory.getbasetemp()
+    home = (own if worker_id == "master" else own.parent) / "engines"
+    home.mkdir(exist_ok=True)
+    with (home / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (home / "complete").exists():
+            code, _, err = Tts(home).run("build-engines", "demo", "--no-verify")
+            assert code == 0, err
+            (home / "complete").touch()
+    return home / "built"
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -222,7 +223,7 @@ def test_a_stream_gives_what_the_whole_answer_holds_and_ends_when_it_is_closed(t
 
 def test_a_run_records_every_step_of_its_engines_and_is_resumed_after_a_kill(tts, tmp_path):
     whole, folder = tmp_path / "whole", tmp_path / "run"
-    options = "demo", "--limit", 24, "--n", 4, "--server", "embedded", "--out"
+    options = "demo", "--limit", 16, "--n", 4, "--server", "embedded", "--out"
     code, _, err = tts.run("bench", *options, whole)
     assert code == 0, err
     steps = steps_file(whole, "generator").read_text().splitlines()
@@ -251,6 +252,37 @@ def test_ctrl_c_ends_the_engines_and_keeps_what_was_solved(tts, tmp_path):
     assert process.returncode == 130, err
     assert f"tts bench --resume {folder}" in err
     assert tts.leftovers() == []
+
+
+def test_a_run_that_ignores_ctrl_c_is_stopped_in_order_by_sigterm(tts, tmp_path):
+    """Such as one under nohup, or in the background of a script."""
+    folder = tmp_path / "run"
+    process = tts.start(
+        *("bench", "demo", "--server", "embedded", "--out", folder),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    )
+    wait_for_events(process, folder, "generated", 40)
+    process.terminate()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 143, err
+    assert "Stopped by SIGTERM." in err
+    assert f"tts bench --resume {folder}" in err
+    assert tts.leftovers() == []
+
+
+def test_a_dataset_without_answers_is_solved_and_its_accuracy_is_left_open(tts, tmp_path):
+    file, folder = tmp_path / "asked.jsonl", tmp_path / "run"
+    file.write_text('{"question": "Compute 1 + 2."}\n{"question": "Compute 3 + 4."}\n')
+    options = ("--dataset", file, "--set", "n=4", "--server", "embedded", "--out", folder)
+    code, out, err = tts.run("bench", "demo", *options)
+    assert code == 0, err
+    assert "no answers, so no accuracy" in err
+    assert summary(folder)["accuracy"] is None
+    assert re.search(r"beam-search\b.* - ", out), out
+    code, out, err = tts.run("report", folder)
+    assert code == 0, err
+    code, out, err = tts.run("bench", "--resume", folder)
+    assert code == 0, err
 
 
 def test_the_gateway_serves_them_and_survives_their_death(tts):

@@ -22,23 +22,45 @@ def scores(folder):
     }
 
 
-@pytest.mark.parametrize("strategy", ["beam-search", "dvts", "self-consistency"])
-def test_the_trees_and_all_scores_are_those_of_triton(served, tmp_path, strategy):
-    options = "demo", "--limit", 8, "--n", 8, "--seed", 3, "--strategy", strategy
-    for kind in ("triton", "embedded"):
-        code, _, err = served.run("bench", *options, "--server", kind, "--out", tmp_path / kind)
-        assert code == 0, err
-    one, other = (summary(tmp_path / kind) for kind in ("triton", "embedded"))
-    assert one["tree_digest"] == other["tree_digest"]
-    assert scores(tmp_path / "triton") == scores(tmp_path / "embedded")
+OPTIONS = ("demo", "--limit", 8, "--n", 8, "--seed", 3)
+
+
+def run(served, kind, folder, *more):
+    code, _, err = served.run("bench", *OPTIONS, "--server", kind, *more, "--out", folder)
+    assert code == 0, err
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(served, tmp_path_factory):
+    """A beam search on Triton."""
+    return run(served, "triton", tmp_path_factory.mktemp("runs") / "triton")
+
+
+def assert_same(one, other):
+    assert summary(one)["tree_digest"] == summary(other)["tree_digest"]
+    assert scores(one) == scores(other)
+
+
+def test_the_trees_and_all_scores_are_those_of_triton(served, whole, tmp_path):
+    assert_same(whole, run(served, "embedded", tmp_path / "embedded"))
+
+
+@pytest.mark.slow  # the engines are asked alike by every strategy
+@pytest.mark.parametrize("strategy", ["dvts", "self-consistency"])
+def test_so_they_are_of_other_strategies(served, tmp_path, strategy):
+    folders = [
+        run(served, kind, tmp_path / kind, "--strategy", strategy)
+        for kind in ("triton", "embedded")
+    ]
+    assert_same(*folders)
 
 
 @pytest.mark.parametrize("first", ["triton", "embedded"])
-def test_a_run_that_was_begun_on_one_is_finished_on_the_other(served, tmp_path, first):
-    options = "demo", "--limit", 16, "--n", 8
-    whole, folder = tmp_path / "whole", tmp_path / "run"
-    assert served.run("bench", *options, "--out", whole)[0] == 0
-    process = served.start("bench", *options, "--server", first, "--out", folder)
+def test_a_run_that_was_begun_on_one_is_finished_on_the_other(served, whole, tmp_path, first):
+    folder = tmp_path / "run"
+    options = ("--schedule", "lockstep", "--server", first, "--out", folder)
+    process = served.start("bench", *OPTIONS, *options)
     wait_for_events(process, folder, "problem_solved", 2)
     process.kill()
     process.communicate()

@@ -3,9 +3,12 @@
 import json
 import shutil
 import urllib.request
+from contextlib import closing
+from pathlib import Path
 
 import pytest
-from scripts.robustness.gateway.running import deployment_at, free_port, gateway, served
+from scripts.robustness.chaos.proxy import Proxy
+from scripts.robustness.gateway.running import gateway
 
 from tts.build import paths
 from tts.build.spec import load_deployment
@@ -34,10 +37,11 @@ def without_weights(folder):
     return demo.model_copy(update=specs)
 
 
-def test_a_gateway_elsewhere_needs_neither_engines_nor_weights(tts, tmp_path, monkeypatch):
-    monkeypatch.setenv("TTS_HOME", str(tts.home))
-    port = free_port()
-    with served(deployment_at(tts.home, 0, port), port):
+def test_a_gateway_elsewhere_needs_neither_engines_nor_weights(server, tmp_path, monkeypatch):
+    running, home = server
+    monkeypatch.setenv("TTS_HOME", str(home))
+    with closing(Proxy(Path(running.addresses.socket))) as proxy:
+        port = proxy.port
         deployment = without_weights(tmp_path)
         file = tmp_path / "deployment.yaml"
         file.write_text(deployment_text(deployment, "127.0.0.1", port))

@@ -116,17 +116,6 @@ def test_one_server_serves_every_search_and_each_finds_it_cold(small_steps, star
         assert summary(alone)["tree_digest"] == summary(folder / name)["tree_digest"]
 
 
-def test_a_server_that_dies_between_two_searches_is_replaced(small_steps, started, three, tmp_path):
-    def kill(number):
-        if number == 3:
-            os.kill(started[0].state.server.pid, signal.SIGKILL)
-
-    folder = run_all(wanted(small_steps), tmp_path / "all", Following(kill))
-    assert len(started) == 2
-    rows = json.loads((folder / "comparison.json").read_text())["rows"]
-    assert len({row["run"] for row in rows}) == 3
-
-
 @pytest.mark.slow
 def test_a_comparison_stopped_between_two_searches_goes_on_with_the_rest(
     small_steps, started, three, tmp_path
@@ -160,18 +149,27 @@ def test_a_served_deployment_is_made_cold_for_each_search_as_well(
     assert not any("caches hold" in line for line in following.said)
 
 
-def test_a_server_whose_caches_cannot_be_emptied_is_started_anew_for_each_search(
+def test_a_server_that_dies_or_keeps_its_caches_is_replaced_before_the_next_search(
     small_steps, started, three, tmp_path, monkeypatch
 ):
-    answers = iter([False, EndpointError("The answer was lost.")])
+    answers = [False, EndpointError("The answer was lost.")]
+    really = TritonConnection.reset_prefix_caches
 
     async def refuse(connection):
-        answer = next(answers, False)
-        if isinstance(answer, Exception):
+        if not answers:
+            return await really(connection)
+        if isinstance(answer := answers.pop(0), Exception):
             raise answer
         return answer
 
+    def kill(number):
+        if number == 3:
+            os.kill(started[1].state.server.pid, signal.SIGKILL)
+
     monkeypatch.setattr(TritonConnection, "reset_prefix_caches", refuse)
-    monkeypatch.setattr("tts.session.engines._RESET_WAITS_S", (0.0,))
-    run_all(wanted(small_steps), tmp_path / "all", Following())
+    monkeypatch.setattr("tts.session.engines._RESET_WAITS_S", (0.0, 0.0))
+    folder = run_all(wanted(small_steps), tmp_path / "all", Following(kill))
+    assert answers == [], "both were given before the second search"
     assert len(started) == 3
+    rows = json.loads((folder / "comparison.json").read_text())["rows"]
+    assert len({row["run"] for row in rows}) == 3

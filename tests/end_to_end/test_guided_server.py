@@ -56,7 +56,7 @@ def answers(folder):
 
 def test_forms_are_kept_in_the_same_trees_under_every_schedule(served, tmp_path, monkeypatch):
     monkeypatch.setenv("TTS_HOME", str(served.home))
-    problems = load_problems("demo", limit=3)
+    problems = load_problems("demo", limit=2)
     for strategy, more in STRATEGIES.items():
         constraint = answer_constraint(*(more.get(name) for name in FORMS), "\n\n")
         parameters = {"n": 4, "temperature": 1.2, "max_tokens": 100, **more}
@@ -65,7 +65,7 @@ def test_forms_are_kept_in_the_same_trees_under_every_schedule(served, tmp_path,
             wanted = RunConfig(
                 deployment_source="demo",
                 dataset="demo",
-                limit=3,
+                limit=2,
                 strategy=strategy,
                 schedule=schedule,
                 parameters=parameters,

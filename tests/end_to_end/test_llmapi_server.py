@@ -5,6 +5,7 @@ import signal
 
 import psutil
 import pytest
+from tests.amounts import amount
 from tests.end_to_end.commands import carry_out, summary, wait_for_events
 from tests.engines.llmapi_standin import stand_in
 
@@ -38,18 +39,19 @@ def beam_search(deployment, folder, problems):
     return outcome["tree_digest"]
 
 
-@pytest.mark.slow
-def test_forty_problems_grow_the_trees_of_target_openvino(llmapi, served, tmp_path, monkeypatch):
+def test_problems_grow_the_trees_of_target_openvino(llmapi, served, tmp_path, monkeypatch):
+    problems = amount(6, 40)
     with start_server(llmapi):
-        ours = beam_search("demo-llmapi", tmp_path / "llmapi", 40)
+        ours = beam_search("demo-llmapi", tmp_path / "llmapi", problems)
     monkeypatch.setenv("TTS_HOME", str(served.home))
-    assert ours == beam_search("demo", tmp_path / "openvino", 40)
+    assert ours == beam_search("demo", tmp_path / "openvino", problems)
 
 
+@pytest.mark.slow  # two more starts; that a model's death is noticed: tests/serving
 def test_a_run_whose_model_is_killed_is_saved_and_goes_on_to_the_same_trees(
     llmapi, tts, served, tmp_path, monkeypatch
 ):
-    folder, arguments = tmp_path / "run", ("--limit", 12, "--n", 16)
+    folder, arguments = tmp_path / "run", ("--limit", 6, "--n", 16)
     with start_server(llmapi) as server:
         run = tts.start("bench", "demo-llmapi", *arguments, "--out", folder)
         wait_for_events(run, folder, "scored", 100)
@@ -62,6 +64,6 @@ def test_a_run_whose_model_is_killed_is_saved_and_goes_on_to_the_same_trees(
     with start_server(llmapi):
         code, _, said = tts.run("bench", "--resume", folder)
     assert code == 0, said
-    assert summary(folder)["problems"] == 12
+    assert summary(folder)["problems"] == 6
     monkeypatch.setenv("TTS_HOME", str(served.home))
-    assert summary(folder)["tree_digest"] == beam_search("demo", tmp_path / "openvino", 12)
+    assert summary(folder)["tree_digest"] == beam_search("demo", tmp_path / "openvino", 6)

@@ -3,13 +3,18 @@
 import asyncio
 import signal
 import threading
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import get_args
 
 import msgspec
 import numpy as np
 import pytest
+from scripts.robustness.chaos.proxy import Proxy
+from tests.amounts import amount
 from tests.end_to_end.commands import (
+    Tts,
     carry_out,
     events,
     part_of_server,
@@ -32,7 +37,7 @@ from tts.prompting import Context, Models
 from tts.runs.config import RunConfig
 from tts.runs.folder import read_config, write_json
 from tts.scheduling import ScheduleName
-from tts.serving.server.start import start_server
+from tts.serving.server.start import find_server, start_server
 from tts.session import AsyncSession
 from tts.session.endpoints import endpoints_on
 from tts.session.strategy import choose
@@ -46,12 +51,15 @@ pytestmark = [
 ]
 
 
+LIMIT = 6
+
+
 @pytest.fixture(scope="session")
 def plain(served, tmp_path_factory):
     """A small lockstep run that others are compared with."""
     folder = tmp_path_factory.mktemp("runs") / "plain"
     code, out, err = served.run(
-        "bench", "demo", "--limit", 6, "--schedule", "lockstep", "--out", folder
+        "bench", "demo", "--limit", LIMIT, "--schedule", "lockstep", "--out", folder
     )
     assert code == 0, err
     assert "beam-search" in out
@@ -61,7 +69,7 @@ def plain(served, tmp_path_factory):
 
 def test_both_schedules_grow_the_same_trees(served, plain, tmp_path):
     folder = tmp_path / "run"
-    code, _, err = served.run("bench", "demo", "--limit", 6, "--out", folder)
+    code, _, err = served.run("bench", "demo", "--limit", LIMIT, "--out", folder)
     assert code == 0, err
     ours, theirs = summary(folder), summary(plain)
     assert ours["tree_digest"] == theirs["tree_digest"]
@@ -95,16 +103,22 @@ VARIANTS = {
 
 
 def test_every_strategy_grows_the_same_trees_under_every_schedule(served, tmp_path, monkeypatch):
-    """All on one server, so that later runs meet the caches that earlier ones have warmed."""
+    """All on one server, so that later runs meet the caches that earlier ones have warmed.
+
+    In the short form each strategy meets two schedules, and each schedule several strategies.
+    """
     monkeypatch.setenv("TTS_HOME", str(served.home))
-    problems = load_problems("demo", limit=3)
-    for name, parameters in VARIANTS.items():
+    limit = amount(2, 3)
+    problems = load_problems("demo", limit=limit)
+    others = [schedule for schedule in get_args(ScheduleName) if schedule != "decoupled"]
+    for number, (name, parameters) in enumerate(VARIANTS.items()):
         digests = set()
-        for schedule in get_args(ScheduleName):
+        first = number % len(others)
+        for schedule in ("decoupled", *(others + others)[first : first + amount(1, len(others))]):
             wanted = RunConfig(
                 deployment_source="demo",
                 dataset="demo",
-                limit=3,
+                limit=limit,
                 strategy=name,
                 schedule=schedule,
                 parameters=parameters,
@@ -112,7 +126,7 @@ def test_every_strategy_grows_the_same_trees_under_every_schedule(served, tmp_pa
             plan = plan_of(wanted, problems)
             folder = tmp_path / f"{name}-{schedule}"
             outcome = carry_out(plan, folder)
-            assert outcome["problems"] == 3
+            assert outcome["problems"] == limit
             digests.add(outcome["tree_digest"])
         assert len(digests) == 1, name
 
@@ -159,22 +173,33 @@ def test_fifty_problems_grow_one_set_of_trees_on_cold_and_warm_caches(tts, tmp_p
     assert len(set(digests.values())) == 1, digests
 
 
-def test_a_killed_run_is_continued_without_solving_anything_twice(tts, served, plain, tmp_path):
+def test_a_run_and_its_own_server_are_killed_and_continued_without_doing_anything_twice(
+    tts, served, plain, tmp_path
+):
+    """First the server, which the run starts again, then the run; with speculation all along."""
     folder = tmp_path / "run"
-    arguments = ("--limit", 6, "--schedule", "lockstep", "--out", folder)
-    process = tts.start("bench", "demo", *arguments)
-    wait_for_events(process, folder, "problem_solved", 2)
+    options = ("--limit", LIMIT, "--speculation", "always", "--in-flight", 2, "--out", folder)
+    process = tts.start("bench", "demo", *options)
+    wait_for_events(process, folder, "generated", 50)
+    (server,) = servers(tts)
+    server.kill()
+    generated = sum(event["event"] == "generated" for event in whole_events(folder))
+    wait_for_events(process, folder, "generated", generated + 100)  # more than were in flight
+    wait_for_events(process, folder, "problem_solved", 1)
     process.kill()
-    process.communicate()
+    _, err = process.communicate()
+    assert "It is started again in 1 s." in err
     assert tts.leftovers() == [], "the server outlived its parent"
-    before = events(folder)[:-1]
+    before = whole_events(folder)
+    assert any(event.get("kind") == "speculative" for event in before)
     code, _, err = served.run("bench", "--resume", folder)
     assert code == 0, err
     assert summary(folder)["tree_digest"] == summary(plain)["tree_digest"]
     assert summary(folder)["sessions"] == 2
     log = events(folder)
+    assert log[: len(before)] == before
     solved = [event["problem"] for event in log if event["event"] == "problem_solved"]
-    assert len(solved) == len(set(solved)) == 6
+    assert len(solved) == len(set(solved)) == LIMIT
     asked = [(e["problem"], *e["node"]) for e in log if e["event"] == "generated"]
     assert len(asked) == len(set(asked)), "something was generated twice"
     assert len(before) < len(log)
@@ -190,32 +215,14 @@ def test_resuming_with_something_else_changed_is_refused(served, plain, tmp_path
         assert f"cannot be continued: its {name} was {old!r}" in err
 
 
-def test_a_run_stopped_under_speculation_is_continued_to_the_same_trees(served, plain, tmp_path):
-    folder = tmp_path / "run"
-    options = ("--limit", 6, "--speculation", "always", "--in-flight", 2, "--out", folder)
-    process = served.start("bench", "demo", *options)
-    wait_for_events(process, folder, "generated", 50)
-    process.kill()
-    process.communicate()
-    before = events(folder)
-    assert any(event.get("kind") == "speculative" for event in before)
-    code, _, err = served.run("bench", "--resume", folder)
-    assert code == 0, err
-    assert summary(folder)["tree_digest"] == summary(plain)["tree_digest"]
-    log = events(folder)
-    assert log[: len(before)] == before
-    asked = [(e["problem"], *e["node"]) for e in log if e["event"] == "generated"]
-    assert len(asked) == len(set(asked)), "something was generated twice"
-
-
 def test_grouping_the_verifiers_requests_changes_no_tree(served, plain, tmp_path, monkeypatch):
     monkeypatch.setenv("TTS_HOME", str(served.home))
     demo = load_deployment("demo")
     verifier = demo.verifier.model_copy(update={"group_tokens": 512})
     spec = demo.model_copy(update={"verifier": verifier})
-    wanted = RunConfig(deployment_source="demo", dataset="demo", limit=6)
+    wanted = RunConfig(deployment_source="demo", dataset="demo", limit=LIMIT)
     strategy = choose("beam-search", spec, {})
-    plan = plan_with(wanted, load_problems("demo", limit=6), spec, strategy)
+    plan = plan_with(wanted, load_problems("demo", limit=LIMIT), spec, strategy)
     outcome = carry_out(plan, tmp_path / "run")
     assert outcome["tree_digest"] == summary(plain)["tree_digest"]
     asked = [e for e in events(tmp_path / "run") if e["event"] == "scored" and not e["cached"]]
@@ -223,112 +230,159 @@ def test_grouping_the_verifiers_requests_changes_no_tree(served, plain, tmp_path
     assert all("trigger" in event for event in asked)
 
 
-def test_a_server_replaced_in_the_middle_changes_nothing(tts, plain, tmp_path, monkeypatch):
-    """Stopped in order, and another one started at its address: what failed is asked again."""
-    monkeypatch.setenv("TTS_HOME", str(tts.home))
-    spec = load_deployment("demo")
-    wanted = RunConfig(deployment_source="demo", dataset="demo", limit=6)
-    plan = plan_of(wanted, load_problems("demo", limit=6))
+def serve(tts):
+    """`tts serve demo`, ready."""
+    process = tts.start("serve", "demo")
+    for line in process.stderr:
+        if "Press Ctrl-C" in line:
+            return process
+    raise AssertionError("it has ended")
+
+
+@pytest.fixture(scope="module")
+def serving(new_home):
+    """`tts serve demo` and its home, for the tests that follow one after the other."""
+    tts = Tts(new_home())
+    process = serve(tts)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TTS_HOME", str(tts.home))
+        yield tts, process
+    process.kill()
+    process.communicate()
+    assert tts.leftovers() == []
+
+
+def test_a_running_server_is_used_and_left_alone(serving, plain, tmp_path):
+    tts, _ = serving
+    running = servers(tts)
+    assert len(running) == 1
     folder = tmp_path / "run"
-
-    async def solve(session):
-        return [result async for result in session.run(plan, folder)]
-
-    async def go(first):
-        async with TritonConnection(first.addresses.grpc) as connection:
-            # as endpoints of one's own, since a session ends with the server that it has found
-            generator, verifier = endpoints_on(Models.load(spec), connection)
-            async with AsyncSession(spec, generator=generator, verifier=verifier) as session:
-                run = asyncio.ensure_future(solve(session))
-                while len(whole_events(folder)) < 50:
-                    assert not run.done()
-                    await asyncio.sleep(0.02)
-                await asyncio.to_thread(first.stop)
-                assert not run.done()
-                with await asyncio.to_thread(start_server, spec) as second:
-                    assert second.addresses.grpc == first.addresses.grpc
-                    await run
-
-    with start_server(spec) as first:
-        asyncio.run(go(first))
+    code, _, err = tts.run("bench", "demo", "--limit", LIMIT, "--out", folder)
+    assert code == 0, err
+    assert "Using the server at" in err
     assert summary(folder)["tree_digest"] == summary(plain)["tree_digest"]
-
-
-def test_a_running_server_is_used_and_left_alone(tts, plain, tmp_path):
-    server = tts.start("serve", "demo")
-    try:
-        for line in server.stderr:
-            if "Press Ctrl-C" in line:
-                break
-        assert len(servers(tts)) == 1
-        folder = tmp_path / "run"
-        code, _, err = tts.run("bench", "demo", "--limit", 6, "--out", folder)
-        assert code == 0, err
-        assert "Using the server at" in err
-        assert summary(folder)["tree_digest"] == summary(plain)["tree_digest"]
-        code, out, err = tts.run(
-            "solve", "Compute (37 + 58) - 20.", "--n", 4, "--out", tmp_path / "s"
-        )
-        assert code == 0, err
-        assert "answer:" in out
-        code, _, err = tts.run("serve", "demo")
-        assert code == 1
-        assert "already served" in err
-        assert len(servers(tts)) == 1
-        code, _, err = tts.run("serve", "demo", "--stop")
-        assert code == 0
-        assert "Stopped" in err
-        server.wait(timeout=20)
-        assert "Traceback" not in server.stderr.read()
-    finally:
-        server.kill()
-        server.communicate()
-    assert tts.leftovers() == []
-
-
-@pytest.mark.parametrize(
-    "victim",
-    [
-        pytest.param("server", marks=pytest.mark.slow),  # as a run of great patience finds it below
-        "stub",
-        pytest.param("generator", marks=pytest.mark.slow),
-        pytest.param("prm", marks=pytest.mark.slow),
-    ],
-)
-def test_a_run_goes_on_when_its_server_dies_and_is_started_again(tts, plain, tmp_path, victim):
-    serving = tts.start("serve", "demo")
-    try:
-        for line in serving.stderr:
-            if "Press Ctrl-C" in line:
-                break
-        folder = tmp_path / "run"
-        run = tts.start("bench", "demo", "--limit", 6, "--out", folder)
-        wait_for_events(run, folder, "generated", 50)
-        (server,) = servers(tts)
-        part_of_server(tts, victim).kill()
-        _, err = run.communicate(timeout=90)
-        assert run.returncode == 0, err
-        assert summary(folder)["tree_digest"] == summary(plain)["tree_digest"]
-        assert [process.pid for process in servers(tts)] != [server.pid]
-    finally:
-        serving.send_signal(signal.SIGINT)
-        _, err = serving.communicate(timeout=60)
-    assert "It is started again in 1 s." in err
-    assert serving.returncode == 0
-    assert tts.leftovers() == []
+    code, out, err = tts.run("solve", "Compute (37 + 58) - 20.", "--n", 4, "--out", tmp_path / "s")
+    assert code == 0, err
+    assert "answer:" in out
+    code, _, err = tts.run("serve", "demo")
+    assert code == 1
+    assert "already served" in err
+    assert servers(tts) == running
 
 
 @pytest.mark.parametrize(
     "victim",
     [
         "server",
+        "stub",
         pytest.param("generator", marks=pytest.mark.slow),
         pytest.param("prm", marks=pytest.mark.slow),
     ],
 )
+def test_a_run_goes_on_when_its_server_dies_and_is_started_again(
+    serving, plain, tmp_path, monkeypatch, victim
+):
+    """A server is back after some three seconds: where all of it has died, long after a request
+    would have been given up.
+    """
+    if victim == "server":
+        monkeypatch.setattr(triton, "PATIENCE_S", 2.0)  # gRPC connects again once a second
+    monkeypatch.setattr(retry, "LONGEST_WAIT_S", 0.2)
+    tts, process = serving
+    wanted = RunConfig(deployment_source="demo", dataset="demo", limit=LIMIT)
+    plan = plan_of(wanted, load_problems("demo", limit=LIMIT))
+    folder = tmp_path / "run"
+    (server,) = servers(tts)
+
+    def kill():
+        wait_for_events(process, folder, "generated", 50)
+        part_of_server(tts, victim).kill()
+
+    killing = threading.Thread(target=kill)
+    killing.start()
+    assert carry_out(plan, folder)["problems"] == LIMIT
+    killing.join()
+    assert summary(folder)["tree_digest"] == summary(plain)["tree_digest"]
+    assert any("It is started again in " in line for line in iter(process.stderr.readline, ""))
+    assert servers(tts) != [server]
+
+
+def carry_out_at(address, folder, disturb):
+    """The usual run, in whose middle `disturb` is awaited; nothing of it may be lost.
+
+    On endpoints of its own, since a session ends with the server that it has found.
+    """
+    spec = load_deployment("demo")
+    wanted = RunConfig(deployment_source="demo", dataset="demo", limit=LIMIT)
+    plan = plan_of(wanted, load_problems("demo", limit=LIMIT))
+
+    async def solve(session):
+        return [result async for result in session.run(plan, folder)]
+
+    async def go():
+        async with TritonConnection(address) as connection:
+            generator, verifier = endpoints_on(Models.load(spec), connection)
+            async with AsyncSession(spec, generator=generator, verifier=verifier) as session:
+                run = asyncio.ensure_future(solve(session))
+                while len(whole_events(folder)) < 50:
+                    assert not run.done()
+                    await asyncio.sleep(0.02)
+                await disturb(run)
+                await run
+
+    asyncio.run(go())
+    return summary(folder)
+
+
+def test_a_server_replaced_in_the_middle_changes_nothing(serving, plain, tmp_path):
+    """Stopped in order, and another one started at its address: what failed is asked again."""
+    tts, process = serving
+    spec = load_deployment("demo")
+    address = find_server(spec).addresses.grpc
+    second = None
+
+    async def replaced(run):
+        nonlocal second
+        code, _, err = await asyncio.to_thread(tts.run, "serve", "demo", "--stop")
+        assert code == 0
+        assert "Stopped" in err
+        assert not run.done()
+        second = await asyncio.to_thread(serve, tts)
+        assert find_server(spec).addresses.grpc == address
+
+    try:
+        outcome = carry_out_at(address, tmp_path / "run", replaced)
+    finally:
+        if second:
+            second.send_signal(signal.SIGINT)
+            _, err = second.communicate(timeout=60)
+            assert "Traceback" not in err
+            assert second.returncode == 0
+    assert outcome["tree_digest"] == summary(plain)["tree_digest"]
+    _, err = process.communicate(timeout=60)
+    assert "Traceback" not in err
+    assert process.returncode == 0
+
+
+def test_a_connection_cut_within_a_message_changes_nothing(
+    served, server, plain, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("TTS_HOME", str(served.home))
+    with closing(Proxy(Path(server[0].addresses.socket))) as proxy:
+
+        async def cut(run):
+            await asyncio.to_thread(proxy.cut, 0.5, reset=True, away_s=0.5)
+            assert not run.done()
+
+        outcome = carry_out_at(f"127.0.0.1:{proxy.port}", tmp_path / "run", cut)
+    assert outcome["tree_digest"] == summary(plain)["tree_digest"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["server", "generator", "prm"])
 def test_a_run_goes_on_when_a_part_of_its_own_server_dies(tts, plain, tmp_path, victim):
     folder = tmp_path / "run"
-    run = tts.start("bench", "demo", "--limit", 6, "--out", folder)
+    run = tts.start("bench", "demo", "--limit", LIMIT, "--out", folder)
     wait_for_events(run, folder, "generated", 50)
     part_of_server(tts, victim).kill()
     _, err = run.communicate(timeout=90)
@@ -336,37 +390,6 @@ def test_a_run_goes_on_when_a_part_of_its_own_server_dies(tts, plain, tmp_path, 
     assert "It is started again in 1 s." in err
     assert summary(folder)["tree_digest"] == summary(plain)["tree_digest"]
     assert tts.leftovers() == []
-
-
-def test_a_run_waits_longer_than_its_patience_for_engines_that_load_again(
-    tts, plain, tmp_path, monkeypatch
-):
-    """A server is back after some three seconds, long after a request would have been given up."""
-    monkeypatch.setenv("TTS_HOME", str(tts.home))
-    monkeypatch.setattr(triton, "PATIENCE_S", 2.0)  # gRPC connects again once a second
-    monkeypatch.setattr(retry, "LONGEST_WAIT_S", 0.2)
-    wanted = RunConfig(deployment_source="demo", dataset="demo", limit=6)
-    plan = plan_of(wanted, load_problems("demo", limit=6))
-    serving = tts.start("serve", "demo")
-    folder = tmp_path / "run"
-    try:
-        for line in serving.stderr:
-            if "Press Ctrl-C" in line:
-                break
-
-        def kill():
-            wait_for_events(serving, folder, "generated", 50)
-            servers(tts)[0].kill()
-
-        killing = threading.Thread(target=kill)
-        killing.start()
-        assert carry_out(plan, folder)["problems"] == 6
-        killing.join()
-    finally:
-        serving.send_signal(signal.SIGTERM)
-        _, err = serving.communicate(timeout=60)
-    assert "It is started again in 1 s." in err
-    assert serving.returncode == 0
 
 
 def test_the_client_generates_scores_is_refused_and_cancels(served, server, monkeypatch):

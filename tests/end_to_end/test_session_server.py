@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.end_to_end.commands import Tts, events, summary
+from tests.end_to_end.commands import events, summary
 
 from tts.build import paths
 
@@ -74,15 +74,19 @@ def wait_for(process, word):
     pytest.fail(process.stderr.read())
 
 
-def test_the_first_program_of_the_page_runs(tts, tmp_path):
+def test_the_first_program_of_the_page_runs_and_its_run_goes_on_in_it_alone(served, tmp_path):
     program = re.search(r"^```python\n(.*?)^```", PAGE.read_text(), re.M | re.S).group(1)
-    process = start(tts, program, tmp_path)
+    process = start(served, program, tmp_path)
     out, err = process.communicate(timeout=180)
     assert process.returncode == 0, err
     assert "Usage(generator_calls=" in out
     assert re.search(r"^2 42 True$", out, re.M)
-    assert summary(tmp_path / "runs" / "mine")["problems"] == 2
-    assert tts.leftovers() == []
+    run = tmp_path / "runs" / "mine"
+    assert summary(run)["problems"] == 2
+    code, _, err = served.run("bench", "--resume", run)
+    assert code == 1
+    assert "verifier __main__.reward" in err
+    assert "resume=True" in err
 
 
 @pytest.mark.parametrize("moment", ["Starting", "searching"])
@@ -101,6 +105,7 @@ def test_ctrl_c_leaves_no_process_and_no_half_line(tts, tmp_path, moment):
         assert not (tmp_path / "run" / "summary.json").exists()
 
 
+@pytest.mark.slow  # as the run that is killed of test_runs_server.py
 def test_a_program_that_is_killed_leaves_no_process(tts, tmp_path):
     process = start(tts, LONG, tmp_path)
     wait_for(process, "searching")
@@ -109,6 +114,7 @@ def test_a_program_that_is_killed_leaves_no_process(tts, tmp_path):
     assert tts.leftovers() == []
 
 
+@pytest.mark.slow  # as the command's run of test_stopped_runs_server.py
 def test_a_server_that_is_stopped_ends_the_run_by_its_name(tts, tmp_path):
     process = start(tts, LONG, tmp_path)
     wait_for(process, "searching")
@@ -144,17 +150,6 @@ def test_a_programs_run_is_reported_and_continued_by_the_command(served, tmp_pat
     assert summary(replayed)["tree_digest"] == whole["tree_digest"]
 
 
-def test_the_command_says_that_a_run_with_functions_goes_on_in_its_program(served, tmp_path):
-    program = SHORT.replace('open("demo")', 'open("demo", verifier=lambda q, s: 0.5)')
-    process = start(served, program, tmp_path)
-    _, err = process.communicate(timeout=180)
-    assert process.returncode == 0, err
-    code, _, err = served.run("bench", "--resume", tmp_path / "run")
-    assert code == 1
-    assert "verifier __main__.<lambda>" in err
-    assert "resume=True" in err
-
-
 AWAITED = """
 import asyncio
 
@@ -164,14 +159,14 @@ from tts.session import Session
 async def main():
     async with Session.open_async("demo") as session:
         solving = asyncio.ensure_future(session.solve("Compute 12 + 30.", n=16))
-        short = [session.solve(f"Compute {i} + 1.", n=4, seed=i) for i in range(20)]
+        short = [session.solve(f"Compute {i} + 1.", n=4, seed=i) for i in range(8)]
         results = await asyncio.gather(*short)
         solving.cancel()
         print(len(results), await session.score("Compute 1 + 1.", ["1 + 1 = 2"]))
     print("tasks left:", len(asyncio.all_tasks()) - 1)
 
 
-for _ in range(3):  # each in an event loop of its own
+for _ in range(2):  # each in an event loop of its own
     asyncio.run(main())
 """
 
@@ -184,7 +179,7 @@ def test_an_awaited_session_leaves_no_task(request, home, tmp_path):
     out, err = process.communicate(timeout=180)
     assert process.returncode == 0, err
     assert err == ""
-    assert out.count("tasks left: 0") == 3
+    assert out.count("tasks left: 0") == 2
     assert tts.leftovers() == []
 
 
@@ -235,7 +230,7 @@ def go_on(process):
     process.stdin.flush()
 
 
-def digests_of(process, tts):
+def digests_of(process):
     """The trees that a program has found, once it has ended."""
     line = said_until(process, "digests")[-1]
     _, err = process.communicate(timeout=180)
@@ -245,19 +240,17 @@ def digests_of(process, tts):
 
 
 @pytest.fixture(scope="module")
-def undisturbed(new_home, tmp_path_factory):
-    tts = Tts(new_home())
-    process = start_shared(tts, tmp_path_factory.mktemp("undisturbed"), 30)
+def undisturbed(served, tmp_path_factory):
+    process = start_shared(served, tmp_path_factory.mktemp("undisturbed"), 30)
     go_on(process)
-    digests = digests_of(process, tts)
-    assert tts.leftovers() == []
-    return digests
+    return digests_of(process)
 
 
-@pytest.mark.parametrize("end", ["closes", "is killed"])
+@pytest.mark.parametrize("end", [pytest.param("closes", marks=pytest.mark.slow), "is killed"])
 def test_two_programs_at_once_share_a_server_that_outlives_its_owner(
     tts, tmp_path, undisturbed, end
 ):
+    """The other end is shown on small models in tests/serving/test_shared.py."""
     both = [start_shared(tts, tmp_path / name, 30) for name in ("one", "two")]
     said = [said_until(process, "open") for process in both]
     starts = [any(line.startswith("Starting") for line in lines) for lines in said]
@@ -267,25 +260,11 @@ def test_two_programs_at_once_share_a_server_that_outlives_its_owner(
         go_on(process)
     said_until(borrower, "solved")
     if end == "closes":
-        assert digests_of(owner, tts) == undisturbed
+        assert digests_of(owner) == undisturbed
     else:
         said_until(owner, "solved")
         owner.kill()
         owner.communicate()
-    assert digests_of(borrower, tts) == undisturbed
+    assert digests_of(borrower) == undisturbed
     assert tts.leftovers() == []
     assert not (tts.home / "built" / "demo" / "server" / "server.json").exists()
-
-
-def test_a_dataset_without_answers_is_solved_and_its_accuracy_is_left_open(tts, tmp_path):
-    file, folder = tmp_path / "asked.jsonl", tmp_path / "run"
-    file.write_text('{"question": "Compute 1 + 2."}\n{"question": "Compute 3 + 4."}\n')
-    code, out, err = tts.run("bench", "demo", "--dataset", file, "--set", "n=4", "--out", folder)
-    assert code == 0, err
-    assert "no answers, so no accuracy" in err
-    assert summary(folder)["accuracy"] is None
-    assert re.search(r"beam-search\b.* - ", out), out
-    code, out, err = tts.run("report", folder)
-    assert code == 0, err
-    code, out, err = tts.run("bench", "--resume", folder)
-    assert code == 0, err

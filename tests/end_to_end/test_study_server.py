@@ -40,7 +40,7 @@ TINY = Form(
     reuse_off=False,
     in_flight=(1,),
     n_factors=(2.0,),
-    load_s=1.0,
+    load_s=0.5,
     n=4,
 )
 CODE = f"""
@@ -154,7 +154,7 @@ def test_a_server_that_runs_is_used_as_it_is(tts: Tts, small, tmp_path, monkeypa
             lines.append(line)
 
     with start_server(load_deployment(small)) as running:
-        study = run_study(str(small), TINY, tmp_path / "study", Following())
+        study = run_study(str(small), TINY, tmp_path / "study", Following(), dataset="demo", seed=0)
         running.check()
     assert any("are modelled" in line for line in lines)
     assert not list(study.folder.glob("runs/split-*"))

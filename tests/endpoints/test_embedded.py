@@ -1,5 +1,6 @@
 """A score is computed as the model `prm_score` computes it, bit by bit; what is drawn, as well."""
 
+import asyncio
 import importlib.util
 import json
 import sys
@@ -11,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts.build import paths
-from tts.build.errors import RequestError
+from tts.build.errors import RequestError, RequestRefused, ServerError
+from tts.endpoints import embedded
 from tts.endpoints.base import GenerateCall
 from tts.endpoints.embedded import EmbeddedEngine, EmbeddedGenerator
 from tts.engines.generate_request import Limits, parse_request
@@ -53,6 +55,39 @@ def prm_score():
     parameters = {"label_ids": {"string_value": "0,1"}}
     model.initialize({"model_config": json.dumps({"parameters": parameters})})
     return model
+
+
+def test_an_engine_is_opened_again_until_it_has_died_three_times_without_an_answer(monkeypatch):
+    class Client:
+        @classmethod
+        async def open(cls, opening, *, on_statistics, on_death):
+            opened.append(on_death)
+            return cls()
+
+        def kill(self):
+            pass
+
+        async def aclose(self):
+            pass
+
+    opened = []
+    monkeypatch.setattr(embedded, "AsyncEngineClient", Client)
+
+    async def go():
+        engine = EmbeddedEngine("generator", SimpleNamespace(limits=LIMITS))
+        await engine.open()
+        for deaths in (1, 2):
+            opened[-1]("was killed", None)
+            while len(opened) == deaths:
+                await asyncio.sleep(0)
+            engine.check()
+        opened[-1]("was killed", None)
+        with pytest.raises(ServerError, match="generator has died 3 times without an answer"):
+            engine.check()
+        await engine.aclose()
+
+    asyncio.run(asyncio.wait_for(go(), 20))
+    assert len(opened) == 3
 
 
 floats = st.floats(-60, 60, width=32)
@@ -119,3 +154,11 @@ def test_the_engine_is_asked_what_it_would_be_asked_on_the_wire(call):
     for name in type(ours).__dataclass_fields__:
         if name != "input_ids":
             assert getattr(ours, name) == getattr(theirs, name), name
+
+
+def test_words_that_an_engine_does_not_take_are_refused_before_it_is_asked():
+    engine = EmbeddedEngine("generator", SimpleNamespace(limits=LIMITS))
+    generator = EmbeddedGenerator(engine, 5, WORDS, ())
+    call = GenerateCall(np.array([1], np.int32), 4, 0, 0.0, 1.0, False, stop_words=((100,),))
+    with pytest.raises(RequestRefused):
+        generator._request(call)

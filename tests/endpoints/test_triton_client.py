@@ -12,6 +12,7 @@ from tts.endpoints import retry
 from tts.endpoints.base import GenerateCall, ScoreCall, VerifierResult
 from tts.endpoints.triton import TritonConnection, TritonGenerator, TritonVerifier
 from tts.engines import wire
+from tts.engines.wire import RESET_PREFIX_CACHE
 
 
 def test_a_server_that_is_not_there_is_named():
@@ -44,8 +45,12 @@ def test_a_server_that_dies_again_and_again_is_given_up_with_a_sentence(monkeypa
 class _Engines(service_pb2_grpc.GRPCInferenceServiceServicer):
     """A verifier that answers 0.5, and a generator that gives 7 and 8, one by one."""
 
+    def __init__(self):
+        self.asked = []
+
     async def ModelStreamInfer(self, requests, context):
         async for request in requests:
+            self.asked.append(request)
             for token in (7, 8):
                 answer = service_pb2.ModelInferResponse(id=request.id)
                 answer.parameters["triton_final_response"].bool_param = token == 8
@@ -55,15 +60,16 @@ class _Engines(service_pb2_grpc.GRPCInferenceServiceServicer):
                 yield service_pb2.ModelStreamInferResponse(infer_response=answer)
 
     async def ModelInfer(self, request, context):
+        self.asked.append(request)
         answer = service_pb2.ModelInferResponse(model_name=request.model_name)
         answer.outputs.add(name="score", datatype="FP32", shape=[1])
         answer.raw_output_contents.append(np.float32(0.5).tobytes())
         return answer
 
 
-async def _serve(port):
+async def _serve(port, engines=None):
     server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
-    service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(_Engines(), server)
+    service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(engines or _Engines(), server)
     port = server.add_insecure_port(f"127.0.0.1:{port}")
     await server.start()
     return server, port
@@ -203,3 +209,21 @@ def test_a_request_for_scores_ends_when_nobody_waits_for_any_of_them():
             await asyncio.sleep(0.01)
 
     with_scores(scene)
+
+
+def test_both_engines_are_asked_for_a_token_that_finds_an_empty_cache():
+    engines = _Engines()
+
+    async def go():
+        server, port = await _serve(0, engines)
+        async with TritonConnection(f"127.0.0.1:{port}") as connection:
+            assert await connection.reset_prefix_caches()
+        await server.stop(None)
+
+    asyncio.run(asyncio.wait_for(go(), 20))
+    assert {request.model_name for request in engines.asked} == {"generator", "prm"}
+    for request in engines.asked:
+        assert request.parameters[RESET_PREFIX_CACHE].bool_param
+        shapes = {tensor.name: list(tensor.shape) for tensor in request.inputs}
+        assert shapes.keys() >= {"input_ids", "input_lengths", "request_output_len"}
+        assert set(map(tuple, shapes.values())) == {(1, 1)}

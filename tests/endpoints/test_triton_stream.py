@@ -185,6 +185,21 @@ def test_tokens_are_handed_over_as_they_come_and_together_if_nobody_waited():
     run(scene)
 
 
+def test_the_tensors_of_an_answer_come_in_any_order():
+    async def scene(streams, calls):
+        (sample,) = await send(streams, whole=False)
+        (call,) = calls
+        call.answer(
+            call.numbers[0],
+            outputs=[{"name": "sequence_length"}, {"name": "output_ids"}],
+            raw_output_contents=[np.int32(1).tobytes(), np.int32(7).tobytes()],
+            parameters={"triton_final_response": {"bool_param": True}},
+        )
+        assert (await sample.next()).ids == [7]
+
+    run(scene)
+
+
 def test_a_last_answer_may_hold_nothing():
     async def scene(streams, calls):
         (sample,) = await send(streams, whole=False)
@@ -324,6 +339,19 @@ def test_under_load_several_tokens_are_handed_over_together_and_the_last_waits_f
             assert not reading.done()
         call.tokens(number, [4], final=True)
         assert (await reading).ids == [2, 3, 4]
+
+    run(scene)
+
+
+def test_one_sample_alone_waits_no_longer_than_its_piece_for_the_next_token(monkeypatch):
+    monkeypatch.setattr(triton_stream, "PIECE_S", 0.02)  # longer than the shortest wait
+
+    async def scene(streams, calls):
+        (sample,) = await send(streams, whole=False)
+        (call,) = calls
+        for token in (1, 2, 3):
+            call.tokens(call.numbers[0], [token], final=False)
+            assert (await sample.next()).ids == [token]
 
     run(scene)
 

@@ -214,27 +214,40 @@ def tensorrt_llm(pair: Deployment) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def misbehaviour(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file in which the stand-in reads what to do wrong."""
+    return tmp_path_factory.mktemp("stand-in") / "misbehaviour.json"
+
+
 @pytest.fixture(scope="module")
-def misbehave(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Misbehave]:
+def misbehave(misbehaviour: Path) -> Iterator[Misbehave]:
     """Tell the stand-in what to do wrong; before the server starts that it runs in."""
-    file = tmp_path_factory.mktemp("stand-in") / "misbehaviour.json"
 
     def tell(**how: Any) -> None:
-        new = file.with_suffix(".new")
+        new = misbehaviour.with_suffix(".new")
         new.write_text(json.dumps(how))
-        new.replace(file)
+        new.replace(misbehaviour)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TTS_STANDIN_MISBEHAVIOUR", str(file))
+        patch.setenv("TTS_STANDIN_MISBEHAVIOUR", str(misbehaviour))
         yield tell
 
 
-@pytest.fixture(scope="module", params=["openvino", "llmapi"])
+@pytest.fixture(scope="session", params=["openvino", "llmapi"])
 def server(
-    request: pytest.FixtureRequest, pair: Deployment, llmapi_pair: Deployment, tensorrt_llm: None
+    request: pytest.FixtureRequest, pair: Deployment, llmapi_pair: Deployment, misbehaviour: Path
 ) -> Iterator[RunningServer]:
-    """The pair behind a real server, by each target that runs here: they answer alike."""
-    with start_server(pair if request.param == "openvino" else llmapi_pair) as running:
+    """The pair behind a real server, by each target that runs here: they answer alike.
+
+    The files of tests that use it are one group. pytest orders them by the place of their parameter
+    in its list: the file for "llmapi" alone is the last, or servers would be started twice.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        stand_in(patch, pair)
+        patch.setenv("TTS_STANDIN_MISBEHAVIOUR", str(misbehaviour))
+        running = start_server(pair if request.param == "openvino" else llmapi_pair)
+    with running:
         yield running
 
 

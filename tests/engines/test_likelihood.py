@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scripts.bench.engine_host import EngineHost
 from tests.engines.conftest import Runner
+from tests.engines.numpy_llama import llama_logits, softmax
 
 from tts.build import paths
 from tts.build.builder import build_engines
@@ -56,19 +57,12 @@ def dialogues(form: Continuation) -> list[Ids]:
 
 @pytest.fixture(scope="module")
 def expected(form: Continuation, dialogues: list[Ids]) -> list[float]:
-    """By transformers: the geometric mean of the probabilities of a step's tokens."""
-    torch = pytest.importorskip("torch")
-    from transformers import AutoModelForCausalLM
-
-    model = AutoModelForCausalLM.from_pretrained(form.tokenizer.checkpoint).float().eval()
+    """By the checkpoint: the geometric mean of the probabilities of a step's tokens."""
 
     def score(ids: Ids) -> float:
         tokens, codes = ids % form.vocab_size, ids // form.vocab_size
-        with torch.no_grad():
-            log_probs = (
-                model(torch.tensor(tokens[None], dtype=torch.int64)).logits[0].log_softmax(-1)
-            )
-        chosen = log_probs.numpy()[np.arange(len(ids) - 1), tokens[1:]]
+        log_probs = np.log(softmax(llama_logits(form.tokenizer.checkpoint, tokens)))
+        chosen = log_probs[np.arange(len(ids) - 1), tokens[1:]]
         return float(np.exp(chosen[codes[1:] == codes[-1] | 1].mean()))
 
     return [score(ids) for ids in dialogues]
@@ -111,7 +105,7 @@ def scores(host: EngineHost, dialogues: list[Ids], *, together: bool) -> list[fl
     ],
     ids=["no reuse", "reuse", "small chunks"],
 )
-def test_scores_are_those_of_transformers_however_they_are_cached_batched_and_cut(
+def test_scores_are_those_of_the_checkpoint_however_they_are_cached_batched_and_cut(
     deployment: Deployment, dialogues: list[Ids], expected: list[float], limits: dict[str, object]
 ) -> None:
     assert max(expected) > 0.8

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amounts import amount
 from tests.engines.prefix_cache_model import PrefixCacheModel
 
 from tts.engines.generate_request import GenerateRequest
@@ -133,7 +134,7 @@ def search(pipeline, case):
     return pipeline
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=amount(75, 300), deadline=None)
 @given(searches())
 def test_everyone_gets_in_and_reads_only_what_belongs_to_it(case):
     pipeline = search(Pipeline(blocks=case[2], step_tokens=case[3]), case)

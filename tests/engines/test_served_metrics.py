@@ -6,7 +6,7 @@ import urllib.request
 import pytest
 from tests.engines.triton_client import PROMPT, sampled
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.xdist_group("served")]
 
 
 @pytest.mark.parametrize("server", ["openvino"], indirect=True)

@@ -3,13 +3,14 @@
 import grpc
 import numpy as np
 import pytest
+from tests.engines.numpy_llama import llama_logits, softmax
 from tests.engines.triton_client import infer, outputs
 
 from tts.build.errors import RequestRefused
 from tts.endpoints.triton_errors import error_of_text
 from tts.engines import wire
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.xdist_group("served")]
 
 
 @pytest.fixture
@@ -47,19 +48,14 @@ def test_rows_are_scored_as_each_would_be_alone_and_a_bad_one_fails_alone(client
     assert client.at_rest("prm")
 
 
-def test_scores_are_those_of_torch(client, pair):
-    torch = pytest.importorskip("torch")
-    from transformers import LlamaForCausalLM
-
-    model = LlamaForCausalLM.from_pretrained(pair.verifier.checkpoint).eval()
+def test_scores_are_those_of_the_checkpoint(client, pair):
     random = np.random.default_rng(0)
     for length in (5, 64, 200):
         prompt = random.integers(5, 128, length)
-        with torch.no_grad():
-            logits = model(torch.tensor(prompt[None])).logits[0, -1, [3, 4]]
+        labels = llama_logits(pair.verifier.checkpoint, prompt)[-1, [3, 4]]
         out = client.score(prompt=prompt)
         assert out["score"].shape == (1, 1)
-        assert out["score"].item() == pytest.approx(logits.softmax(-1)[0].item(), abs=1e-4)
+        assert out["score"].item() == pytest.approx(softmax(labels)[0].item(), abs=1e-4)
         exponentials = np.exp(out["label_logits"].ravel())
         assert exponentials[0] / exponentials.sum() == pytest.approx(out["score"].item(), abs=1e-6)
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amounts import amount
 
 from tts.build.errors import RequestError
 from tts.engines.simulated import Affine, Engine, Gpus, PagedCache, Request
@@ -46,7 +47,7 @@ def serve(gpu, arrivals):
             done[finished] = now
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=amount(25, 100), deadline=None)
 @given(seed=st.integers(0, 10**9))
 def test_every_request_is_answered_once_and_every_token_counted(seed):
     rng = random.Random(seed)
@@ -61,7 +62,7 @@ def test_every_request_is_answered_once_and_every_token_counted(seed):
     assert (one.cache.held, totals.wasted_tokens) == (0, 0)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=amount(25, 100), deadline=None)
 @given(seed=st.integers(0, 10**9))
 def test_batch_tokens_and_blocks_stay_within_their_limits(seed):
     rng = random.Random(seed)
@@ -80,7 +81,7 @@ def test_batch_tokens_and_blocks_stay_within_their_limits(seed):
     assert all(load.decode_context >= load.decodes for load in loads)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=amount(12, 50), deadline=None)
 @given(seed=st.integers(0, 10**9))
 def test_the_same_arrivals_give_the_same_times(seed):
     def times():
@@ -93,7 +94,7 @@ def test_the_same_arrivals_give_the_same_times(seed):
     assert times() == times()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=amount(12, 50), deadline=None)
 @given(seed=st.integers(0, 10**9))
 def test_bursts_take_as_long_as_their_steps_one_by_one(seed):
     def times(disturb):
@@ -116,7 +117,7 @@ def test_bursts_take_as_long_as_their_steps_one_by_one(seed):
     assert times(disturb=False) == pytest.approx(times(disturb=True), rel=1e-3)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=amount(25, 100), deadline=None)
 @given(seed=st.integers(0, 10**9))
 def test_cancelled_requests_leave_nothing_behind(seed):
     rng = random.Random(seed)
@@ -172,7 +173,7 @@ def test_a_request_that_can_never_start_is_refused():
         engine().submit(Request(ids([1] * 160), ids([1]), 4))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=amount(7, 30), deadline=None)
 @given(seed=st.integers(0, 10**9))
 def test_two_engines_on_one_gpu_are_between_the_two_bounds(seed):
     class Bound:

@@ -165,9 +165,9 @@ def test_both_rooflines_agree_where_they_price_the_same_step(
     assert decode == pytest.approx(plan.decode_s(batch, context), rel=1e-9)
     # a prompt's one row of logits, and the head that it takes, are left out here
     new = 1e-3 * unbounded_ms(mine, prefill(tokens))
-    assert new <= plan.prefill_s(1, tokens)
+    assert new <= plan.prefill_s(1, tokens, 0)
     head_s = max(plan.head_flops / plan.flops / 0.6, shape.head_bytes / plan.bandwidth / 0.8)
-    assert new >= plan.prefill_s(1, tokens) - head_s * (1 + 1e-9)
+    assert new >= plan.prefill_s(1, tokens, 0) - head_s * (1 + 1e-9)
 
 
 def test_a_mixture_of_experts_reads_the_experts_that_its_tokens_are_sent_to():

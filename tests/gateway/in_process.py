@@ -32,6 +32,13 @@ async def serving(deployment, endpoints, filters=None, keyring=None, **settings)
 
 async def post(app, path, body, method="POST", **headers):
     """Status and JSON of the answer to a request, or the text of its events."""
+    status, _, said = await answered(app, path, body, method, **headers)
+    said = said.decode()
+    return status, said if said.startswith(("data:", ":")) else json.loads(said)
+
+
+async def answered(app, path, body=None, method="GET", **headers):
+    """Status, headers and body of the answer to a request."""
     came = [{"type": "http.request", "body": json.dumps(body).encode()}]
     sent = []
 
@@ -46,5 +53,6 @@ async def post(app, path, body, method="POST", **headers):
     sent_headers = [(name.encode(), value.encode()) for name, value in headers.items()]
     scope = {"type": "http", "path": path, "method": method, "headers": sent_headers}
     await app(scope, receive, send)
-    said = b"".join(part.get("body", b"") for part in sent).decode()
-    return sent[0]["status"], said if said.startswith(("data:", ":")) else json.loads(said)
+    said = b"".join(part.get("body", b"") for part in sent)
+    answers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    return sent[0]["status"], answers, said

@@ -53,3 +53,10 @@ def test_replicas_follow_the_file(tmp_path, monkeypatch):
     replicas = None
     write("a\n")
     asyncio.run(run())
+
+
+def test_a_gateway_begins_with_the_servers_that_the_file_names(tmp_path):
+    file = tmp_path / "servers"
+    file.write_text("a:1\nb:2 latency\n")
+    told = NamedServers((), file, print)
+    assert asyncio.run(told.now()) == {"a:1": "", "b:2": "latency"}

@@ -62,3 +62,14 @@ def test_connections_leave_files_to_the_rest(monkeypatch):
     assert process.most_connections() == 4096 - 512
     limits.append((1 << 20, 1 << 20))
     assert process.most_connections() == process.MOST_CONNECTIONS
+
+
+def test_connections_leave_files_to_the_rest_where_no_more_files_can_be_had(monkeypatch):
+    resource = pytest.importorskip("resource")
+
+    def refused(_, pair):
+        raise ValueError("current limit exceeds maximum limit")
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
+    monkeypatch.setattr(resource, "setrlimit", refused)
+    assert process.most_connections() == 1024 - 512

@@ -105,3 +105,4 @@ def test_a_token_id_is_one_that_engines_can_have(token):
     with pytest.raises(ApiError) as refused:
         read(stop_token_ids=[token])
     assert refused.value.status == 400
+    read(stop_token_ids=[0, 2**31 - 1])

@@ -84,6 +84,10 @@ def test_what_no_search_can_do_or_is_said_twice_is_refused(read, fields, wrong):
     assert refused.value.status == 400
 
 
+def test_as_many_completions_as_the_gateway_allows_may_be_asked_for(read):
+    assert read(named="best-of-n", budget=4, settings=Settings(max_n=4)).n == 4
+
+
 def test_the_deadline_is_the_least_of_all_who_wait(read):
     settings = Settings(deadline_s=60)
     announced = {b"x-stainless-read-timeout": "20"}
@@ -96,4 +100,5 @@ def test_the_deadline_is_the_least_of_all_who_wait(read):
     assert deadline_s(headers=announced) == 19
     assert deadline_s(headers=announced, stream=True) == 60
     assert deadline_s(headers={b"x-stainless-timeout": "1"}) == 0.5
-    assert deadline_s(headers={b"x-stainless-timeout": "soon"}) == 60
+    for nothing in ("soon", "0", "-1", "nan"):
+        assert deadline_s(headers={b"x-stainless-timeout": nothing}) == 60

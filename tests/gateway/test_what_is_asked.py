@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import json
 import threading
 from dataclasses import replace
 from types import SimpleNamespace
@@ -330,6 +331,62 @@ def test_a_search_is_charged_its_prompt_and_what_it_may_generate(tiny_deployment
 
 
 @pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/tokenize", {"prompt": "1"}),
+        ("/detokenize", {"tokens": [1]}),
+    ],
+)
+def test_what_needs_no_engine_is_a_request_like_any_other(tiny_deployment, endpoints, path, body):
+    key = ApiKey("k", "k", KeyLimits(requests_per_minute=1), 0.0, None)
+    keyring = SimpleNamespace(required=True, find=lambda said: key)
+
+    async def go():
+        async with serving(tiny_deployment, endpoints, keyring=keyring) as app:
+            return [await post(app, path, body, authorization="Bearer k") for _ in range(2)]
+
+    assert [status for status, _ in asyncio.run(go())] == [200, 429]
+
+
+def test_scores_are_no_searches(tiny_deployment, endpoints):
+    key = ApiKey("k", "k", KeyLimits(concurrent_searches=0), 0.0, None)
+    keyring = SimpleNamespace(required=True, find=lambda said: key)
+    said = [*PLAIN, {"role": "assistant", "content": "It is 4."}]
+
+    async def go(path, body):
+        async with serving(tiny_deployment, endpoints, keyring=keyring) as app:
+            return (await post(app, path, body, authorization="Bearer k"))[0]
+
+    assert asyncio.run(go(POOLING, {"model": "tiny", "messages": said})) == 200
+    path, body = search_of(PLAIN, model="tiny:best-of-n")
+    assert asyncio.run(go(path, body)) == 429
+
+
+def test_a_key_that_is_missing_or_wrong_is_a_status_of_its_own(tiny_deployment, endpoints):
+    keyring = SimpleNamespace(required=True, find=lambda said: None)
+
+    async def go(**headers):
+        async with serving(tiny_deployment, endpoints, keyring=keyring) as app:
+            return await post(app, "/tokenize", {"prompt": "1"}, **headers)
+
+    for headers, said in (({}, "is needed"), ({"authorization": "Bearer k"}, "is not valid")):
+        status, answer = asyncio.run(go(**headers))
+        assert (status, answer["error"]["code"]) == (401, "invalid_api_key")
+        assert said in answer["error"]["message"]
+
+
+def test_a_body_may_have_four_mebibytes(tiny_deployment, endpoints):
+    """As its documentation says."""
+
+    async def go(size):
+        async with serving(tiny_deployment, endpoints) as app:
+            return (await post(app, "/detokenize", "x" * (size - 2)))[0]  # with quotes around it
+
+    assert asyncio.run(go(4 * 2**20)) == 400  # read, and not what is wanted
+    assert asyncio.run(go(4 * 2**20 + 1)) == 413
+
+
+@pytest.mark.parametrize(
     ("error", "status", "code"),
     [
         (EndpointUnavailable("unix:/run/user/0/tts/tiny.sock is gone"), 503, "engine_unavailable"),
@@ -397,6 +454,10 @@ def test_scores_are_shown_without_the_noise_of_binary_fractions(tiny_deployment,
     assert answer["tts"]["score"] == 0.8542
     assert '"score":0.8542}' in events
     assert "0.8542000" not in events
+    chunks = [json.loads(line[6:]) for line in events.split("\n") if line.startswith("data: {")]
+    assert {choice["index"] for chunk in chunks for choice in chunk["choices"]} == {0}
+    told = [step for chunk in chunks for step in chunk.get("tts", {}).get("steps", ())]
+    assert any(step.get("text") for step in told)
 
 
 def test_the_seconds_of_a_search_have_no_noise_of_binary_fractions(
@@ -406,7 +467,7 @@ def test_the_seconds_of_a_search_have_no_noise_of_binary_fractions(
 
     async def took(session, question, **options):
         result = await solve(session, question, **options)
-        return replace(result, usage=replace(result.usage, seconds=0.8542000000000001))
+        return replace(result, usage=replace(result.usage, seconds=0.8542010000000001))
 
     monkeypatch.setattr(AsyncSession, "solve", took)
 
@@ -418,8 +479,8 @@ def test_the_seconds_of_a_search_have_no_noise_of_binary_fractions(
 
     (status, answer), (streamed, events) = asyncio.run(go())
     assert (status, streamed) == (200, 200)
-    assert answer["usage"]["tts"]["seconds"] == 0.8542
-    assert '"seconds":0.8542}' in events
+    assert answer["usage"]["tts"]["seconds"] == 0.854201
+    assert '"seconds":0.854201}' in events
 
 
 def test_what_is_wrong_with_parameters_is_said_to_the_end(ask):

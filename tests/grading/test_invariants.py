@@ -72,13 +72,13 @@ def require_sound(one, other):
         assert not compare(other, one).equal
 
 
-@settings(deadline=None, max_examples=amount(50, 150))
+@settings(deadline=None, max_examples=amount(15, 150))
 @given(scalars)
 def test_no_two_scalars_that_math_verify_calls_equal_are_separated(pair):
     require_sound(*pair)
 
 
-@settings(deadline=None, max_examples=amount(50, 150))
+@settings(deadline=None, max_examples=amount(15, 150))
 @given(shaped)
 def test_no_two_answers_of_any_form_that_math_verify_calls_equal_are_separated(pair):
     require_sound(*pair)
@@ -165,7 +165,7 @@ def test_a_union_of_what_is_unknown_is_not_told_from_a_number():
     assert not are_separated(number, unknown)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=amount(15, 50))
 @given(shaped)
 def test_a_sketch_travels_as_json_unchanged(pair):
     for answer in pair:

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amounts import amount
 
 from tts.build.spec import GeneratorSpec
 from tts.build.tokenizer import Tokenizer
@@ -46,7 +47,7 @@ def decode(ids):
 ids_strategy = st.lists(st.integers(0, len(PIECES) - 1), max_size=12)
 
 
-@settings(max_examples=300)
+@settings(max_examples=amount(75, 300))
 @given(ids=ids_strategy, truncated=st.booleans())
 def test_splitting_keeps_every_token_and_ends_steps_at_the_delimiter(ids, truncated):
     thoughts = split_steps(ids, decode, "\n\n", truncated=truncated)
@@ -60,7 +61,7 @@ def test_splitting_keeps_every_token_and_ends_steps_at_the_delimiter(ids, trunca
     assert "\n\n" not in last.text
 
 
-@settings(max_examples=300)
+@settings(max_examples=amount(75, 300))
 @given(ids=ids_strategy, truncated=st.booleans())
 def test_the_first_step_is_what_splitting_finds_first(ids, truncated):
     assert (

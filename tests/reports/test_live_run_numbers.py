@@ -119,6 +119,17 @@ def test_the_time_left_follows_the_problems_of_this_session():
     assert numbers.left_s is None
 
 
+def test_the_pace_is_that_of_the_last_hundred_problems():
+    session = Session(t=0, time="")
+    begun = [started(str(number), 0) for number in range(103)]
+    slow = [solved("0", 1000.0), solved("1", 1001.0)]
+    numbers = numbers_of([session, *begun, *slow])
+    for number in range(2, 102):
+        numbers.add(solved(str(number), 1000.0 + number))
+    numbers.total = 202
+    assert numbers.left_s == pytest.approx(100 * 1.0)
+
+
 def test_a_problem_counts_once_and_what_was_running_when_a_run_died_runs_no_more():
     session = Session(t=0, time="")
     numbers = numbers_of([session, started("a", 1), started("b", 1), solved("a", 3, right=None)])

@@ -7,10 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from tts.build.tokenizer import Tokenizer
+from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.problem import Problem
 from tts.reports.live_tree import LiveTree, folded, newest
 from tts.search import Fate, Stop, Thought, Tree
-from tts.session import RunProgress, Step
+from tts.session import RunProgress, Session, Step
 
 PATHS = st.lists(st.integers(0, 2), min_size=1, max_size=5).map(tuple)
 
@@ -112,3 +114,20 @@ def test_the_tree_is_erased_at_the_end_and_the_screen_cleared_when_it_changes_it
     live.changed()
     live.ended()
     assert out.file.getvalue().count("\x1b[2J") == 1
+
+
+def test_of_an_answer_the_best_chain_is_printed(tiny_deployment, tokenizer_folder, capsys):
+    tokenizer = Tokenizer(tokenizer_folder)
+    words = [tokenizer.encode(word) for word in ("1", "22", r"\boxed{4}")]
+    given = {
+        "generator": ScriptedGenerator(words, tokenizer.encode("\n\n")),
+        "verifier": ScriptedVerifier(),
+    }
+    with Session.open(tiny_deployment, **given) as session:
+        result = session.solve("Compute 2 + 2.", n=4, seed=1)
+    assert len(result.completions) == 4
+    LiveTree("Compute 2 + 2.", Console(file=io.StringIO())).print_answer(result)
+    chain, _, rest = capsys.readouterr().out.partition("answer: ")
+    steps = [" ".join(text.split()) for text in result.completions[0].steps if text]
+    assert [line.split(" ", 1)[1] for line in chain.splitlines()] == steps
+    assert rest.startswith(f"{result.answer} ({result.vote})\n")

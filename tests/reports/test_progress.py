@@ -1,6 +1,7 @@
 """Progress of a benchmark and of a tuning, on a terminal and in a pipe."""
 
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -80,10 +81,14 @@ def test_a_terminal_is_shown_load_and_round_and_no_bar_is_left_at_the_end():
         run.count(None)
         observer.changed()
         observer.ended()
-        observer.measuring("verifier", 6)
-        observer.at(4096, 0)
-        observer.at(8192, 1)
+        for role in ("generator", "verifier"):
+            observer.measuring(role, 6)
+            observer.at(4096, 0)
+            observer.at(8192, 1)
     text = out.file.getvalue()
+    counts = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
+    assert "2/6" in counts
+    assert "3/6" not in counts  # each engine's measurements are counted from the first
     assert "recording" in text
     assert "8,192 tokens in flight, round 1 of 5" in text
     show_cursor, hide_cursor = "\x1b[?25h", "\x1b[?25l"

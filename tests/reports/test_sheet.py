@@ -119,6 +119,29 @@ def test_simulated_schedules_are_whole():
         assert part in text
 
 
+def test_simulated_schedules_are_compared_by_what_they_took():
+    deployment = simulated_deployment("h100", 2)
+    parameters = find_strategy("cot").configure({}, context=deployment.generator.max_seq_len)
+    scenario = Scenario(deployment, "time-sliced", typical(), parameters, 2, 2, 0, "off", 0.0005)
+    made = simulate(scenario, "lockstep")
+    first = replace(
+        made,
+        wall_s=100.0,
+        generator=replace(made.generator, busy_s=80.0),
+        verifier=replace(made.verifier, busy_s=30.0),
+        calls_s=5.0,
+        waiting=0.12,
+    )
+    second = replace(first, schedule="decoupled", wall_s=50.0, digest="another")
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(outcomes_table(scenario, "cot", [first, second]))
+    rows = {words[0]: words for line in capture.get().splitlines() if (words := line.split())}
+    assert rows["lockstep"][1:7] == ["100.0", "1.00x", "80%", "30%", "5%", "12%"]
+    assert rows["decoupled"][1:7] == ["50.0", "2.00x", "160%", "60%", "10%", "12%"]
+    assert (rows["lockstep"][-1], rows["decoupled"][-1]) == ("yes", "NO")
+
+
 @pytest.mark.parametrize("name", ["llama-1b-prm-8b-h100-bf16"])
 def test_a_memory_plan_is_whole(name):
     console = Console(width=80)

@@ -153,6 +153,13 @@ def test_a_flow_leads_from_a_score_to_each_expansion_that_waited_for_it(tmp_path
     assert (name, said["score"]) == ("0", 0.5)
 
 
+def test_a_step_that_is_scored_again_in_another_session_has_both_requests(tmp_path):
+    step = expansion((0,), 0.0, 1.0, tokens=4), scoring((0,), 1.0, 2.0)
+    parsed, counts = trace_of(tmp_path / "run", SESSION, *step, SESSION, *step)
+    assert counts.requests == 4
+    assert total(parsed.slots("verifier")) == total(parsed.slots("generator")) == 2
+
+
 def test_as_many_slots_as_requests_at_a_time(tmp_path):
     parsed, _ = trace_of(
         tmp_path / "run",

@@ -6,6 +6,7 @@ from typing import get_args
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amounts import amount
 from tests.scheduling.supply import Supply, generate, of_generator, of_verifier, score, send
 
 from tts.scheduling import Kind, Policy, ScheduleName, Scheduler
@@ -79,7 +80,7 @@ class World:
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=amount(50, 200), deadline=None)
 @given(
     seed=st.integers(0, 10**9),
     requests=st.integers(1, 9),
@@ -102,7 +103,7 @@ def test_all_work_is_done_within_the_budgets(schedule, seed, requests, tokens, s
     World(schedule, seed, requests=requests, tokens=tokens, shared=shared).run(check)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=amount(25, 100), deadline=None)
 @given(seed=st.integers(0, 10**9))
 def test_batched_fills_the_generators_batch_while_problems_are_queued(seed):
     def check(world, jobs):
@@ -126,7 +127,7 @@ def test_batched_starts_no_problem_beyond_a_full_batch():
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=amount(12, 50), deadline=None)
 @given(seed=st.integers(0, 10**9), at_once=st.integers(1, 3))
 def test_no_more_problems_run_at_once_than_the_policy_allows(schedule, seed, at_once):
     def check(world, jobs):

@@ -5,6 +5,7 @@ import random
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.amounts import amount
 from tests.scheduling.supply import (
     SAMPLING,
     Supply,
@@ -178,7 +179,7 @@ def test_while_work_gathers_nothing_is_guessed():
     assert send(scheduler, supply=Supply(guesses=[speculative(9)])) == []
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=amount(75, 300), deadline=None)
 @given(running=st.integers(0, 600), batch=st.integers(1, 3000))
 def test_gathering_pays_where_a_request_adds_fewer_steps_to_the_batch(running, batch):
     beside = 1 / (running + 1)
@@ -187,7 +188,7 @@ def test_gathering_pays_where_a_request_adds_fewer_steps_to_the_batch(running, b
     assert gathering_pays(running, batch) is (share < beside)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=amount(50, 200), deadline=None)
 @given(seed=st.integers(0, 10**9))
 def test_work_waits_only_while_the_other_engine_computes(seed):
     """Whatever comes, ends or is dropped: with nothing else in flight, all that fits is sent."""

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amounts import amount
 from tests.scheduling.supply import (
     NOTHING,
     Supply,
@@ -38,7 +39,7 @@ def test_speculation_has_what_main_work_leaves_and_gives_it_back():
     assert send(scheduler) == [], "what was promoted has its slot for good"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=amount(25, 100), deadline=None)
 @given(
     ranks=st.lists(
         st.tuples(st.integers(1, 3), st.floats(0, 1), st.integers(0, 2)), min_size=4, max_size=4
@@ -94,7 +95,7 @@ def test_auto_does_not_speculate_while_the_verifier_is_behind(mode, sent):
     assert len(of_generator(send(scheduler, supply=guesses))) == sent
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=amount(12, 50), deadline=None)
 @given(fixed=st.floats(0.1, 10), each=st.floats(0.001, 1), chance=st.floats(0.05, 1))
 def test_speculation_pays_up_to_the_share_of_throughput_that_it_may_lose(fixed, each, chance):
     """Steps of fixed + each * load: the share of the limit is (each * load) / step."""

@@ -2,6 +2,7 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amounts import amount
 from tests.scheduling.supply import NOTHING, send
 
 from tts.scheduling import Actions, Job, Kind, Policy, Scheduler
@@ -54,7 +55,7 @@ def test_siblings_of_another_problem_let_nothing_go():
     assert not scheduler.drop(held)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=amount(50, 200), deadline=None)
 @given(
     jobs=st.lists(
         st.tuples(

@@ -112,7 +112,15 @@ def to_one(n):
     while n > 1:
         n -= 1
 """,
-        "tests/sums/conftest.py": "import tts.sums.sums\n",
+        "tests/sums/conftest.py": """import tts.sums.sums
+
+class Deprecated:  # as torch has them
+    @property
+    def __class__(self):
+        raise FutureWarning("use another one")
+
+ALIVE = [Deprecated()]
+""",
         TEST_SUMS: """import pytest
 from tts.sums.sums import never, to_one, total
 

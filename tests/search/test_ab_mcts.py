@@ -2,6 +2,7 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amounts import amount
 from tests.search.driving import ab_mcts_configs, build, drive, may_stop_early, worlds
 
 from tts.search import AbMctsConfig, Expand, Generated, Scored, Stop, Thought
@@ -26,7 +27,7 @@ def test_a_trial_begins_when_the_first_one_in_flight_is_told():
     assert len(chains(search)) == 3, "all three are told, each lets one begin"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=amount(50, 200), deadline=None)
 @given(ab_mcts_configs, worlds)
 def test_every_request_completes_a_chain_and_none_is_made_beyond_n(config, world):
     search = build(config)
@@ -38,7 +39,7 @@ def test_every_request_completes_a_chain_and_none_is_made_beyond_n(config, world
         assert len(expansions) == config.n
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=amount(50, 200), deadline=None)
 @given(st.integers(2, 12), worlds)
 def test_no_chain_branches_off_below_an_end_or_a_blank_step(n, world):
     search = build(AbMctsConfig(n=n, parallel=2))

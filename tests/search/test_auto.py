@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from tests.amounts import amount
 from tests.search.driving import answer, auto_configs, build, drive, worlds
 from tests.search.worlds import budgets
 
@@ -68,7 +69,7 @@ def test_samples_that_the_search_goes_on_without_stay_in_the_tree():
     assert fates[0, 0] is fates[1, 0] is Fate.SURPLUS
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=amount(25, 100), deadline=None)
 @given(auto_configs, worlds)
 def test_nothing_is_asked_for_twice_and_the_mean_score_decides(config, world):
     search = build(config)
@@ -86,7 +87,7 @@ def test_nothing_is_asked_for_twice_and_the_mean_score_decides(config, world):
     assert all(search.tree[node.path].thought == node.thought for node in plain.tree)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=amount(25, 100), deadline=None)
 @given(auto_configs, worlds)
 def test_the_samples_count_when_the_search_is_stopped(config, world):
     search = build(config)

@@ -3,6 +3,7 @@
 import random
 
 from hypothesis import given, settings
+from tests.amounts import amount
 from tests.search.driving import answer, beam_configs, build, drive, worlds
 
 from tts.grading.votes import answer_form
@@ -11,7 +12,7 @@ from tts.search.beam_search import UNREACHABLE, BeamSearch
 from tts.search.candidates import State
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=amount(50, 200), deadline=None)
 @given(beam_configs, worlds)
 def test_beam_search_keeps_its_best(config, world):
     if config.granularity > 1 or config.finish == "eos" or config.filter_duplicates:
@@ -115,7 +116,7 @@ class LooksAtAll(BeamSearch):
         ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=amount(37, 150), deadline=None)
 @given(beam_configs, worlds, worlds)
 def test_what_is_outranked_is_pruned_as_soon_as_if_every_candidate_were_looked_at(
     config, world, shuffle

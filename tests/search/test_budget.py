@@ -31,7 +31,7 @@ def nodes(search):
     return {node.path: (node.thought, node.fate) for node in search.tree}
 
 
-@settings(max_examples=amount(200, 500), deadline=None)
+@settings(max_examples=amount(50, 500), deadline=None)
 @given(configs, worlds, st.integers(0, 10**6), budgets)
 def test_the_tree_is_a_function_of_the_seeds_and_the_budget(config, world, shuffle, budget):
     plain, shuffled = (BudgetedSearch(build(config), budget) for _ in range(2))
@@ -42,7 +42,7 @@ def test_the_tree_is_a_function_of_the_seeds_and_the_budget(config, world, shuff
     assert plain.result().limit == shuffled.result().limit
 
 
-@settings(max_examples=amount(200, 500), deadline=None)
+@settings(max_examples=amount(50, 500), deadline=None)
 @given(configs, worlds, budgets)
 def test_no_tree_holds_more_tokens_than_its_budget(config, world, budget):
     search = BudgetedSearch(build(config), budget)
@@ -50,7 +50,7 @@ def test_no_tree_holds_more_tokens_than_its_budget(config, world, budget):
     assert tokens(search) <= budget
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=amount(75, 300), deadline=None)
 @given(configs, worlds, st.integers(0, 10**6))
 def test_a_budget_that_is_not_spent_changes_nothing(config, world, shuffle):
     free, budgeted = build(config), BudgetedSearch(build(config), PLENTY)
@@ -62,7 +62,7 @@ def test_a_budget_that_is_not_spent_changes_nothing(config, world, shuffle):
     assert budgeted.result().limit is None
 
 
-@settings(max_examples=amount(200, 500), deadline=None)
+@settings(max_examples=amount(50, 500), deadline=None)
 @given(configs, worlds, budgets)
 def test_what_a_budget_leaves_is_part_of_the_whole_tree(config, world, budget):
     whole, budgeted = build(config), BudgetedSearch(build(config), budget)
@@ -79,7 +79,7 @@ def test_what_a_budget_leaves_is_part_of_the_whole_tree(config, world, budget):
         assert ended == list(result.completions)
 
 
-@settings(max_examples=amount(200, 500), deadline=None)
+@settings(max_examples=amount(50, 500), deadline=None)
 @given(configs, worlds, st.integers(0, 10**6), st.integers(0, 40))
 def test_a_search_may_be_stopped_at_any_time(config, world, shuffle, answers):
     search = build(config)

@@ -23,7 +23,7 @@ from tests.search.worlds import STRATEGIES, RandomWorld, cases
 import tts.search as core
 from tts.search.thought import NodePath
 
-TREES = amount(1400, 5000)
+TREES = amount(560, 5000)
 """Random trees on which core and reference are compared, over all strategies."""
 
 COMMON = ["n", "temperature", "top_p", "max_tokens", "agg_strategy"]

@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amounts import amount
 from tests.search.driving import (
     ab_mcts_configs,
     beam_configs,
@@ -35,7 +36,7 @@ voting_configs = st.one_of(
 still be drawn again or lost."""
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=amount(75, 300), deadline=None)
 @given(voting_configs, worlds)
 def test_an_early_stop_cannot_change_the_vote(config, world):
     """Votes by the forms of the answers, as the search compares them while it runs."""
@@ -75,7 +76,7 @@ def test_an_early_stop_saves_chains_that_cannot_matter():
     assert len(search.tree) == 5
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=amount(75, 300), deadline=None)
 @given(voting_configs, worlds)
 def test_enough_equal_answers_end_a_search_and_no_fewer_do(config, world):
     if getattr(config, "sort_completed", False):

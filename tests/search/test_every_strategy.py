@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from pydantic import ValidationError
+from tests.amounts import amount
 from tests.search.driving import (
     build,
     candidates_per_depth,
@@ -32,7 +33,7 @@ from tts.search.auto import Budget, Choice
 from tts.strategies.auto import AutoConfig
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=amount(75, 300), deadline=None)
 @given(configs, worlds)
 def test_exactly_n_completions_come_out(config, world):
     search = build(config)
@@ -55,7 +56,7 @@ def test_exactly_n_completions_come_out(config, world):
         assert ranks == sorted(ranks)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=amount(75, 300), deadline=None)
 @given(tree_configs, worlds)
 def test_the_budget_of_samples_is_kept(config, world):
     """At most n candidates an iteration, of at most granularity steps and lookahead steps each.

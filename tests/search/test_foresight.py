@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amounts import amount
 from tests.search.driving import (
     answer,
     build,
@@ -28,7 +29,7 @@ from tts.search import (
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=amount(125, 500), deadline=None)
 @given(tree_configs, worlds, st.integers(0, 10**6))
 def test_what_is_foreseen_is_what_will_be_asked(config, world, shuffle):
     """Guesses are exact, no more than could be asked for, and ruled out for good or not at all."""

@@ -3,6 +3,7 @@
 import dataclasses
 
 from hypothesis import given, settings
+from tests.amounts import amount
 from tests.search.driving import build, drive, mcts_configs, worlds
 
 from tts.search import Expand, Fate, Generated, MctsConfig, Score, Scored, Stop, Thought
@@ -43,7 +44,7 @@ def test_exploration_prefers_what_was_visited_less():
     assert best_child(parent, exploration=2.0) is parent.children[1]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=amount(75, 300), deadline=None)
 @given(mcts_configs, worlds)
 def test_every_expansion_is_of_width_children_side_by_side(config, world):
     search = build(config.model_copy(update={"granularity": 1}))
@@ -56,7 +57,7 @@ def test_every_expansion_is_of_width_children_side_by_side(config, world):
         assert len(indices) % config.width == 0
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=amount(75, 300), deadline=None)
 @given(mcts_configs, worlds)
 def test_what_has_ended_and_did_not_come_out_is_surplus_and_the_rest_is_pruned(config, world):
     search = build(config)

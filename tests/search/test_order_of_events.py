@@ -13,7 +13,7 @@ from tests.search.driving import build, configs, drive, may_stop_early, worlds
 from tts.search import Expand, Fate, Search, Work
 from tts.strategies.catalog import STRATEGIES
 
-INTERLEAVINGS = amount(400, 1500)
+INTERLEAVINGS = amount(140, 1500)
 """Random trees, each under a random order of events, in the first test below."""
 
 

@@ -190,7 +190,7 @@ def their_completions(config, world):
     return theirs.dvts() if isinstance(config, DvtsConfig) else theirs.best_of_n()
 
 
-@settings(max_examples=amount(400, 1500), deadline=None)
+@settings(max_examples=amount(100, 1500), deadline=None)
 @given(st.one_of(beams, subtrees, chains), st.integers(0, 10**6), st.integers(0, 10**6))
 def test_completions_their_order_and_their_weights_are_search_and_learns(config, world, shuffle):
     """In any order of events; a completion weighs its last score, whatever chose the beams."""
@@ -204,7 +204,7 @@ def test_completions_their_order_and_their_weights_are_search_and_learns(config,
     assert not any(node.fate is Fate.OPEN for node in search.tree)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=amount(75, 300), deadline=None)
 @given(st.one_of(beams, subtrees, chains), st.integers(0, 10**6), st.integers(0, 10**6))
 def test_what_is_late_or_told_twice_changes_nothing(config, world, shuffle):
     plain, shuffled = (new_search(config, lambda node: node_seed(7, "p", node)) for _ in range(2))

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amounts import amount
 
 from tts.search.ab_mcts import Branching, Posterior, back_up, student_t, walk
 
@@ -64,7 +65,7 @@ def ours(world, value_of, trials):
     return parents
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=amount(15, 60), deadline=None)
 @given(st.integers(0, 10**9), st.sampled_from([0.1, 0.5, 0.9]))
 def test_the_same_nodes_are_chosen_trial_by_trial(world, mean):
     def value_of(path):

@@ -25,6 +25,7 @@ def make_deployment(
         "max_num_tokens": 64,
         "max_seq_len": 64,
         "kv_cache": {"tokens": 64},
+        "threads": 1,  # there is no model whose work would be divided
     }
     return Deployment.model_validate(
         {

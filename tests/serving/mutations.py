@@ -2,20 +2,32 @@
 
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from google.protobuf import text_format
+from tests.amounts import amount
 from tritonclient.grpc import model_config_pb2 as triton
 
 from tts.serving.contract.facts import contract
 from tts.serving.repository.render import parse_config
 
+MUTATIONS = amount(45, 210)
+
 
 def mutate(folder: Path, rng: random.Random) -> str:
     """Corrupt a repository in one place and say how; the kinds are equally likely."""
     return rng.choice(KINDS)(folder, rng)
+
+
+def mutants(folder: Path, scratch: Path) -> Iterator[tuple[str, Path]]:
+    """Copies of a repository with one corruption each, and what it is: every kind as often."""
+    for seed in range(MUTATIONS):
+        copy = scratch / str(seed)
+        shutil.copytree(folder, copy)
+        what = KINDS[seed % len(KINDS)](copy, random.Random(seed))
+        yield f"{seed}, {what}", copy
 
 
 def edit(folder: Path, model: str, change: Callable[[Any], str]) -> str:

@@ -1,18 +1,17 @@
 """The repository of target tensorrt: what the contract demands, and every corruption is noticed."""
 
 import ast
-import random
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.amounts import amount
 from tests.conftest import write_tokenizer
 from tests.serving.expected_configs import unexpected
-from tests.serving.mutations import mutate
+from tests.serving.mutations import MUTATIONS, mutants
 from tritonclient.grpc import model_config_pb2 as triton
 
 from tts.build import paths
@@ -25,7 +24,6 @@ from tts.serving.repository import render as repository
 from tts.serving.repository.render import parse_config, render_repository
 
 Make = Callable[..., Deployment]
-MUTATIONS = 200
 FILES = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow)
 
 
@@ -170,19 +168,12 @@ def deployments(draw: st.DrawFn) -> Deployment:
     return make_tensorrt(generator=engine(), verifier=verifier)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=FILES)
+@settings(max_examples=amount(10, 40), deadline=None, suppress_health_check=FILES)
 @given(deployment=deployments())
 def test_every_valid_deployment_renders_and_checks_clean(tensorrt: Make, deployment: Deployment):
     folder = render_repository(deployment)
     assert check_repository(folder, deployment) == []
     assert unexpected(folder, deployment) == []
-
-
-def mutants(folder: Path, scratch: Path) -> Iterator[tuple[str, Path]]:
-    for seed in range(MUTATIONS):
-        copy = scratch / str(seed)
-        shutil.copytree(folder, copy)
-        yield f"{seed}, {mutate(copy, random.Random(seed))}", copy
 
 
 def test_every_single_corruption_is_found(

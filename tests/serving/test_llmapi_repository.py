@@ -1,8 +1,6 @@
 """The repository of target llmapi: what the facts demand, and every corruption is noticed."""
 
 import json
-import random
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +11,7 @@ import numpy
 import pytest
 import yaml
 from tests.serving.expected_configs import unexpected
-from tests.serving.mutations import mutate
+from tests.serving.mutations import MUTATIONS, mutants
 
 from tts.build import paths
 from tts.build.errors import ServerError
@@ -28,7 +26,6 @@ from tts.serving.repository.manifests import render_manifests
 from tts.serving.repository.render import parse_config, render_repository
 
 Make = Callable[..., Deployment]
-MUTATIONS = 200
 IMAGE = "nvcr.io/nvidia/tritonserver:26.10-trtllm-python-py3"
 
 
@@ -91,13 +88,9 @@ def test_every_single_corruption_is_found(
 ):
     deployment = llmapi(verifier={"tensorrt": {"gpus": [[4]]}})
     folder = render_repository(deployment)
-    missed = []
-    for seed in range(MUTATIONS):
-        copy = tmp_path / str(seed)
-        shutil.copytree(folder, copy)
-        what = mutate(copy, random.Random(seed))
-        if not check_repository(copy, deployment):
-            missed.append(what)
+    missed = [
+        what for what, copy in mutants(folder, tmp_path) if not check_repository(copy, deployment)
+    ]
     record_property("mutation score", f"{MUTATIONS - len(missed)} of {MUTATIONS}")
     assert missed == []
 

@@ -1,12 +1,18 @@
 """Which deployments are served, by the files that their servers keep."""
 
+import math
 import os
+import signal
+import subprocess
+import sys
 
 import pytest
 
 from tts.build import paths
+from tts.serving.command import guard
 from tts.serving.command.ports import Addresses
-from tts.serving.server.lookup import served_deployments
+from tts.serving.repository.digest import deployment_digest
+from tts.serving.server.lookup import served_deployments, stop_server, use_server
 from tts.serving.server.state import STATE, Identity, ServerState, identify, read_state, write_state
 
 
@@ -41,3 +47,56 @@ def test_a_damaged_state_is_that_of_no_server(tmp_path, content):
     file.write_bytes(content)
     assert read_state(file) is None
     assert not file.exists()
+
+
+@pytest.fixture
+def process():
+    """A process that can be asked to stop, as a server's guard."""
+    code = "print(flush=True); input()"
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe) as process:
+        process.stdout.readline()
+        yield process
+        process.kill()
+
+
+@pytest.fixture
+def served(echo, process, monkeypatch):
+    """Makes that process the server of a deployment, and its guard."""
+    monkeypatch.setattr(guard, "LONGEST_STOP_S", math.inf)  # its end is waited for
+
+    def serve(**known):
+        deployment, it = echo(), identify(process.pid)
+        where, digest = Addresses("127.0.0.1", 1, 2, 3), deployment_digest(deployment)
+        paths.server_dir("echo").mkdir(parents=True)
+        state = ServerState("echo", digest, where, it, it, **known)
+        write_state(paths.server_dir("echo") / STATE, state)
+        return deployment
+
+    return serve
+
+
+def test_a_server_that_is_stopped_has_ended(served, process):
+    deployment = served()
+    assert stop_server(deployment)
+    assert process.wait() == -signal.SIGTERM
+    assert served_deployments() == []
+    assert not stop_server(deployment)
+
+
+def test_the_last_user_of_a_shared_server_stops_it(served, process):
+    deployment = served(shared=True)
+    first, leave = use_server(deployment)
+    again, leave_too = use_server(deployment)
+    assert first == again
+    leave()
+    assert process.poll() is None
+    leave_too()
+    assert process.wait() == -signal.SIGTERM
+    assert use_server(deployment) is None
+
+
+def test_a_server_of_another_process_is_used_and_left_as_it_is(served, process):
+    _, leave = use_server(served())
+    leave()
+    assert process.poll() is None

@@ -74,6 +74,16 @@ def test_a_given_port_is_open_to_tcp():
     assert addresses.socket == ""
 
 
+def test_a_given_port_with_connections_that_have_just_ended_is_free():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            served, _ = server.accept()
+            served.close()  # the first to close is left in TIME_WAIT
+            assert client.recv(1) == b""
+    assert choose_addresses(ServerSpec(grpc_port=port), SOCKET).grpc_port == port
+
+
 @pytest.mark.parametrize("runtime", ["", "/run/user/7", "/" + 120 * "x"])
 def test_a_socket_has_a_short_path_that_only_depends_on_home_and_deployment(
     runtime: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -132,6 +142,15 @@ def test_a_private_folder_is_closed_to_others_even_if_it_was_open(tmp_path: Path
     assert stat.S_IMODE(private_folder(folder).stat().st_mode) == 0o700
     folder.chmod(0o755)
     assert stat.S_IMODE(private_folder(folder).stat().st_mode) == 0o700
+
+
+def test_a_folder_of_everybodys_is_refused_and_left_open(tmp_path: Path):
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)  # as /tmp, which is root's own
+    with pytest.raises(ConfigError, match="not a folder of this user"):
+        private_folder(shared)
+    assert stat.S_IMODE(shared.stat().st_mode) == 0o1777
 
 
 def test_a_link_is_not_taken_for_a_private_folder(tmp_path: Path):

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from hypothesis import given
@@ -56,6 +57,45 @@ def test_a_server_that_does_not_start_at_first_is_not_tried_again(
     with pytest.raises(ServerError, match="no tritonserver"):
         supervise.supervise(echo(), say=lambda line: None)
     assert len(starts) == 1
+
+
+def test_a_server_that_dies_is_started_again_at_its_addresses_after_longer_and_longer_waits(
+    echo: Echo, monkeypatch: pytest.MonkeyPatch
+):
+    class Server:
+        addresses = "where it listens"
+
+        def __enter__(self) -> "Server":
+            return self
+
+        def __exit__(self, *error: object) -> None:
+            pass
+
+        def check(self) -> None:
+            raise ServerError("The Triton server died.")
+
+    class Stop:
+        waits: ClassVar[list[float]] = []
+
+        def wait(self, seconds: float) -> bool:
+            self.waits.append(seconds)
+            return len(self.waits) == 3
+
+    def start(*args: object, addresses: object, **options: object) -> Server:
+        starts.append(addresses)
+        return Server()
+
+    starts: list[object] = []
+    said: list[str] = []
+    monkeypatch.setattr(supervise, "start_server", start)
+    supervise.supervise(echo(), say=said.append, stop=Stop())
+    assert starts == [None, *[Server.addresses] * 2]
+    assert Stop.waits == [1, 2, 4]
+    assert said == [
+        "Press Ctrl-C to stop.",
+        *(f"The Triton server died. It is started again in {wait} s." for wait in (1, 2, 4)),
+        "Stopping ...",
+    ]
 
 
 SUPERVISOR = """

@@ -21,7 +21,7 @@ from tts.build.errors import BuildError, ConfigError, ServerError
 from tts.build.spec import Deployment
 from tts.build.tensorrt.engine_memory import TRANSFER_SIZE, TRANSFER_VARIABLE
 from tts.cli import app
-from tts.serving.command import guard
+from tts.serving.command import container, guard
 from tts.serving.contract.facts import launch_rules
 from tts.serving.repository import render as repository
 from tts.serving.server.lookup import find_server, stop_server
@@ -312,3 +312,15 @@ def test_a_deployment_that_changed_is_not_mistaken_for_the_one_served(
     ):
         find_server(built(generator={"max_batch_size": 5}))
     shutil.rmtree(paths.built_dir("pair"))
+
+
+def test_a_container_is_removed_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    docker, asked = tmp_path / "docker", tmp_path / "asked"
+    docker.write_text(f'#!/bin/sh\necho "$@" > {asked}\n')
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    container.remove("tts-0123456789ab-server")
+    assert asked.read_text() == "rm --force tts-0123456789ab-server\n"
+    docker.unlink()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    container.remove("tts-0123456789ab-server")  # where docker is gone there is nothing to remove

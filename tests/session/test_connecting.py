@@ -1,10 +1,11 @@
 """The servers that a session is told to use: which answer, which must not, what they are called."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
-from tts.build.errors import ConfigError, ServerError
+from tts.build.errors import BuildError, ConfigError, EndpointUnavailable, ServerError
 from tts.build.spec import (
     PORT_STEP,
     Deployment,
@@ -15,7 +16,7 @@ from tts.build.spec import (
 from tts.prompting import Models
 from tts.serving.repository.digest import deployment_digest
 from tts.session import AsyncSession, connecting
-from tts.session.connecting import most_rows, open_pairs
+from tts.session.connecting import connect, most_rows, open_pairs, require_engines
 from tts.session.replicas import Replicas
 
 
@@ -55,6 +56,21 @@ def test_a_server_of_something_else_is_refused_by_its_address(tiny_deployment, s
     served["two:2"] = "another"
     with pytest.raises(ServerError, match="two:2 does not serve deployment tiny"):
         asyncio.run(opened(tiny_deployment, ["one:1", "two:2"], print))
+
+
+def test_one_more_server_is_used_only_if_it_answers(tiny_deployment, served):
+    served["one:1"] = deployment_digest(tiny_deployment)
+
+    async def go():
+        models = Models.load(tiny_deployment)
+        connecting_to = partial(connect, tiny_deployment, models, (None, None))
+        async with Replicas(connecting_to) as replicas:
+            await replicas.add("one:1")
+            with pytest.raises(EndpointUnavailable, match="No server answers at two:2"):
+                await replicas.add("two:2")
+            return [pair.name for pair in replicas.pairs]
+
+    assert asyncio.run(go()) == ["one:1"]
 
 
 def test_a_server_whose_models_fail_counts_as_one_that_does_not_answer(
@@ -103,3 +119,13 @@ def test_only_an_engine_host_of_ours_is_sent_several_rows_at_a_time(name):
     sizes = [engine.max_batch_size for engine in deployment.engines().values()]
     assert most_rows(deployment) == (min(sizes) if deployment.target == "openvino" else 1)
     assert most_rows(load_deployment("demo")) == 64
+
+
+def test_a_gpu_is_needed_here_unless_the_servers_are_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.setenv("TTS_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))  # no nvidia-smi
+    deployment = load_deployment("demo-gpu")
+    with pytest.raises(ServerError, match="runs on an NVIDIA GPU"):
+        asyncio.run(require_engines(deployment, ()))
+    with pytest.raises(BuildError, match="is not ready"):
+        asyncio.run(require_engines(deployment, ("one:1",)))

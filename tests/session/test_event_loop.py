@@ -184,3 +184,21 @@ def test_importing_the_package_imports_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_ctrl_c_while_results_are_closed_is_raised_when_they_are(session):
+    closed = []
+
+    async def results():
+        try:
+            yield "a result"
+        finally:
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            await asyncio.sleep(0.2)
+            closed.append(True)
+
+    each = session._each(results(), Inbox())
+    next(each)
+    with pytest.raises(KeyboardInterrupt):
+        each.close()
+    assert closed == [True]

@@ -21,6 +21,7 @@ from tts.runs.events import Generated, Idle, ProblemSolved, ProblemStarted, Scor
 from tts.runs.folder import create_run
 from tts.runs.log import RunLog, read_events
 from tts.search import BeamSearchConfig
+from tts.session import replicas as replicas_module
 from tts.session.outbox import Outbox
 from tts.session.replicas import Attempts, Replicas
 from tts.session.solver import Task, open_solver
@@ -281,18 +282,20 @@ def test_what_a_server_refuses_is_not_sent_to_another(tiny_deployment, words):
 
 def test_a_request_for_which_no_server_works_says_so(words):
     async def go():
-        async with opened(FakeServer("one", words), patience_s=1) as replicas:
+        async with opened(FakeServer("one", words), patience_s=5) as replicas:
             (pair,) = replicas.pairs
             replicas.be_elastic()
             pair.probe = partial(refuse, "not there")
             replicas.lose(pair, EndpointUnavailable("gone"))
-            await replicas.call(lambda pair: pair.generator.generate(None))
+            began = asyncio.get_running_loop().time()
+            with pytest.raises(EndpointUnavailable, match="not there"):
+                await replicas.call(lambda pair: pair.generator.generate(None))
+            return asyncio.get_running_loop().time() - began
 
     async def refuse(why):
         raise EndpointUnavailable(why)
 
-    with pytest.raises(EndpointUnavailable, match="not there"):
-        run_virtual(go())
+    assert 5 < run_virtual(go()) <= 5 + 2 * replicas_module.CHECK_S
 
 
 async def fail_until_given_up(attempts, asked, achieved=0):
@@ -399,3 +402,21 @@ def test_nothing_is_left_running(words):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         run_virtual(go())
+
+
+def test_no_request_tries_whether_a_server_is_back(words, monkeypatch):
+    """The watch does, at nobody's cost."""
+    monkeypatch.setattr(replicas_module, "CHECK_S", 100.0)
+
+    async def scene():
+        async with opened(
+            FakeServer("a", words), FakeServer("b", words), patience_s=1000.0
+        ) as replicas:
+            await asyncio.sleep(1)  # the watch has looked
+            for pair in replicas.pairs:
+                replicas.lose(pair, EndpointUnavailable("gone"))
+            await asyncio.sleep(60)  # both could be tried
+            async with replicas.lease(avoid={"a"}):
+                return asyncio.get_running_loop().time()
+
+    assert run_virtual(scene()) >= 100

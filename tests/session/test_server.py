@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
-from tts.build.errors import BuildError, EndpointUnavailable, ServerError
+from tts.build.errors import BuildError, EndpointUnavailable, ServerError, SessionError
 from tts.serving.server import supervise
-from tts.session import Session, server
+from tts.session import AsyncSession, Session, connecting, server
 from tts.session.server import open_server, while_healthy
 
 
@@ -37,6 +37,21 @@ def test_a_server_that_dies_ends_what_runs_and_waits_for_it():
     with pytest.raises(ServerError, match="died"):
         asyncio.run(while_healthy(work(), dead))
     assert ended == [True]
+
+
+def test_the_server_is_looked_at_once_a_second(monkeypatch):
+    looks = []
+
+    async def watch(check, every_s):
+        looks.append((check, every_s))
+        await asyncio.Event().wait()
+
+    async def work():
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(server, "watch", watch)
+    asyncio.run(while_healthy(work(), healthy))
+    assert looks == [(healthy, 1.0)]
 
 
 def test_an_endpoints_error_is_explained_by_what_died_or_else_stands():
@@ -107,6 +122,54 @@ def test_a_start_that_is_cancelled_is_given_up_and_waited_for(
 
     asyncio.run(go())
     assert said == ["Starting"]
+
+
+def test_what_a_starting_server_does_is_told_in_the_loops_thread(monkeypatch, tiny_deployment):
+    told = []
+
+    def found(deployment, say, on_loading, check, lasting):
+        say("Starting")
+        on_loading("half of it")
+        return server.Server("127.0.0.1:1", healthy, lambda: None)
+
+    monkeypatch.setattr(server, "_open", found)
+
+    def tell(what):
+        told.append((what, threading.current_thread()))
+
+    asyncio.run(open_server(tiny_deployment, tell, tell))
+    here = threading.current_thread()
+    assert told == [("Starting", here), ("half of it", here)]
+
+
+def test_a_session_stops_the_server_that_it_has_started(monkeypatch, tiny_deployment):
+    stopped = []
+
+    async def started(deployment, say, on_loading):
+        return server.Server("127.0.0.1:1", healthy, lambda: stopped.append(True), started=True)
+
+    async def none(deployment, addresses):
+        return []
+
+    monkeypatch.setattr(server, "open_server", started)
+    monkeypatch.setattr(connecting, "require_engines", none)
+
+    async def go():
+        async with AsyncSession(tiny_deployment) as session:
+            assert session.address == "127.0.0.1:1"
+            assert stopped == []
+
+    asyncio.run(go())
+    assert stopped == [True]
+
+
+def test_endpoints_of_a_program_have_no_address(tiny_deployment, endpoints):
+    async def go():
+        async with AsyncSession(tiny_deployment, **endpoints) as session:
+            session.address  # noqa: B018
+
+    with pytest.raises(SessionError, match="has no server"):
+        asyncio.run(go())
 
 
 def test_a_server_that_is_ready_just_as_it_is_given_up_is_stopped(monkeypatch, tiny_deployment):

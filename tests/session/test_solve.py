@@ -182,6 +182,25 @@ def test_the_generator_writes_without_a_search(session):
         session.generate("7 " * 400)
 
 
+def test_a_text_is_drawn_alike_by_both_kinds_of_session(tiny_deployment, endpoints):
+    calls = []
+
+    class Recording:
+        async def generate(self, call):
+            calls.append((call.temperature, call.top_p, call.seed, call.stop_at_step))
+            return await endpoints["generator"].generate(call)
+
+    async def ask():
+        async with Session.open_async(tiny_deployment, **given) as session:
+            return await session.generate("Say something.")
+
+    given = {**endpoints, "generator": Recording()}
+    with Session.open(tiny_deployment, **given) as session:
+        assert session.generate("Say something.") == asyncio.run(ask())
+    assert calls[0] == calls[1]
+    assert (calls[0][0], calls[0][1], calls[0][3]) == (0.8, 1.0, False)
+
+
 def test_the_verifier_scores_each_step_as_in_a_search(session):
     result = session.solve(QUESTION, n=4, seed=1)
     chain = result.completions[0]

@@ -15,7 +15,8 @@
 | worker_process | a process with limits: the parent's handle, and what runs inside |
 | owner | what only the process that opened it may use, and no fork of it |
 | tokenizer_check, tokenizer_worker | trying a tokenizer.json, in a process with limits |
-| machine_memory | how much memory this machine or this container has |
+| machine_memory, machine_cores | what this machine or this container has |
+| control_groups | where the limits of this process are |
 | random_checkpoint | checkpoints of any size with random weights, for measurements |
 | private | folders that only their owner may enter |
 | user_paths | what is at a path that a user names |

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
-_CGROUPS = Path("sys/fs/cgroup")
+from .control_groups import control_groups, read_text
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,7 @@ class MemoryLimit:
 def memory_limit(root: Path = Path("/")) -> MemoryLimit | None:
     """The machine's memory, or a lower limit of a control group; None where it is not told.
 
-    `root` holds proc and sys. A group's limit holds for the groups in it, so that all groups around
-    the process are asked; a container sees its own as the outermost.
+    `root` holds proc and sys.
     """
     limits = [*_machine(root), *_groups(root)]
     return min(limits, key=lambda limit: limit.size, default=None)
@@ -40,28 +39,13 @@ def _machine(root: Path) -> Iterator[MemoryLimit]:
 
 
 def _meminfo(root: Path) -> dict[str, int]:
-    lines = (line.split() for line in _text(root / "proc/meminfo").splitlines())
+    lines = (line.split() for line in read_text(root / "proc/meminfo").splitlines())
     return {words[0].rstrip(":"): 1024 * int(words[1]) for words in lines if words[2:] == ["kB"]}
 
 
 def _groups(root: Path) -> Iterator[MemoryLimit]:
-    for line in _text(root / "proc/self/cgroup").splitlines():
-        _, controllers, path = line.split(":", maxsplit=2)
-        if not controllers:  # version 2: one tree for all controllers
-            folder, file = root / _CGROUPS, "memory.max"
-        elif "memory" in controllers.split(","):
-            folder, file = root / _CGROUPS / "memory", "memory.limit_in_bytes"
-        else:
-            continue
-        inside = PurePosixPath(path.lstrip("/"))
-        for group in (inside, *inside.parents):
-            text = _text(folder / group / file).strip()
-            if text.isdigit():  # "max": none
-                yield MemoryLimit(int(text), "the memory limit of this process's control group")
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+    for group, unified in control_groups("memory", root):
+        file = "memory.max" if unified else "memory.limit_in_bytes"
+        text = read_text(group / file).strip()
+        if text.isdigit():  # "max": none
+            yield MemoryLimit(int(text), "the memory limit of this process's control group")

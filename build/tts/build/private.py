@@ -12,14 +12,18 @@ PRIVATE = 0o700
 
 
 def is_own(folder: Path) -> bool:
-    """Whether a folder is this user's, or nothing is there yet; a link is nobody's."""
+    """Whether a folder is this user's, or nothing is there yet.
+
+    A link is nobody's, and one with the sticky bit everybody's: /tmp, which belongs to root.
+    """
     try:
         found = folder.lstat()
     except FileNotFoundError:
         return True
     except OSError:
         return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+    shared = found.st_mode & stat.S_ISVTX
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not shared
 
 
 def private_folder(folder: Path) -> Path:

@@ -19,7 +19,9 @@ import psutil
 from tts.build import paths
 from tts.build.builder import require_current
 from tts.build.errors import TtsError
+from tts.build.machine_cores import usable_cores
 from tts.build.openvino.runtime import BF16_FLAG, cpu_flags, how_to_install
+from tts.build.openvino.threads import threads_in_words, threads_of
 from tts.build.spec import Deployment, bundled_deployments, load_deployment
 from tts.build.tensorrt import contract
 from tts.serving.command.tritonserver import WITHOUT, find_tritonserver
@@ -38,8 +40,8 @@ class Observation:
     advice: str = ""
 
 
-def diagnose() -> list[Observation]:
-    """Look at everything; takes about a second."""
+def diagnose(deployment: Deployment | None = None) -> list[Observation]:
+    """Look at everything, of the deployments at this one or all bundled ones; about a second."""
     return [
         _python(),
         _cpu(),
@@ -49,7 +51,7 @@ def diagnose() -> list[Observation]:
         _verification(),
         *_storage(),
         *_gpus(),
-        *_deployments(),
+        *(_one(deployment) if deployment else _bundled()),
     ]
 
 
@@ -62,12 +64,14 @@ def _python() -> Observation:
 
 def _cpu() -> Observation:
     fast = [flag for flag in ("avx2", "avx512f", BF16_FLAG, "amx_bf16") if flag in cpu_flags()]
-    found = f"{os.cpu_count()} cores, {platform.machine()}, {', '.join(fast) or 'no AVX2'}"
+    cores, all_cores = usable_cores(), os.cpu_count() or 1
+    there = f"{cores} cores" if cores == all_cores else f"{cores} of {all_cores} cores"
+    found = f"{there}, {platform.machine()}, {', '.join(fast) or 'no AVX2'}"
     if platform.system() != "Linux" or platform.machine() != "x86_64":
         return Observation(
             "CPU", "note", found, f"The bundled Triton is for Linux x86_64 only; {WITHOUT}."
         )
-    if (os.cpu_count() or 1) < 2:
+    if cores < 2:
         return Observation("CPU", "note", found, "Two engines on one core take turns: expect half.")
     return Observation("CPU", "ok", found)
 
@@ -120,33 +124,70 @@ def _storage() -> Iterator[Observation]:
             yield Observation(what, "ok" if free > 1 else "note", found)
 
 
-def _deployments() -> Iterator[Observation]:
-    here = {gpu.capability for gpu in _nvidia_gpus()}
+def _bundled() -> Iterator[Observation]:
     elsewhere = []
     for name in bundled_deployments():
-        what = f"deployment {name}"
         try:
             deployment = load_deployment(name)
-            if deployment.tensorrt and _capability(deployment) not in here:
-                elsewhere.append(name)
-                continue
-            require_current(deployment)
         except TtsError as error:
-            yield Observation(what, "note", error.message, error.hint or "")
+            yield Observation(f"deployment {name}", "note", error.message, error.hint or "")
+            continue
+        if _is_for_other_gpus(deployment):
+            elsewhere.append(name)
         else:
-            yield Observation(what, "ok", "both engines are built and current")
+            yield _engines(deployment)
     if elsewhere:
-        what = "deployments for other NVIDIA GPUs" if here else "deployments for NVIDIA GPUs"
+        yield _elsewhere(", ".join(elsewhere))
+
+
+def _one(deployment: Deployment) -> Iterator[Observation]:
+    if _is_for_other_gpus(deployment):
+        yield _elsewhere(deployment.name)
+        return
+    yield _engines(deployment)
+    if deployment.target == "openvino":
+        yield _threads(deployment)
+
+
+def _is_for_other_gpus(deployment: Deployment) -> bool:
+    if deployment.tensorrt is None:
+        return False
+    wanted = contract.compute_capability(deployment.tensorrt.gpu)
+    return wanted not in {gpu.capability for gpu in _nvidia_gpus()}
+
+
+def _elsewhere(names: str) -> Observation:
+    here = "other " if _nvidia_gpus() else ""
+    advice = (
+        "Needing no GPU: tts plan NAME (what fits), tts build-engines NAME --dry-run, "
+        "tts deploy NAME."
+    )
+    return Observation(f"deployments for {here}NVIDIA GPUs", "note", names, advice)
+
+
+def _engines(deployment: Deployment) -> Observation:
+    what = f"deployment {deployment.name}"
+    try:
+        require_current(deployment)
+    except TtsError as error:
+        return Observation(what, "note", error.message, error.hint or "")
+    return Observation(what, "ok", "both engines are built and current")
+
+
+def _threads(deployment: Deployment) -> Observation:
+    what = "threads"
+    try:
+        found = threads_in_words(deployment)
+    except TtsError as error:
+        return Observation(what, "note", error.message, error.hint or "")
+    stated = [engine.threads for engine in deployment.engines().values() if engine.threads]
+    if stated and sum(threads_of(deployment).values()) > max(2, usable_cores()):
         advice = (
-            "Needing no GPU: tts plan NAME (what fits), tts build-engines NAME --dry-run, "
-            "tts deploy NAME."
+            "More threads than cores wait for each other. Leave generator.threads and "
+            "verifier.threads out to have the cores divided."
         )
-        yield Observation(what, "note", ", ".join(elsewhere), advice)
-
-
-def _capability(deployment: Deployment) -> str:
-    assert deployment.tensorrt is not None  # asked of target tensorrt only
-    return contract.compute_capability(deployment.tensorrt.gpu)
+        return Observation(what, "note", found, advice)
+    return Observation(what, "ok", found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,8 @@ def doctor(
     deployment: Annotated[
         str | None,
         typer.Argument(
-            metavar="[DEPLOYMENT]", help="With --first-run: a deployment file or a bundled name."
+            metavar="[DEPLOYMENT]",
+            help="A deployment file or a bundled name: its engines, and their threads here.",
         ),
     ] = None,
     first_run: Annotated[
@@ -89,14 +90,13 @@ def doctor(
     if first_run:
         _first_run(deployment)
         return
-    if deployment is not None:
-        raise typer.BadParameter("a deployment is looked at with --first-run", param_hint="doctor")
+    from tts.build.spec import load_deployment
     from tts.checks.machine import diagnose
     from tts.reports.console import consoles
     from tts.reports.findings import print_observations
 
     out, _ = consoles()
-    observations = diagnose()
+    observations = diagnose(None if deployment is None else load_deployment(deployment))
     print_observations(out, observations)
     if any(seen.state == "missing" for seen in observations):
         raise typer.Exit(1)

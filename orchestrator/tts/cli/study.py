@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .options import given_options, usable
+from .options import ServerOption, given_options, usable
 
 
 def study(
@@ -28,6 +28,7 @@ def study(
     seed: Annotated[
         int, typer.Option("--seed", help="Seed of the runs and of generated problems.")
     ] = 0,
+    server: ServerOption = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -59,7 +60,7 @@ def study(
 
     with BenchProgress() as observer:
         if resume is not None:
-            if fixed := given_options(context) & {"quick", "dataset", "seed", "out"}:
+            if fixed := given_options(context) & {"quick", "dataset", "seed", "server", "out"}:
                 raise typer.BadParameter(
                     "a resumed study goes on as it began", param_hint=f"--{min(fixed)}"
                 )
@@ -68,7 +69,9 @@ def study(
             raise typer.BadParameter("name one, or --resume a study", param_hint="DEPLOYMENT")
         else:
             form = QUICK if quick else FULL
-            finished = run_study(deployment, form, out, observer, dataset=dataset, seed=seed)
+            finished = run_study(
+                deployment, form, out, observer, dataset=dataset, seed=seed, server=server
+            )
     findings = measure(finished)
     page = StudyReport(finished, findings).write()
     stdout, _ = consoles()

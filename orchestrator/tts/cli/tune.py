@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .options import DeploymentArgument, usable
+from .options import DeploymentArgument, ServerOption, usable
 
 
 def tune(
@@ -33,6 +33,7 @@ def tune(
             help="Time to measure, both engines together; slow ones take at least two rounds.",
         ),
     ] = 60.0,
+    server: ServerOption = None,
     write: Annotated[
         bool, typer.Option("--write", help="Set both budgets in the deployment file.")
     ] = False,
@@ -63,7 +64,13 @@ def tune(
         require_writable(file)
     with TuneProgress() as observer:
         tuned = tune_engines(
-            deployment, run=run, dataset=dataset, seconds=seconds, out=out, observer=observer
+            deployment,
+            run=run,
+            dataset=dataset,
+            seconds=seconds,
+            server=server,
+            out=out,
+            observer=observer,
         )
     stdout, _ = consoles()
     print_tuned(stdout, tuned)

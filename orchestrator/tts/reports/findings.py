@@ -180,7 +180,7 @@ def _settings(run: FirstRun) -> list[str]:
 def _plan(run: FirstRun) -> list[str]:
     if run.plan is None:
         return []
-    console = Console(width=_WIDTH, color_system=None, force_terminal=False)
+    console = Console(width=_WIDTH, color_system=None)
     with console.capture() as captured:
         print_memory_plan(console, run.plan)
     return [line.rstrip() for line in captured.get().splitlines()]

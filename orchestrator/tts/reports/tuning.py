@@ -37,6 +37,8 @@ def print_tuned(out: Console, tuned: Tuned) -> None:
         say(stopped_sentence(tuned))
     if tuned.proposals:
         out.print()
+        if tuned.threads:
+            out.print(f"threads: {tuned.threads}", markup=False, soft_wrap=True)
     for proposal in tuned.proposals:
         out.print(proposal_sentence(proposal), markup=False, soft_wrap=True)
     out.print(f"result: {tuned.file}", style="dim", markup=False, soft_wrap=True)

@@ -17,6 +17,7 @@ from tts.build.builder import require_current
 from tts.build.errors import CheckpointError, ConfigError
 from tts.build.manifest import EngineConfig, read_engine_config
 from tts.build.openvino.memory import require_memory, shortage
+from tts.build.openvino.threads import threads_of
 from tts.build.spec import Deployment, EngineSpec, Role
 from tts.endpoints.embedded import EmbeddedConnection, EmbeddedEngine
 from tts.engines import wire
@@ -100,7 +101,7 @@ def opening_of(deployment: Deployment, role: Role) -> Open:
     return Open(
         folder,
         limits_of(spec, engine, guided_end_id=guided_end_id),
-        threads=spec.threads or 1,
+        threads=threads_of(deployment)[role],
         statistics_s=0.0,
         iteration_log=None,
         tokenizer_dir=spec.checkpoint if guided else None,

@@ -57,10 +57,7 @@ async def generate(
     )
     samples = await _all(generator.generate(call) for call in calls)
     return [
-        "".join(
-            thought.text
-            for thought in models.thoughts(sample, truncated=len(sample) >= limit, whole=True)
-        )
+        "".join(thought.text for thought in models.thoughts(sample, truncated=False, whole=True))
         for sample in samples
     ]
 

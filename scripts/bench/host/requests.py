@@ -14,6 +14,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from scripts.bench.common import process_of
 from tts.build import paths
 from tts.build.manifest import read_engine_config
+from tts.build.openvino.threads import threads_of
 from tts.build.spec import Deployment
 from tts.engines import wire
 from tts.engines.generate_request import GenerateRequest
@@ -91,7 +92,9 @@ class Bare:
         folder = paths.engine_dir(deployment.name, "generator")
         self.config = read_engine_config(folder)
         limits = limits_of(spec, self.config)
-        self._pipeline = open_pipeline(folder, self.config, limits, spec.threads or 1)
+        self._pipeline = open_pipeline(
+            folder, self.config, limits, threads_of(deployment)["generator"]
+        )
         self._number = 0
 
     def run(self, works: list[Work], in_flight: int) -> list[list[int]]:

@@ -1,16 +1,21 @@
 """Measure the schedules side by side: wall times, distance from the engines' limit, speculation.
 
-Two pairs of engines, one thread each: `demo`, the tiny demo pair (mostly the cost of our own code),
-and `heavy`, 25M and 100M parameters of random weights that do the work of the demo pair's recorded
-run (mostly the engines). Every run has a fresh server, whose start is not counted; what is compared
-is interleaved, forwards and backwards in turn, and compared within a round.
+Two pairs of engines: `demo`, the tiny demo pair (mostly the cost of our own code), and `heavy`, 25M
+and 100M parameters of random weights that do the work of the demo pair's recorded run (mostly the
+engines). Every run has fresh engines, whose start is not counted, and the event loop of a session;
+what is compared is interleaved, forwards and backwards in turn, and compared within a round.
 
-walls       each schedule's wall time over decoupled's; CPU per thought; what was in flight when
-efficiency  decoupled's useful work on each engine alone without dependencies: the limit
-latency     a problem alone on the server, speculation off and auto; and 32 problems at a time
+walls       each schedule's wall time over decoupled's; CPU time by process; what was in flight when
+efficiency  decoupled's useful work on each engine alone without dependencies, and the limit
+latency     a problem alone on the engines, speculation off and auto; and 32 problems at a time
+
+Several kinds of server, or several checkouts, take turns, and are compared with the first within
+each round. A checkout has an environment of its own in .venv; the bench is this one's.
 
     scripts/run bench.schedules                                     # everything
     scripts/run bench.schedules --pair heavy --problems 64 --rounds 1 --part walls --part efficiency
+    scripts/run bench.schedules --part walls --server triton embedded --rounds 4
+    scripts/run bench.schedules --part walls --checkout ../before --rounds 4
 
 Ctrl-C prints what there is; the JSON file is written after every run.
 """
@@ -18,49 +23,39 @@ Ctrl-C prints what there is; the JSON file is written after every run.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import dataclasses
 import importlib.metadata
+import json
 import os
 import platform
-import pstats
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
+from typing import Any, get_args
 
-import yaml
-from msgspec.structs import replace
 from rich.console import Console
 
-from scripts.bench.schedules import runs
 from scripts.bench.schedules.tables import tables
-from scripts.bench.schedules.trials import Result, Trial, left_s, trials_of
+from scripts.bench.schedules.trials import (
+    Result,
+    Settings,
+    Trial,
+    Variant,
+    left_s,
+    say,
+    trials_of,
+)
 from scripts.programs import ROOT
 from tts.build import paths
-from tts.build.builder import build_engines
-from tts.build.errors import TtsError
-from tts.build.random_checkpoint import make_random_checkpoint, size_of
-from tts.build.spec import Deployment, load_deployment
-from tts.datasets.load import load_problems
-from tts.lab.bench.single_run import run_plan
-from tts.lab.observer import Observer
-from tts.prompting import Models
-from tts.runs.config import RunConfig
+from tts.build.server_kinds import ServerKind
+from tts.compat import Self
 from tts.runs.folder import write_json
-from tts.runs.replay import Replay, open_source
-from tts.session import AsyncSession, RunProgress
-from tts.session.plan import Plan
-from tts.session.run import open_run
-from tts.session.strategy import choose
 
-HEAVY = "bench-heavy"
-SIZES = {"generator": "25M", "verifier": "100M"}
 PARTS = ("walls", "efficiency", "latency")
 PROBLEMS = {"demo": 64, "heavy": 24}
 PACKAGES = ("openvino", "openvino-genai", "tritonclient", "grpcio", "numpy")
@@ -73,186 +68,172 @@ def main() -> None:
     )
     parser.add_argument("--pair", choices=("demo", "heavy", "both"), default="both")
     parser.add_argument("--part", choices=PARTS, action="append", help="may be repeated; all")
+    parser.add_argument("--server", choices=get_args(ServerKind), nargs="+", default=["triton"])
+    parser.add_argument(
+        "--checkout", type=Path, action="append", default=[], help="another one; may be repeated"
+    )
     parser.add_argument("--problems", type=int, help=f"of each pair; {PROBLEMS}")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--n", type=int, default=16)
     parser.add_argument("--width", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--profile", action="store_true", help="also where the CPU time goes")
     parser.add_argument("--out", type=Path, help="the JSON file; a new one under runs/")
     arguments = parser.parse_args()
+    variants = variants_of(arguments.checkout, arguments.server)
+    if missing := [each.python for each in variants if not each.python.is_file()]:
+        parser.error(f"there is no {missing[0]}: a checkout needs an environment (scripts/setup)")
     out = arguments.out or paths.runs_dir() / f"bench-schedules-{datetime.now():%Y%m%d-%H%M%S}.json"
     out.parent.mkdir(parents=True, exist_ok=True)
     results: list[Result] = []
     head = {
         "settings": {name: str(value) for name, value in vars(arguments).items()},
-        "environment": environment(),
+        "environment": environment([ROOT, *arguments.checkout]),
     }
 
     def save() -> None:
         kept = [dataclasses.asdict(result) for result in results]
         write_json(out, head | {"results": kept})
 
-    failed, interrupted = None, False
+    failed: str | int = 0
     try:
-        measure(arguments, results, save)
+        measure(arguments, variants, results, save)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # what follows is short
         say("interrupted")
-        interrupted = True
-    except TtsError as error:
-        failed = error
+        failed = 130
+    except WorkerEnded as error:
+        failed = str(error)
     finally:
         save()
-    console = Console(width=max(Console().width, 100))
+    console = Console(width=max(Console().width, 150))
     if results:
         console.print(tables(results))
     console.print(f"raw results: {out}", style="dim", highlight=False, soft_wrap=True)
-    if interrupted:
-        sys.exit(130)
-    if failed:
-        sys.exit(f"error: {failed}" + (f"\n{failed.hint}" if failed.hint else ""))
+    sys.exit(failed)
 
 
-def measure(arguments: argparse.Namespace, results: list[Result], save: Callable[[], None]) -> None:
-    """Do all trials, adding to `results`."""
-    parts = arguments.part or PARTS
-    chosen = ("demo", "heavy") if arguments.pair == "both" else (arguments.pair,)
-    count = {pair: arguments.problems or PROBLEMS[pair] for pair in chosen}
-    rounds = 1 if arguments.problems == 1 else arguments.rounds
-    trials = [trial for pair in chosen for trial in trials_of(pair, parts, count[pair], rounds)]
-    if trials or arguments.profile:
-        with tempfile.TemporaryDirectory() as folder:
-            most = max(count.values())
-            plans = prepare(arguments, "heavy" in chosen, most, Path(folder) / "recorded")
-            run_trials(trials, plans, results, save)
-            if arguments.profile:
-                profile = runs.profiled(plans["demo"], count.get("demo", most))
-                pstats.Stats(profile).sort_stats("tottime").print_stats(25)
+def variants_of(checkouts: Sequence[Path], servers: Sequence[ServerKind]) -> list[Variant]:
+    """Each kind of server in each checkout, this one first."""
+    places = [("this checkout", Path(sys.executable))]
+    places += [(str(each), each.absolute() / ".venv/bin/python") for each in checkouts]
+    return [
+        Variant(f"{place}, {server}" if checkouts else server, python, server)
+        for place, python in places
+        for server in servers
+    ]
 
 
-def prepare(
-    arguments: argparse.Namespace, heavy: bool, problems: int, recorded: Path
-) -> dict[str, Plan]:
-    """The plans by pair, with engines built; the heavy one replays a run recorded in `recorded`."""
-    demo = demo_plan(problems, arguments.n, arguments.width, arguments.seed)
-    plans = {"demo": demo}
-    if heavy:
-        say(f"recording the demo pair's run of {problems} problems")
-        record(demo, recorded)
-        plans["heavy"] = heavy_plan(recorded, demo)
-    return plans
-
-
-def demo_plan(problems: int, n: int, width: int, seed: int) -> Plan:
-    """Beam search on the demo pair, its engines built."""
-    deployment = load_deployment("demo")
-    build_engines(deployment, verify=False, say=say)
-    return Plan(
-        RunConfig(deployment_source="demo", dataset="demo", limit=problems, seed=seed),
-        deployment,
-        tuple(load_problems("demo", limit=problems, seed=seed)),
-        choose("beam-search", deployment, {"n": n, "beam_width": width}),
-    )
-
-
-def heavy_plan(recorded: Path, demo: Plan) -> Plan:
-    """The recorded run of the demo pair replayed on a pair of 25M and 100M random weights."""
-    file = _heavy_deployment(demo.deployment)
-    deployment = load_deployment(file)
-    build_engines(deployment, verify=False, say=say)
-    source = open_source(recorded)
-    models = source.limited(Models.load(deployment))
-    return Plan(
-        replace(demo.config, deployment_source=str(file)),
-        deployment,
-        demo.problems,
-        demo.strategy,
-        context=models.deployment.generator.max_seq_len,
-        replay=Replay(source.script(models, demo.problems), source.description),
-    )
-
-
-def record(plan: Plan, folder: Path) -> None:
-    """An ordinary run, kept in `folder`, for the replay."""
-    session = AsyncSession(plan.deployment)
-    progress = RunProgress(len(plan.problems))
-    with open_run(plan, folder) as run:
-        asyncio.run(run_plan(session, run, Observer(), progress))
-
-
-def _heavy_deployment(demo: Deployment) -> Path:
-    """The deployment file of the heavy pair: the demo pair's, but for name and checkpoints.
-
-    Lengths, policies and pools are those of the demo pair, so that the same requests fit. Both
-    engines are fp32: it runs on any CPU, and on the recorded work the two need about equal time.
-    """
-    folder = paths.built_dir(HEAVY)
-    folder.mkdir(parents=True, exist_ok=True)
-    fields = demo.model_dump(mode="json", exclude_none=True)
-    fields["name"] = HEAVY
-    for seed, (role, size) in enumerate(SIZES.items()):
-        checkpoint = folder / "checkpoints" / f"{role}-{size}"
-        if not checkpoint.is_dir():
-            say(f"making {checkpoint}")
-            checkpoint.parent.mkdir(exist_ok=True)
-            # made under another name first: one that is cut short is not taken for a whole one
-            part = checkpoint.with_name(f"{checkpoint.name}.part")
-            tokenizer = fields[role]["checkpoint"]
-            shutil.rmtree(part, ignore_errors=True)
-            make_random_checkpoint(
-                part, tokenizer=Path(tokenizer), parameters=size_of(SIZES[role]), seed=seed
-            )
-            part.rename(checkpoint)
-        fields[role] |= {"checkpoint": str(checkpoint), "precision": "fp32", "threads": 1}
-    file = folder / f"{HEAVY}.yaml"
-    file.write_text(yaml.safe_dump(fields, sort_keys=False), encoding="utf-8")
-    return file
-
-
-def run_trials(
-    trials: list[Trial], plans: dict[str, Plan], results: list[Result], save: Callable[[], None]
+def measure(
+    arguments: argparse.Namespace,
+    variants: Sequence[Variant],
+    results: list[Result],
+    save: Callable[[], None],
 ) -> None:
-    """Do the trials in order, saying how long the others may take."""
-    useful: runs.Useful | None = None
-    began = time.monotonic()
-    for done, trial in enumerate(trials):
-        left = left_s(trials, done, time.monotonic() - began)
-        say(f"[{done + 1}/{len(trials)}] {trial.name}; about {left / 60:.0f} min left")
-        plan = plans[trial.pair]
-        if trial.what == "search":
-            measured, answered = runs.run_search(plan, trial)
-            useful = answered if trial.schedule == "decoupled" else useful
-        else:
-            assert useful is not None  # such a trial comes after its search
-            measured = runs.run_saturated(plan, trial, useful)
-        results.append(Result(trial, measured))
-        say(f"    {measured['wall_s']:.1f} s")
-        save()
+    """Do all trials, adding to `results`, and saying how long the others may take."""
+    parts = arguments.part or PARTS
+    pairs = ("demo", "heavy") if arguments.pair == "both" else (arguments.pair,)
+    count = {pair: arguments.problems or PROBLEMS[pair] for pair in pairs}
+    rounds = 1 if arguments.problems == 1 else arguments.rounds
+    trials = [
+        (trial, variant)
+        for pair in pairs
+        for trial in trials_of(pair, parts, count[pair], rounds)
+        for variant in (variants[::-1] if trial.turn % 2 else variants)
+    ]
+    with ExitStack() as stack:
+        workers = {}
+        for variant in variants:
+            settings = Settings(
+                variant.server,
+                pairs,
+                max(count.values()),
+                arguments.n,
+                arguments.width,
+                arguments.seed,
+            )
+            workers[variant] = stack.enter_context(Worker(variant, settings))
+        began = time.monotonic()
+        for done, (trial, variant) in enumerate(trials):
+            left = left_s([each for each, _ in trials], done, time.monotonic() - began)
+            where = f"; {variant.name}" if len(variants) > 1 else ""
+            say(f"[{done + 1}/{len(trials)}] {trial.name}{where}; about {left / 60:.0f} min left")
+            measured = workers[variant].measure(trial)
+            results.append(Result(trial, measured, variant.name))
+            say(f"    {measured['wall_s']:.1f} s")
+            save()
 
 
-def environment() -> dict[str, object]:
+class WorkerEnded(Exception):
+    """A worker has ended before it had answered; it has said why."""
+
+
+class Worker:
+    """A process that does the trials of one variant, and nothing while others do theirs."""
+
+    def __init__(self, variant: Variant, settings: Settings) -> None:
+        """Start it, and wait until it has built its engines; raises WorkerEnded."""
+        self._name = variant.name
+        self._process = subprocess.Popen(
+            [variant.python, "-m", "scripts.bench.schedules.worker"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            self._ask(dataclasses.asdict(settings))
+        except BaseException:
+            self._end()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._end()
+
+    def measure(self, trial: Trial) -> dict[str, Any]:
+        """What was measured; raises WorkerEnded."""
+        return self._ask(dataclasses.asdict(trial))
+
+    def _ask(self, question: Mapping[str, object]) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps(question) + "\n")
+            self._process.stdin.flush()
+            answer = self._process.stdout.readline()
+        except BrokenPipeError:
+            answer = ""
+        if not answer:
+            raise WorkerEnded(f"The worker of {self._name} has ended.")
+        found: dict[str, Any] = json.loads(answer)
+        return found
+
+    def _end(self) -> None:
+        self._process.communicate()  # it ends with its input
+
+
+def environment(checkouts: Sequence[Path]) -> dict[str, object]:
     """What the numbers depend on."""
     cpu = platform.processor()
     if (info := Path("/proc/cpuinfo")).is_file():
         names = [line for line in info.read_text().splitlines() if line.startswith("model name")]
         cpu = names[0].partition(":")[2].strip() if names else cpu
-    git = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"]
-    commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
     return {
         "cpu": cpu,
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         "versions": {name: importlib.metadata.version(name) for name in PACKAGES},
-        "commit": commit or None,
+        "commits": {str(each): _commit(each) for each in checkouts},
         "time": datetime.now().isoformat(timespec="seconds"),
         "load": os.getloadavg(),
     }
 
 
-def say(line: str) -> None:
-    """Progress."""
-    print(f"[bench] {line}", file=sys.stderr, flush=True)
+def _commit(checkout: Path) -> str | None:
+    git = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=12"]
+    return subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip() or None
 
 
 if __name__ == "__main__":

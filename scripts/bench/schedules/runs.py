@@ -1,31 +1,32 @@
-"""One trial on a fresh server, through the product's own driver, clients and run log."""
+"""One trial on fresh engines, through the product's own loop, driver, clients and run log."""
 
 from __future__ import annotations
 
 import asyncio
-import cProfile
 import os
 import tempfile
 import time
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections import defaultdict
+from collections.abc import AsyncIterator, Collection, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import psutil
 
-from scripts.bench.common import (
-    cpu_s,
-    digest_of_all,
-    family_of,
-    process_of,
-    thoughts_of,
-    tree_of,
-)
+from scripts.bench.common import cpu_s, digest_of_all, family_of, thoughts_of, tree_of
+from tts.build.errors import ServerError
+from tts.build.spec import Deployment
 from tts.driver import Driver, policy_of
-from tts.endpoints.base import GenerateCall, Generator, ScoreCall, Verifier, VerifierResult
-from tts.endpoints.triton import TritonConnection
+from tts.endpoints.base import (
+    Connection,
+    GenerateCall,
+    Generator,
+    ScoreCall,
+    Verifier,
+    VerifierResult,
+)
 from tts.lab.tuning.measure import send_all
 from tts.problem import Problem
 from tts.prompting import Models
@@ -35,8 +36,9 @@ from tts.runs.log import RunLog, read_events
 from tts.runs.requests import occupancy, requests_of
 from tts.runs.utilization import Utilization
 from tts.search import Search, node_seed
-from tts.serving.server.start import RunningServer, start_server
+from tts.serving.server.lookup import find_server
 from tts.session.endpoints import endpoints_on, replaying
+from tts.session.engines import Engines
 from tts.session.plan import Plan
 
 from .trials import Measured, Trial
@@ -93,18 +95,16 @@ class Useful:
     dialogues: list[ScoreCall]
 
 
-def run_search(
-    plan: Plan, trial: Trial, profile: cProfile.Profile | None = None
-) -> tuple[Measured, Useful]:
+async def run_search(plan: Plan, trial: Trial) -> tuple[Measured, Useful]:
     """Solve the trial's problems; grading, which is done in other processes, is left out."""
-    with start_server(plan.deployment) as server, tempfile.TemporaryDirectory() as folder:
-        create_run(Path(folder), plan.config.to_json())
-        address = server.addresses.grpc
-        with _machine(server) as machine:
-            measured, useful = asyncio.run(_search(plan, trial, address, Path(folder), profile))
-        use = Utilization.of(read_events(Path(folder)))
-        loads = occupancy(requests_of(read_events(Path(folder))), use.run.wall_s, SLICES)
-    measured |= machine | use.to_json()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        create_run(folder, plan.config.to_json())
+        async with _opened(plan) as (models, generator, verifier):
+            measured, useful = await _search(plan, trial, folder, models, generator, verifier)
+        use = Utilization.of(read_events(folder))
+        loads = occupancy(requests_of(read_events(folder)), use.run.wall_s, SLICES)
+    measured |= use.to_json()
     measured["latencies_s"] = sorted(round(each, 4) for each in use.latencies_s.values())
     measured["occupancy"] = {
         engine: [round(part, 2) for part in load] for engine, load in loads.items()
@@ -113,123 +113,158 @@ def run_search(
 
 
 async def _search(
-    plan: Plan, trial: Trial, address: str, folder: Path, profile: cProfile.Profile | None
+    plan: Plan,
+    trial: Trial,
+    folder: Path,
+    models: Models,
+    generator: Generator,
+    verifier: Verifier,
 ) -> tuple[Measured, Useful]:
     searches: dict[str, Search] = {}
-    async with TritonConnection(address) as connection:
-        models = plan.limited(Models.load(plan.deployment))
-        generator, verifier = _endpoints(plan, models, connection)
-        kept_generator, kept_verifier = KeptGenerator(generator), KeptVerifier(verifier)
-        cpu = time.process_time()
-        if profile:
-            profile.enable()
-        with RunLog(folder) as log:
-            driver = Driver(
-                models,
-                kept_generator,
-                kept_verifier,
-                policy_of(
-                    plan.deployment,
-                    trial.schedule,
-                    speculation=trial.speculation or "auto",
-                    problems=trial.in_flight,
-                ),
-                record=log.write,
-                clock=log.clock,
+    kept_generator, kept_verifier = KeptGenerator(generator), KeptVerifier(verifier)
+    with RunLog(folder) as log, _measured(plan.deployment) as measured:
+        driver = Driver(
+            models,
+            kept_generator,
+            kept_verifier,
+            policy_of(
+                plan.deployment,
+                trial.schedule,
+                speculation=trial.speculation or "auto",
+                problems=trial.in_flight,
+            ),
+            record=log.write,
+            clock=log.clock,
+        )
+
+        async def solve(problem: Problem) -> None:
+            new_search = partial(plan.strategy.new_search, problem, plan.asked.seed)
+            solved = await driver.submit(problem, new_search)
+            searches[problem.id] = solved.search
+            log.write(
+                events.ProblemSolved(
+                    t=log.clock(),
+                    problem=problem.id,
+                    answers={},
+                    correct=None,
+                    any_correct=None,
+                    tree_digest=tree_of(solved.search).digest(),
+                )
             )
 
-            async def solve(problem: Problem) -> None:
-                new_search = partial(plan.strategy.new_search, problem, plan.asked.seed)
-                solved = await driver.submit(problem, new_search)
-                searches[problem.id] = solved.search
-                log.write(
-                    events.ProblemSolved(
-                        t=log.clock(),
-                        problem=problem.id,
-                        answers={},
-                        correct=None,
-                        any_correct=None,
-                        tree_digest=tree_of(solved.search).digest(),
-                    )
-                )
-
-            to_solve = plan.problems[: trial.problems]
-            began = time.perf_counter()
-            async with driver:
-                await asyncio.gather(*map(solve, to_solve))
-            wall = time.perf_counter() - began
-        if profile:
-            profile.disable()
-        cpu = time.process_time() - cpu
+        async with driver:
+            await asyncio.gather(*map(solve, plan.problems[: trial.problems]))
     seeds = {
         node_seed(plan.asked.seed, problem, node.path)
         for problem, search in searches.items()
         for node in tree_of(search)
     }
     useful = Useful(kept_generator.useful(seeds), list(kept_verifier.calls.values()))
-    return {
-        "wall_s": wall,
-        "cpu_s": cpu,
+    measured |= {
         "nodes": thoughts_of(searches),
         "digest": digest_of_all(searches),
         "useful": {"generator": len(useful.calls), "verifier": len(useful.dialogues)},
-    }, useful
+    }
+    return measured, useful
 
 
-def _endpoints(
-    plan: Plan, models: Models, connection: TritonConnection
-) -> tuple[Generator, Verifier]:
+async def run_saturated(plan: Plan, trial: Trial, useful: Useful) -> Measured:
+    """The trial's engines' useful work without dependencies, as much in flight as allowed."""
+    spec = plan.deployment
+    async with _opened(plan) as (_, generator, verifier):
+        with _measured(spec) as measured:
+            work = []
+            if trial.what != "verifier":
+                budget = spec.generator.in_flight_requests
+                work.append(send_all(useful.calls, lambda _: 1, budget, generator.generate))
+            if trial.what != "generator":
+                budget = spec.verifier.in_flight_tokens
+                work.append(
+                    send_all(
+                        useful.dialogues, lambda call: len(call.input_ids), budget, verifier.score
+                    )
+                )
+            await asyncio.gather(*work)
+    return measured
+
+
+@asynccontextmanager
+async def _opened(plan: Plan) -> AsyncIterator[tuple[Models, Generator, Verifier]]:
+    """Engines that nobody else uses, as a session opens them; raises ServerError."""
+    opening = Engines(
+        plan.deployment,
+        (None, None),
+        addresses=(),
+        routing=None,
+        groups={},
+        say=lambda line: None,
+        on_loading=lambda loading: None,
+    )
+    async with opening as engines:
+        if engines.server and not engines.server.started:
+            raise ServerError(
+                f"A server of {plan.deployment.name} runs already, and is not as new.",
+                hint=f"Stop it: tts serve {plan.deployment.named} --stop",
+            )
+        models = plan.limited(engines.models)
+        connection = engines.replicas.pairs[0].connection
+        assert connection is not None
+        yield models, *_endpoints(plan, models, connection)
+
+
+def _endpoints(plan: Plan, models: Models, connection: Connection) -> tuple[Generator, Verifier]:
     if plan.replay:
         return replaying(plan.replay, connection)
     return endpoints_on(models, connection)
 
 
-def run_saturated(plan: Plan, trial: Trial, useful: Useful) -> Measured:
-    """The trial's engines' useful work without dependencies, as much in flight as allowed."""
-    with start_server(plan.deployment) as server, _machine(server) as machine:
-        wall = asyncio.run(_saturated(plan, trial, useful, server.addresses.grpc))
-    return {"wall_s": wall} | machine
-
-
-async def _saturated(plan: Plan, trial: Trial, useful: Useful, address: str) -> float:
-    spec = plan.deployment
-    async with TritonConnection(address) as connection:
-        models = plan.limited(Models.load(plan.deployment))
-        generator, verifier = _endpoints(plan, models, connection)
-        began = time.perf_counter()
-        work = []
-        if trial.what != "verifier":
-            budget = spec.generator.in_flight_requests
-            work.append(send_all(useful.calls, lambda _: 1, budget, generator.generate))
-        if trial.what != "generator":
-            budget = spec.verifier.in_flight_tokens
-            work.append(
-                send_all(useful.dialogues, lambda call: len(call.input_ids), budget, verifier.score)
-            )
-        await asyncio.gather(*work)
-        return time.perf_counter() - began
-
-
 @contextmanager
-def _machine(server: RunningServer) -> Iterator[Measured]:
-    """What the server's processes used, and what others took of the machine, in the block."""
-    processes = family_of(process_of(server))
+def _measured(deployment: Deployment) -> Iterator[Measured]:
+    """Wall time, processor time by process, and what others took of the machine, in the block."""
+    processes = _processes(deployment)
 
-    def now() -> tuple[float, float, float, float]:
+    def now() -> tuple[float, float, dict[str, float]]:
         whole = psutil.cpu_times()
         busy = sum(whole[:3]) + getattr(whole, "steal", 0.0)  # user, nice, system
-        return time.perf_counter(), busy, cpu_s(processes), time.process_time()
+        ours = {name: cpu_s(members) for name, members in processes.items()}
+        return time.perf_counter(), busy, {"orchestrator": time.process_time(), **ours}
 
-    used: Measured = {}
-    before = now()
-    yield used
-    wall, busy, ours, own = (b - a for a, b in zip(before, now(), strict=True))
-    used["server_cpu_s"] = ours
-    used["others_share"] = max(0.0, busy - ours - own) / (wall * (os.cpu_count() or 1))
+    measured: Measured = {}
+    began, busy, spent = now()
+    yield measured
+    ended, all_busy, all_spent = now()
+    wall, cores = ended - began, len(os.sched_getaffinity(0))
+    ours = {name: all_spent[name] - spent[name] for name in spent}
+    others = max(0.0, all_busy - busy - sum(ours.values()))
+    measured |= {
+        "wall_s": wall,
+        "cores": cores,
+        "cpu_s": {name: round(seconds, 3) for name, seconds in ours.items()},
+        "others_share": others / (wall * (os.cpu_count() or 1)),
+    }
 
 
-def profiled(plan: Plan, problems: int) -> cProfile.Profile:
-    """Where the orchestrator's time goes in one more run."""
-    profile = cProfile.Profile(time.process_time)  # not the time spent waiting
-    run_search(plan, Trial("walls", "demo", 0, problems), profile)
-    return profile
+def _processes(deployment: Deployment) -> dict[str, list[psutil.Process]]:
+    """Those that run the engines, by what they are."""
+    found: dict[str, list[psutil.Process]] = defaultdict(list)
+    if deployment.server.kind == "embedded":
+        running = psutil.Process().children(recursive=True)
+    else:
+        server = find_server(deployment)
+        assert server is not None
+        assert server.server is not None
+        running = family_of(psutil.Process(server.server.pid))
+    for process in running:
+        found[_name(process)].append(process)
+    return dict(found)
+
+
+def _name(process: psutil.Process) -> str:
+    words = process.cmdline()
+    if any("tts.engines.engine_process" in word for word in words):
+        # one behind Triton has the name of its model from the stub that has started it
+        named = " ".join([*words, *psutil.Process(process.ppid()).cmdline()])
+        return "generator engine" if "/generator" in named else "verifier engine"
+    if any(word.endswith("/model.py") for word in words):
+        return "stubs"
+    return "tritonserver" if "tritonserver" in words[0] else "others"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
+from tts.build.server_kinds import ServerKind
 from tts.scheduling import ScheduleName, SpeculationName
 
 SCHEDULES: tuple[ScheduleName, ...] = ("lockstep", "batched", "alternating", "decoupled")
@@ -14,7 +17,7 @@ CROWD = 32  # problems in flight where speculation must cost nothing
 Part = Literal["walls", "efficiency", "latency", "crowd"]
 SATURATED: tuple[Literal["generator", "verifier", "both"], ...] = ("generator", "verifier", "both")
 
-# Seconds for a problem of n=16 under `decoupled`, and for a fresh server: only for the estimate of
+# Seconds for a problem of n=16 under `decoupled`, and for fresh engines: only for the estimate of
 # the time that is left, which is scaled by how long everything has really taken so far.
 _PROBLEM_S = {"demo": 0.35, "heavy": 2.8}
 _SERVER_S = 4.0
@@ -22,8 +25,30 @@ _LONGER = {"lockstep": 2.0, "batched": 1.3, "alternating": 1.6, "decoupled": 1.0
 
 
 @dataclass(frozen=True)
+class Settings:
+    """What the trials of one worker have in common."""
+
+    server: ServerKind
+    pairs: tuple[str, ...]
+    problems: int
+    """The most that a trial solves."""
+    n: int
+    width: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Where trials are done: in the environment of a checkout, on a kind of server."""
+
+    name: str
+    python: Path
+    server: ServerKind
+
+
+@dataclass(frozen=True)
 class Trial:
-    """One thing to time, on a fresh server.
+    """One thing to time, on fresh engines.
 
     `what` is a search; or one engine, or both at once, doing the useful work of the latest search
     of part `walls` under `decoupled`. `speculation` None is the product's default.
@@ -66,6 +91,8 @@ class Result:
 
     trial: Trial
     measured: Measured
+    variant: str = ""
+    """The name of where it was done."""
 
 
 def trials_of(pair: str, parts: Sequence[str], problems: int, rounds: int) -> list[Trial]:
@@ -99,3 +126,8 @@ def left_s(trials: Sequence[Trial], done: int, spent_s: float) -> float:
     """How long the trials after the first `done` may take, judging by how long those took."""
     expected = sum(trial.expected_s for trial in trials[:done])
     return sum(trial.expected_s for trial in trials[done:]) * (spent_s / expected if done else 1.0)
+
+
+def say(line: str) -> None:
+    """Progress."""
+    print(f"[bench] {line}", file=sys.stderr, flush=True)

@@ -8,7 +8,7 @@ code or a test changes. Where a function has changed the tests run in a fork of 
 collected them. A survivor is shown as a diff: it is equivalent, or a test is missing.
 
     scripts/run robustness.mutants --seed 1 --count 300 --jobs 2
-    scripts/run robustness.mutants --count 20 orchestrator/tts/search/
+    scripts/run robustness.mutants --count 20 orchestrator/tts/search/ --tests tests/search/
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import argparse
 import queue
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from pathlib import Path
@@ -37,13 +38,16 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=300, help="mutants [300]")
     parser.add_argument("--jobs", type=int, default=1, help="trials at a time [1]")
+    parser.add_argument(
+        "--tests", nargs="+", default=[], metavar="PATH", help="folders or files of tests [all]"
+    )
     options = parser.parse_args()
 
     prefixes = options.modules or list(MUTATED)
     modules = {module for prefix in prefixes for module in modules_below(ROOT, prefix)}
     mutants = draw(ROOT, sorted(modules), options.count, options.seed)
     try:
-        outcomes = tried(mutants, options.jobs)
+        outcomes = tried(mutants, options.jobs, options.tests)
     except RuntimeError as failure:
         sys.exit(str(failure))
     counts = ", ".join(f"{count} {name}" for name, count in sorted(outcomes.items()))
@@ -51,9 +55,9 @@ def main() -> int:
     return 0
 
 
-def tried(mutants: list[Mutant], jobs: int) -> Counter[Outcome]:
+def tried(mutants: list[Mutant], jobs: int, tests: Sequence[str]) -> Counter[Outcome]:
     """Try the mutants, so many at a time, and print what each came to. Ctrl-C ends it early."""
-    reached = reach(ROOT)
+    reached = reach(ROOT, tests)
     outcomes: Counter[Outcome] = Counter()
     places: queue.SimpleQueue[tuple[Path, Forks]] = queue.SimpleQueue()
 

@@ -81,17 +81,19 @@ def tests_folder(module: str) -> str:
     return f"tests/{module.split('/tts/')[-1].split('/')[0]}/"
 
 
-def reach(root: Path) -> Reach:
+def reach(root: Path, among: Sequence[str] = ()) -> Reach:
     """What the fast tests of `root` reach. It is recorded if the code or a test has changed.
+
+    `among` are folders or files of tests, if not all are meant.
 
     Raises RuntimeError if a test fails, in which case its failure is on standard output.
     """
-    folder = Path(tempfile.gettempdir()) / f"mutants-{os.getuid()}-{_digest(root)}"
+    folder = Path(tempfile.gettempdir()) / f"mutants-{os.getuid()}-{_digest(root, among)}"
     if not folder.exists():
         half = Path(tempfile.mkdtemp(prefix="mutants-"))
         try:
             with copied(root) as copy:
-                _record(root, copy, half)
+                _record(root, among, copy, half)
             half.rename(folder)
         finally:
             shutil.rmtree(half, ignore_errors=True)
@@ -104,10 +106,10 @@ def _recording(folder: Path) -> Reach:
     return Reach(json.loads((folder / "seconds.json").read_text(encoding="utf-8")), data)
 
 
-def _record(root: Path, copy: Path, folder: Path) -> None:
+def _record(root: Path, among: Sequence[str], copy: Path, folder: Path) -> None:
     variables = {"RECORDED": str(folder), "RECORDED_SOURCES": f"{copy}/*"}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout=0"]
-    command += ["-p", "mutants.recording", *FAST]
+    command += ["-p", "mutants.recording", *FAST, *among]
     done = subprocess.run(command, cwd=root, env=environment(copy) | variables, check=False)
     if done.returncode:
         raise RuntimeError(f"Without a mutant pytest ends with status {done.returncode}.")
@@ -118,13 +120,13 @@ def _record(root: Path, copy: Path, folder: Path) -> None:
             raise RuntimeError(f"Without a mutant the tests, fastest first, are {said}.")
 
 
-def _digest(root: Path) -> str:
-    """A hash of the code, of the tests and of how they are run."""
+def _digest(root: Path, among: Sequence[str]) -> str:
+    """A hash of the code, of the tests, of how they are run and of which are."""
     files = [root / "pyproject.toml"]
     sources = (f"{source}/tts" for source in SOURCE_ROOTS)
     for name in (*sources, "tests", "scripts/robustness/mutants"):
         files += sorted((root / name).rglob("*.py"))
-    content = hashlib.sha256()
+    content = hashlib.sha256("\n".join(sorted(among)).encode())
     for file in files:
         content.update(str(file.relative_to(root)).encode() + b"\0" + file.read_bytes() + b"\0")
     return content.hexdigest()[:16]

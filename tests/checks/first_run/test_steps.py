@@ -18,6 +18,7 @@ from tts.build.spec import Deployment, load_deployment
 from tts.build.tensorrt.memory_plan import plan_memory
 from tts.checks.first_run import steps
 from tts.cli import app
+from tts.serving.contract import Finding
 from tts.serving.repository import render as repository
 
 PLAY = Path(__file__).parents[2] / "serving" / "stand_ins" / "play.py"
@@ -243,7 +244,6 @@ def test_an_interrupted_run_leaves_its_report(
         (["demo", "--first-run"], "target openvino; a first run is for target tensorrt"),
         (["--first-run"], "--first-run needs a deployment"),
         (["nowhere", "--first-run"], "no deployment 'nowhere'"),
-        (["demo-gpu"], "--first-run"),
     ],
 )
 def test_a_wrong_command_line_is_a_sentence(
@@ -253,3 +253,18 @@ def test_a_wrong_command_line_is_a_sentence(
     assert done.exit_code != 0
     told = f"{done.output} {done.exception}"
     assert words in told
+
+
+def test_what_lint_finds_is_counted_and_is_in_the_report(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [
+        Finding("is too small", "verifier.checkpoint", "a step does not fit", "Raise it."),
+        Finding("is large", "generator.in_flight_requests", "they wait", "Lower it.", "warning"),
+    ]
+    monkeypatch.setattr(steps, "lint", lambda deployment, checks: found)
+    code, output, report = doctor("demo-gpu", "--first-run")
+    assert code == 1
+    assert "wrong     lint: 1 errors, 1 warnings, 0 not checked" in output
+    assert "tts lint demo-gpu explains each." in output
+    assert "error: verifier.checkpoint: is too small (a step does not fit). Raise it." in report

@@ -22,6 +22,13 @@ def test_it_opens_at_so_many_failures_in_a_row():
     assert circuit.failed(10.0).state(10.0) == "open"
 
 
+def test_unless_told_otherwise_three_failures_open_it_for_a_second():
+    circuit = failed(Circuit(), 10.0, 2)
+    assert circuit.state(10.0) == "closed"
+    circuit = circuit.failed(10.0)
+    assert (circuit.state(10.99), circuit.state(11.0)) == ("open", "half-open")
+
+
 def test_it_is_tried_again_after_its_wait():
     circuit = failed(Circuit(BREAKER), 10.0, 3)
     assert circuit.state(10.99) == "open"

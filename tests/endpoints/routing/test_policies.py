@@ -67,7 +67,7 @@ def test_work_without_a_key_goes_by_load():
 
 
 def test_few_requests_go_to_the_one_group_and_many_to_the_other():
-    policy = ByConcurrency("tp8", "tp1", threshold=64)
+    policy = ByConcurrency("tp8", "tp1")  # from 64 on
     seen = {each: policy.pick(grouped(), "", each).group for each in (1, 63, 64, 200)}
     assert seen == {1: "tp8", 63: "tp8", 64: "tp1", 200: "tp1"}
 

@@ -53,3 +53,9 @@ def test_prompts_are_kept_only_if_asked(tmp_path, keeps):
     assert found.t0 == 0
     assert found.t6 == pytest.approx(0.6)
     assert found.own_latency_s() == pytest.approx(0.4)
+
+
+def test_a_request_that_was_refused_has_cost_nothing():
+    record = Recorder().begin("/v1/completions")
+    assert (record.prompt_tokens, record.answer_tokens) == (0, 0)
+    assert (record.search_tokens, record.verifier_tokens) == (0, 0)

@@ -138,6 +138,17 @@ def test_a_segment_that_is_too_old_is_followed_by_another(folder):
     log.close()
 
 
+def test_a_segment_is_written_for_a_day(folder, monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(request_log.time, "monotonic", lambda: now[0])
+    log = RequestLog(folder)
+    for passed in (0, 24 * 3600 - 1, 1, 0):  # the third finds it full when it is written
+        now[0] += passed
+        log.write([record()])
+    log.close()
+    assert len(segments(folder)) == 2
+
+
 def test_what_a_gateway_still_writes_is_never_removed(folder):
     log = RequestLog(folder)
     log.write([record()])
@@ -269,6 +280,24 @@ def test_the_writer_gives_everything_to_every_sink_before_it_ends():
         writer.add(record(number))
     writer.close()
     assert [r.id for r in one] == [r.id for r in two] == [f"r{n}" for n in range(1000)]
+
+
+def test_what_ends_at_about_the_same_time_is_written_together():
+    busy, go_on, batches = threading.Event(), threading.Event(), []
+
+    def slow(records):
+        busy.set()
+        go_on.wait()
+        batches.append(len(records))
+
+    writer = Writer([slow])
+    for _ in range(1000):
+        writer.add(record())
+    busy.wait()
+    go_on.set()
+    writer.close()
+    assert sum(batches) == 1000
+    assert len(batches) < 100
 
 
 def test_what_nobody_has_time_for_is_counted(monkeypatch):

@@ -108,3 +108,10 @@ def test_a_refund_of_what_has_leaked_already_is_lost():
     bucket.charge(MINUTE // 2, 60)  # the first has leaked by now
     bucket.settle(charge, MINUTE // 2, 0)
     assert bucket.remaining(MINUTE // 2) == 0
+
+
+def test_what_was_used_above_the_estimate_is_charged_from_when_it_is_known():
+    bucket = Bucket(60)
+    charge = bucket.charge(0, 10)
+    bucket.settle(charge, 2 * MINUTE, 30)  # all that was charged has leaked by now
+    assert bucket.remaining(2 * MINUTE) == 60 - (30 - 10)

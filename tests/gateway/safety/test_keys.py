@@ -101,6 +101,18 @@ def test_what_is_in_memory_is_used_between_two_looks(store, file):
     gateway.close()
 
 
+def test_a_file_that_stays_is_opened_once(store, file, caplog):
+    clock = Clock()
+    gateway = KeyStore(file)
+    key, _ = store.create("a", KeyLimits())
+    ring = Keyring(gateway, clock)
+    for _ in range(3):
+        assert ring.find(key)
+        clock.now += SEES_CHANGES_S
+    assert caplog.text == ""
+    gateway.close()
+
+
 def test_keys_are_revoked_by_id_or_by_a_name_that_is_clear(store):
     _, first = store.create("a", KeyLimits())
     _, second = store.create("a", KeyLimits())

@@ -6,7 +6,7 @@ import threading
 import pytest
 from tests.session.endpoints import Failing, Hanging
 
-from tts.build.errors import EndpointTimeout, Interrupted
+from tts.build.errors import CheckpointError, EndpointTimeout, Interrupted
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
 from tts.lab.bench.single_run import run_plan, with_way_on
@@ -97,6 +97,15 @@ def test_a_run_that_fails_ends_for_the_observer_too_and_says_how_far_it_came(
     failing.left = 10**6
     carry_out(tiny_deployment, failing, folder, again, resume=True)
     assert again.progress.done == 4
+
+
+def test_a_run_whose_engines_cannot_be_had_has_not_begun(tiny_deployment, tmp_path, monkeypatch):
+    """There is nothing to continue, and nobody is told to."""
+    monkeypatch.setenv("TTS_HOME", str(tmp_path / "home"))
+    told = Told()
+    with pytest.raises(CheckpointError):
+        carry_out(tiny_deployment, None, tmp_path / "run", told)
+    assert not told.progress.began
 
 
 def test_ctrl_c_ends_a_run_in_order(tiny_deployment, tmp_path):

@@ -36,7 +36,8 @@ SCHEDULES = get_args(ScheduleName)
 
 
 def scenario(strategy="beam-search", *, gpu="h100", gpus=2, sharing="time-sliced", **changes):
-    given = {"n": changes.pop("n", 8)} if strategy != "cot" else {}
+    n = changes.pop("n", 8)
+    given = {"n": n} if strategy != "cot" else {}
     deployment = simulated_deployment(gpu, gpus)
     parameters = find_strategy(strategy).configure(given, context=4096)
     plain = Scenario(deployment, sharing, typical(), parameters, problems=6, in_flight=3)
@@ -80,23 +81,23 @@ def without_time(plain):
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_every_schedule_gives_the_trees_of_a_run_without_time(strategy):
-    plain = scenario(strategy)
+    plain = scenario(strategy, n=4, problems=4)
     expected = without_time(plain)
     for schedule in SCHEDULES:
         assert simulate(plain, schedule).digest == expected, schedule
 
 
 def test_placement_memory_and_costs_do_not_change_the_trees():
-    plain = scenario(n=16)
+    plain = scenario(n=16, problems=3)
     others = [
-        scenario(n=16, gpus=1),
-        scenario(n=16, gpus=1, sharing="overlapped", gpu="a100-80g"),
-        scenario(n=16, call_s=0.0),
+        scenario(n=16, problems=3, gpus=1),
+        scenario(n=16, problems=3, gpus=1, sharing="overlapped", gpu="a100-80g"),
+        scenario(n=16, problems=3, call_s=0.0),
         with_memory(plain, 8192),
     ]
     expected = simulate(plain, "decoupled").digest
     assert {simulate(other, "decoupled").digest for other in others} == {expected}
-    assert simulate(scenario(n=16, seed=1), "decoupled").digest != expected
+    assert simulate(scenario(n=16, problems=3, seed=1), "decoupled").digest != expected
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)

@@ -61,6 +61,7 @@ def test_no_limit_of_problems_in_flight_is_advised_unless_one_is_faster():
         ({"n-4": 18, BASE: 19, "n-32": 20}, 16, "not told apart) at 0.25 times the tokens"),
         ({"n-4": 2, BASE: 5, "n-32": 20}, 32, "right, at 1,920 generated tokens"),
         ({"n-4": 20, BASE: 5, "n-32": 20}, 4, "75.0 points more often"),
+        ({"n-4": 0, BASE: 0, "n-32": 0}, 16, "n = 16: 0% (0 to 9%) right"),
     ],
 )
 def test_n_stays_unless_another_is_certainly_right_more_often(right, n, said):

@@ -85,6 +85,16 @@ def test_intervals_hold_the_truth_nineteen_times_in_twenty():
     assert 930 <= held <= 970
 
 
-@pytest.mark.parametrize(("degrees", "quantile"), [(1, 12.706), (30, 2.042), (60, 2.000)])
-def test_quantiles_of_students_t(degrees, quantile):
-    assert t_975(degrees) == pytest.approx(quantile, abs=2e-3)
+@pytest.mark.parametrize("degrees", [*range(1, 35), 60, 120])
+def test_between_its_quantiles_lie_95_percent_of_students_t(degrees):
+    end = t_975(degrees)
+
+    def density(x):
+        return (1 + x * x / degrees) ** (-(degrees + 1) / 2)
+
+    logs = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2)
+    scale = math.exp(logs) / math.sqrt(degrees * math.pi)
+    width = end / 1000  # Simpson's rule
+    inner = math.fsum((4 if i % 2 else 2) * density(i * width) for i in range(1, 1000))
+    half = scale * width / 3 * (density(0) + inner + density(end))
+    assert 2 * half == pytest.approx(0.95, abs=3e-4)

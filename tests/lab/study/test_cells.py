@@ -22,6 +22,7 @@ from tts.lab.study.cells import (
     starts,
     steps_of,
 )
+from tts.lab.study.engine_tables import SHARES
 from tts.problem import Problem
 
 FORMS = st.sampled_from([QUICK, FULL]).flatmap(
@@ -96,6 +97,18 @@ def test_a_quick_study_fits_its_time_unless_even_the_fewest_problems_do_not(unit
     expected = seconds_left(steps, count, {}, unit_s=unit_s) + QUICK.load_s
     assert LEAST_PROBLEMS <= count <= MOST_PROBLEMS
     assert count == LEAST_PROBLEMS or expected <= 60 * QUICK.minutes + 1e-6
+
+
+def test_a_quick_study_has_four_to_64_problems():
+    assert problems_that_fit(QUICK, cells(), 100.0) == 4
+    assert problems_that_fit(QUICK, cells(), 1e-9) == 64
+
+
+@pytest.mark.parametrize("shares", [QUICK.shares, FULL.shares, SHARES])
+def test_divisions_go_through_all_of_the_memory(shares):
+    assert list(shares) == sorted(set(shares))
+    assert 0 < shares[0] <= 0.05
+    assert 0.95 <= shares[-1] < 1
 
 
 def test_a_full_study_has_the_problems_that_it_says():

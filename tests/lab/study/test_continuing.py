@@ -10,6 +10,7 @@ from tts.build.checkpoint import CHECKPOINT_FILES
 from tts.build.errors import RunError
 from tts.build.paths import deployments_dir
 from tts.build.spec import load_deployment
+from tts.lab.study import plan
 from tts.lab.study.campaign import begun_study
 from tts.lab.study.cells import QUICK
 from tts.lab.study.folder import StudyConfig, create_study
@@ -38,10 +39,10 @@ def study(checkout, tmp_path):
     return _begun(checkout, tmp_path / "study", limits_digest)
 
 
-def _begun(checkout, folder, digest):
+def _begun(checkout, folder, digest, **others):
     spec = load_deployment(checkout / "own.yaml")
     source = str(checkout / "own.yaml")
-    asked = StudyConfig(spec.name, source, "served", digest(spec), "demo", 0, QUICK, restarts=True)
+    asked = StudyConfig(spec.name, source, "served", digest(spec), "demo", 0, QUICK, True, **others)
     create_study(folder, asked)
     return folder
 
@@ -54,6 +55,20 @@ def _with_paths(spec):
 
 def test_a_study_goes_on_where_it_was_begun(study, checkout):
     assert begun_study(study).spec == load_deployment(checkout / "own.yaml")
+
+
+@pytest.mark.parametrize("server", ["triton", "embedded"])
+def test_a_study_goes_on_with_what_ran_its_engines(checkout, tmp_path, server):
+    study = begun_study(_begun(checkout, tmp_path / "other", limits_digest, server=server))
+    assert study.spec.server.kind == server
+    assert study.config.server == server
+
+
+def test_engines_without_a_server_are_opened_anew_though_a_server_runs(checkout, monkeypatch):
+    spec = load_deployment(checkout / "own.yaml")
+    monkeypatch.setattr(plan, "find_server", lambda spec: "unix:/somewhere")
+    assert not plan.can_restart(spec)
+    assert plan.can_restart(spec.served_by("embedded"))
 
 
 def test_a_study_goes_on_from_a_checkout_that_has_moved(study, checkout):

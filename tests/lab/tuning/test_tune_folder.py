@@ -70,3 +70,16 @@ def test_measurements_that_were_stopped_are_kept_and_propose_nothing(
     assert kept.get("stopped") == (True if stopped else None)
     assert list(kept["policy"]) == ([] if stopped else ["generator"])
     assert bool(tuned.proposals) == bool(tuned.changes) == (not stopped)
+    assert kept["threads"] == tuned.threads
+    assert tuned.threads.startswith("generator 1 (default), verifier 1 (default); ")
+
+
+def test_the_engines_are_measured_on_the_kind_of_server_that_was_asked_for(tmp_path, monkeypatch):
+    async def start(session):
+        raise RunError(session.deployment.server.kind)
+
+    monkeypatch.setattr(AsyncSession, "__aenter__", start)
+    with pytest.raises(RunError, match="embedded"):
+        tune("demo", server="embedded", out=tmp_path, observer=Observer())
+    with pytest.raises(RunError, match="triton"):
+        tune("demo", out=tmp_path / "other", observer=Observer())

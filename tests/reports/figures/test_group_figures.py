@@ -1,7 +1,10 @@
 """The figures of several runs side by side."""
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.amounts import amount
 from tests.reports.figures.checks import check, check_all
 
 from tts.reports.figures.group import at_equal_cost, cost_figure, figures_of_rows, over_n, schedules
@@ -38,13 +41,21 @@ ROWS = st.builds(
 )
 
 
-@settings(max_examples=12)
+@settings(max_examples=amount(4, 12))
 @given(st.lists(ROWS, min_size=1, max_size=6))
 def test_every_figure_of_any_runs_is_valid(rows):
     check_all(figures_of_rows(rows, []))
 
 
-@settings(max_examples=20)
+@settings(max_examples=3)
+@given(ROWS)
+def test_runs_of_which_nothing_was_judged_are_in_no_figure(row):
+    others = [replace(row, accuracy=None, interval_95=None), replace(row, problems=0)]
+    assert figures_of_rows(others, []) == []
+    assert figures_of_rows([*others, row], []) == figures_of_rows([row], [])
+
+
+@settings(max_examples=amount(6, 20))
 @given(st.lists(ROWS, min_size=1, max_size=8))
 def test_what_is_marked_is_the_pareto_front_of_the_table(rows):
     figure = cost_figure(rows, [str(place) for place in range(len(rows))], "tokens", [])
@@ -55,7 +66,7 @@ def test_what_is_marked_is_the_pareto_front_of_the_table(rows):
     )
 
 
-@settings(max_examples=20)
+@settings(max_examples=amount(6, 20))
 @given(st.lists(ROWS, min_size=1, max_size=8))
 def test_within_more_a_strategy_is_never_less_right(rows):
     figure = at_equal_cost(rows, "tokens", [])
@@ -68,7 +79,7 @@ def test_within_more_a_strategy_is_never_less_right(rows):
 
 
 @given(ROWS, ROWS)
-@settings(max_examples=20)
+@settings(max_examples=amount(6, 20))
 def test_schedules_are_compared_where_the_same_search_ran_under_two(one, other):
     figure = schedules([one, other], [])
     same = (one.strategy, one.n) == (other.strategy, other.n)
@@ -117,6 +128,9 @@ def test_the_front_is_said_with_units_and_with_who_is_not_told_apart_from_it():
     reading = cost_figure(rows, ["a", "b", "c"], "tokens", []).reading
     assert "a (40.0% for 50 tokens)" in reading
     assert "Off the front: 2. The intervals of 1 reach it" in reading
+    touching = [row("a", 50, 0.4), row("b", 90, 0.35, high=0.4)]
+    reading = cost_figure(touching, ["a", "b"], "tokens", []).reading
+    assert "Off the front: 1. The intervals of 1 reach it" in reading
 
 
 def test_at_equal_cost_every_strategy_is_compared():
@@ -136,3 +150,9 @@ def test_schedules_with_other_answers_are_noticed():
 def test_a_curve_is_said_with_its_interval():
     points = (Point(1, 0.5, 0.5, 4), Point(4, 0.5, 0.5, 1))
     assert "at most ±26.3 points" in over_n([row("a", 1, 0.5, curve=points)], []).reading
+
+
+def test_what_a_run_takes_is_told_however_little_it_is():
+    rows = [row("cot", 100, 0.5, wall_s=0.5), row("dvts", 0, 0.6, wall_s=0.0)]
+    figure = cost_figure(rows, ["a", "b"], "seconds", [])
+    assert [each["seconds"] for each in figure.rows] == [0.05, 1e-4]

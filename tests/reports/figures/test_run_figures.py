@@ -5,6 +5,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.amounts import amount
 from tests.reports.figures.checks import check_all
 from tests.runs.logs import (
     LOGS,
@@ -28,13 +29,13 @@ def figures(log, **config):
     return figures_of(run_of(log, **config))
 
 
-@settings(max_examples=12)
+@settings(max_examples=amount(4, 12))
 @given(whole_logs())
 def test_every_figure_of_any_run_is_valid(log):
     check_all(figures(log))
 
 
-@settings(max_examples=12)
+@settings(max_examples=amount(4, 12))
 @given(LOGS)
 def test_a_run_that_has_solved_nothing_has_figures_too(log):
     check_all(figures(log))
@@ -154,7 +155,7 @@ def test_of_few_completions_the_caption_of_the_calibration_says_that_they_are_fe
     assert {row["the scores are"] for row in figure.rows} == {"too few to say"}
 
 
-@settings(max_examples=25)
+@settings(max_examples=amount(7, 25))
 @given(st.integers(0, 2**32))
 def test_a_calibrated_verifier_is_hardly_ever_called_uncalibrated(seed):
     """Drawn with the probability of their scores, bins are off as often as intervals allow."""

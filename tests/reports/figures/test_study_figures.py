@@ -151,6 +151,48 @@ def test_the_reading_of_a_figure_has_its_numbers():
     assert f"({1 / row['high']:.2f} to {1 / row['low']:.2f})" in figures["concurrency"].reading
 
 
+def test_what_is_read_off_each_figure():
+    results = results_of({"split-5": [20, 20.2], "split-50": [5, 5.1], "lockstep": [40, 40.4]})
+    readings = {f.name: f.reading for f in study_figures(tables(results))}
+    assert readings["throughput-by-split"] == (
+        "As deployed the generator has 17.6% of the KV memory, and the pair solves 1.99 "
+        "problems/s. The fastest other division gives it 50.0% and is 1.99 times as fast "
+        "(1.98 to 2.00), the slowest 5.0%: 0.50 times as fast (0.50 to 0.50)."
+    )
+    assert readings["kv-blocks-generator"] == (
+        "Most blocks in use on the generator: as deployed 10 of 100 (10.0%), generator 5% 10 of "
+        "100 (10.0%)."
+    )
+    assert readings["tokens-per-request"] == (
+        "Requests by their tokens, prompt and generated ones: the generator 5 of 10 to 20 tokens; "
+        "the verifier 5 of 10 to 20 tokens."
+    )
+    assert readings["generator-by-load"] == (
+        "The generator alone does 400 tokens/s at best; 95% of it from 4 requests in flight on."
+    )
+    assert readings["verifier-by-load"] == (
+        "The verifier alone does 400 tokens/s at best; no saturation point was seen."
+    )
+    assert readings["batch-utilisation"].startswith(
+        "A step of the generator held 5.5 requests (as deployed) to 5.5 (schedule lockstep), "
+        "10.0% of its batch."
+    )
+    assert "Slower beyond the noise: schedule lockstep" in readings["ablation"]
+
+
+def test_of_a_single_other_division_nothing_is_the_slowest():
+    results = results_of({"split-50": [5, 5.1]})
+    del results["split-5"]
+    (figure,) = study_figures([by_split(STUDY, results)])
+    assert figure.reading.endswith("gives it 50.0% and is 1.99 times as fast (1.98 to 2.00).")
+
+
+def test_the_saturation_point_is_told_to_a_tenth():
+    generator, verifier = by_load(LOAD)
+    assert {row["saturation point"] for row in generator.rows} == {3.5}
+    assert {row["saturation point"] for row in verifier.rows} == {None}
+
+
 def test_the_memory_that_a_division_changes_beside_the_pools_is_said():
     table = memory_by_split(DEMO, pair_memory(DEMO))
     assert "stay as they are" in study_figures([table])[0].reading

@@ -54,6 +54,16 @@ def test_a_group_has_a_page_with_the_trees_of_all_its_runs(tmp_path):
     assert report.write().exists()
 
 
+def test_beside_a_group_that_has_begun_nothing_a_run_is_compared_with_nothing(runs, tmp_path):
+    config = json.loads((runs[0] / "run.json").read_text())
+    config["runs"] = [{"folder": "x", "votes": {"beam-search": "best"}, "parameters": {"n": 2}}]
+    (tmp_path / "g").mkdir()
+    (tmp_path / "g" / "group.json").write_text(json.dumps(config))
+    report = report_of([runs[0], tmp_path / "g"])
+    assert report.runs == runs[:1]
+    assert "accuracy-differences" not in [figure.name for figure in report.figures]
+
+
 def test_the_command_prints_tables_writes_the_page_and_opens_it(runs, monkeypatch):
     launched = []
     monkeypatch.setattr(typer, "launch", launched.append)

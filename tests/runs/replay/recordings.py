@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass, field
 
 from hypothesis import HealthCheck, settings
+from tests.amounts import amount
 from tests.driver.scripted_run import PROBLEMS, Run
 from tests.driver.test_driver import CONFIGS
 
@@ -23,7 +24,9 @@ PROMPTING = {
 }
 WORDS = ("1", "22", "a", " + ", "")
 FEW = settings(
-    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=amount(3, 6),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
 

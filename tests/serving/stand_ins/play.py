@@ -2,7 +2,7 @@
 
 The scenario is a file beside it, and so are the log that a server writes, if any, and the record of
 every call. It knows the launch contract,
-not the code that writes the commands.
+not the code that writes the commands. What only a server needs is imported when one is played.
 """
 
 import json
@@ -13,10 +13,7 @@ import sys
 import time
 from concurrent import futures
 from pathlib import Path
-
-import grpc
-from google.protobuf import text_format
-from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
+from typing import Any
 
 HERE = Path(__file__).parent
 RULES = json.loads((HERE / "launch.json").read_text())
@@ -174,34 +171,36 @@ def fail(scenario: str, image: str) -> None:
     sys.exit(status)
 
 
-def parse(file: Path) -> model_config_pb2.ModelConfig:
+def parse(file: Path) -> Any:
+    from google.protobuf import text_format
+    from tritonclient.grpc import model_config_pb2
+
     return text_format.Parse(file.read_text(), model_config_pb2.ModelConfig())
 
 
-class Triton(service_pb2_grpc.GRPCInferenceServiceServicer):
-    def __init__(self, configs: dict[str, model_config_pb2.ModelConfig]) -> None:
-        self.configs = configs
+def play(address: str, configs: dict[str, Any]) -> None:
+    import grpc
+    from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-    def ServerReady(self, request, context):
-        return service_pb2.ServerReadyResponse(ready=True)
+    class Triton(service_pb2_grpc.GRPCInferenceServiceServicer):
+        def ServerReady(self, request, context):
+            return service_pb2.ServerReadyResponse(ready=True)
 
-    def ModelConfig(self, request, context):
-        return service_pb2.ModelConfigResponse(config=self.configs[request.name])
+        def ModelConfig(self, request, context):
+            return service_pb2.ModelConfigResponse(config=configs[request.name])
 
-    def ModelInfer(self, request, context):
-        if self.configs[request.model_name].model_transaction_policy.decoupled:
-            context.abort(grpc.StatusCode.UNIMPLEMENTED, "decoupled")
-        return service_pb2.ModelInferResponse(model_name=request.model_name)
+        def ModelInfer(self, request, context):
+            if configs[request.model_name].model_transaction_policy.decoupled:
+                context.abort(grpc.StatusCode.UNIMPLEMENTED, "decoupled")
+            return service_pb2.ModelInferResponse(model_name=request.model_name)
 
-    def ModelStreamInfer(self, requests, context):
-        for request in requests:
-            response = service_pb2.ModelInferResponse(model_name=request.model_name)
-            yield service_pb2.ModelStreamInferResponse(infer_response=response)
+        def ModelStreamInfer(self, requests, context):
+            for request in requests:
+                response = service_pb2.ModelInferResponse(model_name=request.model_name)
+                yield service_pb2.ModelStreamInferResponse(infer_response=response)
 
-
-def play(address: str, configs: dict[str, model_config_pb2.ModelConfig]) -> None:
     server = grpc.server(futures.ThreadPoolExecutor(4))
-    service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(Triton(configs), server)
+    service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(Triton(), server)
     server.add_insecure_port(address)
     server.start()
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))

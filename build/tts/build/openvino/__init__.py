@@ -7,5 +7,6 @@
 | transformer, likelihood | the graph of a causal model; of a likelihood verifier |
 | verify | the exported engine against transformers |
 | memory | what a pair takes of its machine's memory, and whether there is so much |
+| threads | how the machine's cores are divided |
 | runtime | settings of the CPU plug-in, and the CPU features that they need |
 """

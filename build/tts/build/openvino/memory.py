@@ -101,12 +101,12 @@ def plan_host_memory(deployment: Deployment) -> HostMemoryPlan:
             "the memory of GPUs."
         )
     specs = deployment.engines()
-    shapes = {role: _shape(spec) for role, spec in specs.items()}
+    shapes = {role: shape_before_build(spec) for role, spec in specs.items()}
     engines = {role: engine_memory(shapes[role], spec, role) for role, spec in specs.items()}
     return HostMemoryPlan(deployment, engines, judged_by(shapes["verifier"], deployment.verifier))
 
 
-def _shape(spec: EngineSpec) -> ModelConfig:
+def shape_before_build(spec: EngineSpec) -> ModelConfig:
     """The shape of a checkpoint, or before its download that of the published one of its name."""
     file = spec.checkpoint / "config.json"
     if file.is_file() or not (known := known_model(spec.checkpoint)):

@@ -91,6 +91,7 @@ class Deployment(Section):
     _named: str | None = PrivateAttr(default=None)
     _folder: Path | None = PrivateAttr(default=None)
     _replica: int = PrivateAttr(default=1)
+    _side_by_side: int = PrivateAttr(default=1)
 
     def read_from(self, file: Path, named: str) -> Deployment:
         """The same deployment as read from `file`, which the user called `named`."""
@@ -98,10 +99,11 @@ class Deployment(Section):
         copy._folder, copy._named = file.parent, named
         return copy
 
-    def replica(self, number: int) -> Deployment:
+    def replica(self, number: int, of: int = 1) -> Deployment:
         """The same deployment as its `number`th server on this machine, counted from 1.
 
-        It has files and a socket of its own; given ports are PORT_STEP further for each.
+        It has files and a socket of its own; given ports are PORT_STEP further for each. Whoever
+        starts several side by side says `of` how many, as they share the machine's cores.
         """
         shift = PORT_STEP * (number - self._replica)
         ports = {
@@ -110,7 +112,7 @@ class Deployment(Section):
             if isinstance(port := getattr(self.server, name), int)
         }
         copy = self.model_copy(update={"server": self.server.model_copy(update=ports)})
-        copy._replica = number
+        copy._replica, copy._side_by_side = number, of
         return copy
 
     def served_by(self, kind: ServerKind) -> Deployment:
@@ -121,6 +123,11 @@ class Deployment(Section):
     def number(self) -> int:
         """Which replica it is, counted from 1."""
         return self._replica
+
+    @property
+    def side_by_side(self) -> int:
+        """How many servers of it share this machine's cores."""
+        return self._side_by_side
 
     @property
     def server_name(self) -> str:

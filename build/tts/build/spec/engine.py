@@ -55,7 +55,7 @@ class EngineSpec(Section):
     chunked_context: StrictBool = True
     """Let a long prompt be computed over several steps (enable_chunked_context)."""
     threads: Parallel | None = None
-    """CPU threads of the engine (target openvino only; default 1)."""
+    """CPU threads of the engine (target openvino only); None: see openvino.threads."""
     tensorrt: TensorRTEngine | None = None
     """Parallelism, placement and quantisation (targets tensorrt and llmapi)."""
 

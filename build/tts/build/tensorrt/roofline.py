@@ -52,7 +52,7 @@ class Roofline:
         flops = batch * (self.body_flops + self.head_flops + self.attention_flops * context)
         return self._seconds(flops, self.weight_bytes + batch * context * self.kv_bytes)
 
-    def prefill_s(self, sequences: float, new: float, cached: float = 0.0) -> float:
+    def prefill_s(self, sequences: float, new: float, cached: float) -> float:
         """Prompts of `cached` + `new` tokens each, of which the first are in the KV cache."""
         tokens = sequences * new
         flops = tokens * self.body_flops + sequences * self.head_flops

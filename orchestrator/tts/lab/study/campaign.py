@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tts.build.builder import require_current
 from tts.build.errors import RunError, ServerError, TtsError
+from tts.build.server_kinds import ServerKind
 from tts.build.spec import Deployment, Role
 from tts.build.user_paths import is_there
 from tts.checks.requirements import require_gpu
@@ -71,11 +72,16 @@ def run_study(
     out: Path | None,
     observer: Observer,
     *,
-    dataset: str = "demo",
-    seed: int = 0,
+    dataset: str,
+    seed: int,
+    server: ServerKind | None = None,
 ) -> Study:
-    """Begin a study on a dataset, a name or a file, and carry it out; raises a TtsError."""
+    """Begin a study on a dataset, a name or a file, and carry it out; raises a TtsError.
+
+    `server` is what runs the engines; None: what the deployment says.
+    """
     spec = load_checked(deployment)
+    spec = spec.served_by(server) if server else spec
     _check(spec)
     config = StudyConfig(
         spec.name,
@@ -86,6 +92,7 @@ def run_study(
         seed,
         form,
         restarts=can_restart(spec),
+        server=server,
     )
     folder = (out or unused_folder(f"{spec.name}-study")).resolve()
     study = open_study(folder, config, spec)
@@ -131,6 +138,7 @@ def begun_study(folder: Path, deployment: str | None = None) -> Study:
     folder = folder.resolve()
     before = read_study(folder)
     spec = load_checked(deployment or before.deployment_source)
+    spec = spec.served_by(before.server) if before.server else spec
     same = is_digest_of_limits(before.limits_digest, spec)
     digest = before.limits_digest if same else limits_digest(spec)
     now = replace(before, deployment=spec.name, limits_digest=digest)
@@ -155,7 +163,8 @@ def _carry_out(study: Study, observer: Observer) -> None:
             done = f"{finished} of {len(steps)} runs are finished"
         raise with_way_on(error, done, study.folder, "tts study --resume") from error
     finally:
-        if restarts:  # the model repository is left as the deployment has it
+        # the model repository, if there is one, is left as the deployment has it
+        if restarts and study.spec.server.kind == "triton":
             render_repository(study.spec)
 
 

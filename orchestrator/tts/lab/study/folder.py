@@ -20,6 +20,7 @@ from typing import Any, Literal
 import msgspec
 
 from tts.build.errors import RunError
+from tts.build.server_kinds import ServerKind
 from tts.build.user_paths import is_there
 from tts.runs.folder import Json, cannot_write, damaged, read_json, refuse_begun, write_json
 
@@ -50,6 +51,8 @@ class StudyConfig:
     form: Form
     restarts: bool
     """Whether servers are started with other engines' limits; else one is used as it is."""
+    server: ServerKind | None = None
+    """What runs the engines; None: what the deployment says."""
     version: int = VERSION
 
 

@@ -111,7 +111,9 @@ def is_finished(study: Study) -> bool:
 
 def can_restart(spec: Deployment) -> bool:
     """Whether engines can be started with other pools: on this CPU, while nobody else serves."""
-    return spec.target == "openvino" and find_server(spec) is None
+    if spec.target != "openvino":
+        return False
+    return spec.server.kind == "embedded" or find_server(spec) is None
 
 
 def limits_digest(spec: Deployment) -> str:

@@ -11,6 +11,8 @@ from pathlib import Path
 from tts.build.builder import require_current
 from tts.build.deployment_edit import Field
 from tts.build.errors import Interrupted, RunError
+from tts.build.openvino.threads import threads_in_words
+from tts.build.server_kinds import ServerKind
 from tts.build.user_paths import is_there
 from tts.checks.requirements import require_gpu
 from tts.datasets.load import load_problems, problems_of_run
@@ -46,6 +48,8 @@ class Tuned:
     file: Path
     interrupted: Interrupted | None
     """Whether the user stopped it before everything was measured."""
+    threads: str | None = None
+    """The engines' CPU threads in words; None where they are not this machine's."""
 
     @property
     def proposals(self) -> list[Proposal]:
@@ -70,20 +74,24 @@ def tune(
     run: Path | None = None,
     dataset: str = "demo",
     seconds: float = 60.0,
+    server: ServerKind | None = None,
     out: Path | None = None,
     observer: Observer,
 ) -> Tuned:
     """Measure both engines of a deployment, keep the result, and say what follows.
 
     `run` is the run whose requests are sent; without one, a short run on `dataset` is recorded
-    first. `seconds` is the time to measure, both engines together. `out` is the result's folder; a
-    new one under runs/ if None. Ctrl-C ends the measurements early: what was measured until then is
-    kept and returned, and nothing is proposed. Raises a TtsError.
+    first. `seconds` is the time to measure, both engines together. `server` is what runs the
+    engines; None: what the deployment says. `out` is the result's folder; a new one under runs/ if
+    None. Ctrl-C ends the measurements early: what was measured until then is kept and returned, and
+    nothing is proposed. Raises a TtsError.
     """
-    session = AsyncSession(deployment, say=observer.say, on_loading=observer.loading)
+    session = AsyncSession(deployment, server=server, say=observer.say, on_loading=observer.loading)
     spec = session.deployment
     require_gpu(spec)
     require_current(spec)
+    on_this_cpu = spec.target == "openvino" and not spec.endpoints
+    threads = threads_in_words(spec) if on_this_cpu else None
     folder = (out or unused_folder(f"{spec.name}-tune")).resolve()
     if is_there(folder / RESULT):
         raise RunError(f"{folder} already holds a tune result.", hint="Name another with --out.")
@@ -117,10 +125,12 @@ def tune(
         engines = tuple(analyse(engine, spec) for engine in measured)
         try:
             result = to_json(spec, str(source), recorded, engines, stopped=bool(interrupted))
+            if threads:
+                result["threads"] = threads
             write_json(folder / RESULT, result)
         except OSError as error:
             raise cannot_write(folder, error) from error
-    return Tuned(engines, folder / RESULT, interrupted)
+    return Tuned(engines, folder / RESULT, interrupted, threads)
 
 
 def read_requests(run: Path, models: Models) -> RecordedRequests:

@@ -318,9 +318,9 @@ def _dashed(names: Sequence[str]) -> alt.StrokeDash:
 
 
 def _cost(row: Compared, cost: Cost) -> float:
-    """Per problem that was judged; never 0, which no logarithmic axis shows."""
+    """Per problem that was judged; never 0 when rounded, which no logarithmic axis shows."""
     total = row.generated_tokens if cost == "tokens" else row.wall_s
-    return max(total / row.problems, 1e-6)
+    return max(total / row.problems, 1e-4)
 
 
 def _names(rows: Sequence[Compared]) -> list[str]:

@@ -16,6 +16,7 @@ from tts.build import paths
 from tts.build.builder import require_current
 from tts.build.errors import BuildError, ServerError
 from tts.build.llmapi.target import llm_arguments, read_model
+from tts.build.openvino.threads import threads_of
 from tts.build.spec import Deployment, Role
 
 from .digest import DIGEST, deployment_digest
@@ -103,6 +104,7 @@ def template_values(deployment: Deployment, *, iteration_log: bool) -> dict[str,
         "label_ids": label_columns(deployment),
         "label_biases": label_biases(deployment),
         DIGEST: deployment_digest(deployment),
+        **({"threads": threads_of(deployment)} if deployment.target == "openvino" else {}),
         **(_llmapi_values(deployment) if deployment.target == "llmapi" else {}),
     }
 

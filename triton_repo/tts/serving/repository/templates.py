@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import shutil
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,20 @@ def model_folders(deployment: Deployment) -> list[Path]:
 def render_template(template: Path, file: Path, values: dict[str, Any]) -> None:
     """Render one template of the templates folder; raises ServerError naming it and the line."""
     root = paths.templates_dir()
-    environment = jinja2.Environment(
+    name = template.relative_to(root).as_posix()
+    try:
+        text = _environment(root).get_template(name).render(values)
+    except jinja2.TemplateSyntaxError as error:
+        raise ServerError(f"Template {error.name}, line {error.lineno}: {error.message}") from error
+    except jinja2.TemplateError as error:
+        raise ServerError(f"Template {name} cannot be rendered: {error.message}") from error
+    file.write_text(text, encoding="utf-8")
+
+
+@cache
+def _environment(root: Path) -> jinja2.Environment:
+    """What compiles each template of a folder once, and again when its file has changed."""
+    return jinja2.Environment(
         loader=jinja2.FileSystemLoader(root),
         undefined=jinja2.StrictUndefined,
         finalize=_booleans,
@@ -45,14 +59,6 @@ def render_template(template: Path, file: Path, values: dict[str, Any]) -> None:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    name = template.relative_to(root).as_posix()
-    try:
-        text = environment.get_template(name).render(values)
-    except jinja2.TemplateSyntaxError as error:
-        raise ServerError(f"Template {error.name}, line {error.lineno}: {error.message}") from error
-    except jinja2.TemplateError as error:
-        raise ServerError(f"Template {name} cannot be rendered: {error.message}") from error
-    file.write_text(text, encoding="utf-8")
 
 
 def _booleans(value: Any) -> Any:

@@ -60,7 +60,7 @@ def supervise_replicas(
             say(line)
 
     replicas = [
-        _Replica(deployment.replica(number), stop, say_alone, on_loading, iteration_log)
+        _Replica(deployment.replica(number, count), stop, say_alone, on_loading, iteration_log)
         for number in range(1, count + 1)
     ]
     started: list[_Replica] = []

@@ -1,4 +1,4 @@
-"""Verifiers that were never trained to judge, searched with on a real server."""
+"""Verifiers that were never trained to judge, searched with on embedded engines."""
 
 import asyncio
 
@@ -9,11 +9,10 @@ from tests.end_to_end.commands import Tts, grown_under_every_schedule
 from tts.build.spec import load_deployment
 from tts.datasets.load import load_problems
 from tts.endpoints.base import ScoreCall
-from tts.endpoints.triton import TritonConnection, TritonVerifier
 from tts.prompting import Models
-from tts.serving.server.start import start_server
+from tts.session import AsyncSession
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.xdist_group("test_untrained")  # they share the engines
 
 SAYS = {
     "demo-prompted": "judges with a prompt: a language head, read at the labels",
@@ -25,22 +24,20 @@ STEPS = ("## Step 1: 37 + 58 = 95", "## Step 2: 95 - 20 = 75")
 
 
 @pytest.fixture(scope="module", params=SAYS)
-def served(request, tmp_path_factory):
-    """A deployment that is served, whose engines are built in a home of its own."""
+def untrained(request, tmp_path_factory):
+    """A deployment whose engines are built in a home of its own."""
     tts = Tts(tmp_path_factory.mktemp(request.param))
     code, out, err = tts.run("build-engines", request.param, "--no-verify")
     assert code == 0, err
     assert f"verifier: {SAYS[request.param]}" in out + err
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TTS_HOME", str(tts.home))
-        deployment = load_deployment(request.param)
-        with start_server(deployment) as server:
-            yield deployment, server
+        yield load_deployment(request.param)
     assert tts.leftovers() == []
 
 
-def test_every_schedule_grows_the_same_trees_without_a_trained_verifier(served, tmp_path):
-    name = served[0].name
+def test_every_schedule_grows_the_same_trees_without_a_trained_verifier(untrained, tmp_path):
+    name = untrained.name
     problems = load_problems("demo", limit=3)
     assert len(problems) == 3
     digests, scores = grown_under_every_schedule(name, problems, SMALL, tmp_path)
@@ -48,18 +45,22 @@ def test_every_schedule_grows_the_same_trees_without_a_trained_verifier(served, 
     assert np.ptp(scores) > 0.1, "a verifier that tells nothing would agree with itself, too"
 
 
-def test_scores_on_the_server_do_not_depend_on_what_it_has_cached(served):
-    deployment, server = served
-    form = Models.load(deployment).verifier
+@pytest.mark.parametrize(
+    "kind",
+    ["embedded", pytest.param("triton", marks=[pytest.mark.slow, pytest.mark.server])],
+)
+def test_scores_do_not_depend_on_what_is_cached(untrained, kind):
+    form = Models.load(untrained).verifier
     first = form.first(QUESTION, STEPS[0])
     paths = [first, form.extend(first, STEPS[1]), form.extend(first, "## Step 2: 95 - 20 = 65")]
 
-    async def scores(asked):
-        async with TritonConnection(server.addresses.grpc) as connection:
-            verifier = TritonVerifier(connection)
-            return [(await verifier.score(ScoreCall(ids, QUESTION, ()))).score for ids in asked]
+    async def scores():
+        async with AsyncSession(untrained.name, server=kind) as session:
+            _, verifier = session.endpoints
+            calls = [ScoreCall(ids, QUESTION, ()) for ids in (*paths, *paths[::-1])]
+            return [(await verifier.score(call)).score for call in calls]
 
-    cold = asyncio.run(scores(paths))
-    warm = asyncio.run(scores(paths[::-1]))[::-1]
+    found = asyncio.run(scores())
+    cold, warm = found[:3], found[:2:-1]
     assert cold == pytest.approx(warm, abs=1e-4)
     assert abs(cold[1] - cold[2]) > 1e-3, "a right step and a wrong one"

@@ -10,20 +10,14 @@ import pytest
 from tests.engines.llmapi_standin import Misbehave
 from tests.engines.triton_client import Client, infer, outputs, sampled
 
-from tts.build.spec import Deployment
 from tts.engines import wire
 from tts.engines.wire import Failure, decode_failure
-from tts.serving.server.start import RunningServer, start_server
 
-pytestmark = pytest.mark.server
-
-
-@pytest.fixture(scope="module")
-def server(
-    llmapi_pair: Deployment, tensorrt_llm: None, misbehave: Misbehave
-) -> Iterator[RunningServer]:
-    with start_server(llmapi_pair) as running:
-        yield running
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.xdist_group("served"),
+    pytest.mark.parametrize("server", ["llmapi"], indirect=True),
+]
 
 
 @pytest.fixture(autouse=True)

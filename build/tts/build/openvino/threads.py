@@ -1,0 +1,83 @@
+"""CPU threads of a pair's engines: as its deployment states them, or the cores divided.
+
+Both engines work at the same time, so the cores are divided like a search's work. Each new token is
+computed once by either engine: what came before it is in their caches. A token is multiplied with
+an engine's weights, all but the embedding; and each weight of the generator takes GENERATED times
+as long as one of the verifier, as the generator works on a token of each request at a time, and
+some of what it writes is never scored.
+
+Threads decide how fast an engine is, and the last bit of what it computes: docs/tuning.md#threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..engine_shape import is_likelihood
+from ..machine_cores import usable_cores
+from ..spec import Deployment, EngineSpec, Role
+from ..tensorrt.engine_memory import parameters
+from .memory import shape_before_build
+
+GENERATED = 3
+"""How much longer a search takes per weight of the generator than per weight of the verifier.
+
+Measured on beam search of 25M and 100M parameters: 3.3 (docs/measurements.md#schedules).
+"""
+LEAST_WEIGHTS = 2_000_000
+"""Weights for each thread, at least: an estimate.
+
+Below it a layer's matrices take a thread a few microseconds, as long as handing them out.
+"""
+
+
+def threads_of(deployment: Deployment, cores: int | None = None) -> Mapping[Role, int]:
+    """How many threads each engine of target openvino has on this machine.
+
+    `cores` are by default those that this process may use; servers of the deployment that run side
+    by side have equal shares of them. Raises CheckpointError for a checkpoint whose shape is needed
+    and cannot be read.
+    """
+    specs = deployment.engines()
+    stated = {role: spec.threads for role, spec in specs.items()}
+    if stated["generator"] and stated["verifier"]:
+        return {role: count for role, count in stated.items() if count}
+    cores = max(1, (cores or usable_cores()) // deployment.side_by_side)
+    return divide(cores, {role: _weights(spec, role) for role, spec in specs.items()}, stated)
+
+
+def divide(
+    cores: int, weights: Mapping[Role, int], stated: Mapping[Role, int | None]
+) -> Mapping[Role, int]:
+    """The threads of each engine, by the weights that one token is multiplied with.
+
+    What is stated for one engine is left out of what the other may have.
+    """
+    work = weights["generator"] * GENERATED
+    share = round(cores * work / (work + weights["verifier"]))
+    most = {role: max(1, each // LEAST_WEIGHTS) for role, each in weights.items()}
+    generator = stated["generator"]
+    if generator is None:
+        left = cores - (stated["verifier"] or 1)
+        share = left if stated["verifier"] else share
+        generator = max(1, min(share, left, most["generator"]))
+    verifier = stated["verifier"] or max(1, min(cores - generator, most["verifier"]))
+    return {"generator": generator, "verifier": verifier}
+
+
+def threads_in_words(deployment: Deployment) -> str:
+    """`generator 6 (default), verifier 10 (stated); 16 cores`; raises CheckpointError."""
+    specs = deployment.engines()
+    parts = ", ".join(
+        f"{role} {count} ({'stated' if specs[role].threads else 'default'})"
+        for role, count in threads_of(deployment).items()
+    )
+    cores = usable_cores()
+    return f"{parts}; {cores} core{'s' * (cores > 1)}"
+
+
+def _weights(spec: EngineSpec, role: Role) -> int:
+    """The weights that one token is multiplied with: a verifier's head has a row for each label."""
+    counted = parameters(shape_before_build(spec))
+    whole = role == "generator" or is_likelihood(spec)
+    return counted.active + (counted.head if whole else 0)

@@ -1,0 +1,129 @@
+"""How an engine's threads follow the cores, both models' work, and what is stated."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tts.build.machine_cores import usable_cores
+from tts.build.openvino import threads
+from tts.build.openvino.threads import LEAST_WEIGHTS, divide, threads_in_words, threads_of
+from tts.build.spec import Deployment, load_deployment
+
+ROLES = ("generator", "verifier")
+WEIGHTS = st.fixed_dictionaries({role: st.integers(1, 10**12) for role in ROLES})
+LARGE = st.fixed_dictionaries({role: st.integers(10**10, 10**12) for role in ROLES})
+NEITHER = {"generator": None, "verifier": None}
+M = 10**6
+
+
+@given(st.integers(1, 512), WEIGHTS)
+def test_each_engine_has_a_thread_and_no_more_than_its_weights_keep_busy(cores, weights):
+    found = divide(cores, weights, NEITHER)
+    assert sum(found.values()) <= max(2, cores)
+    for role in ROLES:
+        assert 1 <= found[role] <= max(1, weights[role] / LEAST_WEIGHTS)
+
+
+@given(st.integers(1, 512), WEIGHTS)
+def test_another_core_takes_no_thread_away(cores, weights):
+    fewer, more = divide(cores, weights, NEITHER), divide(cores + 1, weights, NEITHER)
+    assert all(more[role] >= fewer[role] for role in ROLES)
+
+
+@given(st.integers(2, 512), LARGE)
+def test_large_models_leave_no_core_idle(cores, weights):
+    assert sum(divide(cores, weights, NEITHER).values()) == cores
+
+
+@given(st.integers(1, 512), LARGE, st.integers(1, 100))
+def test_a_larger_generator_has_no_fewer_threads(cores, weights, times):
+    larger = {**weights, "generator": times * weights["generator"]}
+    before, after = divide(cores, weights, NEITHER), divide(cores, larger, NEITHER)
+    assert after["generator"] >= before["generator"]
+
+
+@given(st.integers(1, 512), WEIGHTS, st.sampled_from(ROLES), st.integers(1, 1024))
+def test_what_is_stated_holds_and_the_other_engine_has_what_is_left(cores, weights, role, stated):
+    found = divide(cores, weights, {**NEITHER, role: stated})
+    other = next(each for each in ROLES if each != role)
+    assert found[role] == stated
+    assert 1 <= found[other] <= max(1, cores - stated)
+
+
+@pytest.mark.parametrize(
+    ("cores", "generator", "verifier", "expected"),
+    [
+        (1, 135 * M, 135 * M, (1, 1)),
+        (2, 135 * M, 135 * M, (1, 1)),
+        (4, 135 * M, 135 * M, (3, 1)),
+        (16, 135 * M, 135 * M, (12, 4)),
+        (16, 1500 * M, 7000 * M, (6, 10)),
+        (16, 25 * M, 100 * M, (7, 9)),
+    ],
+)
+def test_cores_are_divided_like_the_work(cores, generator, verifier, expected):
+    weights = {"generator": generator, "verifier": verifier}
+    assert tuple(divide(cores, weights, NEITHER).values()) == expected
+
+
+@pytest.mark.parametrize("cores", [1, 2, 16, 128])
+def test_the_demo_pair_has_one_thread_each(cores):
+    assert threads_of(load_deployment("demo"), cores) == {"generator": 1, "verifier": 1}
+
+
+def test_servers_side_by_side_share_the_cores(monkeypatch):
+    demo = load_deployment("demo")
+    monkeypatch.setattr(threads, "LEAST_WEIGHTS", 1)
+    alone = threads_of(demo, 16)
+    assert sum(alone.values()) == 16
+    assert sum(threads_of(demo.replica(3, of=4), 16).values()) == 4
+    assert threads_of(demo.replica(3, of=4).replica(1), 16) == alone
+
+
+def test_what_is_stated_needs_no_checkpoint(tiny_deployment: Deployment):
+    engines = {
+        role: engine.model_copy(update={"threads": 3, "checkpoint": Path("/nowhere")})
+        for role, engine in tiny_deployment.engines().items()
+    }
+    assert threads_of(tiny_deployment.model_copy(update=engines)) == dict.fromkeys(ROLES, 3)
+
+
+def test_it_is_said_which_are_stated(monkeypatch):
+    monkeypatch.setattr(threads, "usable_cores", lambda: 16)
+    demo = load_deployment("demo")
+    verifier = demo.verifier.model_copy(update={"threads": 6})
+    stated = demo.model_copy(update={"verifier": verifier})
+    assert threads_in_words(stated) == "generator 1 (default), verifier 6 (stated); 16 cores"
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "cores"),
+    [
+        ("", {}, 8),
+        ("0::/a/b\n", {"a/b/cpu.max": "max 100000\n", "a/cpu.max": "300000 100000\n"}, 3),
+        ("0::/elsewhere\n", {"cpu.max": "250000 100000\n"}, 2),  # in a container
+        ("0::/a\n", {"a/cpu.max": "50000 100000\n"}, 1),
+        ("0::/a\n", {"a/cpu.max": "1600000 100000\n"}, 8),
+        (
+            "4:cpu,cpuacct:/x\n0::/\n",
+            {"cpu/x/cpu.cfs_quota_us": "400000\n", "cpu/x/cpu.cfs_period_us": "100000\n"},
+            4,
+        ),
+        (
+            "1:cpu:/\n",
+            {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"},
+            8,
+        ),
+    ],
+)
+def test_a_control_group_may_give_fewer_cores(tmp_path: Path, monkeypatch, groups, files, cores):
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(8)))
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text(groups)
+    for name, text in files.items():
+        file = tmp_path / "sys/fs/cgroup" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    assert usable_cores(tmp_path) == cores

@@ -1,0 +1,155 @@
+"""A study carried out over scripted engines: what is run, on which engines, and what is said."""
+
+import re
+
+import pytest
+
+from tts.build.errors import ServerError
+from tts.build.paths import deployments_dir
+from tts.build.tokenizer import Tokenizer
+from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
+from tts.lab.bench import group_run
+from tts.lab.observer import Observer
+from tts.lab.study import campaign
+from tts.lab.study.campaign import resume_study, run_study
+from tts.lab.study.cells import Form
+from tts.lab.study.folder import load_file, run_folder
+from tts.lab.study.kv_memory import divided
+from tts.lab.study.measure import measure
+from tts.reports.study_page import StudyReport
+from tts.runs.folder import read_json
+from tts.runs.summary import read_summary
+from tts.session import AsyncSession
+
+pytestmark = pytest.mark.skipif(
+    not (deployments_dir().parent / "checkpoints" / "demo-verifier").is_dir(),
+    reason="the demo checkpoints are not here",
+)
+
+TINY = Form(
+    rounds=2,
+    problems=2,
+    minutes=None,
+    shares=(0.5,),
+    schedules=("lockstep",),
+    speculations=(),
+    reuse_off=False,
+    in_flight=(),
+    n_factors=(),
+    load_s=0.05,
+    n=4,
+)
+
+
+class Scene(Observer):
+    """What is said, between the engines that are opened: the tokens of the generator's pool."""
+
+    def __init__(self):
+        self.seen = []
+        self.breaks = None
+        """After which line no engines can be opened."""
+
+    def say(self, line):
+        self.seen.append(re.split(r":? \(?about", line)[0])
+
+
+@pytest.fixture
+def scene(monkeypatch):
+    seen = Scene()
+
+    def new_session(spec, endpoints, observer):
+        if seen.breaks in seen.seen:
+            raise ServerError("No memory is left.")
+        seen.seen.append(spec.generator.kv_cache.tokens)
+        tokenizer = Tokenizer(spec.generator.checkpoint)
+        words = [tokenizer.encode(word) for word in ("1", " + ", "2")]
+        return AsyncSession(
+            spec,
+            generator=ScriptedGenerator(words, tokenizer.encode("\n\n")),
+            verifier=ScriptedVerifier(),
+        )
+
+    monkeypatch.setattr(group_run, "new_session", new_session)
+    for name in ("require_current", "render_repository"):  # nobody has built these engines
+        monkeypatch.setattr(campaign, name, lambda spec: None)
+    return seen
+
+
+def begun(scene, folder):
+    return run_study("demo", TINY, folder, scene, dataset="demo", seed=3)
+
+
+def test_every_cell_is_run_in_every_round_on_its_own_engines(scene, tmp_path):
+    study = begun(scene, tmp_path / "study")
+    present = study.spec.generator.kv_cache.tokens
+    half = divided(study.spec, study.memory, 0.5).generator.kv_cache.tokens
+    title = "generator 50% of the KV memory"
+    assert half != present
+    assert [line for line in scene.seen if line != present] == [
+        "A pilot run, to see how long the study will take",
+        "The server's caches hold what was computed before.",
+        "pilot",
+        "6 runs of 2 problems, 3 server starts; 6 runs are left",
+        "1/6 as deployed",
+        "2/6 schedule lockstep",
+        "Measuring the generator's throughput over load",
+        "Measuring the verifier's throughput over load",
+        half,
+        f"3/6 {title}",
+        half,
+        f"4/6 {title}",
+        "5/6 schedule lockstep",
+        "6/6 as deployed",
+    ]
+    steps, rounds = study.steps()
+    for step in steps:
+        summary = read_summary(run_folder(study.folder, step))
+        assert (summary.schedule, summary.problems) == (step.cell.schedule, 2)
+    assert len({problem.id for each in rounds for problem in each}) == 4
+    assert read_json(load_file(study.folder), "no load")["engines"].keys() == {
+        "generator",
+        "verifier",
+    }
+
+
+def test_a_study_that_breaks_off_says_what_is_kept_and_goes_on_from_there(scene, tmp_path):
+    folder = tmp_path / "study"
+    scene.breaks = "3/6 generator 50% of the KV memory"
+    with pytest.raises(ServerError, match="No memory is left") as broken:
+        begun(scene, folder)
+    said = f"{broken.value.message}\n{broken.value.hint}"
+    assert "3 of 6 runs are finished" in said
+    assert f"tts study --resume {folder}" in said
+
+    kept = (folder / "runs" / "as-deployed-1" / "summary.json").stat().st_mtime_ns
+    again = Scene()
+    scene.breaks, scene.seen = None, again.seen
+    resume_study(folder, None, again)
+    assert "6 runs of 2 problems" in again.seen[0]
+    assert "3 runs are left" in again.seen[0]
+    assert [line for line in again.seen if isinstance(line, str) and "/" in line] == [
+        "4/6 generator 50% of the KV memory",
+        "5/6 schedule lockstep",
+        "6/6 as deployed",
+    ]
+    assert not any("Measuring" in str(line) for line in again.seen)
+    assert (folder / "runs" / "as-deployed-1" / "summary.json").stat().st_mtime_ns == kept
+
+    done = Scene()
+    scene.seen = done.seen
+    resume_study(folder, None, done)
+    assert done.seen == []
+
+
+def test_a_finished_study_is_a_page(scene, tmp_path):
+    study = begun(scene, tmp_path / "study")
+    findings = measure(study)
+    assert findings.problems == 2
+    assert findings.same_trees
+    figures = {measured.name for measured in findings.measurements}
+    assert figures >= {"throughput-by-split", "ablation", "generator-by-load", "memory-by-split"}
+    page = StudyReport(study, findings).write().read_text()
+    assert "Study of demo" in page
+    for heading in ("Study", "Engines", "Form", "This page"):
+        assert f">{heading}<" in page
+    assert ">Configuration<" not in page  # a study has no one configuration

@@ -1,0 +1,80 @@
+"""Which death is noticed, and what those are told who use the server. The processes are others."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tts.build.errors import ServerError
+from tts.serving.command.environment import STUB
+from tts.serving.command.ports import Addresses
+from tts.serving.server.health import observe
+from tts.serving.server.state import Identity, ServerState, identify
+
+ME = identify(os.getpid())
+GONE = Identity(ME.pid, ME.started_ticks + 1)
+STATE = ServerState("echo", "digest", Addresses("127.0.0.1", 1, 2, 3), ME)
+
+
+@pytest.fixture
+def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[psutil.Process]:
+    """A child that is called as the stub of model prm is, under a server that is this process."""
+    monkeypatch.setenv("TTS_HOME", str(tmp_path / "home"))
+    model = tmp_path / "repository" / "prm" / "1" / "model.py"
+    model.parent.mkdir(parents=True)
+    model.write_text("print(flush=True)\ninput()\n")
+    words = [f"{tmp_path}/{STUB}", str(model), "shm"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, executable=sys.executable, stdin=pipe, stdout=pipe) as process:
+        process.stdout.readline()
+        yield psutil.Process(process.pid)
+        process.kill()
+
+
+def test_a_stub_that_dies_is_named_by_its_model(stub: psutil.Process):
+    health = observe(STATE)
+    assert list(health.stubs.values()) == ["prm"]
+    health.check()
+    stub.send_signal(signal.SIGKILL)
+    stub.wait()
+    with pytest.raises(ServerError) as died:
+        health.check()
+    assert died.value.message.startswith(f"The Python stub of model prm (PID {stub.pid}) ")
+    assert died.value.message.endswith("cannot answer any more.")
+    assert died.value.hint == "Start the server again."
+
+
+@pytest.fixture
+def dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServerState:
+    """A server that has died."""
+    monkeypatch.setenv("TTS_HOME", str(tmp_path / "home"))
+    return replace(STATE, server=GONE)
+
+
+@pytest.mark.parametrize(
+    ("shared", "whose"),
+    [
+        (False, "It belonged to another process, which stops it when it ends."),
+        (True, "The process that had started it is gone, so nobody starts it again."),
+    ],
+)
+def test_who_uses_a_server_is_told_whose_it_was_and_what_to_do(
+    dead: ServerState, shared: bool, whose: str
+):
+    with pytest.raises(ServerError, match="The Triton server died") as died:
+        observe(replace(dead, shared=shared)).check_from_outside()
+    assert died.value.hint.startswith(f"{whose} One that stays for all: tts serve echo\n")
+    assert "Its log: " in died.value.hint
+
+
+def test_a_death_is_left_to_a_supervisor_that_lives(dead: ServerState):
+    observe(replace(dead, supervisor=ME)).check_from_outside()
+    with pytest.raises(ServerError) as died:
+        observe(replace(dead, supervisor=GONE)).check_from_outside()
+    assert "tts serve" not in died.value.hint

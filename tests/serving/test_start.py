@@ -1,0 +1,74 @@
+"""A start without Triton: what is tried again, and what is left behind."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tts.build.errors import ServerError
+from tts.build.spec import Deployment
+from tts.serving.command.ports import socket_path
+from tts.serving.command.server_command import ServerCommand
+from tts.serving.server import start
+from tts.serving.server.launch import PortTaken
+from tts.serving.server.start import start_server
+from tts.serving.server.state import Mishap
+
+Failing = Callable[[ServerError], list[object]]
+
+
+@pytest.fixture
+def failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Failing:
+    """Makes every launch fail in one way; gives the launches."""
+    (tmp_path / "runtime").mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
+    runtime = SimpleNamespace(describe=lambda: "a server")
+    command = ServerCommand(["server"], {}, "none of ours")
+    monkeypatch.setattr(start, "find_runtime", lambda deployment: runtime)
+    monkeypatch.setattr(start, "server_command", lambda *arguments: command)
+
+    def let(error: ServerError) -> list[object]:
+        launched: list[object] = []
+
+        def launch(*arguments: object, **options: object) -> None:
+            launched.append(arguments)
+            raise error
+
+        monkeypatch.setattr(start, "launch", launch)
+        return launched
+
+    return let
+
+
+@pytest.mark.parametrize(
+    ("error", "launches"),
+    [
+        (Mishap("It stood still.", hint="See its log."), 2),
+        (PortTaken("Port 1 is in use."), 3),
+        (ServerError("A model does not load."), 1),
+    ],
+)
+def test_what_may_pass_is_tried_again_and_then_raised_as_any_other(
+    echo: Callable[[], Deployment], failing: Failing, error: ServerError, launches: int
+):
+    launched = failing(error)
+    said: list[str] = []
+    with pytest.raises(ServerError) as failed:
+        start_server(echo(), say=said.append)
+    assert len(launched) == launches
+    assert (failed.value.message, failed.value.hint) == (error.message, error.hint)
+    assert not isinstance(failed.value, Mishap)
+    again = [line for line in said if line.endswith("It is started once more.")]
+    assert again == [f"{error.message} It is started once more."] * isinstance(error, Mishap)
+
+
+def test_the_folders_of_the_socket_are_this_users_alone(
+    echo: Callable[[], Deployment], failing: Failing
+):
+    failing(ServerError("no"))
+    with pytest.raises(ServerError, match="no"):
+        start_server(echo())
+    folder = socket_path("echo").parent
+    assert [each.stat().st_mode & 0o777 for each in (folder, folder.parent)] == [0o700] * 2
+    assert [each.name for each in folder.parents[1].iterdir()] == ["tts"]
