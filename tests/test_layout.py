@@ -234,4 +234,4 @@ def shared():
 @pytest.mark.server
 def test_tests_of_real_servers_that_share_something_stay_together(request, shared):
     if getattr(request.config.option, "loadgroup", False):  # as scripts/test asks for it
-        assert request.node.nodeid.endswith("@test_layout")
+        assert request.node.nodeid.endswith("@tests/test_layout.py")
