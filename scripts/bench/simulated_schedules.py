@@ -7,6 +7,7 @@ without speculation (docs/simulation.md says what the simulation leaves out).
     scripts/run bench.simulated_schedules --jobs 2          # all rows on two cores
     scripts/run bench.simulated_schedules --row 'a100.*n=16 ' # those whose name matches
     scripts/run bench.simulated_schedules --list            # the names
+    scripts/run bench.simulated_schedules --drawn 40 --seed 1 # other cases, drawn at random
     scripts/run bench.simulated_schedules --out FILE        # goes on where FILE has ended
 
 The JSON file is written after every run; Ctrl-C prints what there is.
@@ -16,6 +17,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import random
 import re
 import sys
 import time
@@ -27,7 +30,7 @@ from datetime import datetime
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from rich import box
 from rich.console import Console
@@ -36,6 +39,7 @@ from rich.table import Table
 from scripts.bench.schedules.trials import SCHEDULES
 from tts.build import paths
 from tts.build.spec import Gpu
+from tts.engines.simulated import GPUS
 from tts.lab.simulation.pairs import simulated_deployment
 from tts.lab.simulation.scenario import Scenario, simulate
 from tts.lab.simulation.workload import typical
@@ -45,6 +49,13 @@ from tts.strategies.catalog import find_strategy
 
 Placing = Literal["time-sliced", "overlapped", "separate"]
 """Both engines on one GPU, at the two bounds of sharing it; or one GPU each."""
+
+PLACINGS: tuple[Placing, ...] = get_args(Placing)
+
+WIDTH = 4
+"""Children of a kept beam, in every row of the table."""
+
+MOST_N, MOST_IN_FLIGHT = 256, 64
 
 MOST_CHAINS = 1536
 """n times problems: beyond, a run takes minutes of real time."""
@@ -57,7 +68,21 @@ VARIANTS: tuple[tuple[ScheduleName, SpeculationName], ...] = (
 AIM = 0.98
 """The least that the best other schedule's time may be of decoupled's; and off's of auto's."""
 
-MODELS = {
+WITH_BEAMS = ("beam-search", "dvts")
+
+OTHER_STRATEGIES = (
+    "dvts",
+    "rebase",
+    "particle-filtering",
+    "mcts",
+    "best-of-n",
+    "self-consistency",
+)
+"""What is drawn beside beam search."""
+
+Bottleneck = Literal["verifier", "generator"]
+
+MODELS: dict[Bottleneck, dict[str, str]] = {
     "verifier": {"generator": "Llama-3.2-1B-Instruct", "verifier": "Llama3.1-8B-PRM-Deepseek-Data"},
     "generator": {"generator": "Llama-3.1-8B-Instruct", "verifier": "Llama-3.2-1B-Instruct"},
 }
@@ -76,8 +101,10 @@ class Row:
     in_flight: int
     strategy: str = "beam-search"
     precision: Literal["bf16", "fp8"] = "bf16"
-    bottleneck: Literal["verifier", "generator"] = "verifier"
+    bottleneck: Bottleneck = "verifier"
     """Llama-3.2-1B and an 8B verifier, or an 8B generator and a 1B verifier."""
+    beam_width: int = WIDTH
+    """Of a strategy that has beams."""
 
     @property
     def problems(self) -> int:
@@ -85,45 +112,78 @@ class Row:
         return max(4, min(2 * self.in_flight, MOST_CHAINS // self.n))
 
     @property
+    def search(self) -> str:
+        """The strategy, with its beam width where that is another than the table's."""
+        other = "" if self.beam_width == WIDTH else f" width={self.beam_width}"
+        return self.strategy + other
+
+    @property
     def name(self) -> str:
         """To choose rows by."""
-        parts = (self.gpu, self.placing, self.precision, self.bottleneck, self.strategy)
+        parts = (self.gpu, self.placing, self.precision, self.bottleneck, self.search)
         return " ".join((*parts, f"n={self.n}", f"in-flight={self.in_flight}"))
 
 
 def rows() -> Iterator[Row]:
     """The whole table."""
-    placings: tuple[Placing, ...] = ("time-sliced", "overlapped", "separate")
     gpus: tuple[Gpu, ...] = ("h100", "a100-80g")
     at_once = (1, 8, 64)
     for gpu in gpus:
-        for placing in placings:
+        for placing in PLACINGS:
             for n in (16, 64):
                 yield from (Row(gpu, placing, n, each) for each in at_once)
         yield from (Row(gpu, "time-sliced", 4, each) for each in at_once)
         yield from (Row(gpu, "time-sliced", 256, each) for each in (1, 8))
         yield from (Row(gpu, "separate", n, 8) for n in (4, 256))
-        for placing in placings:
+        for placing in PLACINGS:
             for each in at_once:
                 yield Row(gpu, placing, 16, each, bottleneck="generator")
         for strategy in ("dvts", "particle-filtering"):
             yield from (Row(gpu, "time-sliced", 16, each, strategy) for each in (8, 64))
             yield Row(gpu, "separate", 16, 8, strategy)
-    for placing in (placings[0], placings[2]):
+    for placing in (PLACINGS[0], PLACINGS[2]):
         yield from (Row("h100", placing, 16, each, precision="fp8") for each in at_once)
     yield Row("h100", "time-sliced", 64, 8, precision="fp8")
 
 
-def simulate_row(row: Row, schedule: ScheduleName, speculation: SpeculationName) -> Measured:
-    """One run of a row."""
+def drawn_rows(count: int, seed: int) -> list[Row]:
+    """Rows drawn at random: any GPU, numbers between those of the table, and more strategies.
+
+    Half of them are beam search. n is a multiple of 4; of n and of the problems in flight each
+    doubling is as likely as the next. fp8 only where the GPU computes in it.
+    """
+    rng = random.Random(seed)
+    drawn: dict[Row, None] = {}
+    while len(drawn) < count:
+        gpu = rng.choice(get_args(Gpu))
+        placing = rng.choice(PLACINGS)
+        n = 4 * _log_uniform(rng, MOST_N // 4)
+        in_flight = _log_uniform(rng, MOST_IN_FLIGHT)
+        strategy = rng.choice((*["beam-search"] * len(OTHER_STRATEGIES), *OTHER_STRATEGIES))
+        fp8 = rng.random() < 0.5 and GPUS[gpu].fp8_flops is not None
+        bottleneck = rng.choice(tuple(MODELS))
+        widths = [width for width in (2, WIDTH, 8) if n % width == 0]
+        width = rng.choice(widths) if strategy in WITH_BEAMS else WIDTH
+        precision: Literal["bf16", "fp8"] = "fp8" if fp8 else "bf16"
+        drawn[Row(gpu, placing, n, in_flight, strategy, precision, bottleneck, width)] = None
+    return list(drawn)
+
+
+def _log_uniform(rng: random.Random, most: int) -> int:
+    """A number from 1 to `most`."""
+    return min(most, int(math.exp(rng.uniform(0, math.log(most + 1)))))
+
+
+def scenario_of(row: Row, speculation: SpeculationName) -> Scenario:
+    """What is simulated in a row."""
     gpus = 2 if row.placing == "separate" else 1
     deployment = simulated_deployment(
         row.gpu, gpus, precision=row.precision, **MODELS[row.bottleneck]
     )
     parameters: dict[str, Any] = {"n": row.n}
-    if row.strategy != "particle-filtering":
-        parameters["beam_width"] = 4
-    scenario = Scenario(
+    if row.strategy in WITH_BEAMS:
+        parameters["beam_width"] = row.beam_width
+    return Scenario(
         deployment,
         "time-sliced" if row.placing == "separate" else row.placing,
         typical(),
@@ -132,8 +192,12 @@ def simulate_row(row: Row, schedule: ScheduleName, speculation: SpeculationName)
         row.in_flight,
         speculation=speculation,
     )
+
+
+def simulate_row(row: Row, schedule: ScheduleName, speculation: SpeculationName) -> Measured:
+    """One run of a row."""
     began = time.process_time()
-    outcome = simulate(scenario, schedule)
+    outcome = simulate(scenario_of(row, speculation), schedule)
     return {
         "row": row.name,
         "schedule": schedule,
@@ -174,7 +238,7 @@ def table_of(chosen: Sequence[Row], runs: Sequence[Measured]) -> Table:
             row.placing,
             row.precision,
             row.bottleneck,
-            row.strategy,
+            row.search,
             str(row.n),
             str(row.in_flight),
             str(row.problems),
@@ -197,9 +261,9 @@ def markdown_of(chosen: Sequence[Row], runs: Sequence[Measured]) -> str:
         if len(walls[row.name]) < len(VARIANTS):
             continue
         mine, ratios = _compared(walls[row.name])
-        cells = (row.gpu.split("-")[0].upper(), row.placing, row.precision, row.bottleneck)
+        cells = (row.gpu.upper().removesuffix("-80G"), row.placing, row.precision, row.bottleneck)
         numbers = (f"{mine:.1f}", *(f"{ratio:.2f}" for ratio in ratios))
-        lines.append(_piped([*cells, row.strategy, str(row.n), str(row.in_flight), *numbers]))
+        lines.append(_piped([*cells, row.search, str(row.n), str(row.in_flight), *numbers]))
     return "\n".join(lines)
 
 
@@ -216,7 +280,7 @@ def summary(chosen: Sequence[Row], runs: Sequence[Measured]) -> str:
     for row in chosen:
         _, ratios = _compared(walls[row.name])
         best[row.name], speculation[row.name] = min(ratios[:-1]), ratios[-1]
-        if row.placing == "separate" and row.in_flight == 1:
+        if row.placing == "separate" and row.in_flight == 1 and row.strategy == "beam-search":
             single[row.name] = speculation[row.name]
     lines = [
         f"decoupled is first in {sum(ratio >= 1 for ratio in best.values())} of {len(best)} rows, "
@@ -265,13 +329,16 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--row", action="append", help="a regular expression; may be repeated")
+    parser.add_argument("--drawn", type=int, help="so many rows drawn at random, not the table's")
+    parser.add_argument("--seed", type=int, default=1, help="of the draw; 1")
     parser.add_argument("--jobs", type=int, default=1, help="processes; 1")
     parser.add_argument("--out", type=Path, help="the JSON file; a new one under runs/")
     parser.add_argument("--markdown", action="store_true", help="print the table in Markdown, too")
     parser.add_argument("--list", action="store_true", help="print the rows' names")
     arguments = parser.parse_args()
     patterns = arguments.row or [""]
-    chosen = [row for row in rows() if any(re.search(each, row.name) for each in patterns)]
+    every = drawn_rows(arguments.drawn, arguments.seed) if arguments.drawn else rows()
+    chosen = [row for row in every if any(re.search(each, row.name) for each in patterns)]
     if arguments.list:
         print("\n".join(row.name for row in chosen))
         return
