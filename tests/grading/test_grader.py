@@ -137,7 +137,7 @@ def test_a_late_worker_is_replaced():
 
 
 def test_a_stuck_worker_is_replaced_and_its_question_asked_again(monkeypatch):
-    with Grader(cpu_s=0.1) as grader:
+    with Grader(cpu_s=0.2) as grader:
         assert grader.equal_sync("1/2", "0.5").equal
         (first,) = grader.worker_pids()
         psutil.Process(first).suspend()
