@@ -6,12 +6,15 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import get_args
 
 import psutil
+import pytest
 from tests.commands import prepared
 
+from tts.build.spec import load_deployment
 from tts.lab.bench.single_run import plan_of, run_plan
 from tts.lab.observer import Observer
 from tts.runs.config import RunConfig
@@ -100,6 +103,26 @@ def carry_out(plan, folder):
     with open_run(plan, folder) as run:
         asyncio.run(run_plan(session, run, Observer(), progress))
     return summary(folder)
+
+
+@contextmanager
+def quiet(home):
+    """The command line with this home, where nothing runs any more at the end."""
+    tts = Tts(home)
+    yield tts
+    assert tts.leftovers() == []
+
+
+@contextmanager
+def built_alone(name, home, said):
+    """A bundled deployment whose engines are built in this home; `said` is what that says."""
+    with quiet(home) as tts:
+        code, out, err = tts.run("build-engines", name, "--no-verify")
+        assert code == 0, err
+        assert said in out + err
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("TTS_HOME", str(tts.home))
+            yield load_deployment(name)
 
 
 def grown_under_every_schedule(deployment, problems, parameters, folder):

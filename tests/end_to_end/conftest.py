@@ -8,7 +8,7 @@ import fcntl
 import shutil
 
 import pytest
-from tests.end_to_end.commands import Tts
+from tests.end_to_end.commands import Tts, quiet
 
 from tts.build.spec import load_deployment
 from tts.serving.server.start import start_server
@@ -44,9 +44,8 @@ def new_home(engines, tmp_path_factory):
 @pytest.fixture
 def tts(new_home):
     """A home with engines, and nothing that runs: not at its end, either."""
-    tts = Tts(new_home())
-    yield tts
-    assert tts.leftovers() == []
+    with quiet(new_home()) as tts:
+        yield tts
 
 
 @pytest.fixture(scope="session")

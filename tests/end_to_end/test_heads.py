@@ -4,9 +4,8 @@ import asyncio
 
 import numpy as np
 import pytest
-from tests.end_to_end.commands import Tts, grown_under_every_schedule
+from tests.end_to_end.commands import built_alone, grown_under_every_schedule
 
-from tts.build.spec import load_deployment
 from tts.datasets.load import load_problems
 from tts.endpoints.base import ScoreCall
 from tts.prompting import Models
@@ -26,15 +25,9 @@ SMALL = {"n": 4, "beam_width": 2, "num_iterations": 3}
 @pytest.fixture(scope="module", params=EXPECTED)
 def headed(request, tmp_path_factory):
     """A deployment whose engines are built in a home of its own."""
-    tts = Tts(tmp_path_factory.mktemp(request.param))
-    code, out, err = tts.run("build-engines", request.param, "--no-verify")
-    assert code == 0, err
-    kind = request.param.removeprefix("demo-")
-    assert f"verifier: judges with a {kind} head" in out + err
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TTS_HOME", str(tts.home))
-        yield load_deployment(request.param)
-    assert tts.leftovers() == []
+    said = f"verifier: judges with a {request.param.removeprefix('demo-')} head"
+    with built_alone(request.param, tmp_path_factory.mktemp(request.param), said) as deployment:
+        yield deployment
 
 
 def test_every_schedule_grows_the_same_trees_with_a_head(headed, tmp_path):

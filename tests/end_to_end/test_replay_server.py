@@ -6,7 +6,7 @@ import urllib.request
 
 import pytest
 import yaml
-from tests.end_to_end.commands import Tts, carry_out, events, summary
+from tests.end_to_end.commands import carry_out, events, quiet, summary
 
 from tts.build import paths
 from tts.build.random_checkpoint import make_random_checkpoint
@@ -39,9 +39,8 @@ def recorded(served, tmp_path_factory):
 @pytest.fixture(scope="module")
 def tts(tmp_path_factory):
     """A home without engines."""
-    tts = Tts(tmp_path_factory.mktemp("home"))
-    yield tts
-    assert tts.leftovers() == []
+    with quiet(tmp_path_factory.mktemp("home")) as tts:
+        yield tts
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import os
 import signal
 
 import pytest
-from tests.end_to_end.commands import Tts
+from tests.end_to_end.commands import quiet
 
 from tts.build import paths
 from tts.build.spec import load_deployment
@@ -24,9 +24,8 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def tts(tmp_path_factory):
-    tts = Tts(tmp_path_factory.mktemp("home"))
-    yield tts
-    assert tts.leftovers() == []
+    with quiet(tmp_path_factory.mktemp("home")) as tts:
+        yield tts
 
 
 @pytest.fixture(scope="module")

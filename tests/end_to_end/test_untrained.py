@@ -4,9 +4,8 @@ import asyncio
 
 import numpy as np
 import pytest
-from tests.end_to_end.commands import Tts, grown_under_every_schedule
+from tests.end_to_end.commands import built_alone, grown_under_every_schedule
 
-from tts.build.spec import load_deployment
 from tts.datasets.load import load_problems
 from tts.endpoints.base import ScoreCall
 from tts.prompting import Models
@@ -26,14 +25,9 @@ STEPS = ("## Step 1: 37 + 58 = 95", "## Step 2: 95 - 20 = 75")
 @pytest.fixture(scope="module", params=SAYS)
 def untrained(request, tmp_path_factory):
     """A deployment whose engines are built in a home of its own."""
-    tts = Tts(tmp_path_factory.mktemp(request.param))
-    code, out, err = tts.run("build-engines", request.param, "--no-verify")
-    assert code == 0, err
-    assert f"verifier: {SAYS[request.param]}" in out + err
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TTS_HOME", str(tts.home))
-        yield load_deployment(request.param)
-    assert tts.leftovers() == []
+    said = f"verifier: {SAYS[request.param]}"
+    with built_alone(request.param, tmp_path_factory.mktemp(request.param), said) as deployment:
+        yield deployment
 
 
 def test_every_schedule_grows_the_same_trees_without_a_trained_verifier(untrained, tmp_path):

@@ -34,7 +34,7 @@ from tts.engines.generate_request import (
     check_request,
     check_stop_words,
 )
-from tts.engines.responses import Response, first_probability
+from tts.engines.responses import Response, failure_of, first_probability
 from tts.engines.statistics import Statistics
 
 from .base import GenerateCall, NewTokens, ScoreCall, StreamingGenerator, VerifierResult
@@ -165,11 +165,8 @@ class EmbeddedEngine:
             alarm.cancel()
 
     def _checked(self, response: Response) -> Response:
-        if response.error is not None:
-            raise error_of_failure(self.model, response.failure, response.error)
-        if response.finish_reason == "cancelled":
-            cancelled = "the request was cancelled"
-            raise error_of_failure(self.model, wire.Failure.CANCELLED, cancelled)
+        if failure := failure_of(response):
+            raise error_of_failure(self.model, *failure)
         self._deaths = 0
         return response
 

@@ -93,9 +93,7 @@ async def serve(
         stack.callback(store.close)
         keyring = Keyring(store)
         keyring.require_for(listen.host)
-        spec = load_deployment(deployment)
-        if kind is not None:
-            spec = spec.served_by(kind)
+        spec = load_deployment(deployment).served_by(kind)
         name = spec.name
         telemetry = telemetry_of(settings.otlp_endpoint, name)
         recorder = Recorder(

@@ -95,9 +95,7 @@ class AsyncSession:
         `routing` chooses among several servers, by default by prefix affinity; `groups` are those
         of the endpoints, for a policy that has any.
         """
-        self.deployment = load_checked(deployment)
-        if server is not None:
-            self.deployment = self.deployment.served_by(server)
+        self.deployment = load_checked(deployment).served_by(server)
         addresses = self.deployment.endpoints if endpoints is None else endpoints
         check_arguments(endpoints=addresses, server=server)
         self.source = findable(deployment) if isinstance(deployment, str | Path) else ""

@@ -137,8 +137,7 @@ def load_checked(deployment: str | Path | Deployment) -> Deployment:
 
 def deployment_of(config: RunConfig) -> Deployment:
     """The deployment that a run is asked to use, on the kind of server that it asks for."""
-    loaded = load_checked(config.deployment_source)
-    return loaded.served_by(config.server) if config.server else loaded
+    return load_checked(config.deployment_source).served_by(config.server)
 
 
 def findable(name_or_file: str | Path) -> str:

@@ -115,8 +115,10 @@ class Deployment(Section):
         copy._replica, copy._side_by_side = number, of
         return copy
 
-    def served_by(self, kind: ServerKind) -> Deployment:
-        """The same deployment on this kind of server."""
+    def served_by(self, kind: ServerKind | None) -> Deployment:
+        """The same deployment on this kind of server; None: on its own."""
+        if kind is None:
+            return self
         return self.model_copy(update={"server": self.server.model_copy(update={"kind": kind})})
 
     @property

@@ -80,8 +80,7 @@ def run_study(
 
     `server` is what runs the engines; None: what the deployment says.
     """
-    spec = load_checked(deployment)
-    spec = spec.served_by(server) if server else spec
+    spec = load_checked(deployment).served_by(server)
     _check(spec)
     config = StudyConfig(
         spec.name,
@@ -137,8 +136,7 @@ def begun_study(folder: Path, deployment: str | None = None) -> Study:
     """The study in a folder; raises RunError if the deployment says otherwise by now."""
     folder = folder.resolve()
     before = read_study(folder)
-    spec = load_checked(deployment or before.deployment_source)
-    spec = spec.served_by(before.server) if before.server else spec
+    spec = load_checked(deployment or before.deployment_source).served_by(before.server)
     same = is_digest_of_limits(before.limits_digest, spec)
     digest = before.limits_digest if same else limits_digest(spec)
     now = replace(before, deployment=spec.name, limits_digest=digest)
