@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from concurrent.futures import Future
 from functools import partial
 from itertools import count
 from typing import Any
@@ -24,15 +25,16 @@ class EngineHost(Engine):
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        """Open the engine, as `Engine` does, and start its thread."""
-        super().__init__(*arguments, **options)
+        """Start the thread and open the engine there, as `Engine` does; raises what that raises."""
         self._tickets = count(1)
         self._inbox: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
         self._closed = False
+        opened = Future[None]()
         self._thread = threading.Thread(
-            target=self.run, args=(self._inbox,), name="engine", daemon=True
+            target=self._live, args=(opened, arguments, options), name="engine", daemon=True
         )
         self._thread.start()
+        opened.result()
 
     def submit(self, request: GenerateRequest, on_response: OnResponse) -> int:
         """Queue a request; returns its ticket.
@@ -53,6 +55,19 @@ class EngineHost(Engine):
     def call(self, function: Command) -> None:
         """Run a function in the engine thread, between two steps."""
         self._inbox.put(function)
+
+    def _live(
+        self, opened: Future[None], arguments: tuple[Any, ...], options: dict[str, Any]
+    ) -> None:
+        # All in one thread: OpenVINO gives the one that opens it another stack for signals, and
+        # takes that away in the one that closes it. The first would die of its next signal.
+        try:
+            super().__init__(*arguments, **options)
+        except BaseException as error:
+            opened.set_exception(error)
+        else:
+            opened.set_result(None)
+            self.run(self._inbox)
 
     def close(self) -> None:
         """Fail the remaining requests, end the engine thread and wait for it."""
