@@ -63,6 +63,8 @@ class Verification(_Record):
     """The engine in the arithmetic that it is served with, against the checkpoint itself."""
     largest_logit: float
     """The largest logit that they were measured beside."""
+    rounding_error: float | None = None
+    """How far fp32 arithmetic alone takes transformers from fp64; None of an earlier version."""
 
 
 class Manifest(_Record):
