@@ -77,6 +77,20 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Let each worker begin to collect at another place, where all tests are asked for.
+
+    What one worker has prepared for import, which takes longer than the import, the others find.
+    """
+    config = session.config
+    worker: dict[str, Any] | None = getattr(config, "workerinput", None)
+    if worker and config.args_source is config.ArgsSource.TESTPATHS:
+        entries = sorted(Path(__file__).parent.glob("[a-z]*"))
+        parts = [str(e) for e in entries if e.is_dir() or e.name.startswith("test_")]
+        first = len(parts) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+        config.args = parts[first:] + parts[:first]
+
+
 def has_module_fixtures(item: pytest.Item) -> bool:
     """Whether a test uses what is made once for all of its module."""
     found = item._fixtureinfo.name2fixturedefs.values()  # type: ignore[attr-defined]  # nothing public tells
@@ -98,7 +112,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     that share what is made for their module are a group. What is slow is left out, unless it is
     asked for by `--all` or by its marker.
     """
-    items.sort(key=order)
+    items.sort(key=lambda item: (order(item), item.path))
     for item in items:
         if "torch" in item.fixturenames:  # type: ignore[attr-defined]
             item.add_marker(pytest.mark.xdist_group("torch"))

@@ -168,10 +168,12 @@ def with_scores(scene):
         service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(scores, server)
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
-        async with TritonConnection(f"127.0.0.1:{port}", most_rows=4) as connection:
-            verifier = TritonVerifier(connection)
-            await scene(scores, lambda n: verifier.score(ScoreCall(np.zeros(n, np.int32))))
-        await server.stop(None)
+        try:
+            async with TritonConnection(f"127.0.0.1:{port}", most_rows=4) as connection:
+                verifier = TritonVerifier(connection)
+                await scene(scores, lambda n: verifier.score(ScoreCall(np.zeros(n, np.int32))))
+        finally:  # else its end fails another test
+            await server.stop(None)
 
     asyncio.run(asyncio.wait_for(go(), 20))
 
@@ -185,7 +187,7 @@ def test_chains_of_one_turn_are_scored_together_and_only_what_failed_is_asked_ag
         assert isinstance(refused, RequestRefused)
         assert "nine" in refused.message
         assert [result.score for result in found] == [0.5, 0.125, 0.25, np.float32(0.2)]
-        assert scores.asked == [[2, 9, 8, 4], [5], [8]]
+        assert sorted(scores.asked) == [[2, 9, 8, 4], [5], [8]]  # calls may overtake each other
 
     with_scores(scene)
 

@@ -10,6 +10,7 @@ the calls'.
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -105,8 +106,8 @@ class Sample:
         """Whether it has ended, or is wanted no more."""
         self._failure: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self._woken = 0.0
-        """When its reader was last woken; 0: never, so that the first token waits for nothing."""
+        self._woken = -math.inf
+        """When its reader was last woken; never, at first: the first token waits for nothing."""
         self._alarm: asyncio.TimerHandle | None = None
 
     async def next(self) -> NewTokens:
