@@ -3,10 +3,12 @@
 import json
 import os
 import signal
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.testing
 from hypothesis import HealthCheck, Phase, settings
 from tests.amounts import VARIABLE, amount
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -15,6 +17,9 @@ from tts.build.spec import Deployment
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background job
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# else the whole command line is made anew for each command of a test, as none is for a user
+typer.testing._get_command = cache(typer.main.get_command)  # type: ignore[attr-defined]  # no other way
 
 SPECIALS = ["<|begin_of_text|>", "<|pad|>", "<|user|>", "<|assistant|>", "<|eot_id|>"]
 CHAT_TEMPLATE = (

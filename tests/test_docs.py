@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from tests.bundled import FOR_GPUS
 from typer.core import TyperGroup
 from typer.main import get_command
 
@@ -19,7 +20,6 @@ TENSORRT = ROOT / "docs" / "tensorrt.md"
 LLMAPI = ROOT / "docs" / "llmapi.md"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 COMMANDS = getattr(get_command(app), "commands")  # noqa: B009 - a Group, for typer's types a Command
-GPU_DEPLOYMENTS = [name for name in bundled_deployments() if load_deployment(name).tensorrt]
 
 
 def commands_of(page):
@@ -67,14 +67,14 @@ def test_deployments_in_commands_exist(page):
             assert set(named) <= set(bundled), f"{page.name}: tts {command} {named}"
 
 
-@pytest.mark.parametrize("name", GPU_DEPLOYMENTS)
+@pytest.mark.parametrize("name", FOR_GPUS)
 def test_every_gpu_deployment_is_in_the_table(name):
     page = LLMAPI if load_deployment(name).target == "llmapi" else TENSORRT
     rows = [line for line in page.read_text().splitlines() if line.startswith("| ")]
     assert any(line.startswith(f"| `{name}` |") for line in rows)
 
 
-@pytest.mark.parametrize("name", GPU_DEPLOYMENTS)
+@pytest.mark.parametrize("name", FOR_GPUS)
 def test_a_deployment_names_the_downloads_of_its_own_checkpoints(name):
     text = (paths.deployments_dir() / f"{name}.yaml").read_text()
     downloads = re.findall(r"^#   hf download (\S+) .*--local-dir engines/(\S+)$", text, re.M)

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.build.planned_pair import EIGHT_B, ONE_B, PRM, deployment
+from tests.bundled import FOR_GPUS
 
 from tts.build.errors import ConfigError
 from tts.build.spec import (
     Deployment,
-    bundled_deployments,
     load_deployment,
 )
 from tts.build.tensorrt import contract
@@ -196,7 +196,6 @@ def test_pools_of_the_file_that_do_not_fit() -> None:
 
 
 ROOT = Path(__file__).resolve().parents[2]
-FOR_GPUS = [name for name in bundled_deployments() if load_deployment(name).tensorrt]
 
 
 @pytest.mark.parametrize("name", FOR_GPUS)

@@ -8,9 +8,10 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.bundled import FOR_GPUS
 
 from tts.build.errors import CheckpointError
-from tts.build.spec import bundled_deployments, load_deployment
+from tts.build.spec import load_deployment
 from tts.checks import check_manifests
 from tts.checks.manifests import _differences
 from tts.serving.contract import Finding
@@ -19,7 +20,7 @@ from tts.serving.repository.manifests import render_manifests
 TWO = "llama-8b-prm-8b-2xh100-bf16"
 HEADED = "llama-1b-skywork-1.5b-h100-bf16"
 """Its manifests hold the biases of its verifier's head, and so need the checkpoint."""
-GPU = [name for name in bundled_deployments() if load_deployment(name).tensorrt and name != HEADED]
+GPU = [name for name in FOR_GPUS if name != HEADED]
 
 
 @pytest.fixture

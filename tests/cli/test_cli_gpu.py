@@ -1,17 +1,17 @@
 """The commands on deployments for NVIDIA GPUs, on machines with and without one."""
 
 import pytest
+from tests.bundled import FOR_GPUS
 from typer.testing import CliRunner
 
 from tts.build import paths
 from tts.build.errors import CheckpointError, ServerError
-from tts.build.spec import bundled_deployments, load_deployment
+from tts.build.spec import load_deployment
 from tts.checks import machine as diagnosis
 from tts.cli import app
 
 HEADED = "llama-1b-skywork-1.5b-h100-bf16"
 """What is served holds the biases of its verifier's head, and so needs the checkpoint."""
-FOR_GPUS = [name for name in bundled_deployments() if load_deployment(name).tensorrt]
 LLAMA = "llama-1b-prm-8b-h100-bf16"
 SMI = """#!/bin/sh
 echo "NVIDIA H100 80GB HBM3, 81559 MiB, {driver}, 9.0"

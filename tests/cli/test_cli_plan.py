@@ -4,10 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.bundled import FOR_GPUS
 from tests.cli.test_cli import tts
 
 from tts.build import paths
-from tts.build.spec import bundled_deployments, load_deployment
+from tts.build.spec import load_deployment
 
 BUNDLED = paths.deployments_dir()
 
@@ -100,9 +101,7 @@ def test_a_plan_for_a_cpu_adds_up_what_the_pair_takes(tmp_path):
     assert "\n".join(told) in page.read_text(), "the page shows what an older plan said"
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in bundled_deployments() if load_deployment(name).tensorrt]
-)
+@pytest.mark.parametrize("name", FOR_GPUS)
 def test_every_bundled_gpu_deployment_plans(tmp_path, name):
     code, out, _ = tts("plan", name, home=tmp_path)
     assert code == 0

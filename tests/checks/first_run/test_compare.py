@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.bundled import BUNDLED, FOR_GPUS
 from tests.checks.first_run.planned_log import MIB, planned_log
 
-from tts.build.spec import Deployment, bundled_deployments, load_deployment
+from tts.build.spec import Deployment
 from tts.build.tensorrt.engine_memory import TRANSFER
 from tts.build.tensorrt.gpus import GIB
 from tts.build.tensorrt.memory_plan import plan_memory
@@ -23,15 +24,13 @@ from tts.checks.first_run.outcomes import (
 )
 from tts.serving.server.triton_log import read_start_log
 
-NAMES = [name for name in bundled_deployments() if load_deployment(name).tensorrt]
-DEPLOYMENTS = {name: load_deployment(name) for name in NAMES}
-PLANS = {name: plan_memory(deployment) for name, deployment in DEPLOYMENTS.items()}
-names = st.sampled_from(NAMES)
+PLANS = {name: plan_memory(BUNDLED[name]) for name in FOR_GPUS}
+names = st.sampled_from(FOR_GPUS)
 roles = st.sampled_from(["generator", "verifier"])
 
 
 def compared(name: str, lines: list[str]) -> dict[str, Outcome]:
-    outcomes = compare_log(DEPLOYMENTS[name], PLANS[name], read_start_log(lines))
+    outcomes = compare_log(BUNDLED[name], PLANS[name], read_start_log(lines))
     return {outcome.what: outcome for outcome in outcomes}
 
 
@@ -39,7 +38,7 @@ def compared(name: str, lines: list[str]) -> dict[str, Outcome]:
 def test_a_start_as_planned_is_as_expected_in_whatever_order_the_lines_come(
     name: str, order: random.Random
 ) -> None:
-    lines = planned_log(DEPLOYMENTS[name], PLANS[name])
+    lines = planned_log(BUNDLED[name], PLANS[name])
     order.shuffle(lines)
     outcomes = compared(name, ["noise", *lines, "more noise"])
     assert {outcome.state for outcome in outcomes.values()} == {"ok"}, outcomes
@@ -49,12 +48,12 @@ def test_a_start_as_planned_is_as_expected_in_whatever_order_the_lines_come(
 def test_a_pool_that_was_cut_short_is_told_with_its_engine(
     name: str, role: Any, data: st.DataObject
 ) -> None:
-    blocks = DEPLOYMENTS[name].engines()[role].kv_cache.blocks
+    blocks = BUNDLED[name].engines()[role].kv_cache.blocks
     cut = data.draw(st.integers(1, blocks // 4))
-    outcomes = compared(name, planned_log(DEPLOYMENTS[name], PLANS[name], cut={role: cut}))
+    outcomes = compared(name, planned_log(BUNDLED[name], PLANS[name], cut={role: cut}))
     wrong = outcomes[f"KV pool of the {role}"]
     assert wrong.state == "wrong"
-    block = DEPLOYMENTS[name].engines()[role].kv_cache.block_size
+    block = BUNDLED[name].engines()[role].kv_cache.block_size
     assert f"{cut * block:,} tokens" in wrong.advice
     assert outcomes["blocks and sequence length"].state == "wrong"
     (other,) = {"generator", "verifier"} - {role}
@@ -63,7 +62,7 @@ def test_a_pool_that_was_cut_short_is_told_with_its_engine(
 
 @given(names, st.integers(TRANSFER // 3 + 1, 2**30))
 def test_transfer_buffers_of_another_size_are_told(name: str, size: int) -> None:
-    lines = planned_log(DEPLOYMENTS[name], PLANS[name], transfer=size)
+    lines = planned_log(BUNDLED[name], PLANS[name], transfer=size)
     outcome = compared(name, lines)["KV transfer buffers"]
     assert outcome.state == "wrong"
     assert "TRTLLM_KVCACHE_TRANSFER_BUFFER_SIZE=1MB did not reach" in outcome.advice
@@ -81,7 +80,7 @@ H100 = "llama-1b-prm-8b-h100-bf16"
     ],
 )
 def test_a_size_beyond_its_estimate_is_told(what: str, old: str, new: str) -> None:
-    lines = planned_log(DEPLOYMENTS[H100], PLANS[H100])
+    lines = planned_log(BUNDLED[H100], PLANS[H100])
     at = next(number for number, line in enumerate(lines) if old in line)
     tail = {"activations": " for execution context memory.", "weights": ""}.get(
         what, " GPU memory for decoder."
@@ -93,7 +92,7 @@ def test_a_size_beyond_its_estimate_is_told(what: str, old: str, new: str) -> No
 
 
 def test_of_lines_of_some_ranks_only_the_largest_are_compared() -> None:
-    lines = planned_log(DEPLOYMENTS[H100], PLANS[H100])
+    lines = planned_log(BUNDLED[H100], PLANS[H100])
     first = lines[: len(lines) // 2]  # those of the generator
     outcomes = compared(H100, first)
     assert outcomes["activations"].state == "ok"
@@ -107,7 +106,7 @@ def test_a_shortened_sequence_is_told() -> None:
         "[TensorRT-LLM][WARNING] maxAttentionWindow and maxSequenceLen are too large for at least "
         "one sequence to fit in kvCache. they are reduced to 1024"
     )
-    outcome = compared(H100, [*planned_log(DEPLOYMENTS[H100], PLANS[H100]), line])[
+    outcome = compared(H100, [*planned_log(BUNDLED[H100], PLANS[H100]), line])[
         "blocks and sequence length"
     ]
     assert outcome.state == "wrong"
@@ -115,7 +114,7 @@ def test_a_shortened_sequence_is_told() -> None:
 
 
 def test_a_larger_pool_is_of_another_configuration() -> None:
-    lines = planned_log(DEPLOYMENTS[H100], PLANS[H100], cut={"verifier": -1})
+    lines = planned_log(BUNDLED[H100], PLANS[H100], cut={"verifier": -1})
     outcome = compared(H100, lines)["KV pool of the verifier"]
     assert outcome.state == "wrong"
     assert "another configuration" in outcome.advice
@@ -128,7 +127,7 @@ def test_an_empty_log_is_no_agreement(name: str) -> None:
 
 @given(names, st.integers(0, 2 * GIB), st.floats(0, 1))
 def test_memory_in_use_is_what_the_server_added(name: str, before: int, share: float) -> None:
-    deployment, plan = DEPLOYMENTS[name], PLANS[name]
+    deployment, plan = BUNDLED[name], PLANS[name]
     planned = {gpu.device: gpu.total - gpu.free for gpu in plan.gpus}
     earlier = dict.fromkeys(planned, before)
     used = {device: before + int(share * size) for device, size in planned.items()}
@@ -143,7 +142,7 @@ def test_memory_in_use_is_what_the_server_added(name: str, before: int, share: f
 
 
 def test_a_gpu_that_nvidia_smi_does_not_list_cannot_be_compared() -> None:
-    deployment: Deployment = DEPLOYMENTS[H100]
+    deployment: Deployment = BUNDLED[H100]
     (outcome,) = compare_memory(deployment, PLANS[H100], {}, {})
     assert outcome.state == "not here"
 

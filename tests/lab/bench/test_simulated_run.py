@@ -4,19 +4,16 @@ import json
 from dataclasses import replace
 
 import pytest
+from tests.bundled import FOR_GPUS
 
 from tts.build.errors import ConfigError, TtsError
-from tts.build.spec import bundled_deployments, deployment_file, load_deployment
+from tts.build.spec import deployment_file
 from tts.lab.bench.simulated_run import CALL_MS, SimulationOptions, scenario_of
 from tts.lab.simulation.scenario import simulate
 
 WANTED = SimulationOptions(
     "h100", 1, "time-sliced", "beam-search", {"n": 8}, 4, 2, seed=3, speculation="off"
 )
-
-
-def _is_for_cpu(name):
-    return load_deployment(name).target == "openvino"
 
 
 def test_a_scenario_is_what_was_asked_for():
@@ -74,7 +71,7 @@ def test_a_deployment_is_simulated_as_its_file_has_it():
     )
 
 
-@pytest.mark.parametrize("name", [n for n in bundled_deployments() if not _is_for_cpu(n)])
+@pytest.mark.parametrize("name", FOR_GPUS)
 def test_every_ready_made_deployment_for_gpus_is_simulated(name):
     wanted = replace(WANTED, deployment=name, problems=1, parameters={"n": 4})
     outcome = simulate(scenario_of(wanted, ())[1], "decoupled")
