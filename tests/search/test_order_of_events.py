@@ -13,12 +13,11 @@ from tests.search.driving import (
     build,
     configs,
     drive,
-    dvts_configs,
     may_stop_early,
     worlds,
 )
 
-from tts.search import BeamSearchConfig, DvtsConfig, Expand, Fate, Score, Search, Work
+from tts.search import BeamSearchConfig, Expand, Fate, Score, Search, Work
 from tts.strategies.auto import AutoConfig
 from tts.strategies.catalog import STRATEGIES
 
@@ -72,8 +71,8 @@ def test_the_tree_does_not_depend_on_the_order_of_events(config, world, shuffle)
 
 
 @settings(max_examples=INTERLEAVINGS, deadline=None)
-@given(st.one_of(beam_configs, dvts_configs), worlds, st.integers(0, 10**6))
-def test_a_search_does_without_a_score_only_if_it_said_that_it_might(config, world, shuffle):
+@given(beam_configs, worlds, st.integers(0, 10**6))
+def test_beam_search_does_without_a_score_only_if_it_said_that_it_might(config, world, shuffle):
     search = build(config)
     for work in drive(search, world, random.Random(shuffle)):
         if isinstance(work, Score) and not work.need_open:
@@ -84,8 +83,8 @@ def test_a_search_does_without_a_score_only_if_it_said_that_it_might(config, wor
 
 @settings(max_examples=INTERLEAVINGS, deadline=None)
 @given(configs, worlds)
-def test_searches_without_early_pruning_say_that_they_need_every_score(config, world):
-    if not isinstance(config, (BeamSearchConfig, DvtsConfig, AutoConfig)):
+def test_other_searches_do_not_say_that_they_may_do_without_a_score(config, world):
+    if not isinstance(config, (BeamSearchConfig, AutoConfig)):
         asked = drive(build(config), world)
         assert not any(work.need_open for work in asked if isinstance(work, Score))
 
