@@ -91,6 +91,7 @@ class Case:
     group_tokens: int | None
     shared: bool
     group_wait_s: float
+    verifier_step_tokens: int | None
     generator: Faults
     verifier: Faults
     repeats: float
@@ -111,6 +112,7 @@ def policy_of(case, schedule):
         "group_tokens": case.group_tokens,
         "shared": case.shared,
         "group_wait_s": case.group_wait_s,
+        "verifier_step_tokens": case.verifier_step_tokens,
     }
     known = {field.name for field in dataclasses.fields(Policy)}
     return Policy(**{name: value for name, value in wanted.items() if name in known})
@@ -165,6 +167,7 @@ def cases(draw, strategy):
         group_tokens=draw(st.sampled_from([None, 1, 60, 400])),
         shared=draw(st.booleans()),
         group_wait_s=draw(st.sampled_from([0.01, 0.0, 1.0])),
+        verifier_step_tokens=draw(st.sampled_from([None, 1, 30, 512])),
         generator=draw(faults()),
         verifier=draw(faults()),
         repeats=draw(st.sampled_from([0.0, 0.3])),

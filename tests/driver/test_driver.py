@@ -55,6 +55,7 @@ POLICIES = st.fixed_dictionaries(
         "group_wait_s": st.just(1e-4),
         "prefetch": st.booleans(),
         "shared": st.booleans(),
+        "verifier_step_tokens": st.sampled_from([1, 60]),
     },
 )
 

@@ -8,9 +8,17 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.amounts import amount
-from tests.search.driving import build, configs, drive, may_stop_early, worlds
+from tests.search.driving import (
+    beam_configs,
+    build,
+    configs,
+    drive,
+    may_stop_early,
+    worlds,
+)
 
-from tts.search import Expand, Fate, Search, Work
+from tts.search import BeamSearchConfig, Expand, Fate, Score, Search, Work
+from tts.strategies.auto import AutoConfig
 from tts.strategies.catalog import STRATEGIES
 
 INTERLEAVINGS = amount(140, 1500)
@@ -60,6 +68,25 @@ def test_the_tree_does_not_depend_on_the_order_of_events(config, world, shuffle)
         assert max(Counter(type(w).__name__ + str(w.node) for w in works).values()) == 1
     if not may_stop_early(config):
         assert needed(asked, plain) == needed(asked_shuffled, shuffled)
+
+
+@settings(max_examples=INTERLEAVINGS, deadline=None)
+@given(beam_configs, worlds, st.integers(0, 10**6))
+def test_beam_search_does_without_a_score_only_if_it_said_that_it_might(config, world, shuffle):
+    search = build(config)
+    for work in drive(search, world, random.Random(shuffle)):
+        if isinstance(work, Score) and not work.need_open:
+            end = search.tree.get(tuple(i for i in work.node if i >= 0))
+            if end and end.fate is Fate.PRUNED:
+                assert search.tree[work.node].score is not None
+
+
+@settings(max_examples=INTERLEAVINGS, deadline=None)
+@given(configs, worlds)
+def test_other_searches_do_not_say_that_they_may_do_without_a_score(config, world):
+    if not isinstance(config, (BeamSearchConfig, AutoConfig)):
+        asked = drive(build(config), world)
+        assert not any(work.need_open for work in asked if isinstance(work, Score))
 
 
 def test_trees_are_the_same_in_another_process():

@@ -26,6 +26,7 @@ def policy_of(
         # the CPU host keeps requests that share a prefix apart until one of them has computed it
         prefetch=deployment.target != "openvino" and schedule == "decoupled",
         shared=share_gpus(deployment),
+        verifier_step_tokens=verifier.max_num_tokens * len(verifier.placement.replicas),
     )
 
 

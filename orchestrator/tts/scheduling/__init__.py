@@ -6,6 +6,7 @@
 | schedules | lockstep, batched, alternating, decoupled: when each model may be sent work |
 | queue | pieces of work, and the queue of one model with its budget |
 | verifier_batching | verifier work held back until a batch of it is worth a step |
+| open_scores | scores that may turn out not to be needed, held back to a share of the verifier |
 | load_curve | throughput over load, its saturation point, and what one more request costs |
 """
 

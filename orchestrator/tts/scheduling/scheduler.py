@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 
 from tts.search import Expand, Score, Work
 
+from .open_scores import OpenScores
 from .queue import Job, Kind, Queue
 from .schedules import ScheduleName, new_schedule
 from .verifier_batching import Trigger, VerifierBatching
@@ -40,6 +41,8 @@ class Policy:
     """Send a problem's prompts ahead of the siblings that begin with them."""
     shared: bool = False
     """Both engines compute on the same device, and take its time from each other."""
+    verifier_step_tokens: int | None = None
+    """Most tokens that the verifier computes in a step; None: not known."""
 
 
 class Supply(Protocol):
@@ -82,6 +85,9 @@ class Scheduler:
             if policy.group_tokens and policy.schedule == "decoupled"
             else None
         )
+        self._open = OpenScores(
+            policy.verifier_step_tokens if policy.schedule == "decoupled" else None
+        )
         self._running = 0
         self._widths: dict[int, int] = {}
         self._width = 0
@@ -96,7 +102,7 @@ class Scheduler:
     @property
     def pending(self) -> tuple[int, int]:
         """The backlog, jobs that wait to be sent: generator, verifier."""
-        held = self._batching.held if self._batching else 0
+        held = self._open.held + (self._batching.held if self._batching else 0)
         return self._generator.pending, self._verifier.pending + held
 
     @property
@@ -131,7 +137,7 @@ class Scheduler:
         if self._batching and isinstance(job.work, Score):
             self._batching.add(job, now)
         else:
-            self._queue(job).push(job)
+            self._push(job)
 
     def asked(self, problem: int, work: Score) -> None:
         """A search has asked for this score; it may be known already and never become a job."""
@@ -143,12 +149,18 @@ class Scheduler:
         self._queue(job).ended(job)
         self._speculative.discard(job)
         self._triggers.pop(job, None)
+        self._let_go_after(job)
 
     def drop(self, job: Job) -> bool:
         """Forget a job that has not been sent; False if it has been."""
         if self._batching and self._batching.drop_job(job):
             return True
-        return self._queue(job).drop_job(job)
+        if self._open.drop_job(job):
+            return True
+        if not self._queue(job).drop_job(job):
+            return False
+        self._let_go_after(job)
+        return True
 
     def promote(self, job: Job) -> None:
         """A search has asked for what a speculative job is already doing."""
@@ -173,6 +185,7 @@ class Scheduler:
         self._width -= self._widths.pop(problem, 0)
         self._generator.drop(problem)
         self._verifier.drop(problem)
+        self._open.drop(problem)
         if self._batching:
             self._batching.drop(problem)
 
@@ -217,8 +230,18 @@ class Scheduler:
         if self._batching:
             for job, trigger in self._batching.release(now):
                 self._triggers[job] = trigger
-                self._verifier.push(job)
+                self._push(job)
         return self._schedule.take(self._generator, self._verifier)
+
+    def _push(self, job: Job) -> None:
+        """Queue a job, or hold it back while its need is open and its problem's share is used."""
+        for each in self._open.add(job):
+            self._queue(each).push(each)
+
+    def _let_go_after(self, job: Job) -> None:
+        """Queue the scores that were held back until this job is neither pending nor in flight."""
+        for each in self._open.ended(job):
+            self._verifier.push(each)
 
     def _overdrawn(self) -> list[Job]:
         """The least promising guesses, as many as main and eager work has taken the slots of."""

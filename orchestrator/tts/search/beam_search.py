@@ -135,6 +135,9 @@ class BeamSearch(VotingSearch[BeamSearchConfig]):
             and candidate.best_rank > cutoff
         ]
 
+    def _may_be_outranked(self, candidate: Candidate) -> bool:
+        return candidate.active
+
     def _can_outrank(self, pool: Pool) -> bool:
         """Whether the cutoff may be out of reach of any candidate; cheaper than the cutoff."""
         if self._enough(pool.ended):

@@ -42,13 +42,15 @@ class Score:
     `group` names the siblings among which it will be compared; `completes` says that no score of
     the group will be asked for after this one. The verifier reads the steps of the path that have
     text, each as a turn; with `own_turn` the last step is a turn even without text. Such a node may
-    be one that was never generated.
+    be one that was never generated. `need_open` says that the search may well do without the
+    score yet (`Search.unwanted`), as siblings may outrank the node whatever it scores.
     """
 
     node: NodePath
     group: NodePath = ()
     completes: bool = True
     own_turn: bool = False
+    need_open: bool = False
 
 
 Work = Expand | Score

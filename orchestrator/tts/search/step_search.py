@@ -50,7 +50,8 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
     A strategy opens its first pools in its constructor (`_open`) and defines `_decide`, which opens
     the next pool or ends the search (`_finish`); `_active_and_ended` and `_path_score` help it to
     choose. Optional: `_shares` for foresight, `_cutoff` for foresight and early pruning,
-    `_outranked` for early pruning, `_is_active` for chains that end in ways of their own.
+    `_outranked` and `_may_be_outranked` for early pruning, `_is_active` for chains that end in ways
+    of their own.
     """
 
     def __init__(self, config: Config, seed: SeedOf) -> None:
@@ -83,6 +84,10 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
         It is asked for after every step and score, that of `latest`, so it must be cheap.
         """
         return []
+
+    def _may_be_outranked(self, candidate: Candidate) -> bool:
+        """Whether a candidate that is about to ask for its score may be pruned without it."""
+        return False
 
     def _is_active(self, pool: Pool, node: Node) -> bool:
         """Whether the chain that `node` ends can be expanded after this pool's iteration."""
@@ -230,10 +235,11 @@ class StepSearch(TreeSearch[Config], Generic[Config]):
         pool, tip, group = candidate.pool, candidate.tip.path, candidate.group
         every_step = pool.whole and self.config.agg_strategy != "last"
         pool.unasked[group] -= 1
-        completes = not pool.unasked[group]
+        completes, need_open = not pool.unasked[group], self._may_be_outranked(candidate)
         for depth in range(candidate.start if every_step else len(tip), len(tip) + 1):
             self._awaiting_score[tip[:depth]] = candidate
-            self._asks.append(Score(tip[:depth], group, completes and depth == len(tip)))
+            is_last = completes and depth == len(tip)
+            self._asks.append(Score(tip[:depth], group, is_last, need_open=need_open))
             candidate.unscored += 1
 
     def _take_score(self, candidate: Candidate) -> None:

@@ -1,0 +1,150 @@
+"""Scores that may turn out not to be needed wait for a share of the verifier's budget."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.amounts import amount
+from tests.scheduling.supply import NOTHING, send
+
+from tts.scheduling import Job, Kind, Policy, Scheduler
+from tts.search import Score
+
+STEP = 10
+SHARE = 2 * STEP
+
+
+def scheduler_of(schedule="decoupled", *, budget=1000, **policy):
+    return Scheduler(Policy(schedule, 4, budget, verifier_step_tokens=STEP, **policy))
+
+
+def score(path, tokens=STEP, *, problem=0, need_open=True):
+    return Job(problem, Score(path, need_open=need_open), tokens, Kind.MAIN)
+
+
+def add(scheduler, *jobs):
+    for job in jobs:
+        scheduler.add(job, 0.0)
+
+
+def nodes(jobs):
+    return [job.work.node for job in jobs]
+
+
+def test_each_problem_has_a_share_of_two_steps_taken_by_path():
+    scheduler = scheduler_of()
+    first = score((7,))
+    add(scheduler, first, *(score((child,)) for child in (5, 3, 4)), score((1,), problem=1))
+    assert nodes(send(scheduler)) == [(7,), (5,), (1,)]
+    assert scheduler.pending == (0, 2)
+    scheduler.ended(first)
+    assert nodes(send(scheduler)) == [(3,)]
+
+
+def test_scores_that_are_needed_wait_for_the_budget_alone():
+    scheduler = scheduler_of()
+    add(scheduler, *(score((child,), need_open=False) for child in (5, 3, 4)))
+    assert nodes(send(scheduler)) == [(5,), (3,), (4,)]
+
+
+@pytest.mark.parametrize("schedule", ["lockstep", "batched", "alternating"])
+def test_the_other_schedules_hold_nothing_back(schedule):
+    scheduler = scheduler_of(schedule)
+    add(scheduler, *(score((child,)) for child in (5, 3, 4)))
+    assert nodes(send(scheduler)) == [(5,), (3,), (4,)]
+
+
+def test_a_score_that_is_larger_than_the_share_goes_alone():
+    scheduler = scheduler_of()
+    large, small = score((0,), SHARE + 1), score((1,))
+    add(scheduler, large, small)
+    assert send(scheduler) == [large]
+    scheduler.ended(large)
+    assert send(scheduler) == [small]
+
+
+def test_a_score_that_is_dropped_before_it_was_sent_makes_room():
+    scheduler = scheduler_of(budget=STEP)
+    jobs = [score((child,)) for child in range(4)]
+    add(scheduler, *jobs)
+    assert send(scheduler) == jobs[:1]
+    assert scheduler.drop(jobs[3]), "held back"
+    assert scheduler.drop(jobs[1]), "it waits for the budget"
+    assert not scheduler.drop(jobs[0]), "in flight"
+    scheduler.ended(jobs[0])
+    assert send(scheduler) == jobs[2:3]
+    scheduler.ended(jobs[2])
+    assert scheduler.pending == scheduler.in_flight == (0, 0)
+
+
+def test_grouped_scores_are_held_back_too():
+    scheduler = scheduler_of(group_tokens=4 * STEP, group_wait_s=1.0)
+    jobs = [score((child,)) for child in range(4)]
+    add(scheduler, *jobs[:3])
+    assert send(scheduler) == []
+    add(scheduler, jobs[3])
+    assert send(scheduler) == jobs[:2]
+
+
+@settings(max_examples=amount(150, 2000), deadline=None)
+@given(
+    asked=st.lists(
+        st.tuples(st.integers(0, 2), st.integers(0, 9), st.integers(1, 30), st.booleans()),
+        max_size=40,
+    ),
+    budget=st.sampled_from([15, 40, 1000]),
+    events=st.randoms(use_true_random=False),
+)
+def test_shares_hold_and_every_score_goes_or_is_dropped(asked, budget, events):
+    scheduler = scheduler_of(budget=budget)
+    to_ask = [
+        score((child,), tokens, problem=problem, need_open=need_open)
+        for problem, child, tokens, need_open in asked
+    ]
+    waiting, in_flight, sent, dropped = [], [], [], []
+    while to_ask or waiting or in_flight:
+        what = events.choice(["ask", "end", "drop"])
+        if what == "ask" and to_ask:
+            waiting.append(to_ask.pop())
+            add(scheduler, waiting[-1])
+        elif what == "drop" and waiting:
+            dropped.append(waiting.pop(events.randrange(len(waiting))))
+            assert scheduler.drop(dropped[-1])
+        elif in_flight:
+            scheduler.ended(in_flight.pop(events.randrange(len(in_flight))))
+        for job in scheduler.next(0.0, NOTHING).send:
+            waiting.remove(job)
+            in_flight.append(job)
+            sent.append(job)
+        assert scheduler.pending == (0, len(waiting))
+        assert in_flight or not waiting, "something goes while anything waits"
+        for problem in range(3):
+            used = [j.tokens for j in in_flight if j.work.need_open and j.problem == problem]
+            assert sum(used) <= SHARE or len(used) == 1
+    assert Counter(map(id, sent + dropped)) == Counter({id(job): 1 for job in sent + dropped})
+    assert len(sent) + len(dropped) == len(asked)
+
+
+@given(
+    tokens=st.lists(st.integers(1, 30), min_size=1, max_size=20),
+    others=st.lists(st.integers(1, 30), max_size=20),
+    ended=st.integers(0, 5),
+)
+def test_a_problem_that_has_ended_leaves_nothing_behind(tokens, others, ended):
+    scheduler = scheduler_of()
+    mine = [score((child,), each) for child, each in enumerate(tokens)]
+    theirs = [score((child,), each, problem=1) for child, each in enumerate(others)]
+    add(scheduler, *mine, *theirs)
+    in_flight = send(scheduler)
+    for job in [job for job in in_flight if job.problem == 0][:ended]:
+        scheduler.ended(job)
+        in_flight.remove(job)
+    scheduler.problem_ended(0)
+    done = []
+    while in_flight:
+        done.append(in_flight.pop())
+        scheduler.ended(done[-1])
+        in_flight += send(scheduler)
+    assert {job for job in done if job.problem == 1} == set(theirs)
+    assert scheduler.pending == scheduler.in_flight == (0, 0)
