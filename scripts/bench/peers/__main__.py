@@ -26,6 +26,7 @@ import argparse
 import importlib.metadata
 import json
 import platform
+import signal
 import sys
 import time
 from dataclasses import asdict
@@ -77,6 +78,8 @@ def main() -> None:
     serving.add_argument("--tokens", type=int, default=64, help="of each answer")
     serving.add_argument("--requests", type=int, default=2, help="for each in flight")
     arguments = parser.parse_args()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)  # a halted peer must not be left behind
     peers = Peers(arguments.folder.absolute())
     console = Console(width=max(Console().width, 150))
     begun, spent = time.monotonic(), psutil.cpu_times()
