@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import os
 import sys
 import time
@@ -30,7 +31,7 @@ def main() -> None:
     arguments = parser.parse_args()
     import torch
     from its_hub.api import AbstractProcessRewardModel
-    from its_hub.core.algorithms.beam_search import BeamSearch
+    from its_hub.core.algorithms.beam_search import BeamSearch, BeamSearchResult
     from its_hub.core.algorithms.particle_gibbs import ParticleFiltering
     from its_hub.core.lms.openai_lm import OpenAICompatibleLanguageModel
     from its_hub.core.lms.step_generation import StepGeneration
@@ -89,8 +90,13 @@ def main() -> None:
         async def one(problem: str) -> list[list[Any]]:
             async with places:
                 found = await algorithm.ainfer(lm, problem, question["n"], False)
-            best = found.the_one["content"]
-            return [[each["content"], float(each["content"] == best)] for each in found.responses]
+            if isinstance(found, BeamSearchResult):
+                weights = found.scores
+            else:  # of particles, which resampling has made equal but for the last steps
+                largest = max(found.log_weights_lst)
+                weights = [math.exp(weight - largest) for weight in found.log_weights_lst]
+            texts = [response["content"] for response in found.responses]
+            return [[text, weight] for text, weight in zip(texts, weights, strict=True)]
 
         begun, spent = time.perf_counter(), time.process_time()
         solved = await asyncio.gather(*map(one, question["problems"]))
