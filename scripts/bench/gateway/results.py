@@ -62,20 +62,21 @@ def row_of(server: str, system: str, concurrency: int, runs: Sequence[Run]) -> R
         system,
         concurrency,
         len(seen),
-        _percentile(first, 50),
-        _percentile(first, 99),
-        _percentile(tbt, 50),
-        _percentile(tbt, 99),
+        percentile(first, 50),
+        percentile(first, 99),
+        percentile(tbt, 50),
+        percentile(tbt, 99),
         len(seen) / wall_s,
         tokens / wall_s,
-        _percentile(own, 50),
-        _percentile(own, 99),
+        percentile(own, 50),
+        percentile(own, 99),
         1e6 * cpu_s / tokens if tokens else float("nan"),
         sum(run.outcome.timeouts + len(run.outcome.failures) for run in runs),
     )
 
 
-def _percentile(values: NDArray[Any], percent: float) -> float:
+def percentile(values: NDArray[Any] | Sequence[float], percent: float) -> float:
+    """The percentile of times, for example."""
     return float(np.percentile(values, percent))
 
 
