@@ -53,18 +53,18 @@ class Host:
     """Asks whether requests are cancelled as soon as it may: whenever it has sent something."""
 
     def __init__(self):
-        self.waiting, self.calls = [], []
+        self.waiting, self.calls, self.later = [], [], []
 
     def submit_all(self, requests, is_cancelled):
         self.waiting += [(on_response, is_cancelled) for _, on_response in requests]
         return list(range(len(requests)))
 
-    def call(self, function):
+    def call(self, function, after_s=0.0):
         if function.keywords:  # the end of a sender, which another thread may see to at once
             function()
             self.ask()
         else:
-            self.calls.append(function)
+            (self.later if after_s else self.calls).append(function)
 
     def ask(self):
         for _, is_cancelled in self.waiting:
@@ -107,9 +107,28 @@ def test_only_the_latest_sender_of_a_client_is_asked_and_sends(model):
     model._host.answer(0)
     model._host.answer(0)
     assert two.ended
-    numbers = [each["batch_index"].ravel().tolist() for each in two.sent]
-    assert numbers == [[2], [3]]
+    assert numbers(two) == [[2], [3]]
     three, third = request(4, 1)
     model.execute([third])
     model._host.answer(0)
     assert three.ended
+
+
+def numbers(sender):
+    return [each["batch_index"].ravel().tolist() for each in sender.sent]
+
+
+def test_few_of_many_rows_wait_for_others_until_their_time_has_come(model):
+    sender, asked = request(1, 6)
+    model.execute([asked])
+    model._host.answer(0)
+    model._host.answer(0)
+    assert not sender.sent
+    model._host.answer(0)
+    assert numbers(sender) == [[1, 2, 3]]
+    model._host.answer(0)
+    assert len(sender.sent) == 1
+    early, due = model._host.later
+    early()  # sends what is there
+    due()  # has nothing left to send
+    assert numbers(sender) == [[1, 2, 3], [4]]

@@ -9,7 +9,9 @@ engine does not wait.
 
 from __future__ import annotations
 
+import heapq
 import logging
+import math
 import os
 import queue
 import select
@@ -17,6 +19,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from itertools import count
 
@@ -75,7 +78,11 @@ class EngineClient:
         self._tickets = count(1)
         self._answering: dict[int, OnResponse] = {}
         self._cancellations = Cancellations(cancel_check_s)
-        self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[tuple[float, Callable[[], None]]] = queue.SimpleQueue()
+        """With the monotonic time from which on each may be made."""
+        self._later: list[tuple[float, int, Callable[[], None]]] = []
+        """Calls whose time has not come: a heap, in order where times are equal."""
+        self._order = count()
         self._writing = threading.Lock()
         self._submissions = Submissions()
         self._closed = False
@@ -153,10 +160,10 @@ class EngineClient:
         self._owner.require()
         self._write(encode(Cancel(ticket)))
 
-    def call(self, function: Callable[[], None]) -> None:
-        """Run a function in the thread that answers."""
+    def call(self, function: Callable[[], None], after_s: float = 0.0) -> None:
+        """Run a function in the thread that answers, so many seconds from now or at the end."""
         self._owner.require()
-        self._calls.put(function)
+        self._calls.put((time.monotonic() + after_s if after_s else 0.0, function))
         if threading.current_thread() is not self._thread:
             self._interrupt()
 
@@ -216,7 +223,7 @@ class EngineClient:
             self._make_calls()  # to which these have led; a question may take a round trip
             if (ticket := self._cancellations.ask()) is not None:
                 self.cancel(ticket)
-            due = self._cancellations.due_s()
+            due = self._due_s()
             ready = dict(poll.poll(None if due is None else 1000 * due))
             if self._wake in ready:
                 os.eventfd_read(self._wake)
@@ -225,9 +232,24 @@ class EngineClient:
                 reports = self._received.take()
         self._end()
 
-    def _make_calls(self) -> None:
+    def _due_s(self) -> float | None:
+        """Seconds until there is something to do unasked; None if there is nothing."""
+        due = self._cancellations.due_s()
+        if not self._later:
+            return due
+        left = max(0.0, self._later[0][0] - time.monotonic())
+        return left if due is None else min(due, left)
+
+    def _make_calls(self, until: float | None = None) -> None:
+        """Those whose time has come by then, or by now."""
         while not self._calls.empty():
-            guarded(self._calls.get())
+            due, function = self._calls.get()
+            if due:
+                heapq.heappush(self._later, (due, next(self._order), function))
+            else:
+                guarded(function)
+        while self._later and self._later[0][0] <= (until or time.monotonic()):
+            guarded(heapq.heappop(self._later)[2])
 
     def _take(self, report: Report) -> None:
         for ticket, response in report.responses:
@@ -251,6 +273,6 @@ class EngineClient:
             response = unavailable(reason)
         for ticket in list(self._answering):
             self._answer(ticket, response)
-        self._make_calls()  # to which answers may have led
+        self._make_calls(math.inf)  # to which answers may have led
         if not self._closed:
             self._on_death()

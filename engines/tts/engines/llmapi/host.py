@@ -111,10 +111,13 @@ class LlmHost:
         """End a request with an answer that says so; does nothing if it was answered already."""
         self.call(partial(self._cancel, ticket))
 
-    def call(self, function: Callable[[], None]) -> None:
-        """Run a function in the thread. Raises EngineError after `close`."""
+    def call(self, function: Callable[[], None], after_s: float = 0.0) -> None:
+        """Run a function in the thread, after so many seconds. Raises EngineError after `close`."""
         try:
-            self._loop.call_soon_threadsafe(guarded, function)
+            if after_s:
+                self._loop.call_soon_threadsafe(self._loop.call_later, after_s, guarded, function)
+            else:
+                self._loop.call_soon_threadsafe(guarded, function)
         except RuntimeError as error:
             raise EngineError("The engine is closed.") from error
 
