@@ -167,7 +167,7 @@ def test_a_file_is_read_once_and_again_when_it_has_changed(
     assert open_checkpoint(folder).config.dtype == "float16"
     file.unlink()
     assert imported(file) == file  # which is then no checkpoint folder
-    with pytest.raises(CheckpointError, match="no checkpoint folder"):
+    with pytest.raises(CheckpointError, match="no GGUF file"):
         open_checkpoint(file)
 
 
