@@ -15,10 +15,14 @@ from safetensors.numpy import load_file, save_file
 
 from tts.build.checkpoint import open_checkpoint
 from tts.build.errors import BuildError
+from tts.build.gguf.folder import checkpoint_folder
 from tts.build.openvino.export import export_model, save_model
 from tts.build.openvino.verify import ROUNDINGS, verify_engine
 
-SMOLLM2 = Path(__file__).parents[2] / "engines" / "checkpoints" / "smollm2-135m-instruct"
+SMOLLM2 = (
+    Path(__file__).parents[2]
+    / "engines/checkpoints/smollm2-135m-instruct/SmolLM2-135M-Instruct.Q4_1.gguf"
+)
 LAYER = "model.layers.1."
 Weights = dict[str, Any]
 Config = dict[str, Any]
@@ -108,11 +112,13 @@ def test_the_allowance_grows_with_what_rounding_does_to_a_model(
 
 @pytest.mark.slow
 def test_a_pretrained_model_passes_and_its_faults_do_not(torch: Any, tmp_path: Path) -> None:
-    if not SMOLLM2.is_dir():
+    if not SMOLLM2.is_file():
         pytest.skip("SmolLM2 is not there; scripts/fetch_smollm2 fetches it")
+    pytest.importorskip("gguf")
     torch.set_num_threads(2)
-    right = verify_engine(exported(SMOLLM2, tmp_path / "right"), open_checkpoint(SMOLLM2), "fp32")
+    folder = checkpoint_folder(SMOLLM2, print)
+    right = verify_engine(exported(folder, tmp_path / "right"), open_checkpoint(folder), "fp32")
     assert right.rounding_error is not None
     assert right.rounding_error < right.export_error < 8 * right.rounding_error
     for fault in FAULTS:
-        refused(SMOLLM2, fault, tmp_path / fault.__name__)
+        refused(folder, fault, tmp_path / fault.__name__)

@@ -10,6 +10,9 @@ from .errors import CheckpointError
 from .input_files import Unreadable, parse_json, read_text
 from .user_paths import is_folder
 
+_FETCHED_BY = {"smollm2-135m-instruct": "scripts/fetch_smollm2"}
+"""What fetches the checkpoints of bundled deployments that need no account, by their folders."""
+
 
 def read_json_object(file: Path) -> dict[str, Any]:
     """The JSON object in a checkpoint's file; raises CheckpointError naming the file."""
@@ -33,9 +36,20 @@ def read_json_object(file: Path) -> dict[str, Any]:
 def require_checkpoint_folder(checkpoint: Path) -> None:
     """Raises CheckpointError when there is no such folder, or it cannot be read."""
     if not is_folder(checkpoint):
+        if checkpoint.suffix.lower() == ".gguf":
+            raise CheckpointError(
+                f"There is no GGUF file {checkpoint}.", hint=how_to_get(checkpoint)
+            )
         raise CheckpointError(
             f"There is no checkpoint folder {checkpoint}.",
             hint="Set `checkpoint` in the deployment file to a Hugging Face checkpoint folder.",
         )
     if not os.access(checkpoint, os.R_OK | os.X_OK):
         raise CheckpointError(f"There is no permission to read the checkpoint {checkpoint}.")
+
+
+def how_to_get(checkpoint: Path) -> str:
+    """What to do about a checkpoint that is not there."""
+    if script := _FETCHED_BY.get(checkpoint.parent.name):
+        return f"Fetch it, from the repository's folder: {script}"
+    return "Download the checkpoint to that place."

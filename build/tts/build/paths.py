@@ -4,11 +4,12 @@
 |---|---|---|
 | deployments, checkpoints, templates | engines/, triton_repo/ | <site-packages>/tts/bundled/ |
 | built engines, repositories, server files | engines/built/ | <user data>/tts-toolkit/built/ |
+| checkpoints made of GGUF files | engines/checkpoints/imported/ | <user data>/.../imported/ |
 | runs | runs/ | <user data>/tts-toolkit/runs/ |
 | downloaded datasets | datasets/ | <user data>/tts-toolkit/datasets/ |
 | keys and request log of the gateway | gateway/ | <user data>/tts-toolkit/gateway/ |
 
-`TTS_HOME` moves the last four rows anywhere. What can be found out again lies in the user's folder
+`TTS_HOME` moves the last five rows anywhere. What can be found out again lies in the user's folder
 of caches, whichever it is.
 """
 
@@ -75,9 +76,21 @@ def _usable(override: str) -> Path:
 
 def built_dir(deployment: str) -> Path:
     """Folder of everything made from one deployment: engines, model repository, server files."""
-    root = home()
-    in_place = _IN_CHECKOUT and root == _CHECKOUT
-    return (root / "engines" / "built" if in_place else root / "built") / deployment
+    return _among_engines("built") / deployment
+
+
+def imported_dir() -> Path:
+    """Folder of the checkpoints that were made of GGUF files."""
+    return _among_engines("checkpoints/imported" if _in_place() else "imported")
+
+
+def _among_engines(folder: str) -> Path:
+    """A folder of what is made of checkpoints: in a checkout, with the rest of it."""
+    return (home() / "engines" if _in_place() else home()) / folder
+
+
+def _in_place() -> bool:
+    return _IN_CHECKOUT and home() == _CHECKOUT
 
 
 def engine_dir(deployment: str, role: str) -> Path:

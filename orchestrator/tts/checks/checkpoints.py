@@ -7,8 +7,10 @@ from contextlib import suppress
 
 from tts.build.build_plan import check_length
 from tts.build.checkpoint import CHECKPOINT_FILES
+from tts.build.checkpoint_files import how_to_get
 from tts.build.engine_shape import engine_shape, open_engine_checkpoint
 from tts.build.errors import CheckpointError, ConfigError
+from tts.build.gguf.file import SUFFIX
 from tts.build.llmapi import target as llmapi
 from tts.build.model_config import ModelConfig, read_model_config
 from tts.build.spec import Deployment, EngineSpec, Role
@@ -30,13 +32,17 @@ def checkpoints(deployment: Deployment) -> Iterator[Finding]:
         if not _is_here(spec):
             published = _is_published(deployment, spec)
             yield not_checked(
-                f"{spec.checkpoint} has no config.json"
+                (
+                    f"there is no {spec.checkpoint}"
+                    if spec.checkpoint.suffix == SUFFIX
+                    else f"{spec.checkpoint} has no config.json"
+                )
                 + ("; its shape is the published one" if published else ""),
                 where,
                 "the engine is made from its weights"
                 if published
                 else "nothing of this engine can be known without it",
-                "Download the checkpoint to that folder.",
+                how_to_get(spec.checkpoint),
             )
             continue
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -24,8 +25,9 @@ MAX_BYTES = 1_000_000
 def load_deployment(name_or_file: str | Path) -> Deployment:
     """Read a deployment by its file, or by its name when it is a bundled one.
 
-    Checkpoint paths come back absolute. Raises ConfigError naming the field's path, its value and
-    what is allowed.
+    Checkpoint paths come back absolute, and of a GGUF file as the folder made of it. Raises
+    ConfigError naming the field's path, its value and what is allowed; CheckpointError for a GGUF
+    file that cannot be read.
     """
     file = deployment_file(name_or_file)
     try:
@@ -101,12 +103,16 @@ def _with_prompt(deployment: Deployment, base: Path) -> Deployment:
 
 
 def _with_absolute_checkpoints(deployment: Deployment, base: Path) -> Deployment:
+    # not above: what reads a model is told apart in words of this package
+    from ..gguf.folder import checkpoint_folder
+
     def absolute(engine: EngineSpec) -> EngineSpec:
         try:
             checkpoint = (base / engine.checkpoint.expanduser()).resolve()
         except (OSError, RuntimeError) as error:  # a loop of symbolic links
             raise ConfigError(f"The checkpoint {engine.checkpoint} has no path: {error}") from error
-        return engine.model_copy(update={"checkpoint": checkpoint})
+        folder = checkpoint_folder(checkpoint, lambda line: print(line, file=sys.stderr))  # noqa: T201
+        return engine.model_copy(update={"checkpoint": folder})
 
     return deployment.model_copy(
         update={
