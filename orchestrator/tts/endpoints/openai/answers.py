@@ -70,8 +70,8 @@ def token_ids(value: object) -> list[int]:
 
 
 def number(value: object, what: str = "a number") -> float:
-    """A finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    """A finite number; NaN is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
         raise bad(what, value)
     return float(value)
 

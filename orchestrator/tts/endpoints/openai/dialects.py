@@ -25,6 +25,8 @@ LogProbs = dict[int | str, float]
 
 MOST_TOP = 20
 """How many of the likeliest tokens are asked for; more than vLLM's --max-logprobs are refused."""
+LIMITS = ("length", "limit")
+"""Why an output ends that has as many tokens as were asked for."""
 _BIAS = 100.0
 """It leaves nothing but the tokens that have it, and keeps the ratio of their probabilities."""
 

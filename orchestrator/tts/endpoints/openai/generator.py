@@ -12,8 +12,9 @@ from tts.build.tokenizer import Tokenizer
 from tts.engines import wire
 
 from ..base import GenerateCall, NewTokens, StreamingGenerator
+from . import answers
 from .capabilities import NAMES, Capabilities
-from .dialects import Ask, Dialect, Piece, require_ids
+from .dialects import LIMITS, Ask, Dialect, Piece, require_ids
 from .http_client import Http
 from .outputs import Output, StopWords, Word
 
@@ -67,7 +68,7 @@ class OpenAIGenerator(StreamingGenerator):
         async with aclosing(self._http.events(self._dialect.path, self._body(ask))) as events:
             async for event in events:
                 piece = self._dialect.piece(event)
-                new = self._new_tokens(piece, given, call.log_probs)
+                new = self._new_tokens(piece, given, call)
                 given += len(new.ids)
                 taken = output.add(new.ids)
                 final = output.ended or bool(piece.end)
@@ -84,20 +85,27 @@ class OpenAIGenerator(StreamingGenerator):
         if not self._dialect.ids:
             return NewTokens(await self._by_text(call), final=True)
         answer = await self._http.post(self._dialect.path, self._body(self._asked(call)))
-        new = self._new_tokens(self._dialect.piece(answer), 0, call.log_probs)
+        piece = self._dialect.piece(answer)
+        if not piece.end:
+            raise answers.bad("the reason why an output ends", piece.end)
+        new = self._new_tokens(piece, 0, call)
         taken = self._output(call).add(new.ids)
         return NewTokens(new.ids[:taken], new.log_probs[:taken], final=True)
 
-    def _new_tokens(self, piece: Piece, given: int, log_probs: bool) -> NewTokens:
+    def _new_tokens(self, piece: Piece, given: int, call: GenerateCall) -> NewTokens:
         """What a piece adds to the tokens given before."""
         ids = require_ids(piece, self._tokenizer.vocab_size)
-        start = given if given and piece.so_far == len(ids) else 0  # it repeats what was before
-        if log_probs and len(piece.log_probs) != len(ids):
+        if call.log_probs and len(piece.log_probs) != len(ids):
             raise EndpointError(
                 f"The server at {self._http.address} answered {len(ids)} tokens with "
                 f"{len(piece.log_probs)} log-probabilities."
             )
-        return NewTokens(ids[start:], piece.log_probs[start:] if log_probs else [])
+        start = given if given and piece.so_far == len(ids) else 0  # it repeats what was before
+        stop = len(ids)
+        if piece.end and piece.end not in LIMITS and ids:  # by an end that only the server knows
+            last = ids[-1]
+            stop -= last in self._tokenizer.added_ids and (last,) not in call.stop_words
+        return NewTokens(ids[start:stop], piece.log_probs[start:stop] if call.log_probs else [])
 
     async def _by_text(self, call: GenerateCall) -> list[int]:
         """An output by text, whose tokens our tokenizer counts.
@@ -130,7 +138,7 @@ class OpenAIGenerator(StreamingGenerator):
                 if at_step and self._delimiter in before + text:
                     return text, True
                 if piece.end:
-                    return text, piece.end != "length"
+                    return text, piece.end not in LIMITS
         raise EndpointUnavailable(f"The server at {self._http.address} broke an answer off.")
 
     def _body(self, ask: Ask) -> dict[str, object]:

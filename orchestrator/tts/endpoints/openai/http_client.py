@@ -45,8 +45,8 @@ class Http:
         Raises ConfigError for what is no address.
         """
         self._url = _checked(url)
-        self.address = str(self._url.with_user(None).with_query(None)).rstrip("/")
-        """For people; without what may be secret."""
+        self.address = str(self._url).rstrip("/")
+        """For people."""
         self.patience_s = patience_s
         """How long a request is sent again."""
         self._key = api_key
@@ -146,8 +146,9 @@ class Http:
             why = os.strerror(error.errno) if error.errno else error
             raise EndpointUnavailable(f"Nothing answers at {self.address}: {why}.") from None
         except (aiohttp.ClientError, ConnectionError) as error:
-            what = str(error) or type(error).__name__
-            raise EndpointUnavailable(f"The server at {self.address} is gone: {what}") from None
+            broken = isinstance(error, aiohttp.ClientPayloadError)
+            what = "broke an answer off" if broken else "closed a connection"
+            raise EndpointUnavailable(f"The server at {self.address} {what}.") from error
 
     async def _whole(self, answer: aiohttp.ClientResponse, path: str) -> bytes:
         data = bytearray()
@@ -186,14 +187,19 @@ async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 def _checked(url: str) -> URL:
     """The address before /v1, which may be given with it."""
     try:
-        parsed = URL(url.strip().rstrip("/").removesuffix("/v1"))
-        usable = parsed.scheme in ("http", "https") and bool(parsed.host) and parsed.port
+        parsed = URL(url.strip())
+        usable = parsed.scheme in ("http", "https") and bool(parsed.host) and bool(parsed.port)
     except ValueError:
-        usable = None
+        usable = False
     if not usable:
         raise ConfigError(
             "The url of a server must be like http://127.0.0.1:8000, with http or https.",
-            hint="Give the address that the server prints when it starts, without a path, or what "
-            "stands before /v1.",
+            hint="Give the address that the server prints when it starts, or what stands before "
+            "/v1.",
         )
-    return parsed.with_fragment(None)
+    if parsed.user or parsed.password or parsed.query_string:
+        raise ConfigError(
+            f"The url of the server at {parsed.host} holds a name, a password or a query.",
+            hint="Put the key into an environment variable, and name that with api_key_env.",
+        )
+    return parsed.with_path(parsed.path.rstrip("/").removesuffix("/v1")).with_fragment(None)
