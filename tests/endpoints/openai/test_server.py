@@ -7,16 +7,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from aiohttp import web
-from tests.endpoints.openai.stand_in import END, TOKENIZER, StandIn, drawn, log_prob
+from tests.endpoints.openai.stand_in import END, TOKENIZER, StandIn, TextOnly, drawn, log_prob
 
 from tts.build.errors import (
     ConfigError,
     EndpointError,
+    EndpointTimeout,
     EndpointUnavailable,
     RequestRefused,
     ServerError,
 )
 from tts.endpoints.base import GenerateCall, stream_of
+from tts.endpoints.openai.http_client import Http
 from tts.endpoints.openai.server import OpenAIServer
 
 PROMPT = np.asarray([30, 31, 32], dtype=np.int32)
@@ -317,6 +319,32 @@ def test_a_stream_that_breaks_off_or_holds_an_error_is_no_answer():
     assert "too long" in error.message
 
 
+def test_a_server_that_takes_text_alone_says_so_and_our_tokenizer_counts():
+    step, more = TOKENIZER.encode("one + two.\n\n"), TOKENIZER.encode("three")
+
+    async def go():
+        stand_in = TextOnly("vllm", [*step, *more, END])
+        async with opened(stand_in) as (server, generator):
+            known = await server.probe()
+            stand_in.asked.clear()
+            prompt = np.asarray([1, *TOKENIZER.encode("Compute")], dtype=np.int32)
+            call = replace(CALL, input_ids=prompt, max_new_tokens=40)
+            whole = await generator.generate(call)
+            first = await generator.generate(replace(call, stop_at_step=True))
+            short = await generator.generate(replace(call, max_new_tokens=3))
+            with pytest.raises(RequestRefused, match="cannot hold an output to a grammar"):
+                await generator.generate(replace(call, guide="root ::= []"))
+            with pytest.raises(RequestRefused, match="log-probabilities of our tokens"):
+                await generator.generate(replace(call, log_probs=True))
+            return known, whole, first, short, stand_in.asked[0]["prompt"]
+
+    known, whole, first, short, prompt = asyncio.run(go())
+    assert "text in and out: tokens are counted by the tokenizer" in known.describe()
+    assert (whole, first) == ([*step, *more], step)
+    assert short == step[:3]
+    assert prompt == TOKENIZER.spellings[1] + "Compute"
+
+
 def test_a_model_that_is_not_served_is_named_with_those_that_are():
     async def go():
         async with StandIn() as url, OpenAIServer(url, model="other") as server:
@@ -364,3 +392,52 @@ def test_an_address_with_a_secret_is_refused_without_showing_it(url):
 @pytest.mark.parametrize("url", ["http://h:80/a", "http://h:80/a/", " http://h:80/a/v1/ "])
 def test_a_url_may_end_with_v1(url):
     assert OpenAIServer(url).address == "http://h/a"
+
+
+def test_an_answer_that_does_not_come_in_time_is_given_up():
+    async def go():
+        stand_in = StandIn()
+        stand_in.hold.clear()
+        async with stand_in as url:
+            http = Http(url, None, 0, 0)
+            try:
+                with pytest.raises(EndpointTimeout, match="did not answer /v1/completions within"):
+                    await http.post("/v1/completions", {"prompt": [1]}, timeout_s=0.1)
+                while not stand_in.given_up:
+                    await asyncio.sleep(0.01)
+            finally:
+                await http.aclose()
+                stand_in.hold.set()
+
+    asyncio.run(go())
+
+
+def test_a_stream_that_is_closed_ends_on_the_server():
+    class Slow(StandIn):
+        async def _stream(self, ids, tokens, why, body):
+            whole = await super()._stream(ids, tokens, why, body)
+            response = web.StreamResponse()
+            await response.prepare(self.request)
+            await response.write(whole.text.partition("\n\n")[2].partition("\n\n")[0].encode())
+            await response.write(b"\n\n")
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                self.given_up += 1
+                raise
+
+        async def _sample(self, request):
+            self.request = request
+            return await super()._sample(request)
+
+    async def go():
+        stand_in = Slow()
+        async with opened(stand_in) as (_, generator):
+            stream = stream_of(generator, CALL)
+            first = await anext(stream)
+            await stream.aclose()
+            while not stand_in.given_up:
+                await asyncio.sleep(0.01)
+            return first.ids
+
+    assert asyncio.run(go()) == drawn(PROMPT.tolist(), 7, 12)[:1]
