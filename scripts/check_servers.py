@@ -11,17 +11,18 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import msgspec
 import numpy as np
 
 from tts.build.errors import TtsError
 from tts.build.spec import VerifierSpec
+from tts.build.spec.verifier import Labels
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.base import GenerateCall, ScoreCall, StreamingGenerator, stream_of
 from tts.endpoints.openai.capabilities import Capabilities
@@ -139,23 +140,17 @@ class Checks:
 
     async def scores(self) -> str:
         """A label's share, beside that from the log-probabilities of a prompt."""
-        spec = VerifierSpec.model_construct(format="custom", head="labels", labels=_labels())
+        positive, negative = LABELS
+        labels = Labels(positive=positive, negative=negative)
+        spec = VerifierSpec.model_construct(format="custom", head="labels", labels=labels)
         verifier = self.server.verifier(tokenizer=self.tokenizer, spec=spec)
         score = (await verifier.score(ScoreCall(self.prompt))).score
         again = (await verifier.score(ScoreCall(self.prompt))).score
         return f"{LABELS[0]!r} {score:.6f}, asked again {again - score:+.1e}"
 
 
-def _labels() -> Any:
-    from tts.build.spec.verifier import Labels
-
-    return Labels(positive=LABELS[0], negative=LABELS[1])
-
-
 async def metrics(address: str) -> str:
     """The metrics of a server, as text."""
-    import aiohttp
-
     async with (
         aiohttp.ClientSession() as session,
         session.get(f"{address}/metrics") as answer,
@@ -215,7 +210,7 @@ async def record(url: str, model: str, kind: str, file: Path) -> None:
     if dialect.streams:
         bodies["stream"] = dialect.sample(model, replace(ask, stream=True, log_probs=True))
     kept = {}
-    async with _session() as session:
+    async with aiohttp.ClientSession() as session:
         for path in ("/v1/models", "/version", "/props", "/get_server_info"):
             async with session.get(url + path) as answer:
                 kept[path] = {"status": answer.status, "answer": _short(await answer.read())}
@@ -226,14 +221,6 @@ async def record(url: str, model: str, kind: str, file: Path) -> None:
                 kept[name] = {"body": body, "status": answer.status, "answer": said}
     file.write_bytes(msgspec.json.format(msgspec.json.encode(kept), indent=1) + b"\n")
     print(f"{file}: {len(kept)} answers, {file.stat().st_size:,} bytes")
-
-
-@asynccontextmanager
-async def _session() -> AsyncIterator[Any]:
-    import aiohttp
-
-    async with aiohttp.ClientSession() as session:
-        yield session
 
 
 def _short(body: bytes) -> Any:

@@ -1,5 +1,7 @@
 """What the errors of a server mean."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,8 +50,6 @@ def test_a_server_may_say_how_long_to_wait(header, seconds):
     ],
 )
 def test_refusals_that_were_recorded_are_told_in_the_servers_words(kind, name, words):
-    import json
-
     said = recording(kind)[name]
     error = error_of_answer("h", "/x", said["status"], json.dumps(said["answer"]).encode(), {})
     assert isinstance(error, RequestRefused)

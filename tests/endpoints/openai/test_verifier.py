@@ -133,3 +133,9 @@ def test_a_head_without_a_place_says_what_to_tell_the_server():
     with pytest.raises(EndpointError, match="no place") as caught:
         head_score(head())
     assert "step_tag_id" in str(caught.value)
+
+
+def test_a_head_that_vllm_served_scores_as_its_activation_says():
+    """Of demo-classification, without and with its activation, after two steps."""
+    logits = head([0.17334206402301788, -0.09484371542930603], [0.2202692926, 0.07051263004541397])
+    assert head_score(logits) == pytest.approx(0.46263065934181213, abs=1e-6)
