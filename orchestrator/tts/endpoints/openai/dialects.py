@@ -108,9 +108,6 @@ class Dialect:
         return seed % self.seeds
 
 
-# --- /v1/completions: vLLM, trtllm-serve and others ---------------------------------------------
-
-
 def _completion(model: str, ask: Ask) -> Body:
     body: Body = {
         "model": model,
@@ -240,9 +237,6 @@ def _vllm_prompt(answer: Any, ids: Sequence[int]) -> list[float | None]:
     return found
 
 
-# --- SGLang's own /generate ---------------------------------------------------------------------
-
-
 def _sglang_body(ids: list[int] | str, sampling: Body) -> Body:
     return {"text" if isinstance(ids, str) else "input_ids": ids, "sampling_params": sampling}
 
@@ -318,8 +312,6 @@ def _sglang_prompt(answer: Any, ids: Sequence[int]) -> list[float | None]:
         raise answers.bad("log-probabilities of the prompt's own tokens", rows)
     return [None, *(lp for lp, _ in found)]
 
-
-# --- llama.cpp's own /completion ----------------------------------------------------------------
 
 _LLAMA_CHAIN: Body = {
     # temperature first, as other servers have it
