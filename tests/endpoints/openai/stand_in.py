@@ -1,0 +1,220 @@
+"""A server of a kind, without a model: it answers in the words of a recording."""
+
+import asyncio
+import copy
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+from aiohttp import web
+
+from tts.build.tokenizer import Tokenizer
+
+ROOT = Path(__file__).resolve().parents[3]
+TOKENIZER = Tokenizer(ROOT / "engines" / "checkpoints" / "demo-generator")
+END = TOKENIZER.eos_ids[0]
+RECORDINGS = Path(__file__).with_name("recordings")
+CONTEXT = 200
+
+
+def recording(kind):
+    """What a real server answered, by the name of the request."""
+    return json.loads((RECORDINGS / f"{kind}.json").read_text(encoding="utf-8"))
+
+
+def drawn(ids, seed, count):
+    """The tokens of a sample: they depend on the prompt and the seed."""
+    choice = random.Random(repr((list(ids), seed)))
+    return [choice.randrange(20, TOKENIZER.vocab_size) for _ in range(count)]
+
+
+def log_prob(ids, token):
+    """The log-probability of a token after others."""
+    return -random.Random(repr((list(ids), token))).random() * 10
+
+
+class StandIn:
+    """Speaks as vLLM or llama.cpp; `kind` names the recording."""
+
+    def __init__(self, kind="vllm", output=None):
+        """`output` is what every sample is, where it is given."""
+        self.kind, self.output = kind, output
+        self.said = recording(kind)
+        self.asked = []
+        """Bodies of requests for samples, in order."""
+        self.headers = []
+        self.given_up = 0
+        self.hold = asyncio.Event()
+        """Samples are answered while it is set."""
+        self.hold.set()
+        self.failures = []
+        """Answers of the next requests for samples: functions of nothing that give one."""
+        self.port = 0
+        self._runner = None
+
+    async def start(self):
+        app = web.Application()
+        path = "/v1/completions" if self.kind == "vllm" else "/completion"
+        app.router.add_post(path, self._sample)
+        for name in ("/v1/models", "/version", "/props", "/get_server_info"):
+            app.router.add_get(name, self._fact)
+        self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", self.port)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+        return f"http://127.0.0.1:{self.port}"
+
+    async def stop(self):
+        await self._runner.cleanup()
+
+    async def __aenter__(self):
+        return await self.start()
+
+    async def __aexit__(self, *_):
+        await self.stop()
+
+    def _error(self, name):
+        said = self.said[name]
+        return web.json_response(said["answer"], status=said["status"])
+
+    async def _fact(self, request):
+        return self._error(request.path)
+
+    async def _sample(self, request):
+        body = await request.json()
+        self.asked.append(body)
+        self.headers.append(dict(request.headers))
+        if self.failures:
+            return self.failures.pop(0)()
+        try:
+            await self.hold.wait()
+        except asyncio.CancelledError:
+            self.given_up += 1
+            raise
+        ids = body["prompt"]
+        if len(ids) >= CONTEXT:
+            return self._error("refused")
+        if max(ids) >= TOKENIZER.vocab_size:
+            return self._error("unknown_id")
+        if self.kind == "vllm" and body["model"] != "smollm2":
+            return self._error("unknown_model")
+        answer = (self._vllm if self.kind == "vllm" else self._llama)(ids, body)
+        return await answer if asyncio.iscoroutine(answer) else web.json_response(answer)
+
+    def _tokens(self, ids, body, most):
+        """What is written, and why it ends: a stop text, the end of the sequence, the limit."""
+        seed = body["seed"] if body["temperature"] else None
+        guided = body.get("structured_outputs") or body.get("grammar")
+        wanted = [29, 29] if guided else self.output or drawn(ids, seed, most)
+        tokens, stops = [], body.get("stop", [])
+        for token in wanted[:most]:
+            tokens.append(token)
+            text = TOKENIZER.decode(tokens)
+            if found := next((stop for stop in stops if stop in text), None):
+                return tokens, found
+            if token in body.get("stop_token_ids", []) or (token == END and not body["ignore_eos"]):
+                return tokens, None
+        return tokens, "length"
+
+    def _vllm(self, ids, body):
+        body = {"ignore_eos": False, **body}
+        if "prompt_logprobs" in body:
+            answer = copy.deepcopy(self.said["prompt"]["answer"])
+            entry = answer["choices"][0]["prompt_logprobs"][1].popitem()[1]
+            probs = [
+                {str(t): entry | {"logprob": log_prob(ids[:at], t)}} for at, t in enumerate(ids)
+            ]
+            answer["choices"][0]["prompt_logprobs"] = [None, *probs[1:]]
+            return answer
+        if "logprob_token_ids" in body:
+            answer = copy.deepcopy(self.said["labels"]["answer"])
+            top = {f"token_id:{t}": log_prob(ids, t) for t in body["logprob_token_ids"]}
+            answer["choices"][0]["logprobs"]["top_logprobs"] = [top]
+            return answer
+        tokens, why = self._tokens(ids, body, body["max_tokens"])
+        if body.get("stream"):
+            return self._stream(ids, tokens, why, body)
+        name = "log_probs" if body.get("logprobs") else "sample"
+        answer = copy.deepcopy(self.said[name]["answer"])
+        answer["choices"][0] |= self._choice(ids, tokens, why, body)
+        return answer
+
+    def _choice(self, ids, tokens, why, body, before=()):
+        choice = {
+            "text": TOKENIZER.decode(tokens),
+            "token_ids": tokens,
+            "finish_reason": why if why == "length" else "stop",
+            "stop_reason": None if why == "length" else why,
+        }
+        if body.get("logprobs"):
+            named = [TOKENIZER.decode([each]) for each in tokens]
+            probs = [log_prob([*ids, *before], each) for each in tokens]
+            top = [{name: prob} for name, prob in zip(named, probs, strict=True)]
+            choice["logprobs"] = {
+                "text_offset": [0] * len(tokens),
+                "token_logprobs": probs,
+                "tokens": named,
+                "top_logprobs": top,
+            }
+        return choice
+
+    async def _stream(self, ids, tokens, why, body):
+        events = [
+            json.loads(line.removeprefix("data: "))
+            for line in self.said["stream"]["answer"].splitlines()
+            if line.startswith("data: {")
+        ]
+        lines = []
+        for at, token in enumerate(tokens):
+            event = copy.deepcopy(events[0])
+            event["choices"][0] |= self._choice(ids, [token], why, body, tokens[:at])
+            if at + 1 < len(tokens):
+                event["choices"][0] |= {"finish_reason": None, "stop_reason": None}
+            lines.append(f"data: {json.dumps(event)}\n\n")
+        return web.Response(text="".join([": ping\n\n", *lines, "data: [DONE]\n\n"]))
+
+    def _llama(self, ids, body):
+        if "post_sampling_probs" in body:
+            answer = copy.deepcopy(self.said["labels"]["answer"])
+            labels = [each[0] for each in body["logit_bias"]]
+            probs = np.exp([log_prob(ids, label) for label in labels])
+            row = answer["completion_probabilities"][0]
+            pairs = zip(labels, probs / probs.sum(), strict=True)
+            row["top_probs"] = [row["top_probs"][0] | {"id": i, "prob": float(p)} for i, p in pairs]
+            return answer
+        tokens, why = self._tokens(ids, body, body["n_predict"])
+        name = "log_probs" if body.get("n_probs") else "sample"
+        answer = copy.deepcopy(self.said[name]["answer"])
+        answer["tokens"] = tokens
+        answer["content"] = TOKENIZER.decode(tokens)
+        answer["stop_type"] = {"length": "limit", None: "eos"}.get(why, "word")
+        if name == "log_probs":
+            row = answer["completion_probabilities"][0]
+            answer["completion_probabilities"] = [
+                row | {"id": each, "logprob": log_prob(ids, each)} for each in tokens
+            ]
+        return answer
+
+
+class TextOnly(StandIn):
+    """Takes and gives text, as llama-cpp-python's server does."""
+
+    async def _sample(self, request):
+        body = await request.json()
+        if not isinstance(body["prompt"], str):
+            words = "Input should be a valid string"
+            return web.json_response({"error": {"message": words}}, status=500)
+        self.asked.append(body)
+        ids = TOKENIZER.encode(body["prompt"])
+        tokens, why = self._tokens(ids, {"ignore_eos": False, **body}, body["max_tokens"])
+        pieces = [(TOKENIZER.decode([token]), None) for token in tokens]
+        pieces[-1] = (pieces[-1][0], why or "stop")
+        if not body.get("stream"):
+            whole = "".join(text for text, _ in pieces)
+            choice = {"text": whole, "finish_reason": why or "stop"}
+            return web.json_response({"choices": [choice]})
+        choices = [{"text": text, "finish_reason": end} for text, end in pieces]
+        lines = [f"data: {json.dumps({'choices': [choice]})}\r\n\r\n" for choice in choices]
+        return web.Response(text="".join(lines))

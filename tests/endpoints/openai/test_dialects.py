@@ -1,0 +1,201 @@
+"""What servers are sent and what their answers mean."""
+
+import contextlib
+import copy
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.endpoints.openai.stand_in import RECORDINGS, StandIn, recording
+
+from tts.build.errors import EndpointError, EndpointUnavailable
+from tts.endpoints.openai import answers
+from tts.endpoints.openai.dialects import (
+    BY_IDS,
+    LLAMA,
+    SGLANG,
+    TEXT,
+    TRTLLM,
+    VLLM,
+    Ask,
+    label_score,
+)
+
+RECORDED = {"vllm": VLLM, "llama": LLAMA}
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=10,
+)
+SGLANG_ANSWER = {  # by its documentation: /generate with return_logprob and token_ids_logprob
+    "text": " Paris",
+    "output_ids": [12095, 13],
+    "meta_info": {
+        "finish_reason": {"type": "length", "length": 2},
+        "prompt_tokens": 3,
+        "completion_tokens": 2,
+        "output_token_logprobs": [[-0.25, 12095, None], [-1.5, 13, None]],
+        "output_token_ids_logprobs": [[[-0.25, 14, None], [-1.25, 15, None]]],
+        "input_token_logprobs": [[None, 10, None], [-2.0, 11, None], [-3.0, 12, None]],
+    },
+}
+
+
+def said(kind, name):
+    return recording(kind)[name]["answer"]
+
+
+@pytest.mark.parametrize("kind", RECORDED)
+def test_the_requests_are_those_that_were_recorded(kind):
+    dialect, bodies = RECORDED[kind], recording(kind)
+    ask = Ask([10, 11, 12, 13], 4, seed=7, temperature=1.0)
+    assert dialect.sample("smollm2", ask) == bodies["sample"]["body"]
+    assert dialect.labels.body("smollm2", [10, 11, 12, 13], (14, 15)) == bodies["labels"]["body"]
+
+
+def test_samples_that_vllm_answered():
+    piece = VLLM.piece(said("vllm", "sample"))
+    assert (piece.ids, piece.text, piece.end) == ([29, 83, 679, 308], "-cathol", "length")
+    piece = VLLM.piece(said("vllm", "stop"))
+    assert (piece.text, piece.end) == ("-cathol's e", "stop")
+    piece = VLLM.piece(said("vllm", "log_probs"))
+    assert len(piece.log_probs) == len(piece.ids) == 4
+
+
+def test_samples_that_llama_cpp_answered():
+    piece = LLAMA.piece(said("llama", "sample"))
+    assert (piece.ids, piece.text, piece.end) == ([29, 1141, 29, 1425], "-to-be", "limit")
+    piece = LLAMA.piece(said("llama", "stop"))  # the token of the stop text is there
+    assert (piece.ids, piece.text, piece.end) == ([29, 1141, 29, 1425], "-to-b", "word")
+    piece = LLAMA.piece(said("llama", "log_probs"))
+    assert len(piece.log_probs) == len(piece.ids) == 4
+
+
+def test_labels_that_were_answered():
+    found = VLLM.labels.read(said("vllm", "labels"))
+    assert label_score(found, (14, 15), ("", "")) == pytest.approx(0.5)
+    found = LLAMA.labels.read(said("llama", "labels"))
+    assert label_score(found, (14, 15), ("", "")) == pytest.approx(0.49987030)
+    assert label_score({7: -1.0, " no": -1.0}, (7, 8), (" yes", " no")) == pytest.approx(0.5)
+    assert label_score({7: -1.0}, (7, 8), (" yes", " no")) is None
+
+
+def test_a_prompt_that_was_answered():
+    first, *rest = VLLM.prompts.read(said("vllm", "prompt"), [10, 11, 12, 13])
+    assert first is None
+    assert rest == pytest.approx([-21.3155, -21.1852, -21.1348], abs=1e-3)
+    with pytest.raises(EndpointError, match="where token 9 should be"):
+        VLLM.prompts.read(said("vllm", "prompt"), [10, 9, 12, 13])
+
+
+def test_an_answer_of_sglang_by_its_documentation():
+    piece = SGLANG.piece(SGLANG_ANSWER)
+    assert (piece.ids, piece.end, piece.so_far) == ([12095, 13], "length", 2)
+    assert piece.log_probs == [-0.25, -1.5]
+    found = SGLANG.labels.read(SGLANG_ANSWER)
+    assert label_score(found, (14, 15), ("", "")) == pytest.approx(1 / (1 + math.exp(-1)))
+    assert SGLANG.prompts.read(SGLANG_ANSWER, [10, 11, 12]) == [None, -2.0, -3.0]
+    aborted = copy.deepcopy(SGLANG_ANSWER)
+    aborted["meta_info"]["finish_reason"] = {"type": "abort", "message": "out of memory"}
+    with pytest.raises(EndpointUnavailable, match="out of memory"):
+        SGLANG.piece(aborted)
+
+
+def test_a_sample_is_spelled_as_each_server_reads_it():
+    ask = Ask([1], 5, 3, 0.5, 0.9, 4, ("\n\n",), (2,), False, "root ::= []", True, True)
+    sampling = SGLANG.sample("m", ask)["sampling_params"]
+    assert (sampling["max_new_tokens"], sampling["ebnf"], sampling["top_k"]) == (5, ask.guide, 4)
+    assert sampling["no_stop_trim"]
+    assert SGLANG.sample("m", Ask([1], 5))["sampling_params"]["top_k"] == -1
+    body = TRTLLM.sample("m", ask)
+    assert body["response_format"] == {"type": "ebnf", "ebnf": ask.guide}
+    assert (body["detokenize"], body["include_stop_str_in_output"]) == (False, True)
+    text = TEXT.sample("m", Ask("one", 5))
+    assert text.keys() == {"model", "prompt", "max_tokens", "temperature", "top_p", "seed"}
+
+
+READERS = [
+    *(each.piece for each in (*BY_IDS.values(), TEXT)),
+    *(each.labels.read for each in BY_IDS.values()),
+    *(
+        lambda answer, each=each: each.prompts.read(answer, [10, 11, 12, 13])
+        for each in BY_IDS.values()
+        if each.prompts
+    ),
+]
+
+
+@given(JSON, st.sampled_from(READERS))
+def test_any_answer_is_read_or_is_a_sentence(answer, read):
+    with contextlib.suppress(EndpointError):
+        read(answer)
+
+
+@given(st.data(), JSON)
+def test_any_value_in_an_answer_is_read_or_is_a_sentence(data, value):
+    kind = data.draw(st.sampled_from(sorted(RECORDED)))
+    names = [name for name, each in recording(kind).items() if isinstance(each["answer"], dict)]
+    answer = copy.deepcopy(data.draw(st.sampled_from([said(kind, n) for n in names])))
+    place = answer
+    while True:
+        key = data.draw(
+            st.sampled_from(list(place))
+            if isinstance(place, dict)
+            else st.integers(0, len(place) - 1)
+        )
+        if not (isinstance(place[key], dict | list) and place[key]) or data.draw(st.booleans()):
+            place[key] = value
+            break
+        place = place[key]
+    with contextlib.suppress(EndpointError):
+        data.draw(st.sampled_from(READERS))(answer)
+
+
+@given(st.floats(-1e30, 0), st.floats(-1e30, 0))
+def test_shares_of_two_labels_are_probabilities_that_add_up_to_one(first, second):
+    one, other = answers.share(first, second), answers.share(second, first)
+    assert 0 <= one <= 1
+    assert one + other == pytest.approx(1)
+    assert (one > other) <= (first > second)
+
+
+@pytest.mark.parametrize("kind", RECORDED)
+def test_the_stand_in_answers_in_the_shape_of_the_recording(kind):
+    stand_in, recorded = StandIn(kind), recording(kind)
+    make = stand_in._vllm if kind == "vllm" else stand_in._llama
+    for name in {"sample", "log_probs", "labels", "prompt"} & recorded.keys():
+        body, answer = recorded[name]["body"], recorded[name]["answer"]
+        if name == "labels":
+            body["temperature"] = 1.0
+        assert differences(make(body["prompt"], body), answer) == []
+
+
+def test_the_recordings_are_small():
+    assert max(file.stat().st_size for file in RECORDINGS.iterdir()) < 20_000
+
+
+def differences(given, recorded, where="answer"):
+    """Places at which two answers have other fields, or values of other types."""
+    if isinstance(given, dict) and isinstance(recorded, dict):
+        if any(name.startswith("token_id:") or name.isdecimal() for name in recorded):
+            given, recorded = (dict(enumerate(each.values())) for each in (given, recorded))
+        elif ".top_logprobs[" in where:
+            return []
+        elif given.keys() != recorded.keys():
+            return [f"{where}: {sorted(given.keys() ^ recorded.keys())}"]
+        pairs = [
+            (f"{where}.{name}", given[name], recorded[name]) for name in given.keys() & recorded
+        ]
+        return [each for name, a, b in pairs for each in differences(a, b, name)]
+    if isinstance(given, list) and isinstance(recorded, list):
+        return [
+            each
+            for at, (a, b) in enumerate(zip(given, recorded, strict=False))
+            for each in differences(a, b, f"{where}[{at}]")
+        ]
+    numbers = isinstance(given, int | float) and isinstance(recorded, int | float)
+    same = numbers or type(given) is type(recorded) or None in (given, recorded)
+    return [] if same else [f"{where}: {given!r} for {recorded!r}"]

@@ -1,0 +1,70 @@
+"""What the errors of a server mean."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.endpoints.openai.stand_in import recording
+
+from tts.build.errors import EndpointError, EndpointTimeout, EndpointUnavailable, RequestRefused
+from tts.endpoints.openai.errors import MOST_WORDS, error_of_answer, error_of_event, words_of
+from tts.endpoints.retry import AskedToWait
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (307, RequestRefused),
+        (400, RequestRefused),
+        (401, RequestRefused),
+        (404, RequestRefused),
+        (500, RequestRefused),
+        (408, EndpointTimeout),
+        (504, EndpointTimeout),
+        (429, EndpointUnavailable),
+        (502, EndpointUnavailable),
+        (503, EndpointUnavailable),
+    ],
+)
+def test_each_status_is_an_error_of_ours(status, kind):
+    error = error_of_answer("http://h:1", "/x", status, b'{"detail": "no"}', {})
+    assert type(error) is kind
+    assert error.message == f"The server at http://h:1 answered /x with status {status}: no"
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"), [("3", 3), ("0.5", 0.5), ("1e9", 86_400), ("-1", 0), ("soon", 0)]
+)
+def test_a_server_may_say_how_long_to_wait(header, seconds):
+    error = error_of_answer("h", "/x", 429, b"", {"Retry-After": header})
+    assert (error.seconds if isinstance(error, AskedToWait) else 0) == seconds
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "words"),
+    [
+        ("vllm", "unknown_id", "Token id 9999999 is out of vocabulary"),
+        ("vllm", "unknown_model", "The model `nosuch` does not exist. Valid aliases: smollm2."),
+        ("llama", "unknown_id", "Prompt contains invalid tokens"),
+    ],
+)
+def test_refusals_that_were_recorded_are_told_in_the_servers_words(kind, name, words):
+    said = recording(kind)[name]
+    error = error_of_answer("h", "/x", said["status"], json.dumps(said["answer"]).encode(), {})
+    assert isinstance(error, RequestRefused)
+    assert error.message.endswith(words)
+
+
+@given(st.binary())
+def test_any_words_are_one_short_line(body):
+    words = words_of(body)
+    assert words
+    assert "\n" not in words
+    assert len(words) <= MOST_WORDS + 3
+
+
+def test_an_event_is_an_error_if_it_says_so():
+    assert error_of_event("h", "/x", {"choices": []}) is None
+    assert isinstance(error_of_event("h", "/x", {"error": {"code": 503}}), EndpointUnavailable)
+    assert isinstance(error_of_event("h", "/x", {"error": "broken"}), EndpointError)
