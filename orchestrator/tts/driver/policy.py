@@ -30,11 +30,14 @@ def policy_of(
 
 
 def share_gpus(deployment: Deployment) -> bool:
-    """Whether both engines compute on the same GPU; on a CPU each has threads of its own."""
-    if deployment.target == "openvino":
+    """Whether both engines compute on the same GPU; on a CPU each has threads of its own.
+
+    Of one that runs elsewhere nothing is known: it is taken to have a machine of its own.
+    """
+    if deployment.target == "openvino" or deployment.remotes():
         return False
     generator, verifier = (
         {gpu for gpus in engine.placement.replicas for gpu in gpus}
-        for engine in (deployment.generator, deployment.verifier)
+        for engine in deployment.engines().values()
     )
     return not generator.isdisjoint(verifier)
