@@ -30,6 +30,14 @@ LONGEST_WAIT_S = 5.0
 T = TypeVar("T")
 
 
+class AskedToWait(EndpointUnavailable):
+    """A server that cannot answer now says for how long."""
+
+    def __init__(self, message: str, hint: str | None = None, *, seconds: float) -> None:
+        super().__init__(message, hint)
+        self.seconds = seconds
+
+
 async def retried(
     attempt: Callable[[], Awaitable[T]],
     comes_back: Callable[[], bool] = lambda: False,
@@ -48,10 +56,11 @@ async def retried(
     while True:
         try:
             return await attempt()
-        except (EndpointUnavailable, EndpointTimeout):
+        except (EndpointUnavailable, EndpointTimeout) as error:
             if comes_back() or give_up is None:
                 give_up = now() + patience_s
-            if now() + wait > give_up:
+            pause = max(wait, error.seconds) if isinstance(error, AskedToWait) else wait
+            if now() + pause > give_up:
                 raise
-        await asyncio.sleep(wait)
+        await asyncio.sleep(pause)
         wait = min(2 * wait, LONGEST_WAIT_S)

@@ -1,0 +1,13 @@
+"""Engines that already run, asked by HTTP: vLLM, SGLang, llama.cpp, trtllm-serve and their like.
+
+| module | job |
+|---|---|
+| server | a server: what leads to its generator and its verifier |
+| capabilities | what a server is and can do, as a value |
+| probing | finds that out, by asking it |
+| generator, verifier | the two endpoints |
+| dialects | what each kind of server is sent and answers: the one place to add a server. Pure |
+| answers | values of an answer, checked. Pure |
+| outputs | where an output ends, in token ids. Pure |
+| http_client | requests, answers and errors |
+"""

@@ -1,0 +1,73 @@
+"""What a server is and can do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["vllm", "sglang", "llama.cpp", "trtllm-serve", "other"]
+LabelsBy = Literal["", "ids", "bias", "top"]
+"""How the probabilities of labels are read: of named ids, of a draw that a bias confines to them,
+or among the likeliest tokens."""
+
+NAMES: dict[Kind, str] = {
+    "vllm": "vLLM",
+    "sglang": "SGLang",
+    "llama.cpp": "llama.cpp",
+    "trtllm-serve": "trtllm-serve",
+    "other": "an OpenAI-style server",
+}
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a server is and can do, as it answered when it was asked."""
+
+    kind: Kind
+    model: str
+    """The model that is asked."""
+    version: str = ""
+    context: int | None = None
+    """Tokens of a prompt and its output together; None where the server does not say."""
+    generates: bool = True
+    ids_in: bool = False
+    """Prompts are sent as token ids. Otherwise they are sent as text, and encoded once more."""
+    ids_out: bool = False
+    """Outputs come as token ids. Otherwise our tokenizer counts the tokens of their text."""
+    streams: bool = False
+    """Tokens can be had one by one; else an output comes in one piece."""
+    seeds: bool = False
+    """The same seed gave the same tokens twice."""
+    log_probs: bool = False
+    """Log-probabilities of generated tokens."""
+    prompt_log_probs: bool = False
+    """Log-probabilities of a prompt's tokens, which verifier format likelihood needs."""
+    labels: LabelsBy = ""
+    """How a verifier's labels are read; empty: they are not."""
+    grammar: str = ""
+    """The field that takes a grammar; empty: guides are refused."""
+    pooling: bool = False
+    """It serves a model with a head, which verifiers with a head need."""
+
+    def describe(self) -> str:
+        """What it is and can do, in one line."""
+        name = " ".join(filter(None, (NAMES[self.kind], self.version)))
+        says = [f"context {self.context:,}"] if self.context else []
+        if self.generates:
+            says.append(self._tokens())
+            says.append("seeds honoured" if self.seeds else "seeds NOT honoured")
+            read = [
+                *(["tokens"] if self.log_probs else []),
+                *(["prompts"] if self.prompt_log_probs else []),
+                *(["labels"] if self.labels else []),
+            ]
+            says.append(f"log-probabilities of {', '.join(read)}" if read else "no probabilities")
+            says.append(f"grammars ({self.grammar})" if self.grammar else "no grammars")
+        if self.pooling:
+            says.append("scores of a head")
+        return f"{name} serving {self.model}: " + "; ".join(says)
+
+    def _tokens(self) -> str:
+        if self.ids_in and self.ids_out:
+            return "token ids in and out"
+        return "text in and out: tokens are counted by the tokenizer of the deployment"

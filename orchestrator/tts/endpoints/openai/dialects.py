@@ -1,0 +1,469 @@
+"""What each kind of server is sent and answers: the one place to add a server. Pure.
+
+A dialect makes requests from what is wanted and reads answers into one form. Everything that draws
+a token is spelled out in each request, since servers have defaults of their own: llama.cpp's for
+min_p, top_k and penalties, and vLLM's and SGLang's from the model's generation_config.json.
+
+Sources: vLLM 0.32 and llama.cpp's server as they answered (tests/endpoints/openai/recordings);
+SGLang's /generate and trtllm-serve's /v1/completions by their documentation and sources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tts.build.errors import EndpointError, EndpointUnavailable
+
+from . import answers
+from .capabilities import Kind, LabelsBy
+
+Body = dict[str, Any]
+LogProbs = dict[int | str, float]
+"""Natural log-probabilities of tokens, by id, or by text where a server names no ids."""
+
+MOST_TOP = 20
+"""How many of the likeliest tokens are asked for; more than vLLM's --max-logprobs are refused."""
+_BIAS = 100.0
+"""It leaves nothing but the tokens that have it, and keeps the ratio of their probabilities."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One sample, as every server knows it."""
+
+    prompt: list[int] | str
+    max_tokens: int
+    seed: int = 0
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    """0: any token may be drawn."""
+    stop: tuple[str, ...] = ()
+    stop_ids: tuple[int, ...] = ()
+    ignore_end: bool = False
+    guide: str | None = None
+    log_probs: bool = False
+    stream: bool = False
+
+
+@dataclass
+class Piece:
+    """An answer, or one event of a streamed one."""
+
+    ids: list[int] | None
+    """None where the server gives no ids."""
+    text: str = ""
+    log_probs: list[float] = field(default_factory=list)
+    end: str = ""
+    """Why the output ends here, in the server's words; empty: it goes on."""
+    so_far: int | None = None
+    """How many tokens the output has by now, where the server says so."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """How the probabilities of two labels after a prompt are read."""
+
+    by: LabelsBy
+    body: Callable[[str, list[int], tuple[int, int]], Body]
+    read: Callable[[Any], LogProbs]
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """How the log-probabilities of a prompt's tokens are read."""
+
+    body: Callable[[str, list[int]], Body]
+    read: Callable[[Any, Sequence[int]], list[float | None]]
+    """One for each token, None for the first."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How servers of a kind are asked for tokens and probabilities."""
+
+    kind: Kind
+    path: str
+    seeds: int
+    """Seeds are below it."""
+    grammar: str
+    """The field that takes a grammar; empty: there is none."""
+    sample: Callable[[str, Ask], Body]
+    """What asks a model for a sample."""
+    piece: Callable[[Any], Piece]
+    """What an answer, or an event of a stream, holds."""
+    labels: Labels | None = None
+    prompts: Prompts | None = None
+    ids: bool = True
+    """Prompts and outputs are token ids."""
+    streams: bool = True
+    """Its streams give every token; else only its whole answers do."""
+
+    def seed(self, seed: int) -> int:
+        """A seed of 64 bits as the server takes it."""
+        return seed % self.seeds
+
+
+# --- /v1/completions: vLLM, trtllm-serve and others ---------------------------------------------
+
+
+def _completion(model: str, ask: Ask) -> Body:
+    body: Body = {
+        "model": model,
+        "prompt": ask.prompt,
+        "max_tokens": ask.max_tokens,
+        "temperature": ask.temperature,
+        "top_p": ask.top_p,
+        "seed": ask.seed,
+    }
+    if ask.log_probs:
+        body["logprobs"] = 1
+    if ask.stop:
+        body["stop"] = list(ask.stop)
+    if ask.stream:
+        body["stream"] = True
+    return body
+
+
+_NO_PENALTIES = {
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+    "frequency_penalty": 0.0,
+    "presence_penalty": 0.0,
+}
+
+
+def _vllm_sample(model: str, ask: Ask) -> Body:
+    body = _completion(model, ask) | _NO_PENALTIES | {"top_k": ask.top_k, "return_token_ids": True}
+    return body | _stops(ask) | _guide({"structured_outputs": {"grammar": ask.guide}}, ask)
+
+
+def _trtllm_sample(model: str, ask: Ask) -> Body:
+    # token ids come in place of text
+    body = _completion(model, ask) | _NO_PENALTIES | {"top_k": ask.top_k, "detokenize": False}
+    ebnf = {"response_format": {"type": "ebnf", "ebnf": ask.guide}}
+    return body | _stops(ask) | _guide(ebnf, ask)
+
+
+def _stops(ask: Ask) -> Body:
+    body: Body = {}
+    if ask.stop:
+        body["include_stop_str_in_output"] = True
+    if ask.stop_ids:
+        body["stop_token_ids"] = list(ask.stop_ids)
+    if ask.ignore_end:
+        body["ignore_eos"] = True
+    return body
+
+
+def _guide(fields: Body, ask: Ask) -> Body:
+    return {} if ask.guide is None else fields
+
+
+def _choice(answer: Any) -> dict[str, Any]:
+    choices = answers.mapping(answer).get("choices")
+    return answers.mapping(answers.only(choices, "one choice"), "a choice")
+
+
+def _completion_piece(answer: Any) -> Piece:
+    if answers.mapping(answer).get("choices") == []:  # the event that counts tokens
+        return Piece([])
+    choice = _choice(answer)
+    ids, said = choice.get("token_ids"), choice.get("logprobs")
+    log_probs: list[float] = []
+    if said is not None:
+        said = answers.mapping(said, "log-probabilities")
+        given = answers.array(said.get("token_logprobs"), "log-probabilities")
+        log_probs = [answers.log_probability(each) for each in given]
+    return Piece(
+        None if ids is None else answers.token_ids(ids),
+        answers.text(choice.get("text") or ""),
+        log_probs,
+        _reason(choice.get("finish_reason")),
+    )
+
+
+def _reason(value: object) -> str:
+    """Why an output ends; raises EndpointUnavailable if the server gave it up."""
+    if value is None:
+        return ""
+    reason = answers.text(value, "a reason")
+    if reason in ("abort", "error"):
+        raise EndpointUnavailable(f"The server gave a request up (finish_reason {reason!r}).")
+    return reason or "stop"
+
+
+def _top_labels(answer: Any) -> LogProbs:
+    """The likeliest first tokens: `token_id:7` where the server can name ids, else texts."""
+    said = answers.mapping(_choice(answer).get("logprobs"), "log-probabilities")
+    first = answers.array(said.get("top_logprobs"), "the likeliest tokens")[:1]
+    found: LogProbs = {}
+    for name, value in answers.mapping(answers.only(first, "the likeliest tokens")).items():
+        marked, _, number = name.partition("token_id:")
+        key = int(number) if not marked and number.isdecimal() and len(number) < 11 else name
+        found[key] = answers.log_probability(value)
+    return found
+
+
+def _one_token(model: str, ids: list[int]) -> Body:
+    return {"model": model, "prompt": ids, "max_tokens": 1, "temperature": 0.0, "seed": 0}
+
+
+def _vllm_labels(model: str, ids: list[int], labels: tuple[int, int]) -> Body:
+    # of an older version, which knows no logprob_token_ids, the likeliest tokens
+    named = {"logprob_token_ids": list(labels), "return_tokens_as_token_ids": True}
+    return _one_token(model, ids) | {"logprobs": MOST_TOP} | named
+
+
+def _biased_labels(model: str, ids: list[int], labels: tuple[int, int]) -> Body:
+    # whether log-probabilities are those before the bias or after it, their difference is the same
+    bias = {"logit_bias": {str(label): _BIAS for label in labels}}
+    return _one_token(model, ids) | {"logprobs": 5} | bias
+
+
+def _vllm_prompt_body(model: str, ids: list[int]) -> Body:
+    return _one_token(model, ids) | {"prompt_logprobs": 0}
+
+
+def _vllm_prompt(answer: Any, ids: Sequence[int]) -> list[float | None]:
+    given = answers.array(_choice(answer).get("prompt_logprobs"), "log-probabilities of a prompt")
+    if len(given) != len(ids):
+        raise answers.bad(f"log-probabilities of {len(ids)} tokens", given)
+    found: list[float | None] = [None]
+    for token, entries in zip(ids[1:], given[1:], strict=True):
+        entry = answers.mapping(answers.mapping(entries).get(str(token)), f"token {token}")
+        found.append(answers.log_probability(entry.get("logprob")))
+    return found
+
+
+# --- SGLang's own /generate ---------------------------------------------------------------------
+
+
+def _sglang_body(ids: list[int] | str, sampling: Body) -> Body:
+    return {"text" if isinstance(ids, str) else "input_ids": ids, "sampling_params": sampling}
+
+
+def _sglang_sample(model: str, ask: Ask) -> Body:
+    sampling: Body = {
+        "max_new_tokens": ask.max_tokens,
+        "temperature": ask.temperature,
+        "top_p": ask.top_p,
+        "top_k": ask.top_k or -1,
+        "sampling_seed": ask.seed,
+        "stop": list(ask.stop),
+        "stop_token_ids": list(ask.stop_ids),
+        "no_stop_trim": True,
+        "ignore_eos": ask.ignore_end,
+        **_NO_PENALTIES,
+        **_guide({"ebnf": ask.guide}, ask),
+    }
+    flags = {"stream": ask.stream, "return_logprob": ask.log_probs}
+    return _sglang_body(ask.prompt, sampling) | flags
+
+
+def _sglang_piece(answer: Any) -> Piece:
+    said = answers.mapping(answer)
+    about = answers.mapping(said.get("meta_info"), "meta_info")
+    ids, count = said.get("output_ids"), about.get("completion_tokens")
+    end = about.get("finish_reason")
+    if isinstance(end, dict) and end.get("type") == "abort":
+        words = str(end.get("message") or "no reason given")[:200]
+        raise EndpointUnavailable(f"The server gave a request up: {words}")
+    return Piece(
+        None if ids is None else answers.token_ids(ids),
+        answers.text(said.get("text") or ""),
+        [lp for lp, _ in _triples(about.get("output_token_logprobs") or [])],
+        _reason(answers.mapping(end, "a reason").get("type")) if end is not None else "",
+        answers.token_id(count) if count is not None else None,
+    )
+
+
+def _triples(value: object) -> list[tuple[float, int]]:
+    """Log-probabilities and ids from [log-probability, id, text] each."""
+    rows = [answers.array(each) for each in answers.array(value, "log-probabilities")]
+    if any(len(row) < 2 for row in rows):
+        raise answers.bad("log-probabilities with token ids", value)
+    return [(answers.log_probability(row[0]), answers.token_id(row[1])) for row in rows]
+
+
+_ONE_DRAW: Body = {"max_new_tokens": 1, "temperature": 1.0, **_NO_PENALTIES}
+
+
+def _sglang_labels(model: str, ids: list[int], labels: tuple[int, int]) -> Body:
+    asked = {"return_logprob": True, "token_ids_logprob": list(labels)}
+    return _sglang_body(ids, _ONE_DRAW) | asked
+
+
+def _sglang_label_probs(answer: Any) -> LogProbs:
+    about = answers.mapping(answers.mapping(answer).get("meta_info"), "meta_info")
+    rows = answers.array(about.get("output_token_ids_logprobs"), "log-probabilities of labels")
+    return {token: lp for lp, token in _triples(answers.only(rows, "one generated token"))}
+
+
+def _sglang_prompt_body(model: str, ids: list[int]) -> Body:
+    return _sglang_body(ids, _ONE_DRAW) | {"return_logprob": True, "logprob_start_len": 0}
+
+
+def _sglang_prompt(answer: Any, ids: Sequence[int]) -> list[float | None]:
+    about = answers.mapping(answers.mapping(answer).get("meta_info"), "meta_info")
+    rows = answers.array(about.get("input_token_logprobs"), "log-probabilities of a prompt")
+    if len(rows) != len(ids):
+        raise answers.bad(f"log-probabilities of {len(ids)} tokens", rows)
+    found = _triples(rows[1:])
+    if [token for _, token in found] != list(ids[1:]):
+        raise answers.bad("log-probabilities of the prompt's own tokens", rows)
+    return [None, *(lp for lp, _ in found)]
+
+
+# --- llama.cpp's own /completion ----------------------------------------------------------------
+
+_LLAMA_CHAIN: Body = {
+    # temperature first, as other servers have it
+    "samplers": ["temperature", "top_k", "top_p"],
+    "min_p": 0.0,
+    "repeat_penalty": 1.0,
+    "frequency_penalty": 0.0,
+    "presence_penalty": 0.0,
+}
+
+
+def _llama_sample(model: str, ask: Ask) -> Body:
+    body: Body = {
+        "model": model,
+        "prompt": ask.prompt,
+        "n_predict": ask.max_tokens,
+        "temperature": ask.temperature,
+        "top_p": ask.top_p,
+        "top_k": ask.top_k,
+        "seed": ask.seed,
+        "return_tokens": True,
+        "ignore_eos": ask.ignore_end,
+        **_LLAMA_CHAIN,
+        **_guide({"grammar": ask.guide}, ask),
+    }
+    if ask.log_probs:
+        body["n_probs"] = 1  # of a stop text's tokens it gives none: the client looks for it alone
+    elif ask.stop:
+        body["stop"] = list(ask.stop)
+    return body
+
+
+def _llama_piece(answer: Any) -> Piece:
+    said = answers.mapping(answer)
+    ids, probs = said.get("tokens"), said.get("completion_probabilities") or []
+    entries = [answers.mapping(each) for each in answers.array(probs, "log-probabilities")]
+    return Piece(
+        None if ids is None else answers.token_ids(ids),
+        answers.text(said.get("content") or ""),
+        [answers.log_probability(entry.get("logprob")) for entry in entries],
+        _reason(said.get("stop_type")) if said.get("stop") else "",
+    )
+
+
+def _llama_labels(model: str, ids: list[int], labels: tuple[int, int]) -> Body:
+    return {
+        "model": model,
+        "prompt": ids,
+        "n_predict": 1,
+        "seed": 0,
+        "temperature": 1.0,
+        "top_k": len(labels),
+        "top_p": 1.0,
+        **_LLAMA_CHAIN,
+        "logit_bias": [[label, _BIAS] for label in labels],
+        "n_probs": len(labels),
+        "post_sampling_probs": True,  # of the draw itself, which the bias confines to the labels
+    }
+
+
+def _llama_label_probs(answer: Any) -> LogProbs:
+    rows = answers.array(
+        answers.mapping(answer).get("completion_probabilities"), "probabilities of labels"
+    )
+    row = answers.mapping(answers.only(rows, "one generated token"))
+    found: LogProbs = {}
+    for each in answers.array(row.get("top_probs"), "probabilities of labels"):
+        entry = answers.mapping(each)
+        found[answers.token_id(entry.get("id"))] = answers.log_of(entry.get("prob"))
+    return found
+
+
+VLLM = Dialect(
+    "vllm",
+    "/v1/completions",
+    2**63,
+    "structured_outputs",
+    _vllm_sample,
+    _completion_piece,
+    Labels("ids", _vllm_labels, _top_labels),
+    Prompts(_vllm_prompt_body, _vllm_prompt),
+)
+SGLANG = Dialect(
+    "sglang",
+    "/generate",
+    2**31,
+    "ebnf",
+    _sglang_sample,
+    _sglang_piece,
+    Labels("ids", _sglang_labels, _sglang_label_probs),
+    Prompts(_sglang_prompt_body, _sglang_prompt),
+)
+LLAMA = Dialect(
+    "llama.cpp",
+    "/completion",
+    2**32 - 1,  # the last one means any
+    "grammar",
+    _llama_sample,
+    _llama_piece,
+    Labels("bias", _llama_labels, _llama_label_probs),
+    streams=False,  # they leave out a token that ends within a character
+)
+TRTLLM = Dialect(
+    "trtllm-serve",
+    "/v1/completions",
+    2**63,
+    "response_format",
+    _trtllm_sample,
+    _completion_piece,
+    Labels("top", _biased_labels, _top_labels),
+)
+TEXT = Dialect(
+    "other",
+    "/v1/completions",
+    2**31,
+    "",
+    _completion,
+    _completion_piece,
+    ids=False,
+    streams=False,
+)
+
+BY_IDS: Mapping[Kind, Dialect] = {each.kind: each for each in (VLLM, LLAMA, SGLANG, TRTLLM)}
+"""Those that take token ids and return them; TEXT is for the rest."""
+
+
+def label_score(found: LogProbs, labels: tuple[int, int], texts: tuple[str, str]) -> float | None:
+    """The first label's share of both labels' probability; None if one of them is not there."""
+    values = [found.get(label, found.get(text)) for label, text in zip(labels, texts, strict=True)]
+    positive, negative = values
+    if positive is None or negative is None:
+        return None
+    return answers.share(positive, negative)
+
+
+def require_ids(piece: Piece, vocabulary: int) -> list[int]:
+    """The ids of an answer, all of them in the vocabulary; raises EndpointError."""
+    if piece.ids is None:
+        raise EndpointError(
+            "The server's answer holds no token ids, as it did when it was asked first.",
+            hint="Is it behind a proxy that leads to several servers?",
+        )
+    for token in piece.ids:
+        if token >= vocabulary:
+            raise EndpointError(
+                f"The server answered token {token}; the tokenizer has ids up to {vocabulary - 1}.",
+                hint="Set generator.tokenizer to the tokenizer of the model that the server runs.",
+            )
+    return piece.ids

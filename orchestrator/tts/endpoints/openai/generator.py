@@ -1,0 +1,200 @@
+"""The generator behind a server: samples, whole or streamed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from functools import lru_cache
+
+from tts.build.errors import EndpointError, EndpointUnavailable, RequestRefused
+from tts.build.tokenizer import Tokenizer
+from tts.engines import wire
+
+from ..base import GenerateCall, NewTokens, StreamingGenerator
+from .capabilities import NAMES, Capabilities
+from .dialects import Ask, Dialect, Piece, require_ids
+from .http_client import Http
+from .outputs import Output, StopWords, Word
+
+_CONTEXT = 64
+"""Tokens in front of an output that decide how its text is encoded."""
+
+
+class OpenAIGenerator(StreamingGenerator):
+    """The model of a server; see endpoints.StreamingGenerator.
+
+    A step ends where the server finds its delimiter in the text, and at a stop word. Where a server
+    takes no token ids, the prompt is sent as text and our tokenizer makes the ids of its output.
+    """
+
+    def __init__(
+        self,
+        http: Http,
+        dialect: Dialect,
+        capabilities: Capabilities,
+        *,
+        tokenizer: Tokenizer,
+        end_id: int,
+        step_stop_words: Sequence[Word],
+        end_stop_words: Sequence[Word],
+        step_delimiter: str,
+    ) -> None:
+        self._http, self._dialect = http, dialect
+        self._capabilities = capabilities
+        self._tokenizer = tokenizer
+        self._delimiter = step_delimiter
+        self._endless = end_id == wire.NO_END_ID
+        self._end_ids = {end_id, *(word[0] for word in end_stop_words if len(word) == 1)}
+        self._end_words = StopWords(word for word in end_stop_words if len(word) > 1)
+        self._step_words = StopWords(step_stop_words)
+        self._stops = lru_cache(maxsize=256)(self._new_stops)
+
+    async def generate(self, call: GenerateCall) -> list[int]:
+        """See endpoints.Generator; sent again after a failure that may pass."""
+        return (await self._http.patiently(lambda: self._once(call))).ids
+
+    async def stream(self, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:
+        """See endpoints.StreamingGenerator; never sent again.
+
+        In one piece where the server's streams do not give every token.
+        """
+        if not (call.streaming and self._dialect.streams):
+            yield await self._once(call)
+            return
+        ask, output = self._asked(call), self._output(call)
+        given = 0
+        async with aclosing(self._http.events(self._dialect.path, self._body(ask))) as events:
+            async for event in events:
+                piece = self._dialect.piece(event)
+                new = self._new_tokens(piece, given, call.log_probs)
+                given += len(new.ids)
+                taken = output.add(new.ids)
+                final = output.ended or bool(piece.end)
+                if taken or final:
+                    yield NewTokens(new.ids[:taken], new.log_probs[:taken], final)
+                if final:
+                    return
+        raise EndpointUnavailable(
+            f"The server at {self._http.address} broke an answer off after {given} tokens."
+        )
+
+    async def _once(self, call: GenerateCall) -> NewTokens:
+        """The whole output."""
+        if not self._dialect.ids:
+            return NewTokens(await self._by_text(call), final=True)
+        answer = await self._http.post(self._dialect.path, self._body(self._asked(call)))
+        new = self._new_tokens(self._dialect.piece(answer), 0, call.log_probs)
+        taken = self._output(call).add(new.ids)
+        return NewTokens(new.ids[:taken], new.log_probs[:taken], final=True)
+
+    def _new_tokens(self, piece: Piece, given: int, log_probs: bool) -> NewTokens:
+        """What a piece adds to the tokens given before."""
+        ids = require_ids(piece, self._tokenizer.vocab_size)
+        start = given if given and piece.so_far == len(ids) else 0  # it repeats what was before
+        if log_probs and len(piece.log_probs) != len(ids):
+            raise EndpointError(
+                f"The server at {self._http.address} answered {len(ids)} tokens with "
+                f"{len(piece.log_probs)} log-probabilities."
+            )
+        return NewTokens(ids[start:], piece.log_probs[start:] if log_probs else [])
+
+    async def _by_text(self, call: GenerateCall) -> list[int]:
+        """An output by text, whose tokens our tokenizer counts.
+
+        It is read as it comes, since an answer does not say whether a stop text or the end of the
+        sequence ended it; and asked for again where the server counts more tokens than we do.
+        """
+        if call.log_probs:
+            raise RequestRefused(self._cannot("give log-probabilities of our tokens"))
+        prompt = _text_of(self._tokenizer, call.input_ids.tolist())
+        before = self._tokenizer.decode(call.input_ids[-_CONTEXT:].tolist())
+        text, ids = "", list[int]()
+        while len(ids) < call.max_new_tokens:
+            ask = self._asked(call, prompt + text, call.max_new_tokens - len(ids))
+            new, ended = await self._text(ask, text, call.stop_at_step)
+            text += new
+            ids = self._tokenizer.encode_after(before, text)
+            if ended or not new:
+                break
+        output = self._output(call)
+        return ids[: output.add(ids)]
+
+    async def _text(self, ask: Ask, before: str, at_step: bool) -> tuple[str, bool]:
+        """What an output adds to a text, and whether it ends there, but for the limit."""
+        text = ""
+        async with aclosing(self._http.events(self._dialect.path, self._body(ask))) as events:
+            async for event in events:
+                piece = self._dialect.piece(event)
+                text += piece.text
+                if at_step and self._delimiter in before + text:
+                    return text, True
+                if piece.end:
+                    return text, piece.end != "length"
+        raise EndpointUnavailable(f"The server at {self._http.address} broke an answer off.")
+
+    def _body(self, ask: Ask) -> dict[str, object]:
+        return self._dialect.sample(self._capabilities.model, ask)
+
+    def _asked(self, call: GenerateCall, text: str | None = None, limit: int | None = None) -> Ask:
+        if call.guide is not None and not self._capabilities.grammar:
+            raise RequestRefused(
+                self._cannot("hold an output to a grammar"),
+                hint="Leave answer_regex and answer_schema out, or serve the generator with vLLM, "
+                "SGLang, llama.cpp's llama-server or trtllm-serve.",
+            )
+        ids, context = call.input_ids, self._capabilities.context
+        most = call.max_new_tokens if limit is None else limit
+        if context is not None:
+            most = max(1, min(most, context - len(ids)))
+        greedy = call.temperature == 0
+        stop, stop_ids = self._stops(call.stop_words, call.stop_at_step)
+        ignore_end = call.ignore_end or self._endless
+        by_text = text is not None
+        return Ask(
+            ids.tolist() if text is None else text,
+            most,
+            self._dialect.seed(0 if greedy else call.seed),
+            0.0 if greedy else call.temperature,
+            1.0 if greedy else call.top_p,
+            0 if greedy else call.top_k,
+            () if by_text else stop,
+            (*stop_ids, *(() if ignore_end else sorted(self._end_ids))),
+            ignore_end,
+            call.guide,
+            call.log_probs,
+            by_text or (call.streaming and self._dialect.streams),
+        )
+
+    def _new_stops(
+        self, words: tuple[Word, ...], at_step: bool
+    ) -> tuple[tuple[str, ...], tuple[int, ...]]:
+        """The texts and the ids at which the server ends an output."""
+        texts = [self._tokenizer.decode(word) for word in words if len(word) > 1]
+        at = (self._delimiter,) if at_step and self._delimiter else ()
+        stop_ids = tuple(word[0] for word in words if len(word) == 1)
+        return (*at, *(text for text in texts if text)), stop_ids
+
+    def _output(self, call: GenerateCall) -> Output:
+        ignore_end = call.ignore_end or self._endless
+        words = [StopWords(call.stop_words)] if call.stop_words else []
+        if not ignore_end:
+            words.append(self._end_words)
+        if call.stop_at_step:
+            words.append(self._step_words)
+        return Output(() if ignore_end else self._end_ids, words, call.max_new_tokens)
+
+    def _cannot(self, what: str) -> str:
+        name = NAMES[self._capabilities.kind]
+        return f"The server at {self._http.address} ({name}) cannot {what}."
+
+
+def _text_of(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
+    """The text of a prompt with its special tokens spelled out, as servers read them in a text."""
+    text, run = "", list[int]()
+    for token in ids:
+        if token in tokenizer.added_ids:
+            text += tokenizer.decode(run) + tokenizer.spellings[token]
+            run = []
+        else:
+            run.append(token)
+    return text + tokenizer.decode(run)

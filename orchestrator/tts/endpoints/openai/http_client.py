@@ -1,0 +1,199 @@
+"""Requests to a server and its answers, as JSON.
+
+Connections are kept and shared. Giving a request up closes its connection, which ends it on the
+server. No proxy is taken from the environment, no redirection is followed, since it would take the
+key elsewhere, and no answer may grow without bounds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import aiohttp
+import msgspec
+from aiohttp.http_exceptions import LineTooLong
+from yarl import URL
+
+from tts.build.errors import ConfigError, EndpointError, EndpointTimeout, EndpointUnavailable
+
+from ..retry import REQUEST_TIMEOUT_S, retried
+from .errors import error_of_answer, error_of_event
+
+MOST_BYTES = 64 << 20
+"""Of an answer, whole or streamed; the log-probabilities of 100,000 tokens take 8 MB."""
+_MOST_EVENT_BYTES = 4 << 20
+_CONNECT_S = 10.0
+_KEPT_S = 4.0
+"""How long a connection is kept that nothing uses: uvicorn closes them after 5 seconds."""
+
+T = TypeVar("T")
+_encode = msgspec.json.encode
+
+
+class Http:
+    """One server. Everything that goes wrong with a request is raised as EndpointError."""
+
+    def __init__(
+        self, url: str, api_key: str | None, patience_s: float, most_connections: int
+    ) -> None:
+        """`url` is what stands before the paths; 0 connections: as many as there are requests.
+
+        Raises ConfigError for what is no address.
+        """
+        self._url = _checked(url)
+        self.address = str(self._url.with_user(None).with_query(None)).rstrip("/")
+        """For people; without what may be secret."""
+        self.patience_s = patience_s
+        """How long a request is sent again."""
+        self._key = api_key
+        self._most_connections = most_connections
+        self._session: aiohttp.ClientSession | None = None
+        self._closed = False
+
+    async def patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """What an attempt gives, made again after a failure that may pass (see `retried`)."""
+        return await retried(attempt, patience_s=self.patience_s)
+
+    async def get(self, path: str) -> Any:
+        """What a path answers, None if that is no JSON."""
+        async with self._answer("GET", path, None, _CONNECT_S) as answer:
+            body = await self._whole(answer, path)
+        try:
+            return msgspec.json.decode(body)
+        except msgspec.DecodeError:
+            return None
+
+    async def post(self, path: str, body: object, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
+        """The whole answer to a request. Raises EndpointError; cancelling it ends the request."""
+        async with self._answer("POST", path, body, timeout_s) as answer:
+            return self._json(await self._whole(answer, path), path)
+
+    async def events(self, path: str, body: object) -> AsyncGenerator[Any, None]:
+        """The events of a streamed answer, without an overall timeout; see `post`."""
+        async with self._answer("POST", path, body, None) as answer:
+            size = 0
+            async for line in _lines(answer):
+                size += len(line)
+                if size > MOST_BYTES:
+                    raise EndpointError(self._too_long(path))
+                data = line.removeprefix(b"data:").strip()
+                if data == b"[DONE]":
+                    return
+                if not data or not line.startswith(b"data:"):
+                    continue  # what ends an event, comments, and other fields
+                event = self._json(data, path)
+                if error := error_of_event(self.address, path, event):
+                    raise error
+                yield event
+
+    async def aclose(self) -> None:
+        """End what runs on it."""
+        self._closed = True
+        if self._session:
+            await self._session.close()
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._closed:
+            raise EndpointError(f"The connection to {self.address} has been closed.")
+        if self._session is None:
+            headers = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
+            if self._key:
+                headers["Authorization"] = f"Bearer {self._key}"
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    limit=self._most_connections, keepalive_timeout=_KEPT_S
+                ),
+                headers=headers,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                read_bufsize=_MOST_EVENT_BYTES // 2,
+            )
+        return self._session
+
+    @asynccontextmanager
+    async def _answer(
+        self, method: str, path: str, body: object, timeout_s: float | None
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The answer to a request that was taken; without a timeout, one between two reads."""
+        timeout = aiohttp.ClientTimeout(
+            total=timeout_s,
+            sock_connect=_CONNECT_S,
+            sock_read=REQUEST_TIMEOUT_S if timeout_s is None else None,
+        )
+        try:
+            async with self._opened().request(
+                method,
+                self._url.joinpath(path.lstrip("/")),
+                data=None if body is None else _encode(body),
+                timeout=timeout,
+                allow_redirects=False,
+            ) as answer:
+                if answer.status != 200:
+                    said = self._hidden(await self._whole(answer, path))
+                    raise error_of_answer(self.address, path, answer.status, said, answer.headers)
+                yield answer
+        except aiohttp.ConnectionTimeoutError:
+            raise EndpointUnavailable(f"Nothing answers at {self.address}.") from None
+        except asyncio.TimeoutError:
+            late = timeout_s or REQUEST_TIMEOUT_S
+            raise EndpointTimeout(
+                f"The server at {self.address} did not answer {path} within {late:.0f} s."
+            ) from None
+        except aiohttp.ClientConnectorError as error:
+            why = os.strerror(error.errno) if error.errno else error
+            raise EndpointUnavailable(f"Nothing answers at {self.address}: {why}.") from None
+        except (aiohttp.ClientError, ConnectionError) as error:
+            what = str(error) or type(error).__name__
+            raise EndpointUnavailable(f"The server at {self.address} is gone: {what}") from None
+
+    async def _whole(self, answer: aiohttp.ClientResponse, path: str) -> bytes:
+        data = bytearray()
+        async for part in answer.content.iter_any():
+            data += part
+            if len(data) > MOST_BYTES:
+                raise EndpointError(self._too_long(path))
+        return bytes(data)
+
+    def _json(self, data: bytes, path: str) -> Any:
+        try:
+            return msgspec.json.decode(data)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise EndpointError(
+                f"The server at {self.address} answered {path} with what is no JSON: {error}"
+            ) from None
+
+    def _too_long(self, path: str) -> str:
+        return f"The server at {self.address} answered {path} with more than {MOST_BYTES:,} bytes."
+
+    def _hidden(self, words: bytes) -> bytes:
+        """A server's words without the key, which some repeat."""
+        return words.replace(self._key.encode(), b"***") if self._key else words
+
+
+async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    try:
+        async for line in answer.content:
+            yield line
+    except LineTooLong:
+        raise EndpointError(
+            f"The server sent an event of more than {_MOST_EVENT_BYTES:,} bytes."
+        ) from None
+
+
+def _checked(url: str) -> URL:
+    """The address before /v1, which may be given with it."""
+    try:
+        parsed = URL(url.strip().rstrip("/").removesuffix("/v1"))
+        usable = parsed.scheme in ("http", "https") and bool(parsed.host) and parsed.port
+    except ValueError:
+        usable = None
+    if not usable:
+        raise ConfigError(
+            "The url of a server must be like http://127.0.0.1:8000, with http or https.",
+            hint="Give the address that the server prints when it starts, without a path, or what "
+            "stands before /v1.",
+        )
+    return parsed.with_fragment(None)

@@ -1,0 +1,192 @@
+"""What a server is and can do, found out by asking it: a few completions of a few tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tts.build.errors import EndpointError, EndpointTimeout, EndpointUnavailable, ServerError
+
+from .capabilities import Capabilities, Kind
+from .dialects import BY_IDS, TEXT, Ask, Dialect, Piece
+from .http_client import Http
+
+_IDS = [10, 11, 12, 13]
+"""A prompt in any vocabulary."""
+_TEXT = "Once upon a time"
+_LABELS = (14, 15)
+_GRAMMAR = 'root ::= "7" "7"'
+_OWNERS: dict[str, Kind] = {
+    "vllm": "vllm",
+    "sglang": "sglang",
+    "llamacpp": "llama.cpp",
+    "tensorrt_llm": "trtllm-serve",
+}
+"""Kinds by what /v1/models names as the owner of a model."""
+_VERSIONS: dict[Kind, tuple[str, str]] = {
+    "vllm": ("/version", "version"),
+    "trtllm-serve": ("/version", "version"),
+    "sglang": ("/get_server_info", "version"),
+    "llama.cpp": ("/props", "build_info"),
+}
+
+
+@dataclass(frozen=True)
+class Served:
+    """A line of /v1/models."""
+
+    name: str
+    owner: str = ""
+    context: int | None = None
+
+
+async def probe(http: Http, model: str | None) -> tuple[Capabilities, Dialect]:
+    """What a server is and can do, and how it is asked.
+
+    Raises ServerError with the reason if it cannot be used, EndpointUnavailable or EndpointTimeout
+    if it does not answer.
+    """
+    served = _chosen(await _models(http), model, http.address)
+    hint = _OWNERS.get(served.owner)
+    dialect, refusal = await _dialect(http, served.name, hint)
+    kind: Kind = hint or (dialect.kind if dialect else "other")
+    known = Capabilities(kind, served.name, context=served.context, generates=dialect is not None)
+    known = await _about(http, known)
+    if dialect is None:
+        if not await _can(http, "/pooling", {"model": served.name, "input": [_IDS]}):
+            raise ServerError(
+                f"The server at {http.address} gives no completions and no scores: {refusal}",
+                hint="It must answer /v1/completions, or vLLM's /pooling for a verifier with a "
+                "head.",
+            )
+        return replace(known, pooling=True), TEXT
+    known = replace(known, ids_in=dialect.ids, ids_out=dialect.ids, streams=dialect.streams)
+    return await _measured(http, dialect, known), dialect
+
+
+async def _models(http: Http) -> list[Served]:
+    try:
+        answer = await http.get("/v1/models")
+    except (EndpointUnavailable, EndpointTimeout):
+        raise
+    except EndpointError as error:
+        raise ServerError(error.message, error.hint) from None
+    rows = answer.get("data") if isinstance(answer, dict) else None
+    if not isinstance(rows, list):
+        raise ServerError(
+            f"The server at {http.address} answers /v1/models with no list of models.",
+            hint="Only servers with OpenAI's interface can be used; is the url right?",
+        )
+    return [
+        Served(row["id"], str(row.get("owned_by")), _positive(row.get("max_model_len")))
+        for row in rows
+        if isinstance(row, dict) and isinstance(row.get("id"), str)
+    ]
+
+
+def _chosen(served: list[Served], model: str | None, address: str) -> Served:
+    named = ", ".join(each.name for each in served[:20]) or "none"
+    if model is None:
+        if len(served) == 1:
+            return served[0]
+        raise ServerError(
+            f"The server at {address} serves {len(served)} models: {named}.",
+            hint="Say which one with model.",
+        )
+    for each in served:
+        if each.name == model:
+            return each
+    raise ServerError(
+        f"The server at {address} does not serve {model!r}; it serves: {named}.",
+        hint="Set model to one of these, or leave it out where there is only one.",
+    )
+
+
+async def _dialect(http: Http, model: str, hint: Kind | None) -> tuple[Dialect | None, str]:
+    """The first dialect in which the server answers; else what it said to the last attempt."""
+    by_ids = sorted(BY_IDS.values(), key=lambda each: each.kind != hint)
+    for dialect in by_ids:
+        piece = await _sample(http, dialect, model, Ask(_IDS, 2, ignore_end=True))
+        if isinstance(piece, Piece) and piece.ids:
+            return dialect, ""
+    piece = await _sample(http, TEXT, model, Ask(_TEXT, 2))
+    return (TEXT, "") if isinstance(piece, Piece) else (None, piece)
+
+
+async def _measured(http: Http, dialect: Dialect, known: Capabilities) -> Capabilities:
+    prompt: list[int] | str = _IDS if dialect.ids else _TEXT
+    model = known.model
+    wild = Ask(prompt, 8, seed=7, temperature=1.5, log_probs=dialect.ids, ignore_end=dialect.ids)
+    drawn = [await _sample(http, dialect, model, wild) for _ in range(2)]
+    first, second = (each if isinstance(each, Piece) else Piece(None) for each in drawn)
+    same = (first.ids, first.text) == (second.ids, second.text) and bool(first.ids or first.text)
+    grammar = False
+    if dialect.grammar:
+        held = await _sample(http, dialect, model, Ask(prompt, 2, guide=_GRAMMAR))
+        free = await _sample(http, dialect, model, Ask(prompt, 2))
+        grammar = isinstance(held, Piece) and isinstance(free, Piece) and held.ids != free.ids
+    labels, prompts = dialect.labels, dialect.prompts
+    label_body = labels.body(model, _IDS, _LABELS) if labels else None
+    prompt_body = prompts.body(model, _IDS) if prompts else None
+    return replace(
+        known,
+        seeds=same,
+        log_probs=bool(first.ids) and len(first.log_probs) == len(first.ids or ()),
+        labels=labels.by
+        if labels and await _can(http, dialect.path, label_body, labels.read)
+        else "",
+        prompt_log_probs=prompts is not None
+        and await _can(http, dialect.path, prompt_body, lambda said: prompts.read(said, _IDS)),
+        grammar=dialect.grammar if grammar else "",
+    )
+
+
+async def _sample(http: Http, dialect: Dialect, model: str, ask: Ask) -> Piece | str:
+    """A sample, or why there is none; EndpointUnavailable and EndpointTimeout are raised."""
+    try:
+        return dialect.piece(await http.post(dialect.path, dialect.sample(model, ask)))
+    except (EndpointUnavailable, EndpointTimeout):
+        raise
+    except EndpointError as error:
+        return error.message
+
+
+async def _can(
+    http: Http, path: str, body: object, read: Callable[[Any], object] = lambda answer: None
+) -> bool:
+    """Whether a request is answered, and in a form that can be read."""
+    try:
+        read(await http.post(path, body))
+    except (EndpointUnavailable, EndpointTimeout):
+        raise
+    except EndpointError:
+        return False
+    return True
+
+
+async def _about(http: Http, known: Capabilities) -> Capabilities:
+    """With its version, and its context where that is told apart from the model."""
+    if known.kind not in _VERSIONS:
+        return known
+    path, name = _VERSIONS[known.kind]
+    try:
+        answer = await http.get(path)
+    except EndpointError:
+        return known
+    if not isinstance(answer, dict):
+        return known
+    version = answer.get(name)
+    context = known.context or _context(answer)
+    return replace(known, version=version if isinstance(version, str) else "", context=context)
+
+
+def _context(answer: dict[str, Any]) -> int | None:
+    """Of llama.cpp that of a slot; of SGLang what its prompts may have."""
+    settings = answer.get("default_generation_settings")
+    slot = settings.get("n_ctx") if isinstance(settings, dict) else None
+    return _positive(slot) or _positive(answer.get("context_length"))
+
+
+def _positive(value: object) -> int | None:
+    return value if type(value) is int and value > 0 else None
