@@ -11,7 +11,6 @@ from tts.build import paths
 from tts.build.builder import build_engines, preview_build, require_current
 from tts.build.errors import ConfigError
 from tts.build.spec import (
-    FORMATS,
     Deployment,
     RemoteGenerator,
     RemoteVerifier,
@@ -132,9 +131,6 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     (generator(api_key_env=SECRET), ["generator: a key does not belong into the file"]),
     (generator(api_key_env=5), ["generator.api_key_env = 5: must be a text"]),
     (verifier(in_flight_tokens=10), ["the budget must let one full request through"]),
-    (verifier(format="likelihood", prompt=...), ["format is likelihood", "rlhflow"]),
-    (verifier(format="skywork-o1-prm", prompt=...), ["more of an engine than the likelihoods"]),
-    (verifier(head="value"), ["head is value", "only labels can be read"]),
     ({"target": "openvino"}, ["target must be openai, not openvino"]),
     ({"verifier": None}, ["verifier has no url", "target openai"]),
     ({"endpoints": ["one:8001"]}, ["name all in url"]),
@@ -150,8 +146,3 @@ def test_mistakes_are_explained(load: Load, fields: dict[str, Any], told: list[s
     for part in told:
         assert part in caught.value.message
     assert SECRET not in str(caught.value)
-
-
-def test_which_formats_can_be_read_of_a_server() -> None:
-    able = {name for name, facts in FORMATS.items() if facts.remote}
-    assert able == {"rlhflow", "math-shepherd", "custom", "prompted"}

@@ -9,14 +9,11 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from tts.compat import Self
-
 from .engine import EngineSpec
 from .generator import GeneratorRole
 from .role import RoleSpec
 from .section import FilePath
 from .verifier import VerifierRole
-from .verifier_formats import FORMATS
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -96,18 +93,4 @@ class RemoteGenerator(GeneratorRole, RemoteSpec):
 
 
 class RemoteVerifier(VerifierRole, RemoteSpec):
-    """A verifier on a server of its own, which is asked how likely each label comes next."""
-
-    @model_validator(mode="after")
-    def _labels_can_be_read(self) -> Self:
-        if self.head not in (None, "labels"):
-            raise ValueError(
-                f"head is {self.head}, whose outputs no server gives; only labels can be read"
-            )
-        if not self.facts.remote:
-            able = ", ".join(name for name, facts in FORMATS.items() if facts.remote)
-            raise ValueError(
-                f"format is {self.format}, which needs more of an engine than the likelihoods of "
-                f"two labels; with url it may be {able}"
-            )
-        return self
+    """A verifier on a server of its own; which formats it can score is found by asking it."""

@@ -51,11 +51,6 @@ class FormatFacts:
     instead: str = ""
     """The nearest format that the other targets can compute."""
 
-    @property
-    def remote(self) -> bool:
-        """Whether it can be read from the likelihoods of an answer's first token alone."""
-        return self.output == "logits" and "labels" in self.judges
-
     def has(self, field: FormatField) -> bool:
         """Whether a deployment may give this field."""
         return field in (self.needs, self.allows)

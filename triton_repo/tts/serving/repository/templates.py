@@ -23,6 +23,8 @@ TEMPLATE = f"{CONFIG}.j2"
 
 def model_folders(deployment: Deployment) -> list[Path]:
     """The folder of each model: of the target's own, then of those that others share."""
+    if not deployment.engines():
+        return []
     root = paths.templates_dir()
     common, own = (
         sorted(file.parent for file in (root / part).glob(f"*/{TEMPLATE}"))
