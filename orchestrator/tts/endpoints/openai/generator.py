@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from functools import lru_cache
 
 from tts.build.errors import EndpointError, EndpointUnavailable, RequestRefused
@@ -61,7 +62,7 @@ class OpenAIGenerator(StreamingGenerator):
         if not (call.streaming and self._dialect.streams):
             yield await self._once(call)
             return
-        ask, output = self._asked(call), self._output(call)
+        ask, output = replace(self._asked(call), stream=True), self._output(call)
         given = 0
         async with aclosing(self._http.events(self._dialect.path, self._body(ask))) as events:
             async for event in events:
@@ -162,7 +163,7 @@ class OpenAIGenerator(StreamingGenerator):
             ignore_end,
             call.guide,
             call.log_probs,
-            by_text or (call.streaming and self._dialect.streams),
+            stream=by_text,
         )
 
     def _new_stops(

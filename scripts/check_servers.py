@@ -1,0 +1,286 @@
+"""Check what a running server does for a search: ids, seeds, stops, cancellation and scores.
+
+`scripts/run check_servers URL ... --tokenizer FOLDER` asks each server as a deployment would, and
+prints a table; the exit code is 1 if a check failed. `--record FILE` keeps what the last one
+answered to the requests that are made of it, for tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from tts.build.errors import TtsError
+from tts.build.spec import VerifierSpec
+from tts.build.tokenizer import Tokenizer
+from tts.endpoints.base import GenerateCall, ScoreCall, StreamingGenerator, stream_of
+from tts.endpoints.openai.capabilities import Capabilities
+from tts.endpoints.openai.dialects import BY_IDS, Ask
+from tts.endpoints.openai.server import OpenAIServer
+
+PROMPT = "Compute 2 + 3 * 4.\n\nFirst"
+LABELS = ("yes", "no")
+
+
+class Failed(Exception):
+    """A check found what must not be."""
+
+
+class Checks:
+    """The checks of one server, each of which says what it found."""
+
+    def __init__(self, server: OpenAIServer, known: Capabilities, tokenizer: Tokenizer) -> None:
+        self.server, self.known, self.tokenizer = server, known, tokenizer
+        self.prompt = np.asarray(tokenizer.encode(PROMPT), dtype=np.int32)
+        self.call = GenerateCall(self.prompt, 24, 7, 1.0, 1.0, stop_at_step=False)
+
+    def generator(self, delimiter: str = "\n\n") -> StreamingGenerator:
+        """The generator as a session opens it."""
+        end, *more = self.tokenizer.eos_ids
+        return self.server.generator(
+            tokenizer=self.tokenizer,
+            end_id=end,
+            step_stop_words=(),
+            end_stop_words=[(each,) for each in more],
+            step_delimiter=delimiter,
+        )
+
+    async def ids(self) -> str:
+        """Tokens that come back can be sent again: the rest is what it was."""
+        call = replace(self.call, temperature=0.0, ignore_end=True)
+        whole = await self.generator().generate(call)
+        half = len(whole) // 2
+        ids = np.concatenate((self.prompt, np.asarray(whole[:half], np.int32)))
+        rest = await self.generator().generate(
+            replace(call, input_ids=ids, max_new_tokens=call.max_new_tokens - half)
+        )
+        if len(whole) != call.max_new_tokens:
+            raise Failed(f"{len(whole)} tokens in place of {call.max_new_tokens}")
+        same = sum(a == b for a, b in zip(whole[half:], rest, strict=False))
+        return f"{len(whole)} tokens; of {len(rest)} asked for again {same} are the same"
+
+    async def seeds(self) -> str:
+        """A seed gives the same tokens alone and beside others."""
+        alone = await self.generator().generate(self.call)
+        beside = [replace(self.call, seed=2**64 - 1 - seed) for seed in range(3)]
+        together = await asyncio.gather(*map(self.generator().generate, [self.call, *beside]))
+        others = len({tuple(each) for each in together})
+        if together[0] != alone:
+            raise Failed("the same seed gave other tokens beside three other requests")
+        return f"the same alone and beside others; 4 seeds gave {others} outputs"
+
+    async def stops(self) -> str:
+        """A step ends with the token that completes its delimiter."""
+        free = await self.generator().generate(self.call)
+        text = self.tokenizer.decode(free)
+        delimiter = text[len(text) // 2 : len(text) // 2 + 2]
+        step = await self.generator(delimiter).generate(replace(self.call, stop_at_step=True))
+        if delimiter not in self.tokenizer.decode(step):
+            raise Failed(f"no {delimiter!r} in {self.tokenizer.decode(step)!r}")
+        if delimiter in self.tokenizer.decode(step[:-1]):
+            raise Failed(f"{delimiter!r} is completed before the last token")
+        return f"{delimiter!r} ended it after {len(step)} of {len(free)} tokens"
+
+    async def streams(self) -> str:
+        """What is streamed is what comes at once."""
+        whole = await self.generator().generate(self.call)
+        pieces = [new.ids async for new in stream_of(self.generator(), self.call)]
+        if [token for ids in pieces for token in ids] != whole:
+            raise Failed("the streamed tokens differ from those of the whole answer")
+        return f"{len(whole)} tokens in {len(pieces)} pieces"
+
+    async def log_probs(self) -> str:
+        """Each token has one."""
+        call = replace(self.call, log_probs=True)
+        news = [new async for new in stream_of(self.generator(), call)]
+        given = [each for new in news for each in new.log_probs]
+        return f"{len(given)}, from {min(given):.2f} to {max(given):.2f}"
+
+    async def cancelled(self) -> str:
+        """A request that is given up ends on the server."""
+        context = self.known.context or 4096
+        call = replace(self.call, max_new_tokens=context - 256, ignore_end=True)
+        task = asyncio.create_task(self.generator().generate(call))
+        await asyncio.sleep(1.5)
+        during = await self._running()
+        task.cancel()
+        await asyncio.wait([task])
+        for _ in range(50):
+            after = await self._running()
+            if not after:
+                break
+            await asyncio.sleep(0.1)
+        if during is None:
+            return "not to be seen: the server has no /metrics"
+        if after:
+            raise Failed(f"{after:.0f} requests are still running")
+        return f"{during:.0f} request running, {after:.0f} after it was given up"
+
+    async def _running(self) -> float | None:
+        names = ("vllm:num_requests_running", "sglang:num_running_reqs", "llamacpp:requests_proc")
+        try:
+            text = await metrics(self.server.address)
+        except (TtsError, OSError):
+            return None
+        values = [float(x.split()[-1]) for x in text.splitlines() if x.startswith(names)]
+        return sum(values) if values else None
+
+    async def scores(self) -> str:
+        """A label's share, beside that from the log-probabilities of a prompt."""
+        spec = VerifierSpec.model_construct(format="custom", head="labels", labels=_labels())
+        verifier = self.server.verifier(tokenizer=self.tokenizer, spec=spec)
+        score = (await verifier.score(ScoreCall(self.prompt))).score
+        again = (await verifier.score(ScoreCall(self.prompt))).score
+        return f"{LABELS[0]!r} {score:.6f}, asked again {again - score:+.1e}"
+
+
+def _labels() -> Any:
+    from tts.build.spec.verifier import Labels
+
+    return Labels(positive=LABELS[0], negative=LABELS[1])
+
+
+async def metrics(address: str) -> str:
+    """The metrics of a server, as text."""
+    import aiohttp
+
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"{address}/metrics") as answer,
+    ):
+        if answer.status != 200:
+            raise OSError(answer.status)
+        return await answer.text()
+
+
+async def check(url: str, model: str | None, key: str | None, tokenizer: Tokenizer) -> bool:
+    """Whether a server passes; what was found is printed."""
+    async with OpenAIServer(url, model=model, api_key=key, patience_s=10) as server:
+        known = await server.probe()
+        print(known.describe())
+        checks = Checks(server, known, tokenizer)
+        wanted: dict[str, tuple[bool, Callable[[], Awaitable[str]]]] = {
+            "ids in, ids out": (known.generates, checks.ids),
+            "seeds": (known.seeds, checks.seeds),
+            "stop at a step": (known.generates, checks.stops),
+            "streams": (known.streams, checks.streams),
+            "log-probabilities": (known.log_probs, checks.log_probs),
+            "cancellation": (known.generates, checks.cancelled),
+            "scores": (bool(known.labels), checks.scores),
+        }
+        passed = True
+        for name, (can, run) in wanted.items():
+            ok, found = True, "-"
+            if can:
+                try:
+                    found = await run()
+                except (Failed, TtsError) as error:
+                    ok, found = False, str(error)
+            passed &= ok
+            print(
+                f"  {name:18} {'' if not can else 'ok' if ok else 'FAILED':6} {found}", flush=True
+            )
+        return passed
+
+
+async def record(url: str, model: str, kind: str, file: Path) -> None:
+    """Keep what a server answers to the requests that are made of it."""
+    dialect = BY_IDS[kind]  # type: ignore[index]
+    ids, ask = [10, 11, 12, 13], Ask([10, 11, 12, 13], 4, seed=7, temperature=1.0)
+    bodies: dict[str, Any] = {
+        "sample": dialect.sample(model, ask),
+        "stop": dialect.sample(model, replace(ask, max_tokens=60, stop=("e",))),
+        "log_probs": dialect.sample(model, replace(ask, log_probs=True)),
+        "grammar": dialect.sample(model, replace(ask, guide='root ::= "7" "7"')),
+        "refused": dialect.sample(model, replace(ask, prompt=[10] * 40_000)),
+        "unknown_id": dialect.sample(model, replace(ask, prompt=[9_999_999])),
+        "unknown_model": dialect.sample("nosuch", ask),
+    }
+    if dialect.labels:
+        bodies["labels"] = dialect.labels.body(model, ids, (14, 15))
+    if dialect.prompts:
+        bodies["prompt"] = dialect.prompts.body(model, ids)
+    if dialect.streams:
+        bodies["stream"] = dialect.sample(model, replace(ask, stream=True, log_probs=True))
+    kept = {}
+    async with _session() as session:
+        for path in ("/v1/models", "/version", "/props", "/get_server_info"):
+            async with session.get(url + path) as answer:
+                kept[path] = {"status": answer.status, "answer": _short(await answer.read())}
+        for name, body in bodies.items():
+            async with session.post(url + dialect.path, json=body) as answer:
+                said = _short(await answer.read())
+                body = body | ({"prompt": ids} if len(str(body)) > 2000 else {})
+                kept[name] = {"body": body, "status": answer.status, "answer": said}
+    file.write_bytes(msgspec.json.format(msgspec.json.encode(kept), indent=1) + b"\n")
+    print(f"{file}: {len(kept)} answers, {file.stat().st_size:,} bytes")
+
+
+@asynccontextmanager
+async def _session() -> AsyncIterator[Any]:
+    import aiohttp
+
+    async with aiohttp.ClientSession() as session:
+        yield session
+
+
+def _short(body: bytes) -> Any:
+    """An answer without long texts, such as a chat template or the prompt."""
+    try:
+        return _cut(msgspec.json.decode(body))
+    except msgspec.DecodeError:
+        return body.decode(errors="replace")[:4000]
+
+
+def _cut(value: Any) -> Any:
+    match value:
+        case dict():
+            return {name: _cut(each) for name, each in value.items()}
+        case list():
+            return [_cut(each) for each in value[:40]]
+        case str():
+            return value[:200]
+        case _:
+            return value
+
+
+def main() -> None:
+    """Check the servers that the command line names."""
+    parser = argparse.ArgumentParser(prog="check_servers", description=__doc__)
+    parser.add_argument("urls", nargs="+", metavar="URL")
+    parser.add_argument("--tokenizer", type=Path, required=True, help="a folder: tokenizer.json")
+    parser.add_argument("--model", help="the name, where a server has several")
+    parser.add_argument("--api-key-env", help="the environment variable that holds the key")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="keep the answers")
+    asked = parser.parse_args()
+    key = os.environ[asked.api_key_env] if asked.api_key_env else None
+    passed = True
+    for url in asked.urls:
+        try:
+            passed &= asyncio.run(check(url, asked.model, key, Tokenizer(asked.tokenizer)))
+            if asked.record:
+                asyncio.run(_record(url, asked.model, key, asked.record))
+        except TtsError as error:
+            print(f"error: {error}", file=sys.stderr)
+            passed = False
+    sys.exit(not passed)
+
+
+async def _record(url: str, model: str | None, key: str | None, file: Path) -> None:
+    async with OpenAIServer(url, model=model, api_key=key) as server:
+        known = await server.probe()
+    await record(url, known.model, known.kind, file)
+
+
+if __name__ == "__main__":
+    main()
