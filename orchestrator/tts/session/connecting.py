@@ -249,7 +249,7 @@ def _require_served(address: str, deployment: Deployment) -> None:
             "leave it out.",
         )
     try:
-        probe.probe(address)
+        probe.probe(address, roles=deployment.engines())
     except ServerError as error:
         raise EndpointUnavailable(error.message, error.hint) from error
 

@@ -30,7 +30,7 @@ _SHM_PREFIX = "tts-"  # a container's shared memory is its own, so any prefix wi
 
 def require_manifests(deployment: Deployment) -> None:
     """Refuse a deployment that no manifests can be made of; raises ConfigError."""
-    if deployment.target == "openvino":
+    if deployment.tensorrt is None:
         raise ConfigError(
             f"Deployment {deployment.name!r} has target {deployment.target}; manifests are for "
             "targets tensorrt and llmapi, whose container holds all that the server needs."
