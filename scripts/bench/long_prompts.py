@@ -139,7 +139,7 @@ def _trained(demo: Deployment, folder: Path) -> Path:
     """The demo's checkpoint with another tokenizer: 16,384 ids of byte-level BPE."""
     checkpoint = folder / "checkpoint"
     checkpoint.mkdir()
-    for file in demo.generator.checkpoint.glob("*.json"):
+    for file in demo.generator.tokenizer_folder.glob("*.json"):
         shutil.copy(file, checkpoint)
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(

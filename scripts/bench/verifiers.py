@@ -57,7 +57,7 @@ def dialogues(deployment: Deployment, problems: int) -> list[list[Ids]]:
 
 def opened(deployment: Deployment) -> EngineHost:
     """The verifier's engine, with the limits of the deployment."""
-    folder, spec = paths.engine_dir(deployment.name, "verifier"), deployment.verifier
+    folder, spec = paths.engine_dir(deployment.name, "verifier"), deployment.engines()["verifier"]
     config = read_engine_config(folder)
     return EngineHost(folder, config, limits_of(spec, config, labels=2))
 

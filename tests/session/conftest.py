@@ -1,10 +1,11 @@
 """Sessions over scripted endpoints: no server, no engines, no GPU."""
 
 import pytest
+from tests.session.remote_servers import FakeServers
 
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
-from tts.session import Session
+from tts.session import Session, remotes
 
 WORDS = ("1", "22", " + ", r"\boxed{4}", r"\boxed{5}")
 
@@ -29,3 +30,13 @@ def endpoints(words):
 def session(tiny_deployment, endpoints):
     with Session.open(tiny_deployment, **endpoints) as session:
         yield session
+
+
+@pytest.fixture
+def servers(words, monkeypatch):
+    """Servers at http://gen and http://ver."""
+    fake = FakeServers(words)
+    fake.serve("http://gen")
+    fake.serve("http://ver", model="judge")
+    monkeypatch.setattr(remotes, "OpenAIServer", fake)
+    return fake

@@ -26,7 +26,7 @@ def served(monkeypatch):
     digests = {}
 
     monkeypatch.setattr(connecting.probe, "served_digest", digests.get)
-    monkeypatch.setattr(connecting.probe, "probe", lambda address: None)
+    monkeypatch.setattr(connecting.probe, "probe", lambda address, roles: None)
     return digests
 
 
@@ -76,7 +76,7 @@ def test_one_more_server_is_used_only_if_it_answers(tiny_deployment, served):
 def test_a_server_whose_models_fail_counts_as_one_that_does_not_answer(
     tiny_deployment, served, monkeypatch
 ):
-    def fails(address):
+    def fails(address, roles):
         raise ServerError(f"Model generator at {address} fails")
 
     served["one:1"] = deployment_digest(tiny_deployment)

@@ -10,7 +10,7 @@ from . import paths
 from .errors import CheckpointError, ConfigError
 from .manifest import EngineConfig, Settings, Verification
 from .model_config import ModelConfig
-from .spec import Deployment, EngineSpec, Role, VerifierSpec
+from .spec import Deployment, EngineSpec, Role, RoleSpec, VerifierRole, VerifierSpec
 from .tokenizer import Tokenizer
 from .verifiers.dialogue import column_tokens, verifier_dialogue
 from .verifiers.likelihood import CODES
@@ -98,21 +98,21 @@ def describe_engine(
     )
 
 
-def check_tokenizer(tokenizer: Tokenizer, vocab_size: int, spec: EngineSpec) -> None:
+def check_tokenizer(tokenizer: Tokenizer, vocab_size: int, spec: RoleSpec) -> None:
     """Refuse a tokenizer that is not the model's, or that cannot make a verifier's dialogue."""
     if tokenizer.vocab_size > vocab_size:
         raise CheckpointError(
-            f"{spec.checkpoint}: the tokenizer has ids up to {tokenizer.vocab_size - 1}, but the "
-            f"model's vocab_size is {vocab_size}.",
+            f"{tokenizer.checkpoint}: the tokenizer has ids up to {tokenizer.vocab_size - 1}, but "
+            f"the model's vocab_size is {vocab_size}.",
             hint="The tokenizer belongs to another model, or the embedding was not resized.",
         )
     for token in tokenizer.eos_ids:
         if not 0 <= token < vocab_size:
             raise CheckpointError(
-                f"{spec.checkpoint}: eos_token_id {token} is outside the vocabulary of "
+                f"{tokenizer.checkpoint}: eos_token_id {token} is outside the vocabulary of "
                 f"{vocab_size} tokens."
             )
-    if isinstance(spec, VerifierSpec):
+    if isinstance(spec, VerifierRole):
         verifier_dialogue(tokenizer, spec)  # refused here, not after minutes of building
 
 

@@ -58,18 +58,23 @@ class _Inspected:
 def build_engines(
     deployment: Deployment,
     *,
-    roles: Sequence[Role] = ("generator", "verifier"),
+    roles: Sequence[Role] | None = None,
     force: bool = False,
     verify: bool | None = None,
     say: Say,
 ) -> list[BuildReport]:
-    """Build the engines of a deployment that are missing or stale; one report per role.
+    """Build the engines of a deployment that are missing or stale; one report for each.
 
-    `verify` None means: compare with transformers if that is installed and the model is small
-    (target openvino only). Every checkpoint, and the machine, is checked before the first engine is
-    built. Raises ConfigError, CheckpointError or BuildError, and then leaves the engine that it was
-    building as it was.
+    `roles` are those to build, by default all. `verify` None means: compare with transformers if
+    that is installed and the model is small (target openvino only). Every checkpoint, and the
+    machine, is checked before the first engine is built. Raises ConfigError, CheckpointError or
+    BuildError, and then leaves the engine that it was building as it was.
     """
+    for role, remote in deployment.remotes().items():
+        say(f"{role}: nothing to build, it runs at {', '.join(remote.url)}")
+    roles = tuple(deployment.engines()) if roles is None else roles
+    if not roles:
+        return []
     target = target_module(deployment.target)
     root = paths.built_dir(deployment.name)
     with disk_errors(root), build_lock(root, say):
@@ -85,18 +90,28 @@ def build_engines(
 
 def preview_build(deployment: Deployment) -> list[str]:
     """What building would do, as lines to print; nothing is built, no GPU is needed."""
+    lines = [
+        f"# {role}: nothing to build, it runs at {', '.join(remote.url)}"
+        for role, remote in deployment.remotes().items()
+    ]
+    if not deployment.engines():
+        return lines
     target = target_module(deployment.target)
-    return [line for role in deployment.engines() for line in target.preview(deployment, role)]
+    return lines + [
+        line for role in deployment.engines() for line in target.preview(deployment, role)
+    ]
 
 
 def require_current(deployment: Deployment) -> dict[Role, EngineConfig]:
-    """The configs of both engines, if they are up to date.
+    """The configs of the compiled engines, if they are up to date.
 
     Quick: an untouched checkpoint is recognised by the sizes and times of its files. Raises
     BuildError naming each engine that is missing or stale and why, ConfigError when an engine
     cannot serve the deployment's lengths, CheckpointError when a checkpoint is gone or
     the verifier's tokenizer cannot make its labels or dialogue.
     """
+    if not deployment.engines():
+        return {}
     target = target_module(deployment.target)
     configs: dict[Role, EngineConfig] = {}
     problems = []

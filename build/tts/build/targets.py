@@ -8,6 +8,7 @@ from typing import Protocol
 
 from .build_plan import BuildPlan, VerificationOutcome
 from .checkpoint import FileStamp
+from .errors import ConfigError
 from .manifest import EngineConfig, Settings
 from .spec import Deployment, Role, Target
 
@@ -42,7 +43,10 @@ class TargetModule(Protocol):
 
 
 def target_module(target: Target) -> TargetModule:
-    """The module of a target; only that one is imported."""
+    """The module of a target; only that one is imported.
+
+    Raises ConfigError for the one that builds nothing.
+    """
     match target:
         case "openvino":
             from .openvino import target as openvino_target
@@ -56,3 +60,5 @@ def target_module(target: Target) -> TargetModule:
             from .llmapi import target as llmapi_target
 
             return llmapi_target
+        case "openai":
+            raise ConfigError("Target openai builds nothing: its engines run already.")

@@ -21,7 +21,7 @@ def buildable(deployment: Deployment) -> Iterator[Finding]:
     why = "TensorRT-LLM refuses it, or changes it silently, after the conversion"
     if deployment.target == "llmapi":
         why = "TensorRT-LLM refuses it when it loads the checkpoint"
-    if deployment.target != "openvino":
+    if deployment.tensorrt is not None:
         check = llmapi.check_engine if deployment.target == "llmapi" else check_engine
         for role, model in models_of(deployment):
             try:

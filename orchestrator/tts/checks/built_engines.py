@@ -44,6 +44,8 @@ def read_back(deployment: Deployment) -> Iterator[Finding]:
 
 def current(deployment: Deployment) -> Iterator[Finding]:
     """Built engines against what a build would make now, by their manifests."""
+    if not deployment.engines():
+        return
     differing = {finding.where for finding in read_back(deployment)}
     target = target_module(deployment.target)
     for role, _ in models_of(deployment):

@@ -85,6 +85,8 @@ def _read(deployment: Deployment, spec: EngineSpec) -> ModelConfig:
             model = read_model(spec.checkpoint)
         case "llmapi":
             model = llmapi.read_model(spec.checkpoint)
+        case "openai":
+            raise AssertionError("it has no engines")
     return engine_shape(model, spec)
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tts.build.errors import CheckpointError
-from tts.build.spec import FORMATS, Deployment, VerifierSpec
+from tts.build.spec import FORMATS, Deployment, VerifierRole
 from tts.build.tensorrt.model_shape import known_model, shape_of
 from tts.build.verifiers.dialogue import label_ids
 from tts.build.verifiers.running_text import DEFAULT_STEP_TAG
@@ -36,7 +36,9 @@ def exchanged(deployment: Deployment) -> Iterator[Finding]:
 
     Both are causal language models, so nothing but what is published about them tells.
     """
-    generator, verifier = deployment.generator.checkpoint, deployment.verifier.checkpoint
+    if deployment.remotes():
+        return  # the folder of a tokenizer is not named for what a server runs
+    generator, verifier = (spec.tokenizer_folder for spec in deployment.roles().values())
     fix = "Exchange generator.checkpoint and verifier.checkpoint, if they are the other way round."
     if _is_verifier(generator):
         yield Finding(
@@ -58,7 +60,9 @@ def exchanged(deployment: Deployment) -> Iterator[Finding]:
 
 def own_likelihood(deployment: Deployment) -> Iterator[Finding]:
     """A likelihood verifier is another model than the generator."""
-    generator, verifier = deployment.generator.checkpoint, deployment.verifier.checkpoint
+    if deployment.remotes():
+        return
+    generator, verifier = (spec.tokenizer_folder for spec in deployment.roles().values())
     if deployment.verifier.facts.output == "likelihood" and generator.name == verifier.name:
         yield Finding(
             f"{verifier} is the generator, too",
@@ -74,7 +78,8 @@ def verifier_length(deployment: Deployment) -> Iterator[Finding]:
     """The verifier can read whatever the generator can write."""
     written, read = deployment.generator.max_seq_len, deployment.verifier.max_seq_len
     with suppress(CheckpointError):  # more than its positions is reported by `lengths`
-        written = min(written, shape_of(deployment.generator.checkpoint).max_position_embeddings)
+        shape = shape_of(deployment.generator.tokenizer_folder)
+        written = min(written, shape.max_position_embeddings)
     if read < written:
         yield Finding(
             f"is {read}, but the generator writes sequences of up to {written} tokens",
@@ -91,10 +96,10 @@ def labels(deployment: Deployment) -> Iterator[Finding]:
     if _are_tokens(spec):  # else the check of the tokenizers reports them
         yield from _labels(spec)
     yield from _step_tag(spec)
-    trained = _trained_format(spec.checkpoint)
+    trained = _trained_format(spec.tokenizer_folder)
     if trained and spec.format != trained and spec.template is None:  # which spells out any other
         yield Finding(
-            f"is {spec.format}, but {spec.checkpoint.name} was trained with {trained}",
+            f"is {spec.format}, but {spec.tokenizer_folder.name} was trained with {trained}",
             "verifier.format",
             "a dialogue that it was not trained on gives scores that mean nothing",
             f"Set verifier.format to {trained}.",
@@ -102,7 +107,7 @@ def labels(deployment: Deployment) -> Iterator[Finding]:
         )
 
 
-def _labels(spec: VerifierSpec) -> Iterator[Finding]:
+def _labels(spec: VerifierRole) -> Iterator[Finding]:
     positive, negative = spec.labels.positive, spec.labels.negative
     if (negative.strip().lower(), positive.strip().lower()) in _OPPOSITES:
         yield Finding(
@@ -123,7 +128,7 @@ def _labels(spec: VerifierSpec) -> Iterator[Finding]:
         )
 
 
-def _are_tokens(spec: VerifierSpec) -> bool:
+def _are_tokens(spec: VerifierRole) -> bool:
     """Whether both labels are tokens of the verifier, as far as that is known."""
     if tokenizer := tokenizer_of(spec):
         try:
@@ -133,7 +138,7 @@ def _are_tokens(spec: VerifierSpec) -> bool:
     return True
 
 
-def _step_tag(spec: VerifierSpec) -> Iterator[Finding]:
+def _step_tag(spec: VerifierRole) -> Iterator[Finding]:
     tag = spec.step_tag or DEFAULT_STEP_TAG
     if spec.facts.has("step_tag") and tag.strip() in {label.strip() for _, label in spec.labels}:
         yield Finding(

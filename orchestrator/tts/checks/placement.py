@@ -96,7 +96,7 @@ def _devices(spec: EngineSpec) -> list[int]:
 def memory(deployment: Deployment) -> Iterator[Finding]:
     """Both engines and their KV pools within the memory of each GPU."""
     known = len(list(models_of(deployment))) == len(deployment.engines())
-    if deployment.target != "openvino" and known and not any(buildable(deployment)):
+    if deployment.tensorrt is not None and known and not any(buildable(deployment)):
         why = "the server would fail to load, or shrink the longest sequence and only log it"
         try:
             check_pools(deployment)

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from tts.build.build_plan import check_tokenizer
 from tts.build.errors import CheckpointError, RequestError
-from tts.build.spec import Deployment, EngineSpec, GeneratorSpec, Role
+from tts.build.spec import Deployment, GeneratorRole, Role, RoleSpec
 from tts.build.tensorrt.memory_plan import QUESTION, STEP
 from tts.build.tensorrt.model_shape import shape_of
 from tts.build.tokenizer import EOS_FILES, Tokenizer
@@ -38,10 +38,10 @@ KEPT = ("x < y", "f(X) = 2*x^2", "$\\frac{1}{2}$", "\\boxed{[1, 2]}", "So n > 0.
 
 def tokenizers(deployment: Deployment) -> Iterator[Finding]:
     """Each tokenizer is its model's; the verifier's makes its labels and its dialogue."""
-    for role, spec in deployment.engines().items():
-        if not (spec.checkpoint / "tokenizer.json").is_file():
+    for role, spec in deployment.roles().items():
+        if not (spec.tokenizer_folder / "tokenizer.json").is_file():
             yield not_checked(
-                f"{spec.checkpoint} has no tokenizer.json",
+                f"{spec.tokenizer_folder} has no tokenizer.json",
                 role,
                 "stop words and the prompt's length are counted in its tokens"
                 if role == "generator"
@@ -50,10 +50,10 @@ def tokenizers(deployment: Deployment) -> Iterator[Finding]:
             )
             continue
         try:
-            tokenizer = Tokenizer(spec.checkpoint)
+            tokenizer = Tokenizer(spec.tokenizer_folder)
             vocab_size = tokenizer.vocab_size
             with suppress(CheckpointError):  # the check of the checkpoints reports it
-                vocab_size = shape_of(spec.checkpoint).vocab_size
+                vocab_size = shape_of(spec.tokenizer_folder).vocab_size
             check_tokenizer(tokenizer, vocab_size, spec)
             _require_apart(tokenizer)
         except CheckpointError as error:
@@ -63,7 +63,7 @@ def tokenizers(deployment: Deployment) -> Iterator[Finding]:
 
 def round_trip(deployment: Deployment) -> Iterator[Finding]:
     """Texts come back from their token ids as they were."""
-    for role, spec in deployment.engines().items():
+    for role, spec in deployment.roles().items():
         if not (tokenizer := tokenizer_of(spec)):
             continue
         with suppress(CheckpointError):  # `tokenizers` reports it
@@ -71,7 +71,7 @@ def round_trip(deployment: Deployment) -> Iterator[Finding]:
                 text, back = changed[0]
                 yield Finding(
                     f"loses text: {text!r} comes back from its ids as {back!r}",
-                    f"{role}.checkpoint: {spec.checkpoint / 'tokenizer.json'}",
+                    f"{role}.{spec.tokenizer_field}: {spec.tokenizer_folder / 'tokenizer.json'}",
                     "the model reads and writes less than what is asked and answered",
                     "Take a checkpoint whose tokenizer keeps every character.",
                     "warning",
@@ -92,7 +92,8 @@ def prompt(deployment: Deployment) -> Iterator[Finding]:
             where = "generator.system_prompt"
             fix = "Leave it out, or take a checkpoint whose chat template takes one."
         else:
-            where, fix = "generator.checkpoint", "Take a checkpoint whose chat template can."
+            where = f"generator.{spec.tokenizer_field}"
+            fix = "Take a checkpoint whose chat template can."
         yield refused(error, deployment, where, "no prompt can be made", fix)
         return
     what = "system prompt and template" if spec.system_prompt else "the chat template"
@@ -102,7 +103,7 @@ def prompt(deployment: Deployment) -> Iterator[Finding]:
 
 def end_tokens(deployment: Deployment) -> Iterator[Finding]:
     """The ids that end an answer are those that the tokenizer has for it, in every file."""
-    for role, spec in deployment.engines().items():
+    for role, spec in deployment.roles().items():
         if tokenizer := tokenizer_of(spec):
             with suppress(CheckpointError):  # `tokenizers` reports it
                 yield from _end_tokens(role, tokenizer)
@@ -158,7 +159,7 @@ def stop_words(deployment: Deployment) -> Iterator[Finding]:
     count = count_stop_words(tokenizer.token_texts, spec.step_delimiter)
     if not count:
         yield Finding(
-            f"is {spec.step_delimiter!r}, which no tokens of {spec.checkpoint} spell",
+            f"is {spec.step_delimiter!r}, which no tokens of {spec.tokenizer_folder} spell",
             where,
             "no step would ever end before its length limit",
             "Set generator.step_delimiter to a text that the generator can write.",
@@ -166,8 +167,8 @@ def stop_words(deployment: Deployment) -> Iterator[Finding]:
         return
     if count > MOST_STOP_WORDS:
         yield Finding(
-            f"is {spec.step_delimiter!r}, which tokens of {spec.checkpoint} spell in {count:,} "
-            "ways",
+            f"is {spec.step_delimiter!r}, which tokens of {spec.tokenizer_folder} spell in "
+            f"{count:,} ways",
             where,
             f"each is a stop word in every request; at most {MOST_STOP_WORDS:,} are sensible",
             "Set generator.step_delimiter to a shorter text.",
@@ -205,7 +206,7 @@ def _room(role: Role, used: int, what: str, limit: int, fix: str) -> Iterator[Fi
         )
 
 
-def _works(tokenizer: Tokenizer, spec: GeneratorSpec) -> bool:
+def _works(tokenizer: Tokenizer, spec: GeneratorRole) -> bool:
     try:
         generator_prompt(tokenizer, spec, PROBE)
     except CheckpointError:
@@ -217,11 +218,11 @@ def _list(ids: Sequence[int]) -> str:
     return " and ".join(map(str, ids))
 
 
-def tokenizer_of(spec: EngineSpec) -> Tokenizer | None:
+def tokenizer_of(spec: RoleSpec) -> Tokenizer | None:
     """The tokenizer, or None; then `tokenizers` reports why."""
-    if (spec.checkpoint / "tokenizer.json").is_file():
+    if (spec.tokenizer_folder / "tokenizer.json").is_file():
         with suppress(CheckpointError):
-            return Tokenizer(spec.checkpoint)
+            return Tokenizer(spec.tokenizer_folder)
     return None
 
 

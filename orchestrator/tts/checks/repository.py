@@ -20,6 +20,8 @@ from .findings import no_folder, not_checked, refused
 
 def rendering(deployment: Deployment) -> Iterator[Finding]:
     """What `tts deploy` would render can be read, and its values are such as servers take."""
+    if not deployment.engines():
+        return
     fix = "This is a fault of the toolkit's templates: report it with the deployment file."
     try:
         values = template_values(deployment, iteration_log=False)
@@ -32,7 +34,7 @@ def rendering(deployment: Deployment) -> Iterator[Finding]:
     except CheckpointError as error:
         if deployment.target == "openvino":
             return  # of the shapes, for the threads: the check of the checkpoints reports it
-        if (deployment.verifier.checkpoint / "tokenizer.json").is_file():
+        if (deployment.verifier.tokenizer_folder / "tokenizer.json").is_file():
             return  # the check of the tokenizers reports it
         yield not_checked(
             f"the model repository. {error.message.removesuffix('.')}",
@@ -46,7 +48,7 @@ def rendering(deployment: Deployment) -> Iterator[Finding]:
 
 def on_disk(deployment: Deployment) -> Iterator[Finding]:
     """The repository that lies there. Target openvino has it rendered again at each start."""
-    if deployment.target == "openvino":
+    if deployment.tensorrt is None:
         return
     folder = paths.repository_dir(deployment.name)
     if what := no_folder(folder):

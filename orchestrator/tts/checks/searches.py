@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from tts.build.errors import CheckpointError
-from tts.build.spec import Deployment
+from tts.build.spec import Deployment, GeneratorSpec, VerifierSpec
 from tts.build.token_texts import guide_texts
 from tts.build.verifiers.dialogue import verifier_dialogue
 from tts.serving.contract import Finding
@@ -57,6 +57,8 @@ def tokenizer_file(deployment: Deployment) -> Iterator[Finding]:
 def requests(deployment: Deployment) -> Iterator[Finding]:
     """No more requests on the wire than the generator runs at a time."""
     spec = deployment.generator
+    if not isinstance(spec, GeneratorSpec):
+        return  # how many it runs at a time is known to whoever started it
     replicas = len(spec.placement.replicas)
     most = spec.max_batch_size * replicas
     if spec.in_flight_requests > most:
@@ -72,6 +74,8 @@ def requests(deployment: Deployment) -> Iterator[Finding]:
 def verifier_tokens(deployment: Deployment) -> Iterator[Finding]:
     """Verifier tokens on the wire: at least an engine step, at most what the engine runs."""
     spec = deployment.verifier
+    if not isinstance(spec, VerifierSpec):
+        return
     where, replicas = "verifier.in_flight_tokens", len(spec.placement.replicas)
     least = spec.max_num_tokens * replicas
     # max_batch_size requests of full length are the most that an engine has active

@@ -48,6 +48,8 @@ _LOOPBACK = "Use 127.0.0.1, which only this machine can reach."
 def host(deployment: Deployment) -> Iterator[Finding]:
     """The server's host is an address of this machine, and open to others only knowingly."""
     spec = deployment.server
+    if not deployment.engines():
+        return  # nothing is started
     if problem := _unusable(spec.host):
         yield Finding(
             f"is {spec.host!r}, {problem}",

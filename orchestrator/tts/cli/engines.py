@@ -71,11 +71,16 @@ def deploy(
     from tts.checks import BEFORE_DEPLOY
     from tts.reports.console import consoles, say
     from tts.serving.repository.manifests import render_manifests, require_manifests
-    from tts.serving.repository.render import missing_engines, render_repository
+    from tts.serving.repository.render import (
+        missing_engines,
+        render_repository,
+        require_something,
+    )
 
     from .doctor import stop_on_errors
 
     spec = load_deployment(deployment)
+    require_something(spec)
     if manifests:
         require_manifests(spec)
     stop_on_errors(spec, BEFORE_DEPLOY)

@@ -57,7 +57,7 @@ def plan(
     from tts.build.deployment_edit import write_values
     from tts.build.spec import deployment_file, load_deployment
     from tts.build.tensorrt.memory_plan import plan_memory
-    from tts.reports.console import consoles
+    from tts.reports.console import consoles, say
     from tts.reports.memory_plan import print_memory_plan, print_pools
 
     out, _ = consoles()
@@ -69,6 +69,10 @@ def plan(
         return
     if gpus is not None or n is not None:
         raise typer.BadParameter("applies with --concurrency only", param_hint="--gpus, --n")
+    for role, remote in spec.remotes().items():
+        say(f"The {role} runs at {', '.join(remote.url)}: its memory is not planned here.")
+    if not spec.engines():
+        return
     if spec.target == "openvino":
         _plan_host(out, spec, write=write)
         return

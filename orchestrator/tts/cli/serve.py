@@ -40,11 +40,13 @@ def serve(
     from tts.build.spec import load_deployment
     from tts.checks.requirements import require_gpu
     from tts.reports.waiting import StartLines
+    from tts.serving.repository.render import require_something
     from tts.serving.server.replicas import stop_replicas, supervise_replicas
     from tts.serving.server.start import planned_command
     from tts.serving.server.supervise import supervise
 
     spec = load_deployment(deployment)
+    require_something(spec)
     if dry_run:
         print(planned_command(spec))  # noqa: T201 - to be pasted, so without line breaks
         return

@@ -26,16 +26,25 @@ def policy_of(
         # the CPU host keeps requests that share a prefix apart until one of them has computed it
         prefetch=deployment.target != "openvino" and schedule == "decoupled",
         shared=share_gpus(deployment),
-        verifier_step_tokens=verifier.max_num_tokens * len(verifier.placement.replicas),
+        verifier_step_tokens=_step_tokens(deployment),
     )
 
 
+def _step_tokens(deployment: Deployment) -> int | None:
+    """Most tokens that the verifier computes in a step; None of one that runs elsewhere."""
+    verifier = deployment.engines().get("verifier")
+    return verifier.max_num_tokens * len(verifier.placement.replicas) if verifier else None
+
+
 def share_gpus(deployment: Deployment) -> bool:
-    """Whether both engines compute on the same GPU; on a CPU each has threads of its own."""
-    if deployment.target == "openvino":
+    """Whether both engines compute on the same GPU; on a CPU each has threads of its own.
+
+    Of one that runs elsewhere nothing is known: it is taken to have a machine of its own.
+    """
+    if deployment.target == "openvino" or deployment.remotes():
         return False
     generator, verifier = (
         {gpu for gpus in engine.placement.replicas for gpu in gpus}
-        for engine in (deployment.generator, deployment.verifier)
+        for engine in deployment.engines().values()
     )
     return not generator.isdisjoint(verifier)

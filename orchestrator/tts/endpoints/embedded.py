@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -24,6 +24,7 @@ from tts.build.errors import (
     RequestError,
     ServerError,
 )
+from tts.build.spec import Role
 from tts.engines import wire
 from tts.engines.async_client import AsyncEngineClient
 from tts.engines.engine_messages import Open
@@ -227,17 +228,18 @@ class EmbeddedEngine:
 
 
 class EmbeddedConnection:
-    """Both engines of a session, as `TritonConnection` has those of a server."""
+    """The engines of a session, as `TritonConnection` has those of a server."""
 
     address = "embedded"
 
-    def __init__(self, generator: EmbeddedEngine, verifier: EmbeddedEngine) -> None:
-        self._engines = {"generator": generator, "verifier": verifier}
+    def __init__(self, engines: Mapping[Role, EmbeddedEngine]) -> None:
+        """`engines` are one or both; what asks for another raises KeyError."""
+        self._engines = engines
 
     @property
     def patience_s(self) -> float:
         """How long a request is sent again once an engine is gone for good."""
-        return self._engines["generator"].patience_s
+        return min(engine.patience_s for engine in self._engines.values())
 
     @patience_s.setter
     def patience_s(self, seconds: float) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from tts.build.errors import CheckpointError
-from tts.build.spec import GeneratorSpec
+from tts.build.spec import GeneratorRole
 from tts.build.tokenizer import Ids, Message, Tokenizer
 from tts.problem import Turn
 
@@ -28,7 +28,7 @@ class MessageLost(CheckpointError):
 
 
 def generator_prompt(
-    tokenizer: Tokenizer, spec: GeneratorSpec, question: str, history: Sequence[Turn] = ()
+    tokenizer: Tokenizer, spec: GeneratorRole, question: str, history: Sequence[Turn] = ()
 ) -> Ids:
     """Token ids of the chat prompt that asks `question` after `history`, int32 [length].
 

@@ -38,10 +38,10 @@ class Models:
 
         `text_verifier`: chains are scored as text, so that the verifier has no tokenizer.
         """
-        generator = Tokenizer(deployment.generator.checkpoint)
+        generator = Tokenizer(deployment.generator.tokenizer_folder)
         dialogue = None
         if not text_verifier:
-            verifier = Tokenizer(deployment.verifier.checkpoint)
+            verifier = Tokenizer(deployment.verifier.tokenizer_folder)
             dialogue = verifier_dialogue(verifier, deployment.verifier)
         words = delimiter_stop_words(generator.token_texts, deployment.generator.step_delimiter)
         end_id, *more_ends = generator.eos_ids

@@ -182,7 +182,7 @@ def print_host_memory(out: Console, plan: HostMemoryPlan, limit: MemoryLimit | N
         f"Needed: {gib(plan.needed)}. The embedding is read from the weight file, whose pages the "
         "kernel takes back when memory is short.",
         f"While an engine loads, its whole weight file is mapped as well, in MiB: {files}.",
-        f"The verifier judges with {plan.judged_by}.",
+        *((f"The verifier judges with {plan.judged_by}.",) if plan.judged_by else ()),
         *(_beside(plan, limit) if limit else ()),
     ):
         out.print(line, markup=False, soft_wrap=True)

@@ -31,6 +31,18 @@ class ReplaySource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """That of the recorded run; a file has none."""
 
 
+class RemoteEngine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Servers that ran already, by HTTP, and had one of the engines."""
+
+    url: list[str]
+    model: str | None = None
+    """The model's name at the server."""
+    servers: list[str] = []
+    """What each has said of itself when the run was started; empty before that."""
+    reproducible: bool | None = None
+    """Whether the same seed gave the same tokens twice; None: not known."""
+
+
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What one problem may take before its search ends with the best answer so far."""
 
@@ -94,6 +106,8 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The program's own functions and endpoints that take part, by what they do. Resolved."""
     server: ServerKind | None = None
     """What runs the engines; None: what the deployment says. It decides nothing of the outcome."""
+    remotes: dict[str, RemoteEngine] = {}
+    """The engines that ran already, by role. Resolved."""
     others: dict[str, Any] = {}
     """Fields that another version has written; kept as they are."""
     unsaid: frozenset[str] = frozenset()
@@ -159,12 +173,27 @@ def parse_config(data: Json, file: Path, *, lacks: Iterable[str] = ()) -> RunCon
 def check_same(now: Json, before: Json, folder: Path) -> None:
     """Refuse to continue what is no longer the same; raises RunError naming what has changed.
 
-    Fields that an older version did not write are not compared, nor is what runs the engines.
+    Fields that an older version did not write are not compared, nor is what runs the engines: of
+    those elsewhere only the model counts, where it is named on both sides.
     """
     for name in (*before, "functions", "limits"):
-        if name != "server" and now.get(name) != before.get(name):
+        if name not in ("server", "remotes") and now.get(name) != before.get(name):
             raise RunError(
                 f"The run in {folder} cannot be continued: its {name} was "
                 f"{before.get(name)!r:.200} and is now {now.get(name)!r:.200}.",
                 hint="Bring that back as it was, or start a new run.",
             )
+    models = _models(now)
+    for role, model in _models(before).items():
+        if models.get(role, model) != model:
+            raise RunError(
+                f"The run in {folder} cannot be continued: its {role} was {model!r} and is now "
+                f"{models[role]!r}.",
+                hint="Serve that model again, or start a new run.",
+            )
+
+
+def _models(config: Json) -> dict[str, str]:
+    """The names of models elsewhere by role, as far as they are known."""
+    remotes: dict[str, Json] = config.get("remotes", {})
+    return {role: each["model"] for role, each in remotes.items() if each.get("model")}

@@ -13,6 +13,7 @@
 | plan | a run's configuration, resolved, and beside it what is no data |
 | engines | the engines of a session, while it is open |
 | server, connecting | the server that is used or started; or several |
+| remotes | engines that run already: their servers, asked what they are, and led to |
 | endpoints | the generator and the verifier of a server, of several, of a replay |
 | replicas | several servers: which gets what, their health, their coming and going |
 | functions | the program's own reward, `answer_of` and `equal` |

@@ -53,7 +53,7 @@ from .questions import (
 )
 from .replicas import Replicas
 from .result import Result, Step
-from .run import OpenRun, execute, open_run
+from .run import OpenRun, execute, known_servers, open_run
 from .server import while_healthy
 from .solver import Solver, open_solver
 from .strategy import choose
@@ -98,6 +98,12 @@ class AsyncSession:
         self.deployment = load_checked(deployment).served_by(server)
         addresses = self.deployment.endpoints if endpoints is None else endpoints
         check_arguments(endpoints=addresses, server=server)
+        if addresses and not self.deployment.engines():
+            raise ConfigError(
+                f"{addresses[0]} is no server of {self.deployment.name}: its engines run already, "
+                "and are not served by Triton.",
+                hint="Name their servers in the deployment's url.",
+            )
         self.source = findable(deployment) if isinstance(deployment, str | Path) else ""
         self._engines = Engines(
             self.deployment,
@@ -431,6 +437,7 @@ class AsyncSession:
     ) -> None:
 
         with opening as run:
+            run = known_servers(run, self._engines.described(run.plan))
             plan = run.plan
             with task_of(plan, self._grader, on_step) as task:
                 await execute(

@@ -23,12 +23,10 @@ from tts.serving.server.health import ReplicaHealth
 from tts.serving.server.replicas import running_replicas
 from tts.serving.server.supervisor import comes_back
 
-from .endpoints import endpoints_on
+from .endpoints import Own, endpoints_on
+from .remotes import RemoteConnection, Remotes
 from .replicas import EnginePair, Replicas
 from .server import Server
-
-Own = tuple[Generator | None, Verifier | None]
-"""The program's own endpoints, each in the place of the servers'."""
 
 
 def only_pair(generator: Generator, verifier: Verifier) -> EnginePair:
@@ -36,18 +34,51 @@ def only_pair(generator: Generator, verifier: Verifier) -> EnginePair:
     return EnginePair("", generator, verifier)
 
 
-def server_pair(server: Server, models: Models, own: Own) -> EnginePair:
-    """The one server of a session, which is watched beside all that runs."""
+def remote_pairs(remotes: Remotes, models: Models, own: Own) -> list[EnginePair]:
+    """The replicas of a session that has no compiled engine."""
+    return [_pair("", None, models, own, remotes, number) for number in range(len(remotes))]
+
+
+def server_pairs(
+    server: Server, models: Models, own: Own, remotes: Remotes | None
+) -> list[EnginePair]:
+    """The one server of a session, which is watched beside all that runs.
+
+    It makes a pair with each replica of an engine that runs elsewhere.
+    """
     rows = most_rows(models.deployment)
-    connection = TritonConnection(server.address, server.comes_back, most_rows=rows)
-    return _pair(server.address, connection, models, own)
+    return [
+        _pair(
+            server.address,
+            TritonConnection(server.address, server.comes_back, most_rows=rows),
+            models,
+            own,
+            remotes,
+            number,
+        )
+        for number in range(max(1, len(remotes or ())))
+    ]
 
 
-def embedded_pair(connection: EmbeddedConnection, models: Models, own: Own) -> EnginePair:
-    """The engines of a session that has no server."""
-    pair = _pair(connection.address, connection, models, own)
-    pair.check = connection.check
-    return pair
+def embedded_pairs(
+    connection: EmbeddedConnection, models: Models, own: Own, remotes: Remotes | None
+) -> list[EnginePair]:
+    """The engines of a session that has no server, with each replica of one elsewhere."""
+    pairs = [
+        _pair(connection.address, connection, models, own, remotes, number)
+        for number in range(max(1, len(remotes or ())))
+    ]
+    for pair in pairs:
+        pair.check = connection.check
+    return pairs
+
+
+def use(replicas: Replicas, pairs: Iterable[EnginePair]) -> None:
+    """Use pairs whose servers were asked already, and those that did not answer once they do."""
+    for pair in pairs:
+        replicas.use(pair)
+        if isinstance(pair.connection, RemoteConnection) and (silent := pair.connection.silent):
+            replicas.lose(pair, EndpointUnavailable(f"The {silent[0]}."))
 
 
 def local_pairs(deployment: Deployment) -> list[str]:
@@ -72,12 +103,21 @@ async def require_engines(deployment: Deployment, addresses: Sequence[str]) -> S
     return addresses or await asyncio.to_thread(local_pairs, deployment)
 
 
-async def connect(deployment: Deployment, models: Models, own: Own, address: str) -> EnginePair:
+async def connect(
+    deployment: Deployment,
+    models: Models,
+    own: Own,
+    address: str,
+    *,
+    remotes: Remotes | None = None,
+    number: int = 0,
+) -> EnginePair:
     """The engines at `host:port` or `unix:path`, or of a replica of this machine by its name.
 
-    Raises ServerError if they do not answer, or are not the deployment's.
+    `number` is which replica it is, counted from 0. Raises ServerError if they do not answer, or
+    are not the deployment's.
     """
-    pair = _replica(deployment, models, own, address)
+    pair = _replica(deployment, models, own, address, remotes, number)
     try:
         await pair.probe()
     except BaseException:
@@ -94,6 +134,7 @@ async def open_pairs(
     addresses: Sequence[str],
     groups: Mapping[str, str],
     say: Callable[[str], None],
+    remotes: Remotes | None = None,
 ) -> None:
     """Use the servers at these addresses, and those that do not answer yet once they do.
 
@@ -101,7 +142,10 @@ async def open_pairs(
 
     Raises ServerError if none answers, or one serves something else.
     """
-    pairs = [_replica(deployment, models, own, address) for address in addresses]
+    pairs = [
+        _replica(deployment, models, own, addresses[number % len(addresses)], remotes, number)
+        for number in range(max(len(addresses), len(remotes or ())))
+    ]
     for pair in pairs:
         replicas.use(pair, groups.get(pair.name, ""))
     replicas.be_elastic()
@@ -138,27 +182,59 @@ def serves(deployment: Deployment, address: str) -> bool:
     return probe.served_digest(address) == deployment_digest(deployment)
 
 
-def _replica(deployment: Deployment, models: Models, own: Own, address: str) -> EnginePair:
+def _replica(
+    deployment: Deployment,
+    models: Models,
+    own: Own,
+    address: str,
+    remotes: Remotes | None,
+    number: int,
+) -> EnginePair:
     if not address.startswith(f"{deployment.name}@"):
         connection = TritonConnection(address, most_rows=most_rows(deployment))
-        pair = _pair(address, connection, models, own)
-        pair.probe = partial(asyncio.to_thread, _require_served, address, deployment)
+        pair = _pair(address, connection, models, own, remotes, number)
+        pair.probe = partial(_probe, address, deployment, pair.probe)
         return pair
     replica = deployment.replica(int(address.partition("@")[2]))
     health = ReplicaHealth(replica)
     connection = TritonConnection(health.address, most_rows=most_rows(deployment))
-    pair = _pair(address, connection, models, own)
-    pair.probe = partial(asyncio.to_thread, _require_served, health.address, deployment)
+    pair = _pair(address, connection, models, own, remotes, number)
+    pair.probe = partial(_probe, health.address, deployment, pair.probe)
     pair.check = health.check
     pair.comes_back = partial(comes_back, replica.server_name)
     return pair
 
 
-def _pair(name: str, connection: Connection, models: Models, own: Own) -> EnginePair:
-    generator, verifier = endpoints_on(models, connection)
+def _pair(
+    name: str,
+    beside: Connection | None,
+    models: Models,
+    own: Own,
+    remotes: Remotes | None,
+    number: int,
+) -> EnginePair:
+    """Both engines of a replica: where they are compiled `beside` leads to them."""
+    if not remotes:
+        assert beside is not None
+        generator, verifier = endpoints_on(models, beside, own)
+        return EnginePair(name, generator, verifier, beside, close=beside.aclose)
+    connection = remotes.connection(number, beside)
+    generator, verifier = endpoints_on(models, connection, own)
     return EnginePair(
-        name, own[0] or generator, own[1] or verifier, connection, close=connection.aclose
+        name if name and number == 0 else remotes.name(number),
+        generator,
+        verifier,
+        connection,
+        probe=connection.probe,
+        close=connection.aclose,
     )
+
+
+async def _probe(
+    address: str, deployment: Deployment, others: Callable[[], Awaitable[None]]
+) -> None:
+    await asyncio.to_thread(_require_served, address, deployment)
+    await others()
 
 
 def _require_served(address: str, deployment: Deployment) -> None:
@@ -173,7 +249,7 @@ def _require_served(address: str, deployment: Deployment) -> None:
             "leave it out.",
         )
     try:
-        probe.probe(address)
+        probe.probe(address, roles=deployment.engines())
     except ServerError as error:
         raise EndpointUnavailable(error.message, error.hint) from error
 

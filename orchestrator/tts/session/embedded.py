@@ -35,7 +35,7 @@ MODELS: Mapping[Role, str] = {"generator": wire.GENERATOR, "verifier": wire.PRM}
 
 @dataclass(frozen=True)
 class EmbeddedEngines:
-    """Both engines of a deployment, open."""
+    """The compiled engines of a deployment, open."""
 
     connection: EmbeddedConnection
     steps: OpenSteps
@@ -48,7 +48,7 @@ async def embedded_engines(
     say: Callable[[str], None],
     on_loading: Callable[[Loading], None],
 ) -> AsyncIterator[EmbeddedEngines]:
-    """Open both engines for as long as the block lasts; `on_loading` is told how far they are.
+    """Open the engines for as long as the block lasts; `on_loading` is told how far they are.
 
     Raises ConfigError for a target that has no engines of ours, or a machine whose memory cannot
     hold the pair; BuildError for engines that are missing or out of date; EngineError.
@@ -64,7 +64,8 @@ async def embedded_engines(
         if short := shortage(require_memory(deployment)):
             say(short)
     began = time.monotonic()
-    stages = {role: Stage(model, READING) for role, model in MODELS.items()}
+    models = {role: MODELS[role] for role in deployment.engines()}
+    stages = {role: Stage(model, READING) for role, model in models.items()}
 
     def tell(role: Role, doing: str, fraction: float | None = None) -> None:
         stages[role] = Stage(MODELS[role], doing, fraction)
@@ -73,9 +74,9 @@ async def embedded_engines(
     async with AsyncExitStack() as stack:
         engines = {
             role: EmbeddedEngine(model, opening_of(deployment, role))
-            for role, model in MODELS.items()
+            for role, model in models.items()
         }
-        connection = EmbeddedConnection(engines["generator"], engines["verifier"])
+        connection = EmbeddedConnection(engines)
         stack.push_async_callback(connection.aclose)
         opening = [
             asyncio.ensure_future(_open(deployment, role, engine, partial(tell, role)))

@@ -24,6 +24,8 @@ from tts.runs.replay import Replay, ReplayGenerator, ReplayVerifier
 
 from .replicas import Attempts, EnginePair, Replicas
 
+Own = tuple[Generator | None, Verifier | None]
+"""The program's own endpoints, each in the place of the servers'."""
 EndpointsOf = Callable[[EnginePair], tuple[Generator, Verifier]]
 """What a run asks of a replica."""
 STREAM_ATTEMPTS = 4
@@ -36,14 +38,16 @@ def own_endpoints(pair: EnginePair) -> tuple[Generator, Verifier]:
     return pair.generator, pair.verifier
 
 
-def endpoints_on(models: Models, connection: Connection) -> tuple[Generator, Verifier]:
-    """Both engines that a connection leads to."""
-    generator = connection.generator(
+def endpoints_on(
+    models: Models, connection: Connection, own: Own = (None, None)
+) -> tuple[Generator, Verifier]:
+    """Both engines that a connection leads to; `own` are used in the place of its."""
+    generator = own[0] or connection.generator(
         end_id=models.end_id,
         step_stop_words=models.step_stop_words,
         end_stop_words=models.end_stop_words,
     )
-    return generator, connection.verifier()
+    return generator, own[1] or connection.verifier()
 
 
 def replaying(replay: Replay, connection: Connection) -> tuple[Generator, Verifier]:

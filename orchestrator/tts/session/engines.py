@@ -5,26 +5,30 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from tts.build.errors import SessionError
+from tts.build.errors import ServerError, SessionError
 from tts.compat import Self
 
 if TYPE_CHECKING:
-    from tts.build.spec import Deployment
+    from tts.build.spec import Deployment, Role
     from tts.endpoints.base import Connection, Generator, Verifier
     from tts.endpoints.routing import RoutingPolicy
     from tts.prompting import Models
     from tts.serving.server.loading import Loading
 
-    from .connecting import Own
+    from .endpoints import Own
     from .engine_steps import OpenSteps
     from .functions import RewardFunction
-    from .replicas import Replicas
+    from .plan import Plan
+    from .remotes import Remotes
+    from .replicas import EnginePair, Replicas
     from .server import Server
 
+ROLES: tuple[Role, ...] = ("generator", "verifier")
 _RESET_WAITS_S = (0.0, 0.1, 0.3, 1.0, 2.0)
 
 
@@ -56,6 +60,7 @@ class Engines:
         self._on_loading = on_loading
         self._resources = AsyncExitStack()
         self._replicas: Replicas | None = None
+        self._remotes: Remotes | None = None
         self.server: Server | None = None
         """The one server that is used, unless there are several or none."""
         self.steps: OpenSteps | None = None
@@ -118,6 +123,10 @@ class Engines:
             raise SessionError("This session has no server: its endpoints are the program's own.")
         return connection.address
 
+    def described(self, plan: Plan) -> Plan:
+        """A plan with what is known of the engines that run already, now that they were asked."""
+        return replace(plan, remotes=self._remotes.found()) if self._remotes else plan
+
     def check(self) -> None:
         """Raise ServerError if the one server has died; of several the replicas' own watch sees."""
         if self.server and not self.replicas.elastic:
@@ -126,7 +135,7 @@ class Engines:
     async def reset_prefix_caches(self) -> bool:
         """See `AsyncSession.reset_prefix_caches`."""
         connections = [pair.connection for pair in self.replicas.pairs]
-        if self.deployment.target != "openvino":
+        if self.deployment.target != "openvino" or self.deployment.remotes():
             return False
         for connection in connections:
             if connection is None or not await _reset(connection):
@@ -140,8 +149,9 @@ class Engines:
         return verifier is not None and not hasattr(verifier, "score")
 
     async def _open(self) -> Replicas:
-        from .connecting import connect, only_pair
+        from .connecting import connect, only_pair, remote_pairs, use
         from .functions import FunctionVerifier
+        from .remotes import Remotes
         from .replicas import Replicas
 
         generator, given = self.own
@@ -150,35 +160,54 @@ class Engines:
             verifier = FunctionVerifier(given)  # type: ignore[arg-type]
             self._resources.callback(verifier.close)
         self.models  # noqa: B018 - what cannot be read is said when the session opens
-        connecting = partial(connect, self.deployment, self.models, (generator, verifier))
+        own = generator, verifier
+        needed = {role for role, given in zip(ROLES, own, strict=True) if given is None}
+        self._remotes = Remotes(self.models, needed)
+        self._resources.push_async_callback(self._remotes.aclose)
+        compiled = bool(needed & self.deployment.engines().keys())
+
+        async def connecting(address: str) -> EnginePair:
+            if not compiled:
+                raise ServerError(
+                    f"{address} cannot be added: no engine of {self.deployment.name} is served by "
+                    "Triton.",
+                    hint="Servers of engines that run already are named in the deployment's url.",
+                )
+            number = len(replicas)
+            opened = self.deployment, self.models, own
+            return await connect(*opened, address, remotes=self._remotes, number=number)
+
         replicas = Replicas(connecting, self._routing)
         await self._resources.enter_async_context(replicas)
-        if generator is None or verifier is None:
-            await self._connect(replicas, (generator, verifier))
-        else:
+        await self._remotes.probe(self._say)
+        if compiled:
+            await self._connect(replicas, own)
+        elif needed:
+            use(replicas, remote_pairs(self._remotes, self.models, own))
+        elif generator is not None and verifier is not None:
             replicas.use(only_pair(generator, verifier))
         return replicas
 
     async def _connect(self, replicas: Replicas, own: Own) -> None:
         """Find the servers, or start one; `own` are used in the place of theirs."""
-        from .connecting import embedded_pair, open_pairs, require_engines, server_pair
+        from .connecting import embedded_pairs, open_pairs, require_engines, server_pairs, use
         from .embedded import embedded_engines
         from .server import open_server
 
-        opened = self.deployment, self.models, own
+        opened, remotes = (self.deployment, self.models, own), self._remotes
         if self.deployment.server.kind == "embedded" and not self._addresses:
             opening = embedded_engines(self.deployment, self._say, self._on_loading)
             engines = await self._resources.enter_async_context(opening)
             self.steps = engines.steps
-            replicas.use(embedded_pair(engines.connection, self.models, own))
+            use(replicas, embedded_pairs(engines.connection, self.models, own, remotes))
             return
         if addresses := await require_engines(self.deployment, self._addresses):
-            await open_pairs(replicas, *opened, addresses, self._groups, self._say)
+            await open_pairs(replicas, *opened, addresses, self._groups, self._say, remotes)
             return
         self.server = await open_server(self.deployment, self._say, self._on_loading)
         self.steps = self.server.steps
         self._resources.push_async_callback(asyncio.to_thread, self.server.stop)
-        replicas.use(server_pair(self.server, self.models, own))
+        use(replicas, server_pairs(self.server, self.models, own, remotes))
 
 
 def not_open() -> SessionError:

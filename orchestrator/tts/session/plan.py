@@ -16,7 +16,7 @@ from tts.build.spec import Deployment, load_deployment
 from tts.driver.policy import policy_of
 from tts.problem import Problem
 from tts.prompting import Context, Models
-from tts.runs.config import RunConfig
+from tts.runs.config import RemoteEngine, RunConfig
 from tts.runs.replay import Replay
 from tts.scheduling import Policy
 from tts.serving.repository.digest import deployment_digest
@@ -56,6 +56,8 @@ class Plan:
     """The generator's context in tokens where it is that of a replayed run."""
     endpoints: Mapping[str, str] = field(default_factory=dict)
     """The names of the program's own endpoints, by what they do: `generator`, `verifier`."""
+    remotes: Mapping[str, RemoteEngine] | None = None
+    """What is known of engines that run already; None: what the deployment says."""
 
     @cached_property
     def config(self) -> RunConfig:
@@ -93,6 +95,7 @@ def resolved(plan: Plan) -> RunConfig:
         replay=plan.replay.description if plan.replay else None,
         functions=_functions(plan),
         server=None if deployment.server.kind == "triton" else deployment.server.kind,
+        remotes=dict(_remotes(deployment) if plan.remotes is None else plan.remotes),
         others={},
         unsaid=frozenset(),
     )
@@ -101,6 +104,14 @@ def resolved(plan: Plan) -> RunConfig:
             config, dataset_seed=None, columns={}, answers=None, per_level=None, shard=None
         )
     return config
+
+
+def _remotes(deployment: Deployment) -> dict[str, RemoteEngine]:
+    """What a deployment says of engines that run already, before they were asked."""
+    return {
+        role: RemoteEngine(url=list(spec.url), model=spec.model)
+        for role, spec in deployment.remotes().items()
+    }
 
 
 def _functions(plan: Plan) -> dict[str, str]:

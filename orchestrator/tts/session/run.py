@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -96,6 +96,17 @@ def open_run(
                 hint=f"Drop it, keeping a copy of the log: tts bench --resume {folder} --repair",
             )
         yield OpenRun(plan, folder, resume, point)
+
+
+def known_servers(run: OpenRun, plan: Plan) -> OpenRun:
+    """The run with a plan in which the engines that run already were asked what they are.
+
+    Raises RunError where a run that is continued had another model.
+    """
+    if run.begun:
+        before = read_run_config(run.folder, going_on=True)
+        check_same(plan.config.to_json(), before.to_json(), run.folder)
+    return replace(run, plan=plan)
 
 
 async def execute(

@@ -64,7 +64,7 @@ def demo_server(deployment: Deployment) -> Iterator[str]:
 @contextmanager
 def instant_server(deployment: Deployment, folder: Path) -> Iterator[str]:
     """A server of the same contract whose models take no time; its gRPC address."""
-    tokens = Tokenizer(deployment.generator.checkpoint).encode(TEXT)
+    tokens = Tokenizer(deployment.generator.tokenizer_folder).encode(TEXT)
     with serve_models(deployment, folder, "tokens", tokens) as (addresses, _):
         yield addresses.grpc
 
@@ -113,7 +113,7 @@ def fastapi(deployment: Deployment, grpc: str, log: Path) -> Iterator[System]:
     port = free_port()
     program = Path(__file__).with_name("fastapi_gateway.py")
     words = [sys.executable, str(program), "--grpc", grpc, "--port", str(port)]
-    words += ["--checkpoint", str(deployment.generator.checkpoint)]
+    words += ["--checkpoint", str(deployment.generator.tokenizer_folder)]
     with _process(words, port, log) as pid:
         yield System("FastAPI", "http", f"127.0.0.1:{port}", pid)
 
@@ -153,7 +153,7 @@ def _chat(deployment: Deployment, question: str, tokens: int, stream: bool) -> s
 
 
 def _message(deployment: Deployment, question: str, tokens: int, stream: bool) -> str:
-    tokenizer = Tokenizer(deployment.generator.checkpoint)
+    tokenizer = Tokenizer(deployment.generator.tokenizer_folder)
     ids = generator_prompt(tokenizer, deployment.generator, question)
     message = service_pb2.ModelInferRequest(model_name=wire.GENERATOR, id="1")
     message.inputs.add(name="input_ids", datatype="INT32", shape=[1, len(ids)])

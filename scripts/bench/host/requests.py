@@ -88,7 +88,7 @@ class Bare:
     """The pipeline without host and server, doing nothing but the work."""
 
     def __init__(self, deployment: Deployment) -> None:
-        spec = deployment.generator
+        spec = deployment.engines()["generator"]
         folder = paths.engine_dir(deployment.name, "generator")
         self.config = read_engine_config(folder)
         limits = limits_of(spec, self.config)

@@ -133,7 +133,7 @@ async def solve_all(
 
 def _canned_steps(deployment: Deployment) -> list[list[int]]:
     """Steps as the scripted generator writes them."""
-    encode, draw = Tokenizer(deployment.generator.checkpoint).encode, random.Random(0)
+    encode, draw = Tokenizer(deployment.generator.tokenizer_folder).encode, random.Random(0)
     steps = []
     for _ in range(STEPS):
         ids = [token for _ in range(draw.randint(1, 3)) for token in encode(draw.choice(WORDS))]

@@ -78,7 +78,7 @@ async def _run(problems: int, n: int) -> Run:
 
     from .scripted import scripted_engines
 
-    encode = Tokenizer(load_deployment("demo").generator.checkpoint).encode
+    encode = Tokenizer(load_deployment("demo").generator.tokenizer_folder).encode
     generator, verifier = scripted_engines(encode)
     questions = [(f"Compute {number} + 1.", str(number + 1)) for number in range(problems)]
     with tempfile.TemporaryDirectory() as folder, counted() as instructions:

@@ -100,7 +100,7 @@ def lm_eval(address: str, folder: Path, environments: Path) -> dict[str, object]
         "lm_eval": subprocess.check_output([python, "-c", version], text=True).strip(),
         "problems": PROBLEMS,
     }
-    chats = ChatShapes(Tokenizer(load_deployment("demo").generator.checkpoint))
+    chats = ChatShapes(Tokenizer(load_deployment("demo").generator.tokenizer_folder))
     chat = [ChatMessage("user", "{{question}}")]
     template = chat_text(chats, chat, generation_prompt=True, continues=False)
     write_lm_eval_tasks(folder, folder / "problems.jsonl", template)

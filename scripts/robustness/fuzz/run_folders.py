@@ -207,7 +207,7 @@ def _make(whole: Path) -> None:
 def scripted_engines() -> Iterator[None]:
     """Engines without a model in the place of a server, for every command of this process."""
     spec = load_deployment("demo")
-    encode = Tokenizer(spec.generator.checkpoint).encode
+    encode = Tokenizer(spec.generator.tokenizer_folder).encode
     words = [encode(word) for word in ("1", "22", r"\boxed{4}")], encode("\n\n")
     scripted = partial(
         AsyncSession, generator=ScriptedGenerator(*words), verifier=ScriptedVerifier()

@@ -75,8 +75,8 @@ class HostMemoryPlan:
 
     deployment: Deployment
     engines: Mapping[Role, EngineMemory]
-    judged_by: str
-    """What the verifier judges with, in words."""
+    judged_by: str | None
+    """What the verifier judges with, in words; None where it runs elsewhere."""
     server: int = SERVER
 
     @property
@@ -103,7 +103,8 @@ def plan_host_memory(deployment: Deployment) -> HostMemoryPlan:
     specs = deployment.engines()
     shapes = {role: shape_before_build(spec) for role, spec in specs.items()}
     engines = {role: engine_memory(shapes[role], spec, role) for role, spec in specs.items()}
-    return HostMemoryPlan(deployment, engines, judged_by(shapes["verifier"], deployment.verifier))
+    judge = judged_by(shapes["verifier"], specs["verifier"]) if "verifier" in specs else None
+    return HostMemoryPlan(deployment, engines, judge)
 
 
 def shape_before_build(spec: EngineSpec) -> ModelConfig:

@@ -40,10 +40,13 @@ def threads_of(deployment: Deployment, cores: int | None = None) -> Mapping[Role
     """
     specs = deployment.engines()
     stated = {role: spec.threads for role, spec in specs.items()}
-    if stated["generator"] and stated["verifier"]:
+    if all(stated.values()):
         return {role: count for role, count in stated.items() if count}
     cores = max(1, (cores or usable_cores()) // deployment.side_by_side)
-    return divide(cores, {role: _weights(spec, role) for role, spec in specs.items()}, stated)
+    weights = {role: _weights(spec, role) for role, spec in specs.items()}
+    if len(weights) == 1:
+        return {role: max(1, min(cores, each // LEAST_WEIGHTS)) for role, each in weights.items()}
+    return divide(cores, weights, stated)
 
 
 def divide(

@@ -5,9 +5,11 @@ Each section of the file is in the module that has its name:
 | module | sections and fields |
 |---|---|
 | deployment | `Deployment`: the whole file; name, endpoints, strategies; what each target allows |
-| engine | what generator and verifier have in common: `EngineSpec`, kv_cache |
-| generator | generator: `GeneratorSpec` |
-| verifier | verifier: `VerifierSpec`, its labels, template and prompt |
+| role | what the orchestrator needs of generator and verifier alike: `RoleSpec` |
+| engine | what is common to those that are compiled: `EngineSpec`, kv_cache |
+| generator | generator: `GeneratorSpec`, compiled; `GeneratorRole` wherever it runs |
+| verifier | verifier: `VerifierSpec`, `VerifierRole`, its labels, template and prompt |
+| remote | either of them with a `url`: `RemoteSpec` |
 | verifier_formats | verifier.format: `FORMATS`, the facts about each |
 | server | server: `ServerSpec`; hosts, ports, endpoints |
 | tensorrt | `TensorRTSpec`, the GPU and the container; `TensorRTEngine` of each engine |
@@ -19,13 +21,15 @@ Each section of the file is in the module that has its name:
 """
 
 from .deployment import PRECISIONS, Deployment
-from .engine import EngineSpec, KvCache, Precision, Role
-from .generator import GeneratorSpec
+from .engine import EngineSpec, KvCache, Precision
+from .generator import GeneratorRole, GeneratorSpec
 from .load import bundled_deployments, deployment_file, explain, load_deployment
+from .remote import RemoteGenerator, RemoteSpec, RemoteVerifier
+from .role import Role, RoleSpec
 from .section import Target
 from .server import ENDPOINT, PORT_STEP, HttpPort, Port, ServerSpec
 from .tensorrt import Calibration, Gpu, TensorRTEngine, TensorRTSpec
-from .verifier import PROMPT_PLACES, Labels, Template, VerifierSpec
+from .verifier import PROMPT_PLACES, Labels, Template, VerifierRole, VerifierSpec
 from .verifier_formats import FORMATS, READ_AT_LABELS, FormatFacts, HeadKind
 
 __all__ = [
@@ -39,6 +43,7 @@ __all__ = [
     "Deployment",
     "EngineSpec",
     "FormatFacts",
+    "GeneratorRole",
     "GeneratorSpec",
     "Gpu",
     "HeadKind",
@@ -47,12 +52,17 @@ __all__ = [
     "Labels",
     "Port",
     "Precision",
+    "RemoteGenerator",
+    "RemoteSpec",
+    "RemoteVerifier",
     "Role",
+    "RoleSpec",
     "ServerSpec",
     "Target",
     "Template",
     "TensorRTEngine",
     "TensorRTSpec",
+    "VerifierRole",
     "VerifierSpec",
     "bundled_deployments",
     "deployment_file",

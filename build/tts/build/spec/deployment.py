@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, WrapValidator, model_validator
 
+from tts.build.errors import ConfigError
 from tts.build.server_kinds import ServerKind
 from tts.compat import Self
 
-from .engine import EngineSpec, Precision, Role
+from .engine import EngineSpec, Precision
 from .generator import GeneratorSpec
+from .remote import RemoteGenerator, RemoteSpec, RemoteVerifier
+from .role import Role, RoleSpec
 from .section import Section, Target
 from .server import PORT_STEP, Endpoint, ServerSpec
 from .tensorrt import TensorRTSpec
@@ -22,6 +25,7 @@ PRECISIONS: dict[Target, tuple[Precision, ...]] = {
     "openvino": ("fp32", "bf16", "int8"),
     "tensorrt": ("fp16", "bf16", "fp8", "int8", "int4_awq"),  # the last two: weights only
     "llmapi": ("fp16", "bf16"),  # as the checkpoint is loaded; quantised ones are not read yet
+    "openai": (),  # whoever started the server has chosen one
 }
 OPENVINO_BLOCK_SIZE = 32  # the only one of the CPU plug-in's paged attention
 
@@ -74,13 +78,29 @@ Parameter = Annotated[Any, BeforeValidator(_scalar)]
 """A strategy's parameter; the orchestrator checks its value."""
 
 
+Compiled = TypeVar("Compiled", bound=EngineSpec)
+Remote = TypeVar("Remote", bound=RemoteSpec)
+
+
+def _section(compiled: type[Compiled], remote: type[Remote]) -> WrapValidator:
+    """A section is remote if it has `url`: its mistakes are explained as those of one model."""
+
+    def read(value: object, _: object) -> Compiled | Remote:
+        if isinstance(value, (compiled, remote)):
+            return value
+        is_remote = isinstance(value, dict) and "url" in value
+        return remote.model_validate(value) if is_remote else compiled.model_validate(value)
+
+    return WrapValidator(read)
+
+
 class Deployment(Section):
     """Both engines, their batching policies, the server. The one thing a user edits."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
     target: Target
-    generator: GeneratorSpec
-    verifier: VerifierSpec
+    generator: Annotated[GeneratorSpec | RemoteGenerator, _section(GeneratorSpec, RemoteGenerator)]
+    verifier: Annotated[VerifierSpec | RemoteVerifier, _section(VerifierSpec, RemoteVerifier)]
     server: ServerSpec = ServerSpec()
     endpoints: tuple[Endpoint, ...] = ()
     """Where it is served, if by others than this machine: every client uses all of them."""
@@ -148,19 +168,35 @@ class Deployment(Section):
 
     @model_validator(mode="after")
     def _fits_target(self) -> Self:
-        target, tensorrt = self.target, self.tensorrt
-        for role, engine in self.engines().items():
+        target, tensorrt, engines = self.target, self.tensorrt, self.engines()
+        if target == "openai":
+            for role in engines:
+                raise ValueError(
+                    f"{role} has no url, so it is compiled: target openai is for deployments that "
+                    "compile nothing; set target to openvino, tensorrt or llmapi, or give a url"
+                )
+        elif target != "openvino" and self.remotes():
+            raise ValueError(
+                f"target is {target}: beside an engine with a url one can be compiled for target "
+                "openvino only, so far; serve it by itself, and give its url"
+            )
+        elif not engines:
+            raise ValueError(f"both engines have a url, so target must be openai, not {target}")
+        if self.endpoints and not engines:
+            raise ValueError("endpoints are those of servers of compiled engines; name all in url")
+        for role, engine in engines.items():
             _check_engine(target, role, engine)
-        if target != "openvino" and tensorrt is None:
+        if target in ("openvino", "openai"):
+            if tensorrt is not None:
+                raise ValueError("the block tensorrt is for targets tensorrt and llmapi; remove it")
+        elif tensorrt is None:
             raise ValueError(f"target {target} needs the block tensorrt, with the gpu to build for")
-        if target == "llmapi" and self.generator.guided_decoding:
+        if target == "llmapi" and "generator" in engines and self.generator.guided_decoding:
             raise ValueError(
                 "generator.guided_decoding is for targets openvino and tensorrt: LLM(...) matches "
                 "grammars against its own tokenizer, and it is opened without one "
                 "(skip_tokenizer_init)"
             )
-        if target == "openvino" and tensorrt is not None:
-            raise ValueError("the block tensorrt is for targets tensorrt and llmapi; remove it")
         if target == "tensorrt" and tensorrt and tensorrt.image:
             raise ValueError(
                 "tensorrt.image applies to target llmapi only; engines are built for the versions "
@@ -173,6 +209,30 @@ class Deployment(Section):
             )
         return self
 
-    def engines(self) -> dict[Role, EngineSpec]:
-        """Both engine specs by role, generator first."""
+    def roles(self) -> dict[Role, RoleSpec]:
+        """What the orchestrator needs of both models by role, generator first."""
         return {"generator": self.generator, "verifier": self.verifier}
+
+    def engines(self) -> dict[Role, EngineSpec]:
+        """The compiled engines by role, generator first."""
+        return {role: spec for role, spec in self.roles().items() if isinstance(spec, EngineSpec)}
+
+    def compiled_pair(self) -> tuple[GeneratorSpec, VerifierSpec]:
+        """Both engines for what has to know their weights, pools and batches.
+
+        Raises ConfigError if one of them runs on a server of its own.
+        """
+        generator, verifier = self.generator, self.verifier
+        if isinstance(generator, GeneratorSpec) and isinstance(verifier, VerifierSpec):
+            return generator, verifier
+        elsewhere = " and ".join(
+            f"the {role} runs at {', '.join(remote.url)}" for role, remote in self.remotes().items()
+        )
+        raise ConfigError(
+            f"Deployment {self.name!r}: {elsewhere}, and this needs engines whose weights, memory "
+            "and batches are known: both compiled.",
+        )
+
+    def remotes(self) -> dict[Role, RemoteSpec]:
+        """The engines that run on servers of their own by role, generator first."""
+        return {role: spec for role, spec in self.roles().items() if isinstance(spec, RemoteSpec)}

@@ -1,18 +1,18 @@
-"""What sections `generator` and `verifier` have in common: one engine."""
+"""What sections `generator` and `verifier` have in common where the engine is compiled here."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, StrictBool, model_validator
 
 from tts.compat import Self
 
+from .role import RoleSpec
 from .section import Count, FilePath, Parallel, Section
 from .tensorrt import TensorRTEngine
 
-Role = Literal["generator", "verifier"]
-"""Which of the two engines."""
 Precision = Literal["fp32", "fp16", "bf16", "fp8", "int8", "int4_awq"]
 
 
@@ -38,8 +38,10 @@ class KvCache(Section):
         return self
 
 
-class EngineSpec(Section):
-    """What both engines have in common. Field names are TensorRT-LLM's where it has them."""
+class EngineSpec(RoleSpec):
+    """An engine that is compiled. Field names are TensorRT-LLM's where it has them."""
+
+    tokenizer_field: ClassVar = "checkpoint"
 
     checkpoint: FilePath
     """Hugging Face checkpoint folder; relative paths are relative to the deployment file."""
@@ -48,8 +50,6 @@ class EngineSpec(Section):
     """Upper bound of active requests in the engine."""
     max_num_tokens: Count
     """Upper bound of tokens scheduled per engine step, prompt and generation together."""
-    max_seq_len: Count
-    """Upper bound of one request's prompt plus output, in tokens."""
     kv_cache: KvCache
     scheduling_policy: Literal["guaranteed_no_evict", "max_utilization"] = "guaranteed_no_evict"
     chunked_context: StrictBool = True
@@ -58,6 +58,11 @@ class EngineSpec(Section):
     """CPU threads of the engine (target openvino only); None: see openvino.threads."""
     tensorrt: TensorRTEngine | None = None
     """Parallelism, placement and quantisation (targets tensorrt and llmapi)."""
+
+    @property
+    def tokenizer_folder(self) -> Path:
+        """The folder of its tokenizer.json and chat template."""
+        return self.checkpoint
 
     @property
     def placement(self) -> TensorRTEngine:

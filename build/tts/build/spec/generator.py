@@ -1,4 +1,4 @@
-"""Section `generator`: the engine that writes steps."""
+"""Section `generator`: the model that writes steps."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Annotated
 from pydantic import Field, StrictBool
 
 from .engine import EngineSpec
+from .role import RoleSpec
 from .section import Count
 
 
-class GeneratorSpec(EngineSpec):
-    """The LLM that writes steps."""
+class GeneratorRole(RoleSpec):
+    """How the LLM that writes steps is asked, wherever it runs."""
 
     in_flight_requests: Count
     """Upper bound of requests that the orchestrator keeps in flight (N_LLM)."""
@@ -20,3 +21,7 @@ class GeneratorSpec(EngineSpec):
     """A step ends where this string appears in the text."""
     guided_decoding: StrictBool = False
     """Let searches say what an answer must look like (guided_decoding_backend: xgrammar)."""
+
+
+class GeneratorSpec(GeneratorRole, EngineSpec):
+    """The LLM that writes steps, compiled."""

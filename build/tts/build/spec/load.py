@@ -16,6 +16,7 @@ from ..user_paths import is_folder, is_there
 from ..yaml_text import parse_yaml
 from .deployment import Deployment
 from .engine import EngineSpec
+from .remote import RemoteSpec
 from .verifier import checked_prompt
 
 MAX_BYTES = 1_000_000
@@ -25,9 +26,9 @@ MAX_BYTES = 1_000_000
 def load_deployment(name_or_file: str | Path) -> Deployment:
     """Read a deployment by its file, or by its name when it is a bundled one.
 
-    Checkpoint paths come back absolute, and of a GGUF file as the folder made of it. Raises
-    ConfigError naming the field's path, its value and what is allowed; CheckpointError for a GGUF
-    file that cannot be read.
+    Paths come back absolute, and of a GGUF file as the folder made of it. Raises ConfigError naming
+    the field's path, its value and what is allowed; CheckpointError for a GGUF file that cannot be
+    read.
     """
     file = deployment_file(name_or_file)
     try:
@@ -46,7 +47,7 @@ def load_deployment(name_or_file: str | Path) -> Deployment:
         raise ConfigError(
             f"{file} is not a valid deployment:\n{explain(error, Deployment)}"
         ) from error
-    deployment = _with_absolute_checkpoints(deployment, file.parent)
+    deployment = _with_absolute_paths(deployment, file.parent)
     deployment = _with_prompt(deployment, file.parent)
     return deployment.read_from(file, named=str(name_or_file))
 
@@ -102,24 +103,25 @@ def _with_prompt(deployment: Deployment, base: Path) -> Deployment:
     return deployment.model_copy(update={"verifier": verifier.model_copy(update=update)})
 
 
-def _with_absolute_checkpoints(deployment: Deployment, base: Path) -> Deployment:
+def _with_absolute_paths(deployment: Deployment, base: Path) -> Deployment:
     # not above: what reads a model is told apart in words of this package
     from ..gguf.folder import checkpoint_folder
 
-    def absolute(engine: EngineSpec) -> EngineSpec:
+    def folder(path: Path, what: str) -> Path:
         try:
-            checkpoint = (base / engine.checkpoint.expanduser()).resolve()
+            absolute = (base / path.expanduser()).resolve()
         except (OSError, RuntimeError) as error:  # a loop of symbolic links
-            raise ConfigError(f"The checkpoint {engine.checkpoint} has no path: {error}") from error
-        folder = checkpoint_folder(checkpoint, lambda line: print(line, file=sys.stderr))  # noqa: T201
-        return engine.model_copy(update={"checkpoint": folder})
+            raise ConfigError(f"The {what} {path} has no path: {error}") from error
+        return checkpoint_folder(absolute, lambda line: print(line, file=sys.stderr))  # noqa: T201
 
-    return deployment.model_copy(
-        update={
-            "generator": absolute(deployment.generator),
-            "verifier": absolute(deployment.verifier),
-        }
-    )
+    update: dict[str, EngineSpec | RemoteSpec] = {}
+    for role, engine in deployment.engines().items():
+        checkpoint = folder(engine.checkpoint, "checkpoint")
+        update[role] = engine.model_copy(update={"checkpoint": checkpoint})
+    for role, remote in deployment.remotes().items():
+        tokenizer = folder(remote.tokenizer, "tokenizer")
+        update[role] = remote.model_copy(update={"tokenizer": tokenizer})
+    return deployment.model_copy(update=update)
 
 
 MAX_LINES = 20

@@ -13,8 +13,8 @@ Count = Annotated[int, Field(strict=True, ge=1, le=2**31 - 1)]
 """What TensorRT-LLM and the wire hold as int32."""
 Parallel = Annotated[int, Field(strict=True, ge=1, le=1024)]
 """A number of GPUs or CPU threads that one machine may have."""
-Target = Literal["openvino", "tensorrt", "llmapi"]
-"""What the engines are built for and run on."""
+Target = Literal["openvino", "tensorrt", "llmapi", "openai"]
+"""What the engines are built for and run on; openai: servers that run already, nothing is built."""
 
 
 def _path(value: object) -> object:

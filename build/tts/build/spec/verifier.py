@@ -1,4 +1,4 @@
-"""Section `verifier`: the engine that scores steps, and how it is asked."""
+"""Section `verifier`: the model that scores steps, and how it is asked."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from tts.compat import Self
 
 from .engine import EngineSpec
+from .role import RoleSpec
 from .section import Count, FilePath, Section
 from .verifier_formats import FORMATS, FormatFacts, FormatField, HeadKind
 
@@ -80,8 +81,8 @@ def checked_prompt(prompt: str) -> str:
     return prompt.strip()
 
 
-class VerifierSpec(EngineSpec):
-    """The process reward model that scores steps."""
+class VerifierRole(RoleSpec):
+    """How the process reward model that scores steps is asked, wherever it runs."""
 
     in_flight_tokens: Count
     """Upper bound of prompt tokens that the orchestrator keeps in flight (N_PRM)."""
@@ -158,3 +159,7 @@ class VerifierSpec(EngineSpec):
                 f"{self.max_seq_len}; the budget must let one full request through"
             )
         return self
+
+
+class VerifierSpec(VerifierRole, EngineSpec):
+    """The process reward model that scores steps, compiled."""

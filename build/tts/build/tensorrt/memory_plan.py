@@ -191,7 +191,7 @@ def plan_memory(deployment: Deployment) -> MemoryPlan:
         searched=pools,
         plain=plain_split(sides, limits, PLAIN_FRACTION),
         shared=any(all(limit.per_token) for limit in limits),
-        judged_by=judged_by(shapes["verifier"], deployment.verifier),
+        judged_by=judged_by(shapes["verifier"], deployment.compiled_pair()[1]),
     )
 
 

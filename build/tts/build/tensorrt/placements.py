@@ -94,10 +94,11 @@ def placed(deployment: Deployment, gpus: int) -> tuple[list[Placed], list[Refuse
 def place(deployment: Deployment, placement: Placement) -> Deployment:
     """One server of a placement, with the pools that fit; raises a TtsError if it cannot be."""
     first = 0 if placement.shared else placement.generator
+    generator, verifier = deployment.compiled_pair()
     there = _with(
         deployment,
-        generator=_on(deployment.generator, 0, placement.generator),
-        verifier=_on(deployment.verifier, first, placement.verifier),
+        generator=_on(generator, 0, placement.generator),
+        verifier=_on(verifier, first, placement.verifier),
     )
     planned = plan_memory(there).engines
     return _with(there, **{role: _pool(there, role, each.tokens) for role, each in planned.items()})

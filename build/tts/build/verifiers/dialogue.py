@@ -14,7 +14,7 @@ from typing import Protocol
 
 from ..checkpoint_files import read_json_object
 from ..errors import CheckpointError
-from ..spec import FORMATS, HeadKind, Labels, VerifierSpec
+from ..spec import FORMATS, HeadKind, Labels, VerifierRole
 from ..tokenizer import Ids, Tokenizer
 from .head import HEAD_COLUMNS, HEADED
 
@@ -47,7 +47,7 @@ class VerifierDialogue(Protocol):
         """Like `extend`, but a step without text becomes a turn of its own."""
 
 
-def verifier_dialogue(tokenizer: Tokenizer, spec: VerifierSpec) -> VerifierDialogue:
+def verifier_dialogue(tokenizer: Tokenizer, spec: VerifierRole) -> VerifierDialogue:
     """The dialogue of a verifier.
 
     Raises CheckpointError if its tokenizer cannot make it, or if the format does not go with what
@@ -68,14 +68,14 @@ def verifier_dialogue(tokenizer: Tokenizer, spec: VerifierSpec) -> VerifierDialo
     return dialogue
 
 
-def column_tokens(tokenizer: Tokenizer, spec: VerifierSpec) -> tuple[int, int]:
+def column_tokens(tokenizer: Tokenizer, spec: VerifierRole) -> tuple[int, int]:
     """The ids of the labels, or 0 and 1 where no labels are read; raises CheckpointError."""
     if spec.facts.output == "likelihood" or head_kind(tokenizer.checkpoint, spec) != "labels":
         return HEAD_COLUMNS
     return label_ids(tokenizer, spec.labels)
 
 
-def head_kind(checkpoint: Path, spec: VerifierSpec) -> HeadKind:
+def head_kind(checkpoint: Path, spec: VerifierRole) -> HeadKind:
     """What the deployment states, or else what config.json names, or labels without either."""
     file = checkpoint / "config.json"
     if spec.head is not None or not file.is_file():

@@ -27,7 +27,7 @@ import numpy as np
 
 from ..errors import CheckpointError
 from ..model_config import read_model_config
-from ..spec import VerifierSpec
+from ..spec import VerifierRole
 from ..tokenizer import Ids, Tokenizer
 
 CODES = 4096
@@ -83,7 +83,7 @@ def _shared(tokens: Sequence[int], others: Sequence[int]) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def likelihood(tokenizer: Tokenizer, spec: VerifierSpec) -> Continuation:
+def likelihood(tokenizer: Tokenizer, spec: VerifierRole) -> Continuation:
     """The dialogue of a language model that continues the chat; raises CheckpointError."""
     vocab_size = read_model_config(tokenizer.checkpoint).vocab_size
     system_prompt = spec.system_prompt

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import CheckpointError
-from ..spec import VerifierSpec
+from ..spec import VerifierRole
 from ..tokenizer import Ids, Tokenizer
 
 
@@ -45,7 +45,7 @@ class Lines:
         return np.concatenate((scored, *(np.asarray(line, dtype=np.int32) for line in lines)))
 
 
-def skywork_prm(tokenizer: Tokenizer, _spec: VerifierSpec) -> Lines:
+def skywork_prm(tokenizer: Tokenizer, _spec: VerifierRole) -> Lines:
     """Question and steps as lines."""
     bos, ends = tokenizer.special("bos_token"), tokenizer.encode("\n")
     if not bos or len(ends) != 1:

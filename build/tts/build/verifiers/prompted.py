@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import CheckpointError, ConfigError
-from ..spec import PROMPT_PLACES, VerifierSpec
+from ..spec import PROMPT_PLACES, VerifierRole
 from ..tokenizer import Ids, Tokenizer
 from .dialogue import label_ids
 
@@ -63,7 +63,7 @@ class Prompted:
         return np.concatenate((path, np.asarray([*new, *self.answer_ids], dtype=np.int32)))
 
 
-def prompted(tokenizer: Tokenizer, spec: VerifierSpec) -> Prompted:
+def prompted(tokenizer: Tokenizer, spec: VerifierRole) -> Prompted:
     """The dialogue of an instruct model that is asked with the deployment's prompt.
 
     Raises CheckpointError for a checkpoint without a chat template, for one whose template changes

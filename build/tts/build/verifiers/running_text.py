@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..errors import CheckpointError
-from ..spec import VerifierSpec
+from ..spec import VerifierRole
 from ..tokenizer import Ids, Tokenizer
 from .dialogue import head_kind, label_ids
 
@@ -60,7 +60,7 @@ class RunningText:
         return np.concatenate((scored, np.asarray(tail, dtype=np.int32)))
 
 
-def rlhflow(tokenizer: Tokenizer, spec: VerifierSpec) -> RunningText:
+def rlhflow(tokenizer: Tokenizer, spec: VerifierRole) -> RunningText:
     """A chat, taken from the chat template: user turns are steps, assistant turns are labels.
 
     Refused if the template's text around a turn depends on what came before: then a longer dialogue
@@ -99,7 +99,7 @@ def rlhflow(tokenizer: Tokenizer, spec: VerifierSpec) -> RunningText:
     )
 
 
-def math_shepherd(tokenizer: Tokenizer, spec: VerifierSpec) -> RunningText:
+def math_shepherd(tokenizer: Tokenizer, spec: VerifierRole) -> RunningText:
     """Plain text: question and first step, then a line per step; a tag ends each."""
     tag = spec.step_tag or DEFAULT_STEP_TAG
     ids = tokenizer.encode_after("1", f" {tag}")
@@ -115,7 +115,7 @@ def math_shepherd(tokenizer: Tokenizer, spec: VerifierSpec) -> RunningText:
     return _checked(RunningText(tokenizer, f" {tag}", "\n", bos=bos), "verifier.step_tag")
 
 
-def qwen_math_prm(tokenizer: Tokenizer, _spec: VerifierSpec) -> RunningText:
+def qwen_math_prm(tokenizer: Tokenizer, _spec: VerifierRole) -> RunningText:
     """A chat whose assistant turn is the steps, with a marker after each."""
     head = f"<|im_start|>system\n{QWEN_SYSTEM}<|im_end|>\n<|im_start|>user\n"
     join = "<|im_end|>\n<|im_start|>assistant\n"
@@ -130,7 +130,7 @@ def qwen_math_prm(tokenizer: Tokenizer, _spec: VerifierSpec) -> RunningText:
     return RunningText(tokenizer, QWEN_MARKER, "", head, join)
 
 
-def custom(tokenizer: Tokenizer, spec: VerifierSpec) -> RunningText:
+def custom(tokenizer: Tokenizer, spec: VerifierRole) -> RunningText:
     """The dialogue that verifier.template describes."""
     template, head = spec.template, head_kind(tokenizer.checkpoint, spec)
     assert template is not None  # the spec requires it

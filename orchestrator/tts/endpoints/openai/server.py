@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from tts.build.errors import EndpointTimeout, EndpointUnavailable, ServerError
-from tts.build.spec import VerifierSpec
+from tts.build.spec import VerifierRole
 from tts.build.tokenizer import Tokenizer
 from tts.compat import Self
 
@@ -115,7 +115,7 @@ class OpenAIServer:
             step_delimiter=step_delimiter,
         )
 
-    def verifier(self, *, tokenizer: Tokenizer, spec: VerifierSpec) -> Verifier:
+    def verifier(self, *, tokenizer: Tokenizer, spec: VerifierRole) -> Verifier:
         """The verifier that a deployment's section describes.
 
         Raises ServerError with the reason where the server cannot score its format, CheckpointError

@@ -10,7 +10,7 @@ import numpy as np
 
 from tts.build.errors import EndpointError, RequestRefused, ServerError
 from tts.build.model_config import read_model_config
-from tts.build.spec import VerifierSpec
+from tts.build.spec import VerifierRole
 from tts.build.tokenizer import Tokenizer
 from tts.build.verifiers.dialogue import head_kind, label_ids
 
@@ -43,7 +43,7 @@ def verifier_of(
     capabilities: Capabilities,
     *,
     tokenizer: Tokenizer,
-    spec: VerifierSpec,
+    spec: VerifierRole,
 ) -> OpenAIVerifier:
     """The verifier that a section describes; raises ServerError where the server cannot be it."""
     name = f"The server at {http.address} ({NAMES[capabilities.kind]})"

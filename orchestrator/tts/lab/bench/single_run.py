@@ -185,7 +185,7 @@ def plan_with(
 
 def _is_the_demo_pair(deployment: Deployment) -> bool:
     bundled = paths.deployments_dir().parent / "checkpoints" / "demo-generator"
-    return deployment.generator.checkpoint.resolve() == bundled.resolve()
+    return deployment.generator.tokenizer_folder.resolve() == bundled.resolve()
 
 
 def folder_of(plan: Plan, what: str, out: Path | None) -> Path:

@@ -46,7 +46,7 @@ def pair_memory(deployment: Deployment) -> PairMemory:
 
 def generator_share(deployment: Deployment, memory: PairMemory) -> float:
     """The generator's share of the KV memory as the deployment has it."""
-    spec = deployment.generator
+    spec, _ = deployment.compiled_pair()
     used = memory.per_token["generator"] * whole_blocks(spec, spec.kv_cache.tokens)
     return used / memory.pools
 
@@ -59,7 +59,7 @@ def divided(
     The generator gets `share` of it, in whole blocks, and the verifier the rest; neither gets less
     than one sequence of max_seq_len.
     """
-    generator, verifier = deployment.generator, deployment.verifier
+    generator, verifier = deployment.compiled_pair()
     total = scale * memory.pools
     first, second = memory.per_token["generator"], memory.per_token["verifier"]
     most = (total - second * least_tokens(verifier)) / first

@@ -29,8 +29,7 @@ def by_split(study: Study, results: Results) -> Measurement | None:
             {
                 "generator share": round(generator_share(spec, study.memory), 4),
                 "deployed": result.cell.name == BASE,
-                "generator blocks": spec.generator.kv_cache.blocks,
-                "verifier blocks": spec.verifier.kv_cache.blocks,
+                **{f"{role} blocks": e.kv_cache.blocks for role, e in spec.engines().items()},
                 **_speed(result),
             }
         )

@@ -135,7 +135,7 @@ def propose(role: Role, found: SaturationPoint, full_batch: float, spec: Deploym
     """
     if role == "generator":
         present, least = spec.generator.in_flight_requests, 1
-        most = spec.generator.max_batch_size
+        most = spec.compiled_pair()[0].max_batch_size
     else:
         present, least = spec.verifier.in_flight_tokens, spec.verifier.max_seq_len
         most = _two_digits(full_batch)

@@ -170,7 +170,7 @@ def loadable_generator(
             for call in prompts.values()
         ]
 
-    full_batch = spec.generator.max_batch_size
+    full_batch = spec.compiled_pair()[0].max_batch_size
     loads = doubling(1, BEYOND_FULL * full_batch)
     return Loadable("generator", loads, 1.0, full_batch, requests, warm_up)
 
@@ -208,7 +208,7 @@ def loadable_verifier(verifier: Verifier, recorded: RecordedRequests, spec: Depl
             request(scoring.ids[: scoring.cached], salt) for (_, salt), scoring in parents.items()
         ]
 
-    engine = spec.verifier
+    _, engine = spec.compiled_pair()
     full_batch = min(engine.max_batch_size * mean, engine.kv_cache.tokens)
     loads = doubling(1 << (max(lengths) - 1).bit_length(), BEYOND_FULL * full_batch)
     return Loadable("verifier", loads, mean, full_batch, requests, warm_up)

@@ -76,7 +76,7 @@ def _requests(role: Role, recorded: RecordedRequests, spec: Deployment) -> dict[
             "computed_tokens": 1.0,  # the prompt is in the cache, but for its last token
             "generated_tokens": _mean([call.max_new_tokens for call in calls]),
         }
-    scorings, cache = recorded.scorings, spec.verifier.kv_cache
+    scorings, cache = recorded.scorings, spec.compiled_pair()[1].kv_cache
     block = cache.block_size if cache.reuse else cache.tokens  # whole blocks are reused
     return {
         "requests": len(scorings),

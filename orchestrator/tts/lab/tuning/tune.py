@@ -88,6 +88,7 @@ def tune(
     """
     session = AsyncSession(deployment, server=server, say=observer.say, on_loading=observer.loading)
     spec = session.deployment
+    spec.compiled_pair()
     require_gpu(spec)
     require_current(spec)
     on_this_cpu = spec.target == "openvino" and not spec.endpoints

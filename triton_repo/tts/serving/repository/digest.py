@@ -40,7 +40,8 @@ def deployment_digest(deployment: Deployment) -> str:
     Addresses and what only the orchestrator reads are left out. Clients compare it with the
     parameter `deployment_digest` of a server's configurations.
     """
-    models = {"spec": deployment.model_dump(mode="json", exclude=_NOT_SERVED)}
+    remote = dict.fromkeys(deployment.remotes(), True)  # served by others
+    models = {"spec": deployment.model_dump(mode="json", exclude=_NOT_SERVED | remote)}
     for role in deployment.engines():
         manifest = read_manifest(paths.engine_dir(deployment.name, role))
         models[role] = manifest.model_dump(mode="json", include=_ENGINE) if manifest else {}

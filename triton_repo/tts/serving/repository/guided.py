@@ -28,7 +28,7 @@ def write_grammar_tokenizer(deployment: Deployment) -> None:
     file = grammar_tokenizer_file(deployment)
     if file is None or not file.parent.is_dir():
         return
-    text = grammar_tokenizer(Tokenizer(deployment.generator.checkpoint))
+    text = grammar_tokenizer(Tokenizer(deployment.generator.tokenizer_folder))
     if not file.is_file() or file.read_text(encoding="utf-8") != text:
         temporary = file.with_name(f".{FILE}.new")
         temporary.write_text(text, encoding="utf-8")

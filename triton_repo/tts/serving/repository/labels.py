@@ -15,7 +15,7 @@ def label_columns(deployment: Deployment) -> list[int]:
     """Columns of the label logits, the positive label first; raises CheckpointError.
 
     A compiled TensorRT-LLM engine answers with its whole vocabulary, so the columns are token ids;
-    the others have one column per label.
+    the others have one column per label. A verifier that is not compiled has none.
     """
     return label_token_ids(deployment) if deployment.target == "tensorrt" else [0, 1]
 
@@ -25,9 +25,12 @@ def label_token_ids(deployment: Deployment) -> list[int]:
 
     Those of the verifier's tokenizer, or, before its checkpoint is downloaded, those of the
     published model of its name. Raises CheckpointError if it is neither, or if its tokenizer cannot
-    make the labels or the dialogue. Columns that stand for no tokens are the first two.
+    make the labels or the dialogue. Columns that stand for no tokens are the first two. Nothing is
+    read of a verifier that is not compiled.
     """
     spec = deployment.verifier
+    if not isinstance(spec, VerifierSpec):
+        return []
     if (spec.checkpoint / "tokenizer.json").is_file():
         tokenizer = Tokenizer(spec.checkpoint)
         verifier_dialogue(tokenizer, spec)
@@ -44,6 +47,8 @@ def label_biases(deployment: Deployment) -> list[float]:
     Raises CheckpointError for a head that is not in the checkpoint.
     """
     spec = deployment.verifier
+    if not isinstance(spec, VerifierSpec):
+        return []
     if deployment.target != "tensorrt" or head_kind(spec.checkpoint, spec) == "labels":
         return []
     if not (spec.checkpoint / "config.json").is_file():

@@ -30,7 +30,7 @@ _SHM_PREFIX = "tts-"  # a container's shared memory is its own, so any prefix wi
 
 def require_manifests(deployment: Deployment) -> None:
     """Refuse a deployment that no manifests can be made of; raises ConfigError."""
-    if deployment.target == "openvino":
+    if deployment.tensorrt is None:
         raise ConfigError(
             f"Deployment {deployment.name!r} has target {deployment.target}; manifests are for "
             "targets tensorrt and llmapi, whose container holds all that the server needs."
@@ -103,7 +103,7 @@ def _common(deployment: Deployment) -> dict[str, Any]:
         "ports": manifest_ports(deployment.server),
         "probe": PROBE,
         "replicas": max(len(e.placement.replicas) for e in deployment.engines().values()),
-        "waiting": max(1, deployment.generator.max_batch_size // 4),
+        "waiting": max(1, deployment.compiled_pair()[0].max_batch_size // 4),
         DIGEST: deployment_digest(deployment),
     }
 

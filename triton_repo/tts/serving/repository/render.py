@@ -14,7 +14,7 @@ from tritonclient.grpc import model_config_pb2
 
 from tts.build import paths
 from tts.build.builder import require_current
-from tts.build.errors import BuildError, ServerError
+from tts.build.errors import BuildError, ConfigError, ServerError
 from tts.build.llmapi.target import llm_arguments, read_model
 from tts.build.openvino.threads import threads_of
 from tts.build.spec import Deployment, Role
@@ -31,10 +31,11 @@ def render_repository(deployment: Deployment, *, iteration_log: bool = False) ->
     """Render the model repository of a deployment and return its folder.
 
     Every configuration is parsed back before the repository takes the place of the last one; an
-    unchanged repository is kept as it is. Raises BuildError if an engine is out of date (or, for
-    target openvino, missing), ServerError naming the template and line if a configuration is not
-    valid.
+    unchanged repository is kept as it is. Raises ConfigError if there is nothing to serve,
+    BuildError if an engine is out of date (or, for target openvino, missing), ServerError naming
+    the template and line if a configuration is not valid.
     """
+    require_something(deployment)
     # TensorRT-LLM engines may be built on a machine other than this one
     if deployment.target == "openvino" or not missing_engines(deployment):
         require_current(deployment)
@@ -50,6 +51,15 @@ def render_repository(deployment: Deployment, *, iteration_log: bool = False) ->
                 target.rename(Path(temporary) / "old")
             rendered.rename(target)
     return target
+
+
+def require_something(deployment: Deployment) -> None:
+    """Raise ConfigError for a deployment of which Triton would serve nothing."""
+    if not deployment.engines():
+        raise ConfigError(
+            f"Deployment {deployment.name!r} has nothing to serve: both engines run already.",
+            hint=f"Use it as it is: tts solve {deployment.named} QUESTION; tts bench, tts gateway.",
+        )
 
 
 def render_models(deployment: Deployment, values: dict[str, Any], target: Path) -> None:

@@ -18,7 +18,7 @@ from tts.build.errors import ServerError
 from tts.build.spec import Deployment
 
 from ..command.tritonserver import STUB
-from .probe import probe
+from .probe import probe, served_roles
 from .state import LOG, STATE, Identity, ServerState, death, identify, peek_state, signal_of
 from .supervisor import supervisor_of
 
@@ -38,7 +38,8 @@ class Health:
         """
         server = self.state.server
         if server is None:
-            probe(self.state.addresses.grpc)
+            address = self.state.addresses.grpc
+            probe(address, roles=served_roles(address))
             return
         if server.process() is None:
             raise ServerError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ _ENGINES: dict[str, Role] = {
     wire.PRM: "verifier",
     wire.PRM_ENGINE: "verifier",  # where `prm` is an ensemble, which loads after it
 }
+ROLES: Collection[Role] = tuple(dict.fromkeys(_ENGINES.values()))
 _BEGUN = re.compile(r'\] "?loading: (?P<model>\w+):\d')
 _LOADED = re.compile(r"\] \"?successfully loaded '(?P<model>\w+)'")
 _BUSY = 0.1  # of one core: less is what a server spends on waiting
@@ -54,9 +56,13 @@ class Loading:
         return all(stage.doing in (OPEN, WARMING_UP) for stage in self.engines.values())
 
 
-def read_loading(log: Path, seconds: float) -> Loading:
-    """How far the engines are by Triton's own lines and those of the engine host."""
-    stages = {model: Stage(model, WAITING) for model in _ENGINES}
+def read_loading(log: Path, seconds: float, roles: Collection[Role] = ROLES) -> Loading:
+    """How far the engines are by Triton's own lines and those of the engine host.
+
+    `roles` are those that are served.
+    """
+    models = {model: role for model, role in _ENGINES.items() if role in roles}
+    stages = {model: Stage(model, WAITING) for model in models}
     for line in tail(log):
         if (told := Stage.parse(line)) and told.model in stages:
             stages[told.model] = told
@@ -65,7 +71,7 @@ def read_loading(log: Path, seconds: float) -> Loading:
         elif (loaded := _LOADED.search(line)) and loaded["model"] in stages:
             stages[loaded["model"]] = Stage(loaded["model"], WARMING_UP)
     engines: dict[Role, Stage] = {}
-    for model, role in _ENGINES.items():
+    for model, role in models.items():
         if role not in engines or stages[model].doing != WAITING:
             engines[role] = stages[model]
     return Loading(seconds, engines)
@@ -74,8 +80,15 @@ def read_loading(log: Path, seconds: float) -> Loading:
 class Watchdog:
     """Ends the wait for a server that does nothing any more, however long it may load."""
 
-    def __init__(self, log: Path, process: Identity, stall_s: float = STALL_S) -> None:
-        """`process` is the server's, or one above it."""
+    def __init__(
+        self,
+        log: Path,
+        process: Identity,
+        stall_s: float = STALL_S,
+        roles: Collection[Role] = ROLES,
+    ) -> None:
+        """`process` is the server's, or one above it; `roles` are those that are served."""
+        self._roles = roles
         self._log = log
         self._process = process
         self._stall_s = stall_s
@@ -96,7 +109,7 @@ class Watchdog:
         if log_bytes > self._log_bytes or cpu_s - self._cpu_s > _BUSY * passed:
             self._active = now
         self._log_bytes, self._cpu_s = log_bytes, cpu_s
-        loading = read_loading(self._log, now - self._began)
+        loading = read_loading(self._log, now - self._began, self._roles)
         limit = min(self._stall_s, OPEN_STALL_S) if loading.is_open else self._stall_s
         if now - self._active > limit:
             raise Mishap(

@@ -6,7 +6,7 @@ fails. Only an inference tells.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,12 +15,13 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tts.build.errors import ServerError
 from tts.build.owner import require_unforked
+from tts.build.spec import Role
 from tts.engines import wire
 
 from ..repository.digest import DIGEST
 
-SERVED = (wire.GENERATOR, wire.PRM)
-"""The models that clients talk to."""
+SERVED: Mapping[Role, str] = {"generator": wire.GENERATOR, "verifier": wire.PRM}
+"""The models that clients talk to; of an engine that runs elsewhere there is none."""
 
 # one token in, one token out
 _REQUEST = {
@@ -59,16 +60,21 @@ def served_digest(address: str, timeout_s: float = 2.0) -> str | None:
     """
     try:
         with connect(address) as channel:
-            config = _config(channel, SERVED[0], timeout_s)
+            config = next(_configs(channel, timeout_s), None)
     except grpc.RpcError as error:
         return None if error.code() in _DOWN else ""
+    if config is None:
+        return ""
     return str(config.parameters[DIGEST].string_value) if DIGEST in config.parameters else ""
 
 
-def probe(address: str, timeout_s: float = 30.0) -> None:
-    """Generate one token and score one text; raises ServerError naming the model that failed."""
+def probe(address: str, timeout_s: float = 30.0, roles: Collection[Role] = tuple(SERVED)) -> None:
+    """Generate one token and score one text; raises ServerError naming the model that failed.
+
+    `roles` are those that are served there.
+    """
     with connect(address) as channel:
-        for model in SERVED:
+        for model in (SERVED[role] for role in roles):
             try:
                 _infer(channel, model, timeout_s)
             except grpc.RpcError as error:
@@ -88,6 +94,26 @@ def _infer(channel: grpc.Channel, model: str, timeout_s: float) -> None:
     for response in stub.ModelStreamInfer(iter([request]), timeout=timeout_s):
         if response.error_message:
             raise ServerError(f"Model {model} fails a one-token request: {response.error_message}")
+
+
+def served_roles(address: str, timeout_s: float = 2.0) -> list[Role]:
+    """Which engines are served at an address; all where nothing answers."""
+    try:
+        with connect(address) as channel:
+            there = {config.name for config in _configs(channel, timeout_s)}
+    except grpc.RpcError:
+        return list(SERVED)
+    return [role for role, model in SERVED.items() if model in there] or list(SERVED)
+
+
+def _configs(channel: grpc.Channel, timeout_s: float) -> Iterator[Any]:
+    """The configurations of the models that are there."""
+    for model in SERVED.values():
+        try:
+            yield _config(channel, model, timeout_s)
+        except grpc.RpcError as error:
+            if error.code() != grpc.StatusCode.NOT_FOUND:
+                raise
 
 
 def _config(channel: grpc.Channel, model: str, timeout_s: float) -> Any:

@@ -281,7 +281,7 @@ def _when_ready(
 ) -> RunningServer:
     """Wait until both models have answered a request, then write the state file."""
     digest = deployment_digest(deployment)
-    watchdog = Watchdog(launched.log, launched.server, stall_s)
+    watchdog = Watchdog(launched.log, launched.server, stall_s, roles=deployment.engines())
     began, told = time.monotonic(), -TELL_S
     # the digest as well: if we lost the port in a race, another server may answer there
     while not (probe.is_ready(addresses.grpc) and probe.served_digest(addresses.grpc) == digest):
@@ -291,12 +291,12 @@ def _when_ready(
         seconds = time.monotonic() - began
         if seconds >= told + TELL_S:
             told = seconds
-            on_loading(read_loading(launched.log, seconds))
+            on_loading(read_loading(launched.log, seconds, deployment.engines()))
         time.sleep(_POLL_S)
     if not launched.command.container:  # where the guard could not have it made private
         close_shared_memory(launched.command.shm_prefix)
     try:
-        probe.probe(addresses.grpc, _ANSWER_S)
+        probe.probe(addresses.grpc, _ANSWER_S, deployment.engines())
     except ServerError as error:
         launched.require_running()  # if it died meanwhile, that message says more
         if triton_log.tells_lost_stub(error.message):

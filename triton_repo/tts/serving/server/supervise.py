@@ -123,12 +123,12 @@ def wait_for_server(
         check()
         now = time.monotonic()
         if (holder := supervisor_of(name)) and holder != starter:
-            starter, watchdog = holder, Watchdog(log, holder)
+            starter, watchdog = holder, Watchdog(log, holder, roles=deployment.engines())
             say(
                 f"Waiting for the server of {deployment.name}, which another process (PID "
                 f"{starter.pid}) is starting; given up once that does nothing for {STALL_S:.0f} s"
             )
-        loading = read_loading(log, now - began)
+        loading = read_loading(log, now - began, deployment.engines())
         if now - told > _SAY_S:
             told = now
             say(f"Still waiting after {now - began:.0f} s: {loading}")

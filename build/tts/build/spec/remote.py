@@ -1,0 +1,96 @@
+"""A section with `url`: an engine that runs already, and is asked by HTTP."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+from urllib.parse import urlsplit
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from .engine import EngineSpec
+from .generator import GeneratorRole
+from .role import RoleSpec
+from .section import FilePath
+from .verifier import VerifierRole
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def _url(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        parts = urlsplit(value)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or re.search(r"\s", value):
+        raise ValueError("must be a URL such as http://localhost:8000")
+    if parts.username is not None or parts.query or parts.fragment:
+        raise ValueError("must hold neither a user, a query nor a fragment; keys: api_key_env")
+    return value.rstrip("/")
+
+
+Url = Annotated[str, BeforeValidator(_url)]
+
+
+class RemoteSpec(RoleSpec):
+    """An engine that runs already behind OpenAI's API: its address, and what is known of it."""
+
+    tokenizer_field: ClassVar = "tokenizer"
+
+    url: Annotated[tuple[Url, ...], Field(min_length=1)]
+    """Where it answers; several are replicas of the same model."""
+    model: Annotated[str, Field(min_length=1)] | None = None
+    """Its name at the server; None: the only one that is served there."""
+    api_key_env: str | None = None
+    """The environment variable that holds the server's key."""
+    tokenizer: FilePath
+    """The folder of its tokenizer.json, relative to the deployment file."""
+
+    @property
+    def tokenizer_folder(self) -> Path:
+        """The folder of its tokenizer.json and chat template."""
+        return self.tokenizer
+
+    @model_validator(mode="before")
+    @classmethod
+    def _asks_for_what_it_decides(cls, data: Any) -> Any:
+        """Errors about the whole section show no value: a key must not be printed."""
+        if not isinstance(data, dict):
+            return data
+        variable = data.get("api_key_env")
+        if "api_key" in data or (isinstance(variable, str) and not _VARIABLE.fullmatch(variable)):
+            raise ValueError(
+                "a key does not belong into the file: put it into an environment variable, and "
+                "the variable's name into api_key_env"
+            )
+        compiled = EngineSpec.model_fields.keys() - RemoteSpec.model_fields.keys()
+        if given := [name for name in data if name in compiled]:
+            raise ValueError(
+                f"{', '.join(given)}: whoever started the engine at `url` has decided that; remove "
+                f"{'it' if len(given) == 1 else 'them'}, or remove url to have the model compiled"
+            )
+        return data
+
+    @field_validator("url", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
+
+    @field_validator("url")
+    @classmethod
+    def _differ(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(urls)) != len(urls):
+            raise ValueError("names a server twice")
+        return urls
+
+
+class RemoteGenerator(GeneratorRole, RemoteSpec):
+    """An LLM that writes steps on a server of its own."""
+
+
+class RemoteVerifier(VerifierRole, RemoteSpec):
+    """A verifier on a server of its own; which formats it can score is found by asking it."""

@@ -1,0 +1,27 @@
+"""What the orchestrator needs to know of a model, wherever its engine runs."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from .section import Count, Section
+
+Role = Literal["generator", "verifier"]
+"""Which of the two models."""
+
+
+class RoleSpec(Section):
+    """What sections `generator` and `verifier` have in common, compiled or remote."""
+
+    max_seq_len: Count
+    """Upper bound of one request's prompt plus output, in tokens."""
+
+    tokenizer_field: ClassVar[str]
+    """The field that names the folder of the tokenizer."""
+
+    @property
+    @abstractmethod
+    def tokenizer_folder(self) -> Path:
+        """The folder of its tokenizer.json and chat template."""

@@ -1,0 +1,149 @@
+"""Sessions whose engines run already, on servers that a deployment names by their URL."""
+
+import asyncio
+import json
+
+import pytest
+from tests.session.remote_servers import remote
+
+from tts.build.errors import ConfigError, RunError, ServerError
+from tts.session import AsyncSession, Session
+
+QUESTIONS = [f"Compute {number} + 1." for number in range(12)]
+SEARCH = {"strategy": "beam-search", "n": 4, "num_iterations": 3}
+
+
+def test_no_server_is_started_where_both_run_already(tiny_deployment, servers):
+    said = []
+    with Session.open(remote(tiny_deployment), say=said.append) as session:
+        result = session.solve("Compute 2 + 2.", **SEARCH)
+        assert result.completions
+        assert session.generate("Compute 2 + 2.", n=2)
+        assert session.score("Compute 2 + 2.", ["2 + 2 = 4"])
+    assert [line.split(":")[0] for line in said] == [
+        "Using the generator at http",
+        "Using the verifier at http",
+    ]
+    assert "vLLM serving qwen" in said[0]
+    assert servers.closed == {"http://gen", "http://ver"}
+    assert servers.keys == {"http://gen": None, "http://ver": None}
+
+
+def solved(deployment, folder, **options):
+    with Session.open(deployment) as session:
+        return sorted(
+            (result.problem.id, result.tree_digest)
+            for result in session.solve_many(QUESTIONS, out=folder, **SEARCH, **options)
+        )
+
+
+def test_trees_are_those_of_any_other_engines(tiny_deployment, servers, endpoints, tmp_path):
+    with Session.open(tiny_deployment, **endpoints) as session:
+        here = sorted(
+            (result.problem.id, result.tree_digest)
+            for result in session.solve_many(QUESTIONS, **SEARCH)
+        )
+    assert solved(remote(tiny_deployment), tmp_path / "run") == here
+
+
+def test_a_run_says_what_it_was_made_with_and_never_a_key(
+    tiny_deployment, servers, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("GEN_KEY", "sk-secret")
+    servers.serve("http://gen", seeds=False)
+    solved(remote(tiny_deployment, api_key_env="GEN_KEY"), tmp_path / "run")
+    assert servers.keys["http://gen"] == "sk-secret"
+    text = (tmp_path / "run" / "run.json").read_text()
+    assert "sk-secret" not in text
+    found = json.loads(text)["remotes"]
+    assert found["generator"]["url"] == ["http://gen"]
+    assert found["generator"]["model"] == "qwen"
+    assert "seeds NOT honoured" in found["generator"]["servers"][0]
+    assert found["generator"]["reproducible"] is False
+    assert found["verifier"]["reproducible"] is True
+
+
+def test_a_run_goes_on_elsewhere_but_not_with_another_model(tiny_deployment, servers, tmp_path):
+    run = tmp_path / "run"
+    done = solved(remote(tiny_deployment), run)
+    (run / "summary.json").unlink()
+    servers.serve("http://moved")
+    assert solved(remote(tiny_deployment, generator=("http://moved",)), run, resume=True) == done
+    servers.serve("http://moved", model="another")
+    with pytest.raises(RunError, match="its generator was 'qwen' and is now 'another'"):
+        solved(remote(tiny_deployment, generator=("http://moved",)), run, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("known", "changes", "told"),
+    [
+        ({"context": 200}, {}, "a context of 200 tokens, and generator.max_seq_len is 320"),
+        ({}, {"guided_decoding": True}, "takes no grammars"),
+        ({}, {"model": "llama"}, "does not serve llama"),
+    ],
+)
+def test_what_cannot_work_is_refused_at_opening(tiny_deployment, servers, known, changes, told):
+    servers.serve("http://gen", **known)
+    with pytest.raises(ServerError, match=told), Session.open(remote(tiny_deployment, **changes)):
+        pass
+    assert servers.closed == {"http://gen", "http://ver"}
+
+
+def test_a_server_that_does_not_answer_and_a_key_that_lacks_are_named(tiny_deployment, servers):
+    servers.down.add("http://ver")
+    with pytest.raises(ServerError, match="The verifier does not answer at http://ver"):
+        Session.open(remote(tiny_deployment))
+    with pytest.raises(ConfigError, match="api_key_env names NO_KEY, which is not in the env"):
+        Session.open(remote(tiny_deployment, api_key_env="NO_KEY"))
+
+
+def test_triton_is_not_asked_for_what_runs_elsewhere(tiny_deployment, servers):
+    with pytest.raises(ConfigError, match="one:1 is no server of far"):
+        AsyncSession(remote(tiny_deployment), endpoints=["one:1"])
+
+    async def one_more():
+        async with AsyncSession(remote(tiny_deployment)) as session:
+            await session.replicas.add("one:1")
+
+    with pytest.raises(ServerError, match="one:1 cannot be added"):
+        asyncio.run(one_more())
+
+
+def test_an_engine_elsewhere_stands_beside_one_of_the_program(tiny_deployment, servers):
+    def reward(question, steps):
+        return 0.5
+
+    deployment = remote(tiny_deployment, verifier=())
+    with Session.open(deployment, verifier=reward) as session:
+        assert session.solve("Compute 2 + 2.", **SEARCH).completions
+    assert servers.asked.keys() == {"http://gen"}
+    with Session.open(remote(tiny_deployment), verifier=reward) as session:
+        assert session.solve("Compute 2 + 2.", **SEARCH).completions
+    assert servers.keys.keys() == {"http://gen"}
+
+
+def test_several_addresses_share_the_work_and_one_may_be_away(tiny_deployment, servers):
+    servers.serve("http://gen2")
+    deployment = remote(tiny_deployment, generator=("http://gen", "http://gen2", "http://gone"))
+    said = []
+    with Session.open(deployment, say=said.append) as session:
+        results = list(session.solve_many(QUESTIONS, **SEARCH))
+    assert len(results) == len(QUESTIONS)
+    assert {"http://gen", "http://gen2", "http://ver"} == servers.asked.keys()
+    assert "The generator at http://gone: does not answer" in said
+
+
+def test_a_server_that_goes_away_leaves_its_work_to_the_others(tiny_deployment, servers):
+    servers.serve("http://gen2")
+
+    async def go():
+        deployment = remote(tiny_deployment, generator=("http://gen", "http://gen2"))
+        async with AsyncSession(deployment) as session:
+            found = []
+            async for result in session.solve_many(QUESTIONS, **SEARCH):
+                found.append(result.problem.id)
+                servers.down.add("http://gen")
+            servers.down.clear()
+            return found
+
+    assert len(asyncio.run(go())) == len(QUESTIONS)
