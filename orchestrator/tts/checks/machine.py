@@ -46,13 +46,16 @@ def diagnose(deployment: Deployment | None = None) -> list[Observation]:
         _python(),
         _cpu(),
         _memory(),
-        _openvino(),
-        _tritonserver(),
-        _verification(),
+        *(_compiled() if deployment is None or deployment.engines() else ()),
         *_storage(),
         *_gpus(),
         *(_one(deployment) if deployment else _bundled()),
     ]
+
+
+def _compiled() -> list[Observation]:
+    """What engines need that are compiled and served here."""
+    return [_openvino(), _tritonserver(), _verification()]
 
 
 def _python() -> Observation:
@@ -171,7 +174,9 @@ def _engines(deployment: Deployment) -> Observation:
         require_current(deployment)
     except TtsError as error:
         return Observation(what, "note", error.message, error.hint or "")
-    return Observation(what, "ok", "both engines are built and current")
+    built = " and ".join(deployment.engines())
+    found = f"built and current: {built}" if built else "nothing to build: both engines run already"
+    return Observation(what, "ok", found)
 
 
 def _threads(deployment: Deployment) -> Observation:

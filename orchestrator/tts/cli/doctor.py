@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from tts.build.spec import Deployment
     from tts.checks import Check
+    from tts.checks.machine import Observation
 
 
 def lint(
@@ -96,10 +98,26 @@ def doctor(
     from tts.reports.findings import print_observations
 
     out, _ = consoles()
-    observations = diagnose(None if deployment is None else load_deployment(deployment))
+    spec = None if deployment is None else load_deployment(deployment)
+    observations = diagnose(spec)
+    if spec and spec.remotes():
+        observations += _asked(spec)
     print_observations(out, observations)
     if any(seen.state == "missing" for seen in observations):
         raise typer.Exit(1)
+
+
+def _asked(deployment: Deployment) -> list[Observation]:
+    """What the servers of engines that run already say of themselves."""
+    from tts.checks.machine import Observation
+    from tts.session.remotes import ask
+
+    return [
+        Observation(f"{role} at {url}", "missing", said.message, said.hint or "")
+        if isinstance(said, Exception)
+        else Observation(f"{role} at {url}", "ok", said)
+        for role, url, said in asyncio.run(ask(deployment))
+    ]
 
 
 def _first_run(name: str | None) -> None:

@@ -130,6 +130,7 @@ def _plan_placement(
     from tts.reports.console import say
     from tts.reports.simulation import print_placements
 
+    deployment.compiled_pair()
     if deployment.target == "openvino":
         raise ConfigError(
             f"Deployment {deployment.name!r}: target is 'openvino', for which there is nothing to "

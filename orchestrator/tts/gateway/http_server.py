@@ -162,7 +162,7 @@ async def _servers(
         first = await named.at_first(lambda each: asyncio.to_thread(serves, deployment, each))
         yield first, lambda replicas: follow(named, replicas, say)
         return
-    if deployment.server.kind == "embedded":
+    if deployment.server.kind == "embedded" or not deployment.engines():
         yield {}, _watch  # the session has them
         return
     async with local_servers(deployment, say, on_loading) as local:

@@ -31,7 +31,7 @@ from tts.runs.statistics import half_width
 from tts.runs.summary import read_summary
 
 from .console import consoles
-from .runs import RULE_NAMES, accuracy_cell, paired_table, replay_line
+from .runs import RULE_NAMES, accuracy_cell, paired_table, remote_lines, replay_line
 from .sheet import Sheet
 
 Column = TypeVar("Column", int, str)
@@ -57,6 +57,8 @@ def report_comparison(folders: Sequence[Path]) -> None:
         kind = "group folder" if is_group(folder) else "run folder"
         out.print(f"{kind}: {folder}", style="dim", highlight=False, soft_wrap=True)
         if line := _group_replay_line(folder):
+            out.print(line, style="yellow", highlight=False, soft_wrap=True)
+        for line in remote_lines(folder):
             out.print(line, style="yellow", highlight=False, soft_wrap=True)
         if unfinished:
             left = ", ".join(unfinished)

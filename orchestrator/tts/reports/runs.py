@@ -14,8 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from tts.runs.compare import Agreement, correct_by_problem
-from tts.runs.config import ReplaySource
+from tts.runs.config import NOT_REPRODUCIBLE, ReplaySource, read_run_config
 from tts.runs.events import AnyEvent
+from tts.runs.groups import is_group
 from tts.runs.log import read_events
 from tts.runs.records import ENGINES
 from tts.runs.requests import occupancy, requests_of
@@ -210,6 +211,8 @@ def print_report(
         console.print(f"run folder: {folder}", style="dim", highlight=False, soft_wrap=True)
         if line := replay_line(summary.replay, summary.tree_digest):
             console.print(line, style="yellow", highlight=False, soft_wrap=True)
+        for line in remote_lines(folder):
+            console.print(line, style="yellow", highlight=False, soft_wrap=True)
 
 
 def accuracy_cell(share: float | None, problems: int) -> str:
@@ -233,6 +236,20 @@ def replay_line(replay: ReplaySource | None, tree_digest: str | None = None) -> 
     if replay.text == "made up":
         line += "; its text is made up, so there are no answers to grade"
     return line
+
+
+def remote_lines(folder: Path) -> list[str]:
+    """Lines that say which engines of a run ran already; none of a group."""
+    if is_group(folder):
+        return []
+    remotes = read_run_config(folder).remotes
+    lines = [
+        f"{role} at {', '.join(each.url)}" + (f": {each.servers[0]}" if each.servers else "")
+        for role, each in remotes.items()
+    ]
+    if any(each.reproducible is False for each in remotes.values()):
+        lines.append(NOT_REPRODUCIBLE)
+    return lines
 
 
 def _same_search(summary: Summary) -> tuple[Any, ...]:

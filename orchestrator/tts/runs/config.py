@@ -31,6 +31,12 @@ class ReplaySource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """That of the recorded run; a file has none."""
 
 
+NOT_REPRODUCIBLE = (
+    "the generator does not honour seeds: trees differ from run to run, and a run that is "
+    "continued is not the one that it would have been"
+)
+
+
 class RemoteEngine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Servers that ran already, by HTTP, and had one of the engines."""
 
@@ -40,7 +46,7 @@ class RemoteEngine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     servers: list[str] = []
     """What each has said of itself when the run was started; empty before that."""
     reproducible: bool | None = None
-    """Whether the same seed gave the same tokens twice; None: not known."""
+    """Whether the same seed gave the generator's same tokens twice; None: not known."""
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -14,7 +14,7 @@ from tts.build.errors import (
     ServerError,
     TtsError,
 )
-from tts.build.spec import RemoteGenerator, RemoteSpec, Role
+from tts.build.spec import Deployment, RemoteGenerator, RemoteSpec, Role
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.base import (
     Connection,
@@ -29,7 +29,7 @@ from tts.endpoints.openai.capabilities import Capabilities
 from tts.endpoints.openai.server import OpenAIServer
 from tts.engines import wire
 from tts.prompting import Models
-from tts.runs.config import RemoteEngine
+from tts.runs.config import NOT_REPRODUCIBLE, RemoteEngine
 
 PROBE_PATIENCE_S = 2.0
 """How long a server may be away while it is asked what it is."""
@@ -255,6 +255,9 @@ class Remotes:
         failures = await asyncio.gather(*(_failure(each) for each in self.servers))
         for each in self.servers:
             say(f"Using the {each}" if each.capabilities else f"The {each}")
+        for record in self.found().values():
+            if record.reproducible is False:
+                say(NOT_REPRODUCIBLE)
         for role, servers in self._servers.items():
             if not any(each.capabilities for each in servers):
                 why = next(error for error in failures if error)
@@ -280,12 +283,34 @@ class Remotes:
 
     def found(self) -> dict[str, RemoteEngine]:
         """What is known of them, as run.json keeps it."""
-        return {role: _record(servers) for role, servers in self._servers.items()}
+        return {role: _record(role, servers) for role, servers in self._servers.items()}
 
     async def aclose(self) -> None:
         """End what runs on them."""
         for each in self.servers:
             await each.aclose()
+
+
+async def ask(deployment: Deployment) -> list[tuple[Role, str, str | TtsError]]:
+    """What each server of a deployment says of itself, in one line, or why it cannot be used.
+
+    Raises ConfigError for keys that are not there, CheckpointError for tokenizers.
+    """
+    remotes = Remotes(Models.load(deployment), deployment.remotes())
+
+    async def one(server: RemoteServer) -> str | TtsError:
+        try:
+            await server.probe()
+        except TtsError as error:
+            return error
+        assert server.capabilities is not None  # it has answered
+        return server.capabilities.describe()
+
+    try:
+        said = await asyncio.gather(*map(one, remotes.servers))
+    finally:
+        await remotes.aclose()
+    return [(each.role, each.url, line) for each, line in zip(remotes.servers, said, strict=True)]
 
 
 async def _failure(server: RemoteServer) -> TtsError | None:
@@ -297,11 +322,12 @@ async def _failure(server: RemoteServer) -> TtsError | None:
     return None
 
 
-def _record(servers: Sequence[RemoteServer]) -> RemoteEngine:
+def _record(role: Role, servers: Sequence[RemoteServer]) -> RemoteEngine:
     found = [each.capabilities for each in servers if each.capabilities]
+    drawn = role == "generator"  # of the other nothing is drawn
     return RemoteEngine(
         url=[each.url for each in servers],
         model=found[0].model if found else None,
         servers=[each.describe() for each in found],
-        reproducible=all(each.seeds for each in found) if found else None,
+        reproducible=all(each.seeds for each in found) if drawn and found else None,
     )

@@ -108,6 +108,7 @@ def scenario_of(wanted: SimulationOptions, given: Collection[str]) -> tuple[str,
 def _deployed(deployment: Deployment, given: Collection[str], *, measured: bool) -> Deployment:
     """A deployment of the user's, as the simulation has it; raises ConfigError."""
     name = deployment.name
+    deployment.compiled_pair()
     if deployment.target == "openvino":
         if not measured:
             raise ConfigError(

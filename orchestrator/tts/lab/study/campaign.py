@@ -145,6 +145,7 @@ def begun_study(folder: Path, deployment: str | None = None) -> Study:
 
 
 def _check(spec: Deployment) -> None:
+    spec.compiled_pair()
     require_gpu(spec)
     require_current(spec)
 

@@ -74,6 +74,10 @@ def _facts(run: Path) -> dict[str, Cell]:
     for model, settings in config.prompting.items():
         facts |= _prefixed(f"{model}: ", settings)
     facts["problems"] = len(config.problem_ids)
+    for role, remote in config.remotes.items():
+        facts[f"{role}: runs at"] = ", ".join(remote.url)
+        facts[f"{role}: server"] = "; ".join(remote.servers)
+        facts[f"{role}: honours seeds"] = remote.reproducible
     if config.replay:
         facts["replay of"] = _cell(config.replay.source)
     if has_finished(run):
