@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from functools import cache, partial
+from typing import TYPE_CHECKING
 
 from tts.build.errors import (
     ConfigError,
@@ -25,11 +26,12 @@ from tts.endpoints.base import (
     Verifier,
     VerifierResult,
 )
-from tts.endpoints.openai.capabilities import Capabilities
-from tts.endpoints.openai.server import OpenAIServer
 from tts.engines import wire
 from tts.prompting import Models
 from tts.runs.config import NOT_REPRODUCIBLE, RemoteEngine
+
+if TYPE_CHECKING:
+    from tts.endpoints.openai.capabilities import Capabilities
 
 PROBE_PATIENCE_S = 2.0
 """How long a server may be away while it is asked what it is."""
@@ -53,6 +55,9 @@ class RemoteServer:
 
     def __init__(self, models: Models, role: Role, spec: RemoteSpec, url: str) -> None:
         """Nothing is sent yet; raises ConfigError for a key that is not there."""
+        # here: its HTTP library takes 0.2 s, which sessions without such engines need not wait for
+        from tts.endpoints.openai.server import OpenAIServer
+
         self.role: Role = role
         self.url = url
         self.capabilities: Capabilities | None = None
