@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.commands import prepared
+from tests.runs.test_compare import run_config
 
 from tts.build import paths
 from tts.cli.runs import ALL
@@ -75,7 +76,8 @@ def test_unknown_field_is_refused_with_path_value_and_what_is_allowed(tmp_path):
     file = deployment(tmp_path, generator__max_batchsize=3)
     code, _, err = tts("build-engines", file, home=tmp_path)
     assert code == 2
-    assert "generator.max_batchsize = 3: unknown field; allowed here: checkpoint," in err
+    assert "generator.max_batchsize = 3: unknown field; allowed here: max_seq_len, chec" in err
+    assert "api_key_env" not in err  # of a section with a url
 
 
 def test_missing_checkpoint(tmp_path):
@@ -285,7 +287,8 @@ def test_report_prints_runs_side_by_side(tmp_path):
         "other": {"tree_digest": "xyz", "strategy": "best-of-n"},
     }.items():
         (tmp_path / name).mkdir()
-        (tmp_path / name / "run.json").write_text("{}")
+        config = run_config("beam-search", {"n": 16})
+        (tmp_path / name / "run.json").write_text(json.dumps(config))
         (tmp_path / name / "events.jsonl").touch()
         (tmp_path / name / "summary.json").write_text(json.dumps({**common, **changes}))
     runs = [tmp_path / name for name in ("slow", "fast", "other")]

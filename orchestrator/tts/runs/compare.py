@@ -193,7 +193,7 @@ def make_row(
         vote=vote,
         problems=len(right),
         accuracy=accuracy,
-        interval_95=None if accuracy is None else _rounded(wilson(accuracy, len(right))),
+        interval_95=_rounded(wilson(accuracy, len(right))) if accuracy is not None and right else None,
         pass_at_n=summary.pass_at_n,
         samples=summary.generator_calls,
         generated_tokens=summary.generated_tokens,

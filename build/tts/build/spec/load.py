@@ -45,7 +45,7 @@ def load_deployment(name_or_file: str | Path) -> Deployment:
         deployment = Deployment.model_validate(data)
     except ValidationError as error:
         raise ConfigError(
-            f"{file} is not a valid deployment:\n{explain(error, Deployment)}"
+            f"{file} is not a valid deployment:\n{explain(error, Deployment, data=data)}"
         ) from error
     deployment = _with_absolute_paths(deployment, file.parent)
     deployment = _with_prompt(deployment, file.parent)
@@ -130,13 +130,15 @@ MOST_SHOWN = 200
 """Characters of a value in an error."""
 
 
-def explain(error: ValidationError, model: type[BaseModel], within: str = "") -> str:
+def explain(
+    error: ValidationError, model: type[BaseModel], within: str = "", *, data: object = None
+) -> str:
     """One line per problem: the field's path (below `within`), its value, and what is allowed.
 
-    `model` is what failed to be made: a pydantic error does not say.
+    `model` is what failed to be made, and `data` what of: a pydantic error does not say.
     """
     details = error.errors()
-    lines = [f"  {_explain_one(detail, model, within)}" for detail in details[:MAX_LINES]]
+    lines = [f"  {_explain_one(detail, model, within, data)}" for detail in details[:MAX_LINES]]
     if len(details) > MAX_LINES:
         lines.append(f"  and {len(details) - MAX_LINES:,} more")
     return "\n".join(lines)
@@ -162,11 +164,11 @@ _REASONS = {
 }
 
 
-def _explain_one(detail: Any, model: type[BaseModel], within: str) -> str:
+def _explain_one(detail: Any, model: type[BaseModel], within: str, data: object) -> str:
     where = ".".join([within] * bool(within) + [f"{part!s:.100}" for part in detail["loc"]])
     value, kind = detail["input"], str(detail["type"])
     if kind == "extra_forbidden":
-        allowed = ", ".join(_fields_at(model, detail["loc"][:-1])) or "nothing"
+        allowed = ", ".join(_fields_at(model, detail["loc"][:-1], data)) or "nothing"
         return f"{where} = {_shown(value)}: unknown field; allowed here: {allowed}"
     known = _REASONS.get(kind)
     reason = known.format(**detail.get("ctx", {})) if known else str(detail["msg"])
@@ -188,13 +190,16 @@ def _shown(value: object) -> str:
     return f"{cut.rpartition(' ')[0] or cut}..."
 
 
-def _fields_at(model: type[BaseModel], place: Sequence[str | int]) -> list[str]:
-    """The fields of whatever models may stand at a place below `model`."""
+def _fields_at(model: type[BaseModel], place: Sequence[str | int], data: object) -> list[str]:
+    """The fields of whatever models may stand at a place below `model`, made of `data`."""
     models = [model]
     for part in place:
         fields = [each.model_fields[part] for each in models if part in each.model_fields]
         if fields:  # otherwise an item of a list, a key, or which one of a union was tried
             models = [each for field in fields for each in _models_in(field.annotation)]
+        data = data.get(part) if isinstance(data, dict) else None
+        is_remote = isinstance(data, dict) and "url" in data
+        models = [each for each in models if issubclass(each, RemoteSpec) == is_remote] or models
     return list(dict.fromkeys(name for each in models for name in each.model_fields))
 
 
