@@ -181,6 +181,9 @@ def make_row(
     own: tuple[Point, ...] = ()
     if accuracy is not None and summary.pass_at_n is not None:
         own = (Point(n, accuracy, summary.pass_at_n, 1),)
+    interval = None
+    if accuracy is not None and right:  # a summary may stand beside a log that has lost them
+        interval = _rounded(wilson(accuracy, len(right)))
     return Row(
         strategy=strategy,
         differs=_differs(strategy, summary),
@@ -193,7 +196,7 @@ def make_row(
         vote=vote,
         problems=len(right),
         accuracy=accuracy,
-        interval_95=_rounded(wilson(accuracy, len(right))) if accuracy is not None and right else None,
+        interval_95=interval,
         pass_at_n=summary.pass_at_n,
         samples=summary.generator_calls,
         generated_tokens=summary.generated_tokens,
