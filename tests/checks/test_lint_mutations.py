@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.bundled import COMPILED
 from tests.checks import faults
 from tests.checks.deployments import CHECKPOINTS, leave_engines
 from tests.checks.faults.site import ROLES, Kind, NotHere, Site, need_gpus
@@ -23,7 +24,7 @@ from tests.serving import mutations
 from tts.build import paths
 from tts.build.builder import build_engines
 from tts.build.errors import ConfigError
-from tts.build.spec import bundled_deployments, load_deployment
+from tts.build.spec import load_deployment
 from tts.checks import DEEP, check_manifests, lint, server_start
 from tts.serving.command.server_command import ServerCommand, server_command
 from tts.serving.contract import Finding
@@ -160,7 +161,7 @@ def test_every_single_mutation_is_found(
     record_property: Callable[[str, object], None],
 ):
     sites = []
-    for name in bundled_deployments():
+    for name in COMPILED:
         if name == HEADED or name.endswith("-cpu"):  # not to be rendered without checkpoints
             continue
         monkeypatch.setenv("TTS_HOME", str(tmp_path / name / "home"))

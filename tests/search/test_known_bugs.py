@@ -102,7 +102,7 @@ def test_an_end_of_sequence_several_steps_ahead_does_not_end_the_beam():
     (work,) = search.ask()
     ran_on = step("one\n\n") + step("two\n\n") + step(r"\boxed{1}", Stop.END)
     search.tell(Generated(work.node, ran_on))
-    assert search.ask() == [Score((0,))]
+    assert search.ask() == [Score((0,), need_open=True)]
     search.tell(Scored((0,), 0.5))
     assert [work.node for work in search.ask()] == [(0, 0)]
     assert not search.done

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.amounts import amount
+from tests.bundled import COMPILED
 from tests.conftest import write_tokenizer
 from tests.serving.expected_configs import unexpected
 from tests.serving.mutations import MUTATIONS, mutants
@@ -16,7 +17,7 @@ from tritonclient.grpc import model_config_pb2 as triton
 
 from tts.build import paths
 from tts.build.errors import BuildError, CheckpointError
-from tts.build.spec import Deployment, bundled_deployments, load_deployment
+from tts.build.spec import Deployment, load_deployment
 from tts.build.tensorrt.memory_plan import KV_FRACTION
 from tts.serving.contract import check_repository
 from tts.serving.contract.facts import contract
@@ -210,7 +211,7 @@ def test_an_absent_repository_is_findings_not_a_crash(tensorrt: Make, tmp_path: 
     assert {finding.what for finding in findings} == {"is missing"}
 
 
-@pytest.mark.parametrize("name", bundled_deployments())
+@pytest.mark.parametrize("name", COMPILED)
 def test_bundled_deployments_render_as_the_contract_has_them(name: str, tmp_path: Path):
     deployment = load_deployment(name)
     if deployment.target == "openvino" or "skywork" in name:  # whose biases are in its checkpoint

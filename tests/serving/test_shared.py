@@ -306,7 +306,9 @@ def test_the_wait_for_a_start_that_does_nothing_any_more_ends(
     monkeypatch.setattr(supervise, "_SAY_S", 0.1)
     monkeypatch.setattr(loading, "STALL_S", 0.5)
     watchdog = supervise.Watchdog
-    monkeypatch.setattr(supervise, "Watchdog", lambda log, process: watchdog(log, process, 0.5))
+    monkeypatch.setattr(
+        supervise, "Watchdog", lambda log, process, **kept: watchdog(log, process, 0.5, **kept)
+    )
     deployment, said, told = echo(), [], []
     folder = paths.server_dir("echo")
     folder.mkdir(parents=True)

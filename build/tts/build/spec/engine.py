@@ -41,7 +41,7 @@ class KvCache(Section):
 class EngineSpec(RoleSpec):
     """An engine that is compiled. Field names are TensorRT-LLM's where it has them."""
 
-    tokenizer_field: ClassVar = "checkpoint"
+    tokenizer_field: ClassVar[str] = "checkpoint"
 
     checkpoint: FilePath
     """Hugging Face checkpoint folder; relative paths are relative to the deployment file."""

@@ -39,7 +39,7 @@ Url = Annotated[str, BeforeValidator(_url)]
 class RemoteSpec(RoleSpec):
     """An engine that runs already behind OpenAI's API: its address, and what is known of it."""
 
-    tokenizer_field: ClassVar = "tokenizer"
+    tokenizer_field: ClassVar[str] = "tokenizer"
 
     url: Annotated[tuple[Url, ...], Field(min_length=1)]
     """Where it answers; several are replicas of the same model."""
