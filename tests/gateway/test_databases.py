@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -35,8 +35,10 @@ class Gateway:
 
     def deleted(self):
         """Files that it has open and nobody else can open any more."""
-        opened = Path(f"/proc/{self.process.pid}/fd").iterdir()
-        names = [str(file.readlink()) for file in opened if file.is_symlink()]
+        names = []
+        for file in Path(f"/proc/{self.process.pid}/fd").iterdir():
+            with suppress(FileNotFoundError):  # a connection that has just been closed
+                names.append(str(file.readlink()))
         return [name for name in names if name.endswith("(deleted)") and ".db" in name]
 
     def kill(self):

@@ -4,8 +4,9 @@ import pytest
 from tests.session.remote_servers import FakeServers
 
 from tts.build.tokenizer import Tokenizer
+from tts.endpoints.openai import server
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
-from tts.session import Session, remotes
+from tts.session import Session
 
 WORDS = ("1", "22", " + ", r"\boxed{4}", r"\boxed{5}")
 
@@ -38,5 +39,5 @@ def servers(words, monkeypatch):
     fake = FakeServers(words)
     fake.serve("http://gen")
     fake.serve("http://ver", model="judge")
-    monkeypatch.setattr(remotes, "OpenAIServer", fake)
+    monkeypatch.setattr(server, "OpenAIServer", fake)
     return fake
