@@ -1,8 +1,8 @@
 """Install the wheel in clean environments of other Python versions, and use it there.
 
 Without the CPU server (extras `cpu` and `triton`) everything that needs none must work, and what
-does need it must say what to install. With it, where it exists, the demo must give the same trees
-as anywhere.
+does need it must say what to install. With it the demo must give the same trees as anywhere: on
+Triton, and on embedded engines where the bundled Triton does not exist.
 
     scripts/run check_install                    # without the CPU server, each Python found
     scripts/run check_install --cpu python3.12   # with it: build, serve and search, too
@@ -23,6 +23,8 @@ ROOT = Path(__file__).resolve().parents[1]
 VERSIONS = ("python3.10", "python3.11", "python3.12", "python3.13")
 DEMO_DIGEST = "97621135745848d2"
 """The digest of `tts bench demo --n 16 --limit 40`, on every Python."""
+NO_TRITON_FROM = (3, 13)
+"""The bundled Triton needs numpy 1, which ends before."""
 INSTALL_S = 400.0
 """A package index that takes longer is not there for our purposes."""
 COMMAND_S = 300.0
@@ -148,7 +150,6 @@ def without_server(environment: Environment) -> list[str]:
 
 def messages(environment: Environment) -> list[str]:
     """Commands that need the server and do not say what to install."""
-    # of the bundled Triton there is none for later Pythons
     advice = ("tts-toolkit[cpu", "Python 3.10 to 3.12")
     faults = []
     for command in NEEDS_SERVER:
@@ -160,7 +161,9 @@ def messages(environment: Environment) -> list[str]:
 
 def with_server(environment: Environment) -> list[str]:
     """What went wrong in building, serving and searching."""
-    for command in (("build-engines", "demo"), ("bench", "demo", "--n", "16", "--limit", "40")):
+    kind = "triton" if environment.version < NO_TRITON_FROM else "embedded"
+    search = ("bench", "demo", "--n", "16", "--limit", "40", "--server", kind)
+    for command in (("build-engines", "demo"), search):
         status, output = environment.tts(*command)
         if status:
             return [f"tts {' '.join(command)} ended with {status}: {last_lines(output)}"]
