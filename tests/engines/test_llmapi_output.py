@@ -52,7 +52,7 @@ def test_what_is_asked_is_what_is_meant(request: GenerateRequest, one_sampler: b
     assert arguments["max_tokens"] == request.max_new_tokens
     assert arguments.get("seed", request.seed) == request.seed
     # a request without an end id must not end at one
-    endless = request.end_id is None
+    endless = request.end_id is None or (request.end_id,) in request.stop_words
     assert (arguments["end_id"] == NO_END_ID) == (endless and not one_sampler)
     assert arguments.get("ignore_eos", False) == (endless and one_sampler)
     wanted = 0 if one_sampler else 1
@@ -83,14 +83,16 @@ def engine(
 ) -> Any:
     """What an engine hands out that knows the end id and single stop words, step by step."""
     asked = sampling_arguments(request, one_sampler=one_sampler)
-    stops = set() if asked.get("ignore_eos") else set(asked.get("stop_token_ids", []))
+    ignored = asked.get("ignore_eos")
+    stops = set() if ignored else set(asked.get("stop_token_ids", []))
+    end_id = None if ignored else asked["end_id"]
     end, reason = min(len(tokens), request.max_new_tokens), "length"
     for index, token in enumerate(tokens[:end]):
-        if token == request.end_id or token in stops:
+        if token == end_id or token in stops:
             end, reason = index + 1, "stop"
             break
     whole = tokens[:end]
-    if reason == "stop" and whole[-1] == request.end_id and not keeps_end_id:
+    if reason == "stop" and whole[-1] == end_id and not keeps_end_id:
         whole = whole[:-1]
     for length in range(1, end):
         yield completion(whole[:length]), False

@@ -92,8 +92,9 @@ def sampling_arguments(request: GenerateRequest, *, one_sampler: bool) -> dict[s
     Only stop words of one token are among them: those of several can be given as text alone, which
     would be tokenised again. `output` watches for them.
     """
-    endless = one_sampler and request.end_id is None
-    end_id = 0 if endless else NO_END_ID if request.end_id is None else request.end_id
+    own_end = _end_id(request)
+    endless = one_sampler and own_end is None
+    end_id = 0 if endless else NO_END_ID if own_end is None else own_end
     arguments: dict[str, Any] = {
         "max_tokens": request.max_new_tokens,
         "end_id": end_id,
@@ -124,5 +125,13 @@ def is_watched(request: GenerateRequest, *, one_sampler: bool) -> bool:
 
     Ours are words of several tokens, and where `ignore_eos` switches the engine's off, all.
     """
-    longest = 0 if one_sampler and request.end_id is None else 1
+    longest = 0 if one_sampler and _end_id(request) is None else 1
     return request.streaming or any(len(word) > longest for word in request.stop_words)
+
+
+def _end_id(request: GenerateRequest) -> int | None:
+    """The id at which the output ends without it; one that is a stop word belongs to the output.
+
+    Whether the engine keeps its end id depends on its version; it keeps its stop words.
+    """
+    return None if (request.end_id,) in request.stop_words else request.end_id
