@@ -11,7 +11,14 @@ from tests.build.planned_pair import generator, verifier
 
 from tts.build.llmapi.contract import argument_problems, argument_reason, contract
 from tts.build.llmapi.target import DTYPES, llm_arguments
-from tts.build.llmapi.version import MINIMUM, SAMPLER_REMOVED, check_version, seeded_sampler
+from tts.build.llmapi.version import (
+    MINIMUM,
+    SAMPLER_REMOVED,
+    check_version,
+    has_one_sampler,
+    seeded_sampler,
+    with_first_cache_manager,
+)
 from tts.build.spec import PRECISIONS, EngineSpec
 from tts.build.tensorrt import contract as tensorrt
 
@@ -126,3 +133,13 @@ def test_seeds_are_kept_by_the_sampler_that_each_version_has():
     kept = [bool(seeded_sampler(version)) for version in VERSIONS]
     assert kept == [True] * 5 + [False] * 3
     assert seeded_sampler("1.2.1") == {"sampler_type": "TRTLLMSampler"}
+    assert [has_one_sampler(version) for version in VERSIONS] == [False] * 5 + [True] * 3
+
+
+def test_a_pool_is_sized_by_its_tokens_where_there_are_two_cache_managers():
+    arguments = llm_arguments(generator())
+    assert with_first_cache_manager(arguments, ["max_tokens"]) == arguments
+    pinned = with_first_cache_manager(arguments, ["max_tokens", "use_kv_cache_manager_v2"])
+    cache = pinned["kv_cache_config"]
+    assert cache.pop("use_kv_cache_manager_v2") is False
+    assert pinned == arguments

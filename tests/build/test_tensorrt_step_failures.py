@@ -16,6 +16,7 @@ from tts.build.tensorrt import contract
 
 FAILURES = [
     ("compile", "RuntimeError: CUDA out of memory. Tried to allocate", "GPU ran out of memory"),
+    ("check", "ImportError: cannot import name 'PartReasoningText' from", "does not go with its"),
     ("compile", "OSError: [Errno 28] No space left on device", "The disk is full"),
     ("convert", "safetensors: No space left on device (os error 28)", "The disk is full"),
     ("check", "CUDA driver version is insufficient for CUDA runtime", "driver is too old"),

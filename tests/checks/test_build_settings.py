@@ -46,3 +46,14 @@ def test_a_command_at_fault_is_told_once(monkeypatch: pytest.MonkeyPatch):
         "--batch is not a flag of trtllm-build 1.2.1",
         "--max_batch_size is missing",
     }
+
+
+def test_an_image_that_is_not_known_to_exist_is_doubted():
+    base = "llama-1b-prm-8b-h100-llmapi"
+    name = "nvcr.io/nvidia/tritonserver:{}-trtllm-python-py3"
+    known, mine = changed(base, {"tensorrt.image": name.format("26.06")}), "mine/triton:26.11"
+    assert list(build_settings.image(known)) == []
+    assert list(build_settings.image(changed(base, {"tensorrt.image": mine}))) == []
+    (finding,) = build_settings.image(changed(base, {"tensorrt.image": name.format("26.11")}))
+    assert (finding.severity, finding.where) == ("warning", "tensorrt.image")
+    assert "26.11-trtllm-python-py3 is not known to exist" in str(finding)

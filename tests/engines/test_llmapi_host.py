@@ -93,7 +93,7 @@ def open_llm() -> Iterator[Open]:
 
     def make(**options: Any) -> tuple[LlmHost, Llm]:
         llm = Llm()
-        host = LlmHost(llm, SimpleNamespace, cancel_check_s=0.001, **options)
+        host = LlmHost(llm, SimpleNamespace, one_sampler=False, cancel_check_s=0.001, **options)
         hosts.append(host)
         return host, llm
 

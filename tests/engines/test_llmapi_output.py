@@ -45,24 +45,30 @@ def is_greedy(arguments: dict[str, Any]) -> bool:
     return values == [None] * 3 or top_k == 1 or top_p == 0.0 or temperature == 0
 
 
-@given(requests())
-def test_what_is_asked_is_what_is_meant(request: GenerateRequest):
-    arguments = sampling_arguments(request)
+@given(requests(), st.booleans())
+def test_what_is_asked_is_what_is_meant(request: GenerateRequest, one_sampler: bool):
+    arguments = sampling_arguments(request, one_sampler=one_sampler)
     assert is_greedy(arguments) == request.greedy
     assert arguments["max_tokens"] == request.max_new_tokens
     assert arguments.get("seed", request.seed) == request.seed
-    # a request without an end id must not end at one, and stop words must stay in force
-    assert (arguments["end_id"] == NO_END_ID) == (request.end_id is None)
-    assert "ignore_eos" not in arguments
+    # a request without an end id must not end at one
+    endless = request.end_id is None or (request.end_id,) in request.stop_words
+    assert (arguments["end_id"] == NO_END_ID) == (endless and not one_sampler)
+    assert arguments.get("ignore_eos", False) == (endless and one_sampler)
+    wanted = 0 if one_sampler else 1
+    assert arguments.get("logprobs") == (wanted if request.return_log_probs else None)
     assert arguments["pad_id"] >= 0
 
 
-@given(requests())
-def test_every_stop_word_ends_the_output_here_or_there(request: GenerateRequest):
-    arguments = sampling_arguments(request)
+@given(requests(), st.booleans())
+def test_every_stop_word_ends_the_output_here_or_there(request: GenerateRequest, one_sampler: bool):
+    arguments = sampling_arguments(request, one_sampler=one_sampler)
     there = set(arguments.get("stop_token_ids", [])) | {arguments["end_id"]}
+    if arguments.get("ignore_eos"):
+        there = set()
     for word in request.stop_words:
-        assert (len(word) == 1 and word[0] in there) or is_watched(request)
+        watched = is_watched(request, one_sampler=one_sampler)
+        assert (len(word) == 1 and word[0] in there) or watched
 
 
 def completion(tokens: list[int], reason: str | None = None) -> SimpleNamespace:
@@ -72,16 +78,21 @@ def completion(tokens: list[int], reason: str | None = None) -> SimpleNamespace:
     )
 
 
-def engine(request: GenerateRequest, tokens: list[int], *, keeps_end_id: bool) -> Any:
+def engine(
+    request: GenerateRequest, tokens: list[int], *, keeps_end_id: bool, one_sampler: bool = False
+) -> Any:
     """What an engine hands out that knows the end id and single stop words, step by step."""
-    stops = {word[0] for word in request.stop_words if len(word) == 1}
+    asked = sampling_arguments(request, one_sampler=one_sampler)
+    ignored = asked.get("ignore_eos")
+    stops = set() if ignored else set(asked.get("stop_token_ids", []))
+    end_id = None if ignored else asked["end_id"]
     end, reason = min(len(tokens), request.max_new_tokens), "length"
     for index, token in enumerate(tokens[:end]):
-        if token == request.end_id or token in stops:
+        if token == end_id or token in stops:
             end, reason = index + 1, "stop"
             break
     whole = tokens[:end]
-    if reason == "stop" and whole[-1] == request.end_id and not keeps_end_id:
+    if reason == "stop" and whole[-1] == end_id and not keeps_end_id:
         whole = whole[:-1]
     for length in range(1, end):
         yield completion(whole[:length]), False
@@ -100,10 +111,10 @@ def expected(request: GenerateRequest, tokens: list[int]) -> list[int]:
     return made
 
 
-def answers(request: GenerateRequest, given: Any) -> list[Response]:
+def answers(request: GenerateRequest, given: Any, *, one_sampler: bool = False) -> list[Response]:
     output, responses = Output(request, ()), []
-    steps = list(given)
-    for state, finished in steps if is_watched(request) else steps[-1:]:
+    steps, watched = list(given), is_watched(request, one_sampler=one_sampler)
+    for state, finished in steps if watched else steps[-1:]:
         if response := output.advance(state, finished=finished):
             responses.append(response)
             if response.final:
@@ -111,11 +122,17 @@ def answers(request: GenerateRequest, given: Any) -> list[Response]:
     return responses
 
 
-@given(requests(), st.lists(st.integers(0, 9), min_size=40, max_size=40), st.booleans())
+@given(
+    requests(),
+    st.lists(st.integers(0, 9), min_size=40, max_size=40),
+    st.booleans(),
+    st.booleans(),
+)
 def test_the_answer_is_what_the_wire_promises(
-    request: GenerateRequest, tokens: list[int], keeps_end_id: bool
+    request: GenerateRequest, tokens: list[int], keeps_end_id: bool, one_sampler: bool
 ):
-    responses = answers(request, engine(request, tokens, keeps_end_id=keeps_end_id))
+    steps = engine(request, tokens, keeps_end_id=keeps_end_id, one_sampler=one_sampler)
+    responses = answers(request, steps, one_sampler=one_sampler)
     assert [r.final for r in responses] == [False] * (len(responses) - 1) + [True]
     together = [token for response in responses for token in response.token_ids]
     assert together == expected(request, tokens)

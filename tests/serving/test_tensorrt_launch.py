@@ -26,6 +26,7 @@ from tts.serving.contract.facts import launch_rules
 from tts.serving.repository import render as repository
 from tts.serving.server.lookup import find_server, stop_server
 from tts.serving.server.start import planned_command, start_server
+from tts.serving.server.start_failures import explain
 
 Make = Callable[..., Deployment]
 PLAY = Path(__file__).parent / "stand_ins" / "play.py"
@@ -324,3 +325,12 @@ def test_a_container_is_removed_by_its_name(tmp_path: Path, monkeypatch: pytest.
     docker.unlink()
     monkeypatch.setenv("PATH", str(tmp_path))
     container.remove("tts-0123456789ab-server")  # where docker is gone there is nothing to remove
+
+
+def test_a_container_whose_packages_do_not_go_together_is_told_with_another(tmp_path: Path):
+    log = tmp_path / "triton.log"
+    log.write_text("ImportError: cannot import name 'PartReasoningText' from 'openai.types'\n")
+    failure = explain(log)
+    assert failure is not None
+    assert "openai in this container" in failure.message
+    assert "tensorrt.container to 26.06" in failure.hint

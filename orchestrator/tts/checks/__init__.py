@@ -53,6 +53,7 @@ BEFORE_BUILD: Sequence[Check] = (
     model_pair.verifier_length,
     model_pair.labels,
     build_settings.buildable,
+    build_settings.image,
     build_settings.calibration,
     build_settings.flags,
     placement.gpu_numbers,

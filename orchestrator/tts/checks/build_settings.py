@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from tts.build.errors import ConfigError, TtsError
@@ -28,6 +29,25 @@ def buildable(deployment: Deployment) -> Iterator[Finding]:
                 check(deployment, role, model)
             except ConfigError as error:
                 yield refused(error, deployment, role, why)
+
+
+_TRITON = re.compile(r"nvcr\.io/nvidia/tritonserver:(?P<tag>\d\d\.\d\d)-trtllm-python-py3")
+
+
+def image(deployment: Deployment) -> Iterator[Finding]:
+    """An image of NVIDIA's Triton with TensorRT-LLM that is not known to exist."""
+    options = deployment.tensorrt
+    named = _TRITON.fullmatch((options and options.image) or "")
+    if named and named["tag"] not in contract.containers():
+        yield Finding(
+            f"{named[0]} is not known to exist",
+            "tensorrt.image",
+            f"of NVIDIA's images with Triton, {', '.join(contract.containers())} hold "
+            "TensorRT-LLM, and its release 26.11 has none",
+            "Look whether docker can pull it; else remove image, or use trtllm-serve "
+            "(docs/llmapi.md).",
+            "warning",
+        )
 
 
 def calibration(deployment: Deployment) -> Iterator[Finding]:

@@ -30,6 +30,9 @@ _SHARED_MEMORY = (
 _MOUNTS = "the server finds the repository and each engine at the path it has here"
 _ENVIRONMENT = "TensorRT-LLM reads it when the server starts"
 _WHY = {
+    "use_kv_cache_manager_v2": "the second manager sizes its pool by a share of the GPU, on which "
+    "there are two models",
+    "kv_cache_config": "the pools of both models share the GPU's memory",
     "shm_size": _SHARED_MEMORY,
     "shared-memory": _SHARED_MEMORY,
     "/dev/shm": _SHARED_MEMORY,

@@ -214,6 +214,20 @@ def test_an_image_that_is_not_here_yet_is_noted(machine: Machine) -> None:
     assert "docker pull nvcr.io/nvidia/tritonserver:26.07-trtllm-python-py3" in output
 
 
+def test_packages_that_do_not_go_together_are_told_before_anything_is_built(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "ImportError: cannot import name 'PartReasoningText' from 'openai.types'"
+    monkeypatch.setattr(steps.machine, "said_in", lambda image, command: said)
+    machine.has_gpu()
+    machine.has_docker()
+    status, output, _ = doctor("demo-gpu", "--first-run")
+    assert status == 1
+    assert "wrong     container's packages: ImportError: cannot import name" in output
+    assert "Set tensorrt.container to 26.06" in output
+    assert "not tried: see container's packages" in output
+
+
 def test_missing_checkpoints_come_with_their_download(machine: Machine) -> None:
     machine.has_gpu()
     done = CliRunner().invoke(app, ["doctor", "llama-1b-prm-8b-h100-bf16", "--first-run"])

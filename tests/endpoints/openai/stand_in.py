@@ -218,3 +218,135 @@ class TextOnly(StandIn):
         choices = [{"text": text, "finish_reason": end} for text, end in pieces]
         lines = [f"data: {json.dumps({'choices': [choice]})}\r\n\r\n" for choice in choices]
         return web.Response(text="".join(lines))
+
+
+class TrtllmServe(StandIn):
+    """Speaks as trtllm-serve by its sources (openai_protocol.py, postprocess_handlers.py of 2026).
+
+    Not recorded: what a real one answers was never seen.
+    """
+
+    FIELDS = frozenset(
+        [
+            "model",
+            "prompt",
+            "best_of",
+            "echo",
+            "frequency_penalty",
+            "logit_bias",
+            "logprobs",
+            "max_tokens",
+            "n",
+            "presence_penalty",
+            "seed",
+            "stop",
+            "stream",
+            "stream_options",
+            "suffix",
+            "temperature",
+            "top_p",
+            "user",
+            "lora_request",
+            "prompt_ignore_length",
+            "use_beam_search",
+            "top_k",
+            "top_p_min",
+            "min_p",
+            "repetition_penalty",
+            "length_penalty",
+            "early_stopping",
+            "stop_token_ids",
+            "include_stop_str_in_output",
+            "ignore_eos",
+            "min_tokens",
+            "skip_special_tokens",
+            "spaces_between_special_tokens",
+            "truncate_prompt_tokens",
+            "return_context_logits",
+            "detokenize",
+            "thinking_token_budget",
+            "add_special_tokens",
+            "response_format",
+            "disaggregated_params",
+            "priority",
+            "conversation_params",
+        ]
+    )
+    """Of a CompletionRequest, which forbids all others."""
+
+    def __init__(self, output=None):
+        super().__init__("vllm", output)
+        card = {"id": "smollm2", "object": "model", "created": 0, "owned_by": "tensorrt_llm"}
+        self.said |= {
+            "/v1/models": {"answer": {"object": "list", "data": [card]}, "status": 200},
+            "/version": {"answer": {"version": "1.3.0rc25"}, "status": 200},
+        }
+
+    async def _sample(self, request):
+        if unknown := sorted((await request.json()).keys() - self.FIELDS):
+            words = f"Extra inputs are not permitted: {', '.join(unknown)}"
+            error = {"object": "error", "message": words, "type": "BadRequestError", "code": 400}
+            return web.json_response(error, status=400)
+        return await super()._sample(request)
+
+    def _vllm(self, ids, body):
+        if "logit_bias" in body:
+            labels = [int(token) for token in body["logit_bias"]]
+            logits = np.asarray([log_prob(ids, label) for label in labels])
+            probs = logits - np.log(np.exp(logits).sum())
+            top = dict(zip(map(TOKENIZER.token_texts.__getitem__, labels), probs, strict=True))
+            token = labels[int(np.argmax(probs))]
+            choice = self._choice(ids, [token], "length", {**body, "logprobs": 0})
+            choice["logprobs"] = {
+                "text_offset": [0],
+                "token_logprobs": [float(probs.max())],
+                "tokens": [TOKENIZER.token_texts[token]],
+                "top_logprobs": [{name: float(prob) for name, prob in top.items()}],
+            }
+            return self._answer([choice])
+        tokens, why = self._tokens(ids, body, body["max_tokens"])
+        if body.get("stream"):
+            return self._stream(ids, tokens, why, body)
+        return self._answer([self._choice(ids, tokens, why, body)])
+
+    def _tokens(self, ids, body, most):
+        """Stop texts are looked for as the tokens that spell them, not in the text."""
+        seed = body["seed"] if body["temperature"] else None
+        wanted = self.output or drawn(ids, seed, most)
+        if body.get("response_format"):
+            wanted = [29, 29]
+        words = [TOKENIZER.encode(text) for text in body.get("stop", [])]
+        words += [[token] for token in body.get("stop_token_ids", [])]
+        tokens = []
+        for token in wanted[:most]:
+            tokens.append(token)
+            if token == END and not body.get("ignore_eos"):
+                return tokens, None
+            if any(tokens[-len(word) :] == word for word in words):
+                return tokens, None
+        return tokens, "length"
+
+    def _choice(self, ids, tokens, why, body, before=()):
+        choice = super()._choice(ids, tokens, why, body, before)
+        plain = body.get("detokenize", True)
+        shown = {"text": choice["text"], "token_ids": None} if plain else {"text": ""}
+        return {"index": 0, "logprobs": None} | choice | shown | {"stop_reason": None}
+
+    def _answer(self, choices):
+        return {
+            "id": "cmpl-0",
+            "object": "text_completion",
+            "created": 0,
+            "model": "smollm2",
+            "choices": choices,
+            "usage": {"prompt_tokens": 0, "total_tokens": 0, "completion_tokens": 0},
+        }
+
+    async def _stream(self, ids, tokens, why, body):
+        lines = []
+        for at, token in enumerate(tokens):
+            choice = self._choice(ids, [token], why, body, tokens[:at])
+            if at + 1 < len(tokens):
+                choice |= {"finish_reason": None, "stop_reason": None}
+            lines.append(f"data: {json.dumps(self._answer([choice]))}\n\n")
+        return web.Response(text="".join([*lines, "data: [DONE]\n\n"]))

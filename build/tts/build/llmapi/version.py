@@ -7,6 +7,8 @@ nothing.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping
+from typing import Any
 
 MINIMUM = "1.2.0"
 SAMPLER_REMOVED = "1.3.0rc25"
@@ -33,8 +35,31 @@ def seeded_sampler(version: str) -> dict[str, str]:
     The sampler that is the default draws from one generator for all requests, in versions that
     still have the other one.
     """
+    return {} if has_one_sampler(version) else {"sampler_type": "TRTLLMSampler"}
+
+
+def has_one_sampler(version: str) -> bool:
+    """Whether TorchSampler is the only one: it wants a real end id, and logprobs=0."""
     found, removed = _parse(version), _parse(SAMPLER_REMOVED)
-    return {"sampler_type": "TRTLLMSampler"} if found and removed and found < removed else {}
+    return found is None or removed is None or found >= removed
+
+
+SECOND_CACHE_MANAGER = "use_kv_cache_manager_v2"
+"""The field of KvCacheConfig that chooses the manager of the cache, where there are two."""
+
+
+def with_first_cache_manager(
+    arguments: Mapping[str, Any], cache_fields: Collection[str]
+) -> dict[str, Any]:
+    """Arguments of `LLM` whose pool is sized by max_tokens; `cache_fields` are KvCacheConfig's.
+
+    The second manager, which later versions take for some models by themselves, sizes its pool by
+    a share of the GPU, whatever max_tokens says.
+    """
+    if SECOND_CACHE_MANAGER not in cache_fields:
+        return dict(arguments)
+    cache = arguments["kv_cache_config"] | {SECOND_CACHE_MANAGER: False}
+    return {**arguments, "kv_cache_config": cache}
 
 
 def _parse(version: str) -> tuple[int, int, int, int] | None:

@@ -8,9 +8,11 @@ of it estimated:
 - *logits*: float32 rows [vocabulary] per request in the sampler: logits, probabilities, their
   sorted copies and the indices of these, which take two. A verifier's rows are returned, so one
   more.
-- *workspaces*: CUDA context, PyTorch's cuBLAS and the attention's workspaces; NCCL where there are
-  several ranks; and for a generator its CUDA graphs, each of which "can use up to 200 MB of extra
-  memory" (TorchLlmArgs.cuda_graph_config). That is an upper bound: graphs share a memory pool.
+- *workspaces*: CUDA contexts, 0.5 to 1.2 GiB for each process that imports TensorRT-LLM (by its
+  pull request 15632): every rank, and the Triton model that has its ranks spawned; PyTorch's cuBLAS
+  and the attention's workspaces; NCCL where there are several ranks; and for a generator its CUDA
+  graphs, each of which "can use up to 200 MB of extra memory" (TorchLlmArgs.cuda_graph_config).
+  That is an upper bound: graphs share a memory pool.
 """
 
 from __future__ import annotations
@@ -20,9 +22,11 @@ from dataclasses import replace
 from ..model_config import ModelConfig
 from ..spec import EngineSpec, VerifierSpec
 from . import engine_memory
-from .engine_memory import COMMUNICATION, CONTEXT, RankMemory
+from .engine_memory import COMMUNICATION, RankMemory
 from .gpus import GIB
 
+CONTEXT = int(1.20 * GIB)
+"""CUDA context of one process that imports TensorRT-LLM, the most that was reported."""
 WORKSPACE = int(0.50 * GIB)
 """cuBLAS and attention workspaces of one rank."""
 SAMPLER_ROWS = 6
@@ -35,10 +39,10 @@ def ranks_of(shape: ModelConfig, spec: EngineSpec) -> tuple[RankMemory, ...]:
         replace(
             rank,
             logits=_logits(shape, spec) if rank.logits else 0,
-            workspaces=_workspaces(spec),
+            workspaces=_workspaces(spec, number),
             transfer=0,  # no cache transceiver unless LLM is given one
         )
-        for rank in engine_memory.ranks_of(shape, spec)
+        for number, rank in enumerate(engine_memory.ranks_of(shape, spec))
     )
 
 
@@ -56,8 +60,12 @@ def _logits(shape: ModelConfig, spec: EngineSpec) -> int:
     return rows * 4 * spec.max_batch_size * shape.vocab_size
 
 
-def _workspaces(spec: EngineSpec) -> int:
-    fixed = CONTEXT + WORKSPACE + (COMMUNICATION if spec.placement.ranks > 1 else 0)
+def _workspaces(spec: EngineSpec, rank: int) -> int:
+    several = spec.placement.ranks > 1
+    # with its logits gathered, the only rank runs in the model's own process
+    spawned = several or not isinstance(spec, VerifierSpec)
+    contexts = CONTEXT * (2 if rank == 0 and spawned else 1)
+    fixed = contexts + WORKSPACE + (COMMUNICATION if several else 0)
     if isinstance(spec, VerifierSpec):
         return fixed
     return fixed + CUDA_GRAPH * len(graph_sizes(spec.max_batch_size))

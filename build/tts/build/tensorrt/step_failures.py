@@ -24,6 +24,11 @@ _NO_MPI = re.compile(
 _OURS = "tts: error: "
 _KNOWN: tuple[tuple[str, str, str | None], ...] = (
     (
+        r"cannot import name 'PartReasoningText'",
+        "The Python package openai in this container does not go with its TensorRT-LLM.",
+        "Set tensorrt.container to 26.06, which holds the same TensorRT-LLM 1.2.1.",
+    ),
+    (
         r"No space left on device|\[Errno 28\]|ENOSPC",
         "The disk is full.",
         "Free some space, or set TTS_HOME to a folder on a larger disk.",

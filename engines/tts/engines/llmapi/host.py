@@ -51,6 +51,7 @@ class LlmHost:
         llm: Any,
         sampling_params: Callable[..., Any],
         *,
+        one_sampler: bool,
         labels: tuple[int, ...] = (),
         cancel_check_s: float = 0.1,
         statistics_s: float = 0.5,
@@ -59,12 +60,14 @@ class LlmHost:
     ) -> None:
         """Start the thread. `llm` and `sampling_params` are TensorRT-LLM's, or their like.
 
+        `one_sampler` says of which version, as in `sampling_arguments`.
         `on_active` is told every `statistics_s` seconds how many requests the engine has.
         `on_death` is called when the engine no longer works; by default this process ends, which
         Triton reports and a supervised server survives. Both are called from the thread.
         """
         self._llm = llm
         self._sampling_params = sampling_params
+        self._one_sampler = one_sampler
         self._labels = labels
         self._jobs: dict[int, _Job] = {}
         self._tickets = count(1)
@@ -166,8 +169,10 @@ class LlmHost:
                 return
             job.result = self._llm.generate_async(
                 job.request.input_ids.tolist(),
-                self._sampling_params(**sampling_arguments(job.request)),
-                streaming=is_watched(job.request),
+                self._sampling_params(
+                    **sampling_arguments(job.request, one_sampler=self._one_sampler)
+                ),
+                streaming=is_watched(job.request, one_sampler=self._one_sampler),
             )
             async for result in job.result:
                 if not job.answered:

@@ -17,7 +17,12 @@ import numpy as np
 import triton_python_backend_utils as pb_utils
 
 from tts.build.errors import EngineError
-from tts.build.llmapi.version import check_version, seeded_sampler
+from tts.build.llmapi.version import (
+    check_version,
+    has_one_sampler,
+    seeded_sampler,
+    with_first_cache_manager,
+)
 
 from ..generate_request import GenerateRequest, Limits
 from ..loading import READING, Stage, tell
@@ -43,11 +48,12 @@ class TritonPythonModel(EngineModel):
         limits = limits_of(llm_args, int(settings["vocab_size"]), len(labels), decoupled=decoupled)
         _choose_gpus(settings["gpu_device_ids"], args["model_instance_name"])
         tell(Stage(args["model_name"], READING))
-        llm, sampling_params = _open(llm_args)
+        llm, sampling_params, version = _open(llm_args)
         self.serve(args, limits)
         self._host = LlmHost(
             llm,
             sampling_params,
+            one_sampler=has_one_sampler(version),
             labels=labels,
             cancel_check_s=int(settings["cancellation_check_period_ms"]) / 1000,
             statistics_s=int(settings["stats_check_period_ms"]) / 1000,
@@ -95,8 +101,8 @@ def _choose_gpus(gpu_device_ids: str, instance: str) -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["TRTLLM_VISIBLE_DEVICES"] = devices
 
 
-def _open(llm_args: dict[str, Any]) -> tuple[Any, Any]:
-    """An `LLM`, and the class of its sampling parameters; raises EngineError."""
+def _open(llm_args: dict[str, Any]) -> tuple[Any, Any, str]:
+    """An `LLM`, the class of its sampling parameters, and the version; raises EngineError."""
     try:
         import tensorrt_llm
     except ImportError as error:
@@ -116,9 +122,11 @@ def _open(llm_args: dict[str, Any]) -> tuple[Any, Any]:
             return_log_probs=True,
             return_generation_logits=True,
         )
-        tensorrt_llm.SamplingParams(**sampling_arguments(probe))
+        one_sampler = has_one_sampler(version)
+        tensorrt_llm.SamplingParams(**sampling_arguments(probe, one_sampler=one_sampler))
         sampler = {} if llm_args["gather_generation_logits"] else seeded_sampler(version)
-        llm = tensorrt_llm.LLM(**llm_args, **sampler)
+        cache_fields = tensorrt_llm.llmapi.KvCacheConfig.model_fields
+        llm = tensorrt_llm.LLM(**with_first_cache_manager(llm_args, cache_fields), **sampler)
     except Exception as error:
         raise EngineError(f"TensorRT-LLM {version} does not open the model: {error}") from error
-    return llm, tensorrt_llm.SamplingParams
+    return llm, tensorrt_llm.SamplingParams, version

@@ -83,13 +83,18 @@ NO_END_ID = -1
 would switch the stop words off as well."""
 
 
-def sampling_arguments(request: GenerateRequest) -> dict[str, Any]:
+def sampling_arguments(request: GenerateRequest, *, one_sampler: bool) -> dict[str, Any]:
     """The keyword arguments of SamplingParams that make `LLM` do what the request asks.
+
+    `one_sampler` is of a version that has TorchSampler alone: it returns the drawn token's
+    log-probability for logprobs=0, and wants a real end id even where nothing is to end at one.
 
     Only stop words of one token are among them: those of several can be given as text alone, which
     would be tokenised again. `output` watches for them.
     """
-    end_id = NO_END_ID if request.end_id is None else request.end_id
+    own_end = _end_id(request)
+    endless = one_sampler and own_end is None
+    end_id = 0 if endless else NO_END_ID if own_end is None else own_end
     arguments: dict[str, Any] = {
         "max_tokens": request.max_new_tokens,
         "end_id": end_id,
@@ -98,7 +103,9 @@ def sampling_arguments(request: GenerateRequest) -> dict[str, Any]:
         "detokenize": False,
         "add_special_tokens": False,
     }
-    if stops := single_stops(request) - {end_id}:
+    if endless:
+        arguments["ignore_eos"] = True  # and the stop words with it: `is_watched` knows
+    elif stops := single_stops(request) - {end_id}:
         arguments["stop_token_ids"] = sorted(stops)
     if not request.greedy:
         arguments |= {"temperature": request.temperature, "seed": request.seed}
@@ -107,12 +114,24 @@ def sampling_arguments(request: GenerateRequest) -> dict[str, Any]:
         if request.top_p > 0:
             arguments["top_p"] = request.top_p
     if request.return_log_probs:
-        arguments["logprobs"] = 1
+        arguments["logprobs"] = 0 if one_sampler else 1
     if request.return_generation_logits:
         arguments["return_generation_logits"] = True
     return arguments
 
 
-def is_watched(request: GenerateRequest) -> bool:
-    """Whether every token must be seen as it comes: for a stop word of several, or a stream."""
-    return request.streaming or any(len(word) > 1 for word in request.stop_words)
+def is_watched(request: GenerateRequest, *, one_sampler: bool) -> bool:
+    """Whether every token must be seen as it comes: for a stream, or a stop word that is ours.
+
+    Ours are words of several tokens, and where `ignore_eos` switches the engine's off, all.
+    """
+    longest = 0 if one_sampler and _end_id(request) is None else 1
+    return request.streaming or any(len(word) > longest for word in request.stop_words)
+
+
+def _end_id(request: GenerateRequest) -> int | None:
+    """The id at which the output ends without it; one that is a stop word belongs to the output.
+
+    Whether the engine keeps its end id depends on its version; it keeps its stop words.
+    """
+    return None if (request.end_id,) in request.stop_words else request.end_id

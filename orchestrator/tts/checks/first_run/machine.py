@@ -6,9 +6,12 @@ import importlib.metadata
 import platform
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 _PATIENCE_S = 30.0
+_IMPORT_S = 300.0
+"""TensorRT-LLM takes a minute to import, from a cold disk more."""
 _QUERY = "index,name,memory.total,memory.used,driver_version,compute_cap"
 
 
@@ -47,6 +50,24 @@ def docker() -> str | None:
 def has_image(image: str) -> bool:
     """Whether docker has downloaded an image."""
     return _answer("docker", "image", "inspect", "--format", "{{.Id}}", image) is not None
+
+
+def said_in(image: str, command: Sequence[str]) -> str | None:
+    """What a command says in a container with the GPUs, errors included; None if docker cannot."""
+    if shutil.which("docker") is None:
+        return None
+    try:
+        done = subprocess.run(
+            ["docker", "run", "--rm", "--pull=never", "--gpus=all", image, *command],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_IMPORT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout + done.stderr
 
 
 def versions() -> dict[str, str]:

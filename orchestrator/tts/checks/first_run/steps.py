@@ -28,6 +28,7 @@ from .outcomes import Outcome, State, compare_log, compare_memory
 
 LOG_BYTES = 4_000_000
 """How much of a log is read, from its beginning: a start is told there."""
+_IMPORT = "import tensorrt_llm"
 Say = Callable[[str], None]
 
 
@@ -148,6 +149,21 @@ def _container(run: FirstRun, say: Say) -> Iterator[Outcome]:
         yield Outcome("container", "note", expected, f"docker {version} without it", advice)
     else:
         yield Outcome("container", "ok", expected, f"docker {version} has it")
+        yield from _imports(run, image)
+
+
+def _imports(run: FirstRun, image: str) -> Iterator[Outcome]:
+    """Whether the container's Python packages go together; its guide warns that some do not."""
+    expected = "TensorRT-LLM can be imported in it"
+    said = machine.said_in(image, ("python3", "-c", _IMPORT))
+    if said is None or "PartReasoningText" not in said:
+        return  # any other failure is the build's or the start's to explain
+    advice = (
+        "Set tensorrt.container to 26.06, which holds the same version; or make an image of your "
+        "own in which pip install -U openai was run (tensorrt.image, target llmapi)."
+    )
+    found = "ImportError: cannot import name 'PartReasoningText' (the package openai)"
+    yield Outcome("container's packages", "wrong", expected, found, advice)
 
 
 def _checkpoints(run: FirstRun, say: Say) -> Iterator[Outcome]:

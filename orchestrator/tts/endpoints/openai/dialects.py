@@ -102,6 +102,9 @@ class Dialect:
     """Prompts and outputs are token ids."""
     streams: bool = True
     """Its streams give every token; else only its whole answers do."""
+    stops_by_ids: bool = False
+    """It looks for the tokens of a stop text, not for the text: every token that holds one is named
+    to it."""
 
     def seed(self, seed: int) -> int:
         """A seed of 64 bits as the server takes it."""
@@ -189,7 +192,7 @@ def _reason(value: object) -> str:
     if value is None:
         return ""
     reason = answers.text(value, "a reason")
-    if reason in ("abort", "error"):
+    if reason in ("abort", "error", "cancelled", "timeout"):
         raise EndpointUnavailable(f"The server gave a request up (finish_reason {reason!r}).")
     return reason or "stop"
 
@@ -422,6 +425,7 @@ TRTLLM = Dialect(
     _trtllm_sample,
     _completion_piece,
     Labels("top", _biased_labels, _top_labels),
+    stops_by_ids=True,
 )
 TEXT = Dialect(
     "other",

@@ -49,6 +49,7 @@ class OpenAIGenerator(StreamingGenerator):
         self._end_ids = {end_id, *(word[0] for word in end_stop_words if len(word) == 1)}
         self._end_words = StopWords(word for word in end_stop_words if len(word) > 1)
         self._step_words = StopWords(step_stop_words)
+        self._step_ids = tuple(word[0] for word in step_stop_words if len(word) == 1)
         self._stops = lru_cache(maxsize=256)(self._new_stops)
 
     async def generate(self, call: GenerateCall) -> list[int]:
@@ -181,6 +182,8 @@ class OpenAIGenerator(StreamingGenerator):
         texts = [self._tokenizer.decode(word) for word in words if len(word) > 1]
         at = (self._delimiter,) if at_step and self._delimiter else ()
         stop_ids = tuple(word[0] for word in words if len(word) == 1)
+        if at and self._dialect.stops_by_ids:
+            stop_ids = (*stop_ids, *self._step_ids)
         return (*at, *(text for text in texts if text)), stop_ids
 
     def _output(self, call: GenerateCall) -> Output:

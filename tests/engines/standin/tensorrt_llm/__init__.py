@@ -21,6 +21,7 @@ import os
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,20 @@ FAR_BELOW = -1e4
 def misbehaviour() -> dict[str, Any]:
     file = os.environ.get("TTS_STANDIN_MISBEHAVIOUR")
     return json.loads(Path(file).read_text()) if file and Path(file).is_file() else {}
+
+
+class KvCacheConfig:
+    """As much of it as is asked: the names of its fields, which the 1.3 line has one more of."""
+
+    model_fields = dict.fromkeys(
+        [
+            *FACTS["arguments"]["kv_cache_config"]["fields"],
+            *(["use_kv_cache_manager_v2"] if __version__.startswith("1.3") else []),
+        ]
+    )
+
+
+llmapi = SimpleNamespace(KvCacheConfig=KvCacheConfig)
 
 
 class RequestError(RuntimeError):
@@ -248,6 +263,8 @@ class LLM:
         self._labels = config.label_token_ids or ()
         self._vocab_size = config.vocab_size
         cache = kwargs["kv_cache_config"]
+        if cache.keys() != KvCacheConfig.model_fields.keys():
+            raise ValueError(f"kv_cache_config has the fields {sorted(cache)}")
         limits = Limits(
             vocab_size=config.vocab_size,
             max_seq_len=kwargs["max_seq_len"],
@@ -300,13 +317,15 @@ def _request(prompt: list[int], params: SamplingParams, streaming: bool) -> Gene
     return GenerateRequest(
         input_ids=np.array(prompt, np.int64),
         max_new_tokens=params.max_tokens,
-        end_id=None if params.end_id == -1 else params.end_id,
-        stop_words=tuple((token,) for token in params.stop_token_ids or ()),
+        end_id=None if params.ignore_eos or params.end_id == -1 else params.end_id,
+        stop_words=()
+        if params.ignore_eos
+        else tuple((token,) for token in params.stop_token_ids or ()),
         temperature=1.0 if params.temperature is None else params.temperature,
         top_p=0.0 if greedy else (1.0 if only_temperature else params.top_p or 0.0),
         top_k=params.top_k or 0,
         seed=params.seed or 0,
-        return_log_probs=bool(params.logprobs),
+        return_log_probs=params.logprobs is not None,
         return_generation_logits=params.return_generation_logits,
         streaming=streaming,
     )

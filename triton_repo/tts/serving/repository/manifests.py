@@ -18,7 +18,7 @@ from tts.build.tensorrt.gpus import gpus_of
 from ..command import container
 from ..command.ports import Addresses
 from ..command.server_command import arguments, served_by
-from . import gateway
+from . import gateway, trtllm_serve
 from .digest import DIGEST, deployment_digest
 from .render import render_models, template_values
 from .templates import render_template
@@ -50,10 +50,14 @@ def render_manifests(deployment: Deployment, folder: Path) -> list[Path]:
         "autoscaler.yaml": values,
         "prometheus-adapter.yaml": values,
     }
+    if deployment.target == "llmapi":
+        rendered |= {
+            name: values | _machine() | own for name, own in trtllm_serve.files(deployment).items()
+        }
     templates = paths.templates_dir() / "deploy"
     folder.mkdir(parents=True, exist_ok=True)
-    for name, own in rendered.items():
-        render_template(templates / f"{name}.j2", folder / name, own)
+    for name, filled in rendered.items():
+        render_template(templates / f"{name}.j2", folder / name, filled)
     shutil.copyfile(templates / "probe.py", folder / "probe.py")
     return [folder / name for name in (*rendered, "probe.py")]
 
@@ -112,9 +116,17 @@ def _compose(deployment: Deployment) -> dict[str, Any]:
     words, variables = _command(deployment)
     return {
         "words": words,
-        "variables": container.HOME | variables,
         "folders": container.folders(deployment),
         "gpus": gpus_of(deployment),
+        **_machine(),
+        "variables": container.HOME | variables,
+    }
+
+
+def _machine() -> dict[str, Any]:
+    """What every container on this machine is given."""
+    return {
+        "variables": container.HOME,
         "user": f"{os.getuid()}:{os.getgid()}",
         "shm_size": container.SHARED_MEMORY,
         "stack": container.STACK_BYTES,

@@ -71,6 +71,12 @@ _KNOWN: list[tuple[str, str, str]] = [
         "Lower kv_cache.tokens (tts plan says what fits), or free the GPU.",
     ),
     (
+        r"cannot import name 'PartReasoningText'",
+        "The Python package openai in this container does not go with its TensorRT-LLM.",
+        "Set tensorrt.container to 26.06, which holds the same TensorRT-LLM 1.2.1; or, with target "
+        "llmapi, tensorrt.image to one of your own in which pip install -U openai was run.",
+    ),
+    (
         r"not enough slots available",
         "MPI refuses to start as many ranks as the engines need on this machine.",
         "Give the container at least as many CPU cores as the engines have ranks.",
