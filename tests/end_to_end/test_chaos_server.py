@@ -9,7 +9,7 @@ from tests.amounts import amount
 LONGEST_S = 3600
 """Less than a minute on an idle machine; the long form takes two."""
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(LONGEST_S)]
+pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(LONGEST_S)]
 
 
 def test_runs_survive_faults_at_random_moments():
