@@ -56,12 +56,14 @@ class Command:
         return code
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
-        """All that it has still to say, and its end."""
+        """All that it has still to say, and its end; nothing more where it was asked before."""
         said = ["", ""]
 
         def read(number: int) -> None:
-            with (self.stdout, self.stderr)[number] as file:
-                said[number] = file.read()
+            file = (self.stdout, self.stderr)[number]
+            if not file.closed:
+                with file:
+                    said[number] = file.read()
 
         readers = [threading.Thread(target=read, args=(n,), daemon=True) for n in range(2)]
         for reader in readers:
