@@ -168,6 +168,7 @@ def test_a_file_that_takes_for_ever_is_a_sentence(
         load(tmp_path, parts())
 
 
+@pytest.mark.slow  # the library fills gigabytes before it dies
 def test_a_file_of_which_the_library_dies_is_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

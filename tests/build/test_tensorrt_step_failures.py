@@ -52,6 +52,15 @@ def test_a_failed_step_is_one_clear_sentence(
     assert where == f"The whole log: {log}"
     assert "noise after" in log.read_text()
     assert nothing_half_built(home)
+
+
+@pytest.mark.parametrize("step", ["check", "convert", "compile"])
+def test_after_a_failed_step_a_build_goes_on(
+    deploy: Deploy, misbehave: Misbehave, state: Path, step: str
+) -> None:
+    misbehave(at=step, say="something new")
+    with pytest.raises(BuildError):
+        build(deploy())
     misbehave()
     assert build(deploy()).status == "built"
     assert conversions(state) == 1  # a finished one is not repeated, an unfinished one is

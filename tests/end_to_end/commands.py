@@ -3,8 +3,6 @@
 import asyncio
 import json
 import os
-import subprocess
-import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,39 +20,35 @@ from tts.scheduling import ScheduleName
 from tts.session import AsyncSession, RunProgress
 from tts.session.run import open_run
 
-CODE = "import sys; sys.argv[0] = 'tts'; from tts.cli import main; main()"
-
 
 class Tts:
     """The command line with a home of its own, and a watch on what it leaves behind."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
+        self.started = []
 
-    def start(self, *arguments, **options):
-        return subprocess.Popen(
-            [sys.executable, "-c", CODE, *map(str, arguments)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd="/",
-            env={**os.environ, "TTS_HOME": str(self.home)},
-            start_new_session=True,
-            **options,
-        )
+    def _variables(self):
+        return {**os.environ, "TTS_HOME": str(self.home)}
+
+    def start(self, *arguments, ignored=()):
+        """A command that has begun, in a fork that has the imports behind it."""
+        command = prepared().start([*map(str, arguments)], self._variables(), ignored)
+        self.started.append(command)
+        return command
 
     def run(self, *arguments):
         """Exit code, output and error of a command, in a fork that has the imports behind it."""
-        variables = {**os.environ, "TTS_HOME": str(self.home)}
-        code, out, err = prepared().run([*map(str, arguments)], variables, timeout_s=180)
+        code, out, err = prepared().run([*map(str, arguments)], self._variables(), timeout_s=180)
         assert "Traceback" not in err, err
         assert "This is a bug" not in err, err
         return code, out, err
 
     def leftovers(self):
-        """Processes that still name this home, after a moment's grace."""
+        """Commands that still run and processes that name this home, after a moment's grace."""
         for _ in range(50):
-            left = [
+            left = [command for command in self.started if command.poll() is None]
+            left += [
                 process
                 for process in psutil.process_iter(["cmdline"])
                 if any(str(self.home) in word for word in process.info["cmdline"] or ())

@@ -259,7 +259,7 @@ def test_a_run_that_ignores_ctrl_c_is_stopped_in_order_by_sigterm(tts, tmp_path)
     folder = tmp_path / "run"
     process = tts.start(
         *("bench", "demo", "--server", "embedded", "--out", folder),
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+        ignored=[signal.SIGINT],
     )
     wait_for_events(process, folder, "generated", 40)
     process.terminate()
@@ -287,7 +287,7 @@ def test_a_dataset_without_answers_is_solved_and_its_accuracy_is_left_open(tts, 
 
 def test_the_gateway_serves_them_and_survives_their_death(tts):
     with gateway(tts, "--server", "embedded") as address:
-        (process,) = [p for p in psutil.Process().children() if "gateway" in words_of(p)]
+        process = psutil.Process(tts.started[-1].pid)
         with client(address) as asked:
             model = asked.models.list().data[0].id
             for _ in range(2):

@@ -398,14 +398,8 @@ def test_a_client_that_goes_away_within_its_request_disturbs_nobody(address):
     assert get(f"{address}/health")[0] == 200
 
 
-@pytest.mark.parametrize(
-    "victim",
-    [
-        pytest.param("server", marks=pytest.mark.slow),
-        pytest.param("generator", marks=pytest.mark.slow),
-        "prm",
-    ],
-)
+@pytest.mark.slow  # under load: test_gateway_replicas_server.py; of a run: test_runs_server.py
+@pytest.mark.parametrize("victim", ["server", "prm"])
 def test_a_server_of_its_own_that_dies_is_started_again_and_what_runs_goes_on(tts, victim):
     def streamed(**fields):
         return iter(chat(api, stream=True, **fields))

@@ -134,6 +134,7 @@ def test_a_comparison_stopped_between_two_searches_goes_on_with_the_rest(
     assert (folder / "comparison.json").exists()
 
 
+@pytest.mark.slow  # the next one has a server that keeps its caches
 def test_a_served_deployment_is_made_cold_for_each_search_as_well(
     small_steps, started, three, tmp_path
 ):

@@ -270,15 +270,7 @@ def test_a_running_server_is_used_and_left_alone(serving, plain, tmp_path):
     assert servers(tts) == running
 
 
-@pytest.mark.parametrize(
-    "victim",
-    [
-        "server",
-        "stub",
-        pytest.param("generator", marks=pytest.mark.slow),
-        pytest.param("prm", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("victim", ["server", "stub"])
 def test_a_run_goes_on_when_its_server_dies_and_is_started_again(
     serving, plain, tmp_path, monkeypatch, victim
 ):
@@ -379,7 +371,7 @@ def test_a_connection_cut_within_a_message_changes_nothing(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("victim", ["server", "generator", "prm"])
+@pytest.mark.parametrize("victim", ["generator", "prm"])
 def test_a_run_goes_on_when_a_part_of_its_own_server_dies(tts, plain, tmp_path, victim):
     folder = tmp_path / "run"
     run = tts.start("bench", "demo", "--limit", LIMIT, "--out", folder)

@@ -145,6 +145,7 @@ def test_a_study_is_interrupted_resumed_and_shown(tts: Tts, small, tmp_path, mon
     assert (folder / "report.html").exists()
 
 
+@pytest.mark.slow  # of a run: test_runs_server.py
 def test_a_server_that_runs_is_used_as_it_is(tts: Tts, small, tmp_path, monkeypatch):
     monkeypatch.setenv("TTS_HOME", str(tts.home))
     lines = []

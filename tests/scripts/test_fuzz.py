@@ -95,6 +95,7 @@ def test_a_changed_result_and_a_traceback_are_failures(monkeypatch):
 
 
 @pytest.mark.server
+@pytest.mark.slow
 def test_some_hundred_hostile_requests_leave_a_server_that_answers_as_before():
     words = command("robustness.fuzz", "--requests", 300, "--seed", 7)
     done = subprocess.run(words, capture_output=True, text=True, check=False)

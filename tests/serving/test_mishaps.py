@@ -76,7 +76,10 @@ def test_a_start_that_fails_by_chance_is_tried_once_more(
     assert said[1].endswith("It is started once more.")
 
 
-@pytest.mark.parametrize(("mishap", "message"), MISHAPS)
+@pytest.mark.parametrize(
+    ("mishap", "message"),
+    [pytest.param(*MISHAPS[0].values, id=MISHAPS[0].id, marks=pytest.mark.slow), *MISHAPS[1:]],
+)
 def test_a_start_that_fails_so_again_ends(
     echo: Echo, let: Callable[[str, int], Path], mishap: str, message: str
 ):
