@@ -14,6 +14,7 @@ from tts.build.errors import ConfigError, RunError
 from tts.build.input_files import is_file
 from tts.build.spec import Deployment, load_deployment
 from tts.driver.policy import policy_of
+from tts.endpoints.functions import name_of
 from tts.problem import Problem
 from tts.prompting import Context, Models
 from tts.runs.config import RemoteEngine, RunConfig
@@ -22,7 +23,7 @@ from tts.scheduling import Policy
 from tts.serving.repository.digest import deployment_digest
 from tts.strategies.parameters import check_blocks
 
-from .functions import AnswerFunction, EqualFunction, name_of
+from .functions import AnswerFunction, EqualFunction
 from .strategy import ChosenStrategy
 
 # what decides the engines' answers but is not served, and so is not in the deployment's digest

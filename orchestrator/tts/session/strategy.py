@@ -8,14 +8,13 @@ from typing import Any
 
 from tts.build.errors import ConfigError
 from tts.build.spec import Deployment
+from tts.endpoints.functions import name_of
 from tts.grading.votes import answer_form
 from tts.problem import Problem
 from tts.search import AnswerOf, NodePath, Search, SearchConfig, SeedOf, node_seed
 from tts.strategies.catalog import find_strategy, new_search, strategy_of
 from tts.strategies.parameters import configure, require_answer_form
 from tts.strategies.strategy import Ballot, Vote, require_context
-
-from .functions import name_of
 
 SearchFactory = Callable[[Problem, SeedOf], Search]
 """A search of the program's own for one problem. What is random in it must come from the seeds."""
