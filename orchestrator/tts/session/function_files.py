@@ -1,7 +1,7 @@
 """Functions and classes in Python files that a command names as FILE.py:NAME.
 
-The file is executed, with its folder in front of Python's path as if it were run by itself. A run
-keeps its hash, so that it is continued with the same code; what the file imports is not looked at.
+The file is executed, with its folder at the end of Python's path: it may import its neighbours. A
+run keeps its hash, so that it is continued with the same code, but not that of what it imports.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _module(file: Path, code: bytes, digest: str) -> ModuleType:
     module = ModuleType(file.stem)
     module.__file__ = str(file)
     if str(file.parent) not in sys.path:
-        sys.path.insert(0, str(file.parent))
+        sys.path.append(str(file.parent))  # last: a json.py beside it is not everybody's
     sys.modules[file.stem] = module  # dataclasses and pickle look their classes up there
     try:
         exec(compile(code, str(file), "exec"), vars(module))
