@@ -1,14 +1,12 @@
 """Commands on a deployment whose engines run already: every request goes to a stand-in by URL."""
 
-import asyncio
 import json
 import os
-import threading
 
 import pytest
 import yaml
 from tests.commands import prepared
-from tests.endpoints.openai.stand_in import TOKENIZER, StandIn
+from tests.endpoints.openai.stand_in import TOKENIZER, StandIn, answering
 
 SEARCH = ("--strategy", "beam-search", "--n", "4", "--set", "num_iterations=2")
 RUN = ("--limit", "3", "--set", "max_tokens=8", *SEARCH)
@@ -50,15 +48,8 @@ def search(problem, seed):
 @pytest.fixture(scope="module")
 def url():
     """The stand-in, in a thread of its own."""
-    loop, server = asyncio.new_event_loop(), StandIn("vllm")
-    found = loop.run_until_complete(server.start())
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    yield found
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.run_until_complete(server.stop())
-    loop.close()
+    with answering(StandIn("vllm")) as found:
+        yield found
 
 
 @pytest.fixture

@@ -4,6 +4,8 @@ import asyncio
 import copy
 import json
 import random
+import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -218,3 +220,19 @@ class TextOnly(StandIn):
         choices = [{"text": text, "finish_reason": end} for text, end in pieces]
         lines = [f"data: {json.dumps({'choices': [choice]})}\r\n\r\n" for choice in choices]
         return web.Response(text="".join(lines))
+
+
+@contextmanager
+def answering(server):
+    """The URL of a stand-in that answers in a thread of its own while the block lasts."""
+    loop = asyncio.new_event_loop()
+    url = loop.run_until_complete(server.start())
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield url
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.run_until_complete(server.stop())
+        loop.close()
