@@ -70,7 +70,8 @@ def test_a_gateway_in_front_of_engines_by_url(url, tmp_path, monkeypatch):
     }
     file = written(tmp_path, url, target="openai", verifier=verifier, name="far")
     monkeypatch.setenv("TTS_HOME", str(tmp_path))
-    with gateway(deployment=str(file)) as here:
+    (tmp_path / "own_prm.py").write_text("def score(question, steps):\n    return 0.25\n")
+    with gateway("--verifier", f"{tmp_path}/own_prm.py:score", deployment=str(file)) as here:
         body = {
             "model": "far:best-of-n",
             "messages": [{"role": "user", "content": "Compute 12 + 30."}],
@@ -83,4 +84,6 @@ def test_a_gateway_in_front_of_engines_by_url(url, tmp_path, monkeypatch):
             {"content-type": "application/json"},
         )
         with urllib.request.urlopen(request, timeout=60) as answer:
-            assert json.load(answer)["choices"][0]["message"]["content"]
+            said = json.load(answer)
+        assert said["choices"][0]["message"]["content"]
+        assert not [line for line in here.said if "verifier at http" in line]

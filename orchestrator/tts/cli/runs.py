@@ -10,7 +10,7 @@ import typer
 from tts.compat import StrEnum
 from tts.strategies.names import STRATEGY_NAMES
 
-from .options import ServerOption, given_options, usable
+from .options import ServerOption, VerifierOption, given_options, usable
 
 if TYPE_CHECKING:
     from tts.runs.config import FunctionSource
@@ -96,17 +96,6 @@ _Endpoints = Annotated[
         metavar="HOST:PORT",
         help="A server of the deployment to use; give it several times for several servers.",
         show_default="those of the deployment, or of this machine",
-    ),
-]
-
-_Verifier = Annotated[
-    str | None,
-    typer.Option(
-        "--verifier",
-        metavar="FILE.py:NAME",
-        help="A Python function (question, steps) -> score of the last step, or (chains) for a "
-        "batch, in the place of the deployment's verifier (docs/your-own-models.md).",
-        show_default="the deployment's",
     ),
 ]
 
@@ -205,7 +194,7 @@ def bench(
     parameters: _Set = None,
     budget_tokens: _Budget = None,
     deadline: _Deadline = None,
-    verifier: _Verifier = None,
+    verifier: VerifierOption = None,
     endpoints: _Endpoints = None,
     server: ServerOption = None,
     shard: Annotated[
@@ -352,7 +341,7 @@ def solve(
     parameters: _Set = None,
     budget_tokens: _Budget = None,
     deadline: _Deadline = None,
-    verifier: _Verifier = None,
+    verifier: VerifierOption = None,
     endpoints: _Endpoints = None,
     server: ServerOption = None,
     out: _Out = None,
