@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tts.build.errors import FunctionError
+from tts.build.errors import ConfigError, FunctionError
 from tts.endpoints.base import ScoreCall
+from tts.endpoints.functions import FunctionVerifier, name_of
 from tts.search import BeamSearchConfig
 from tts.session import Session
-from tts.session.functions import FunctionVerifier, answer_form_of, name_of
+from tts.session.functions import answer_form_of
 
 QUESTION = "Compute 2 + 2."
 NO_IDS = np.empty(0, np.int32)
@@ -38,7 +39,7 @@ def test_a_number_within_0_and_1_is_the_score(number):
         st.just(float("nan")),
         st.none(),
         st.text(),
-        st.lists(st.floats(0, 1)),
+        st.lists(st.floats(0, 1)).filter(lambda scores: len(scores) != 2),
     )
 )
 def test_anything_else_is_refused_by_the_functions_name_and_what_it_gave(value):
@@ -144,7 +145,154 @@ def test_functions_methods_objects_and_partials_have_names():
         def __call__(self, question, steps):
             return 0.5
 
-    assert name_of(name_of) == "tts.session.functions.name_of"
-    assert name_of(partial(name_of, 1)) == "tts.session.functions.name_of"
+    assert name_of(name_of) == "tts.endpoints.functions.name_of"
+    assert name_of(partial(name_of, 1)) == "tts.endpoints.functions.name_of"
     assert name_of(Model()).endswith("Model")
     assert score_with(Model()) == 0.5
+
+
+def test_a_batch_has_a_score_for_each_chain_that_waits(tiny_deployment, endpoints):
+    sizes = []
+
+    def rate(chains):
+        sizes.append(len(chains))
+        return np.array([len(steps[-1]) % 5 / 4 for _, steps in chains])
+
+    def one(question, steps):
+        return [0.5] * (len(steps) - 1) + [len(steps[-1]) % 5 / 4]
+
+    digests = []
+    for verifier in (rate, one):
+        with Session.open(tiny_deployment, **{**endpoints, "verifier": verifier}) as session:
+            digests.append(session.solve(QUESTION, n=4, seed=1).tree_digest)
+    assert max(sizes) > 1
+    assert digests[0] == digests[1]
+
+
+@pytest.mark.parametrize("given", [[0.5], 0.5, "no", [[0.5], [2.0, 0.5]]])
+def test_a_batch_that_is_none_is_refused(given):
+    async def go():
+        verifier = FunctionVerifier(lambda chains: given)
+        calls = [ScoreCall(NO_IDS, QUESTION, steps) for steps in (("a",), ("a", "b", "c"))]
+        return await asyncio.gather(*map(verifier.score, calls))
+
+    with pytest.raises(FunctionError, match="lambda> gave "):
+        asyncio.run(go())
+
+
+def test_a_failure_says_where_it_was_and_not_the_way_there():
+    def reward(question, steps):
+        raise StopIteration
+
+    with pytest.raises(FunctionError, match=r"reward raised StopIteration \(.*:\d+, in rew") as c:
+        score_with(reward)
+    assert c.value.__cause__.__traceback__.tb_frame.f_code.co_name == "reward"
+
+    async def leave(question, steps):
+        raise SystemExit(3)
+
+    with pytest.raises(FunctionError, match="leave raised SystemExit: 3"):
+        score_with(leave)
+
+
+class Text:
+    """A model of text: a method of each."""
+
+    def generate(self, prompt, max_tokens, *, seed, stop=()):
+        assert prompt.startswith("<|begin_of_text|><|user|>")
+        assert max_tokens > 0
+        return f"step {seed % 7}" + "".join(stop[:1]) if len(prompt) < 120 else r"\boxed{4}"
+
+    async def score(self, question, steps):
+        return len(steps[-1]) % 5 / 4
+
+
+def test_a_generator_takes_text_and_gives_text(tiny_deployment):
+    model = Text()
+    with Session.open(tiny_deployment, generator=model, verifier=model) as session:
+        first = session.solve(QUESTION, n=4, seed=1)
+        assert first.answer == "4"
+        assert len(first.completions[0].steps) > 1
+        assert session.generate(QUESTION, n=2, max_tokens=3)
+    with Session.open(tiny_deployment, generator=model.generate, verifier=model.score) as session:
+        assert session.solve(QUESTION, n=4, seed=1).tree_digest == first.tree_digest
+
+
+class Ids:
+    def __init__(self, answer):
+        self.answer = answer
+
+    async def generate(self, call):
+        return self.answer
+
+
+class Loud(Ids):
+    def generate(self, call):
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("generator", "told"),
+    [
+        (lambda prompt: 7, "lambda> gave 7 for a prompt of .* must return the new text"),
+        (lambda prompt: "\ud800", "no Unicode text"),
+        (Ids([10**9]), r"Ids.generate gave token 1000000000; the tokenizer has ids from 0 to"),
+        (Ids([-1]), "gave token -1"),
+        (Ids("text"), "Ids.generate gave 'text'; it must return a list of new token ids"),
+        (Ids([0.5]), r"gave \[0.5\]"),
+        (Ids(None), "gave None"),
+        (Loud([1]), r"Loud.generate gave \[1\] at once"),
+    ],
+)
+def test_what_a_generator_must_not_give_is_named(tiny_deployment, generator, told):
+    with (
+        Session.open(tiny_deployment, generator=generator, verifier=Text()) as session,
+        pytest.raises(FunctionError, match=told),
+    ):
+        session.solve(QUESTION, n=4)
+
+
+class Judge:
+    async def score(self, call):
+        return 0.5
+
+
+def test_what_a_verifier_must_not_give_is_named(tiny_deployment, endpoints):
+    given = {**endpoints, "verifier": Judge()}
+    with (
+        Session.open(tiny_deployment, **given) as session,
+        pytest.raises(FunctionError, match=r"Judge.score gave 0.5; it must return a VerifierRes"),
+    ):
+        session.solve(QUESTION, n=4)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"generator": 7}, "generator is 7; it must be a function"),
+        ({"verifier": Judge}, "verifier is <class"),
+        ({"generator": lambda prompt, length: ""}, "lambda> must be .prompt, ...."),
+        ({"verifier": lambda one, two, three: 0.5}, "lambda> must be .question, steps."),
+    ],
+)
+def test_what_no_engine_can_be_is_refused_at_opening(tiny_deployment, endpoints, given, told):
+    with pytest.raises(ConfigError, match=told):
+        Session.open(tiny_deployment, **{**endpoints, **given})
+
+
+def test_a_function_that_blocks_leaves_the_loop_alone(tiny_deployment):
+    """It waits for what only the loop can do."""
+    scored = threading.Event()
+
+    def write(prompt):
+        assert scored.wait(60) or True
+        return r"\boxed{4}"
+
+    async def go():
+        async with Session.open_async(tiny_deployment, generator=write, verifier=Text()) as session:
+            writing = asyncio.ensure_future(session.generate(QUESTION))
+            await session.score(QUESTION, ["a"])
+            scored.set()
+            return await writing
+
+    assert asyncio.run(go()) == [r"\boxed{4}"]

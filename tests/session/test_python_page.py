@@ -8,11 +8,13 @@ import pytest
 from tts.build.spec import load_deployment
 from tts.build.tokenizer import Tokenizer
 from tts.endpoints.scripted import ScriptedGenerator, ScriptedVerifier
+from tts.session import Session
 from tts.session.connecting import only_pair
 from tts.session.engines import Engines
+from tts.session.function_files import load_all, source_of
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = (ROOT / "README.md", ROOT / "docs" / "python.md")
+PAGES = tuple(ROOT / page for page in ("README.md", "docs/python.md"))
 TEXTS = ("So ", "12 + 30 = 42", r"the answer is \boxed{42}", r"\boxed{4}")
 
 
@@ -44,3 +46,18 @@ def test_the_programs_of_the_page_run(page, scripted_engines, tmp_path, monkeypa
     if page.name == "python.md":
         assert "broken gave 7 for a chain of 1 steps" in printed
         assert "There is no strategy 'beam-serch'." in printed
+
+
+def test_the_page_of_own_models_leads_to_a_search(servers, tokenizer_folder, tmp_path):
+    """Its deployment, with another tokenizer, and its function, on a server in this process."""
+    page = (ROOT / "docs" / "your-own-models.md").read_text(encoding="utf-8")
+    (described,) = re.findall(r"^```yaml\n(.*?)^```", page, re.M | re.S)
+    (program,) = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
+    servers.serve("http://127.0.0.1:8000")
+    file = tmp_path / "mine.yaml"
+    file.write_text(described.replace("Qwen/Qwen2.5-1.5B-Instruct", str(tokenizer_folder)))
+    (tmp_path / "prm.py").write_text(program)
+    found = load_all({"verifier": source_of(f"{tmp_path / 'prm.py'}:score")})["verifier"]
+    with Session.open(file, verifier=found.value) as session:
+        scores = session.solve("Compute 12 + 30.", n=4).completions[0].step_scores
+    assert set(scores) <= {0.5, 0.9}

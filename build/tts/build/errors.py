@@ -7,8 +7,8 @@
     ├── BuildError           compiling or verifying an engine failed
     ├── EngineError          an engine refused a request or broke
     │   └── RequestError     one request was refused; the engine is unaffected
-    ├── ServerError          the Triton server could not start, or died
-    ├── EndpointError        a request over gRPC failed
+    ├── ServerError          a server could not start, has died, or cannot be used
+    ├── EndpointError        a request to an engine failed, by gRPC, by HTTP or here
     │   ├── EndpointUnavailable   nothing answers, or the server is gone (retried, then fatal)
     │   ├── EndpointTimeout       no answer within the deadline (retried, then fatal)
     │   └── RequestRefused        the server refused this request (never retried)
@@ -80,11 +80,11 @@ class RequestError(EngineError):
 
 
 class ServerError(TtsError):
-    """The Triton server could not be found or started, or it died."""
+    """A server could not be found or started, it died, or it cannot be what is asked of it."""
 
 
 class EndpointError(TtsError):
-    """A request over gRPC failed."""
+    """A request to an engine failed."""
 
 
 class EndpointUnavailable(EndpointError):

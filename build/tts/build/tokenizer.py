@@ -90,6 +90,17 @@ class Tokenizer:
         except BaseException as error:
             raise self._failure("decode tokens", error) from error
 
+    def spelled(self, ids: Sequence[int]) -> str:
+        """Text of `ids` with special tokens as they are written in a prompt."""
+        text, run = "", list[int]()
+        for token in ids:
+            if token in self.added_ids:
+                text += self.decode(run) + (self._tokenizer.id_to_token(token) or "")
+                run = []
+            else:
+                run.append(token)
+        return text + self.decode(run)
+
     @cached_property
     def token_texts(self) -> list[str]:
         """The text of every id decoded alone, by id; special tokens are empty."""

@@ -9,7 +9,7 @@ import typer
 
 from tts.compat import StrEnum
 
-from .options import DeploymentArgument, ServerOption, usable
+from .options import DeploymentArgument, ServerOption, VerifierOption, usable
 
 
 class Routing(StrEnum):
@@ -38,6 +38,7 @@ def gateway(
             show_default="those of this machine, or one that is started",
         ),
     ] = None,
+    verifier: VerifierOption = None,
     server: ServerOption = None,
     replicas: Annotated[
         Path | None,
@@ -125,6 +126,7 @@ def gateway(
     from tts.gateway.safety import FilterChain
     from tts.gateway.service import Settings
     from tts.reports.waiting import StartLines
+    from tts.session.function_files import load_all, source_of
     from tts.session.interrupts import interruptible
 
     chain = FilterChain.load(filters, plugins or ())
@@ -137,6 +139,9 @@ def gateway(
         keep_prompts=keep_prompts,
     )
     upstreams = Upstreams(tuple(endpoint or ()), replicas, routing.value, threshold)
+    own = None
+    if verifier is not None:
+        own = load_all({"verifier": source_of(verifier)})["verifier"].value
     lines = StartLines()
     with lines:
         drain = Drain(grace, lines.say)
@@ -150,5 +155,6 @@ def gateway(
             lines.say,
             lines.loading,
             kind=server,
+            verifier=own,
         )
         interruptible(serving, lines.say, uvloop.run, drain=drain.begin)

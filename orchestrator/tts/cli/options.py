@@ -24,6 +24,17 @@ ServerOption = Annotated[
     ),
 ]
 
+VerifierOption = Annotated[
+    str | None,
+    typer.Option(
+        "--verifier",
+        metavar="FILE.py:NAME",
+        help="A Python function (question, steps) -> score of the last step, or (chains) for a "
+        "batch, in the place of the deployment's verifier (docs/your-own-models.md).",
+        show_default="the deployment's",
+    ),
+]
+
 _Paths = TypeVar("_Paths", Path | None, list[Path])
 
 

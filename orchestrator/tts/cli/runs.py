@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tts.compat import StrEnum
 from tts.strategies.names import STRATEGY_NAMES
 
-from .options import ServerOption, given_options, usable
+from .options import ServerOption, VerifierOption, given_options, usable
+
+if TYPE_CHECKING:
+    from tts.runs.config import FunctionSource
 
 
 class Schedule(StrEnum):
@@ -165,7 +168,8 @@ def bench(
     strategy: Annotated[
         str,
         typer.Option(
-            "--strategy", help=f"{_NAMES}; or {ALL}: each in turn, compared side by side."
+            "--strategy",
+            help=f"{_NAMES}; FILE.py:NAME; or {ALL}: each in turn, compared side by side.",
         ),
     ] = "beam-search",
     schedule: Annotated[
@@ -190,6 +194,7 @@ def bench(
     parameters: _Set = None,
     budget_tokens: _Budget = None,
     deadline: _Deadline = None,
+    verifier: VerifierOption = None,
     endpoints: _Endpoints = None,
     server: ServerOption = None,
     shard: Annotated[
@@ -261,6 +266,10 @@ def bench(
         raise typer.BadParameter("give the options of the run and its --out", param_hint="--ray")
     if resume is not None and replay is not None:
         raise typer.BadParameter("a resumed run goes on as it began", param_hint="--replay")
+    if verifier is not None and (resume is not None or replay is not None):
+        raise typer.BadParameter(
+            "what is resumed or replayed has its verifier already", param_hint="--verifier"
+        )
     progress = WatchedBench if watch else BenchProgress
     if repair and resume is None:
         raise typer.BadParameter("goes with --resume DIR", param_hint="--repair")
@@ -295,6 +304,7 @@ def bench(
             shard=str(Shard.parse(shard)) if shard is not None else None,
             limits=Limits(budget_tokens, deadline),
             server=server,
+            sources=_sources(strategy, verifier),
         )
         if replay is not None:
             config = as_recorded(config, replay, given_options(context))
@@ -323,12 +333,15 @@ def solve(
         str | None, typer.Option("--deployment", "-d", help="Another way to name the deployment.")
     ] = None,
     seed: _Seed = 0,
-    strategy: Annotated[str, typer.Option("--strategy", help=f"{_NAMES}.")] = "beam-search",
+    strategy: Annotated[
+        str, typer.Option("--strategy", help=f"{_NAMES}; or FILE.py:NAME.")
+    ] = "beam-search",
     speculation: SpeculationOption = Speculation.auto,
     n: _N = None,
     parameters: _Set = None,
     budget_tokens: _Budget = None,
     deadline: _Deadline = None,
+    verifier: VerifierOption = None,
     endpoints: _Endpoints = None,
     server: ServerOption = None,
     out: _Out = None,
@@ -353,6 +366,7 @@ def solve(
         speculation=speculation.value,
         limits=Limits(budget_tokens, deadline),
         server=server,
+        sources=_sources(strategy, verifier),
     )
     with LiveTree(question) as tree:
         result, folder = run_solve(
@@ -360,6 +374,16 @@ def solve(
         )
     tree.print_answer(result)
     say(f"run folder: {folder}")
+
+
+def _sources(strategy: str, verifier: str | None) -> dict[str, FunctionSource]:
+    """The functions in Python files that are named in the place of what there is."""
+    from tts.session.function_files import names_function, source_of
+
+    named = {"strategy": strategy} if names_function(strategy) else {}
+    if verifier is not None:
+        named["verifier"] = verifier
+    return {role: source_of(text) for role, text in named.items()}
 
 
 def _parameters(n: int | None, assignments: list[str] | None) -> dict[str, Any]:

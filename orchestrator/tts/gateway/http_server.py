@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
@@ -79,10 +80,12 @@ async def serve(
     say: Callable[[str], None],
     on_loading: Callable[[Loading], None] = lambda loading: None,
     kind: ServerKind | None = None,
+    verifier: Any | None = None,
 ) -> None:
     """Serve a deployment until it is drained, or cancelled; `say` gets a line per stage.
 
-    `kind`: what runs the engines; None: what the deployment says.
+    `kind`: what runs the engines; None: what the deployment says. `verifier` scores in the place
+    of the deployment's.
 
     Raises TtsError; Terminated if it was drained and requests were left.
     """
@@ -103,6 +106,7 @@ async def serve(
         groups, watch = await stack.enter_async_context(_servers(spec, upstreams, say, on_loading))
         session = AsyncSession(
             deployment,
+            verifier=verifier,
             endpoints=tuple(groups),
             server=kind,
             routing=routing_policy(

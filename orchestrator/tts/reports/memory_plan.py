@@ -204,7 +204,8 @@ def _table(plan: HostMemoryPlan) -> Sheet:
         name = f"{role}, {plan.deployment.engines()[role].precision}"
         table.add_row(name, *map(_mib, parts), _mib(engine.resident))
     table.add_row("server", *[""] * 4, _mib(plan.server), _mib(plan.server))
-    table.add_row("pair", *[""] * 5, _mib(plan.resident), style="bold")
+    whole = "pair" if len(plan.engines) == 2 else "together"
+    table.add_row(whole, *[""] * 5, _mib(plan.resident), style="bold")
     return Sheet(table)
 
 

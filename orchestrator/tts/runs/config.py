@@ -49,6 +49,15 @@ class RemoteEngine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Whether the same seed gave the generator's same tokens twice; None: not known."""
 
 
+class FunctionSource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A function or a class in a Python file, which a command has loaded."""
+
+    file: str
+    name: str
+    sha256: str = ""
+    """That of the file; empty before it was read."""
+
+
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What one problem may take before its search ends with the best answer so far."""
 
@@ -114,6 +123,8 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What runs the engines; None: what the deployment says. It decides nothing of the outcome."""
     remotes: dict[str, RemoteEngine] = {}
     """The engines that ran already, by role. Resolved."""
+    sources: dict[str, FunctionSource] = {}
+    """Where functions come from that a command takes part with, by what they do."""
     others: dict[str, Any] = {}
     """Fields that another version has written; kept as they are."""
     unsaid: frozenset[str] = frozenset()
@@ -183,11 +194,20 @@ def check_same(now: Json, before: Json, folder: Path) -> None:
     those elsewhere only the model counts, where it is named on both sides.
     """
     for name in (*before, "functions", "limits"):
-        if name not in ("server", "remotes") and now.get(name) != before.get(name):
+        if name not in ("server", "remotes", "sources") and now.get(name) != before.get(name):
             raise RunError(
                 f"The run in {folder} cannot be continued: its {name} was "
                 f"{before.get(name)!r:.200} and is now {now.get(name)!r:.200}.",
                 hint="Bring that back as it was, or start a new run.",
+            )
+    for role, was in before.get("sources", {}).items():
+        found = now.get("sources", {}).get(role, was)
+        if found["sha256"] != was["sha256"]:
+            raise RunError(
+                f"The run in {folder} cannot be continued: {found['file']}, which has its {role}, "
+                f"is not what it was (SHA-256 {found['sha256']:.12}..., before "
+                f"{was['sha256']:.12}...).",
+                hint="Bring the file back as it was, or start a new run.",
             )
     models = _models(now)
     for role, model in _models(before).items():

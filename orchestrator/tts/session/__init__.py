@@ -16,7 +16,7 @@
 | remotes | engines that run already: their servers, asked what they are, and led to |
 | endpoints | the generator and the verifier of a server, of several, of a replay |
 | replicas | several servers: which gets what, their health, their coming and going |
-| functions | the program's own reward, `answer_of` and `equal` |
+| functions | the program's own `answer_of` and `equal` |
 | solver, tasks, outcome | problems in, results out; what is done with each; their answers |
 | journal | where events go, and what problems have taken |
 | requests | samples and scores outside of any search |

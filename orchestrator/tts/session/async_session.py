@@ -27,6 +27,7 @@ from tts.build.tokenizer import Message
 from tts.compat import Self, Unpack
 from tts.compat.aio import cancelling
 from tts.endpoints.base import Generator, ScoreCall, Verifier
+from tts.endpoints.functions import RewardFunction, TextFunction, name_of, require_endpoints
 from tts.endpoints.routing import RoutingPolicy
 from tts.grading import Grader
 from tts.problem import Problem
@@ -38,7 +39,6 @@ from . import requests
 from .arguments import SolveOptions, check_arguments, config_of
 from .endpoints import endpoints_for
 from .engines import Engines, not_open
-from .functions import RewardFunction, name_of
 from .outbox import Outbox, streamed
 from .plan import Grading, Plan, check_length, check_lengths, findable, load_checked
 from .progress import RunProgress
@@ -81,7 +81,7 @@ class AsyncSession:
         self,
         deployment: str | Path | Deployment,
         *,
-        generator: Generator | None = None,
+        generator: Generator | TextFunction | None = None,
         verifier: Verifier | RewardFunction | None = None,
         endpoints: Sequence[str] | None = None,
         server: ServerKind | None = None,
@@ -98,6 +98,7 @@ class AsyncSession:
         self.deployment = load_checked(deployment).served_by(server)
         addresses = self.deployment.endpoints if endpoints is None else endpoints
         check_arguments(endpoints=addresses, server=server)
+        require_endpoints(generator, verifier)
         if addresses and not self.deployment.engines():
             raise ConfigError(
                 f"{addresses[0]} is no server of {self.deployment.name}: its engines run already, "

@@ -16,13 +16,13 @@ from tts.compat import Self
 if TYPE_CHECKING:
     from tts.build.spec import Deployment, Role
     from tts.endpoints.base import Connection, Generator, Verifier
+    from tts.endpoints.functions import RewardFunction, TextFunction
     from tts.endpoints.routing import RoutingPolicy
     from tts.prompting import Models
     from tts.serving.server.loading import Loading
 
     from .endpoints import Own
     from .engine_steps import OpenSteps
-    from .functions import RewardFunction
     from .plan import Plan
     from .remotes import Remotes
     from .replicas import EnginePair, Replicas
@@ -42,7 +42,7 @@ class Engines:
     def __init__(
         self,
         deployment: Deployment,
-        own: tuple[Generator | None, Verifier | RewardFunction | None],
+        own: tuple[Generator | TextFunction | None, Verifier | RewardFunction | None],
         *,
         addresses: Sequence[str],
         routing: RoutingPolicy | None,
@@ -145,22 +145,54 @@ class Engines:
     @property
     def _scores_text(self) -> bool:
         """Whether the verifier is a function, which needs no tokenizer."""
-        verifier = self.own[1]
-        return verifier is not None and not hasattr(verifier, "score")
+        from tts.endpoints.functions import reward_function
+
+        return reward_function(self.own[1]) is not None
+
+    def _own_generator(self) -> Generator | None:
+        """The program's generator, of which each answer is checked."""
+        from tts.endpoints.base import StreamingGenerator
+        from tts.endpoints.functions import (
+            CheckedGenerator,
+            CheckedStream,
+            FunctionGenerator,
+            text_function,
+        )
+
+        given: Any = self.own[0]
+        if given is None:
+            return None
+        tokenizer = self.models.generator
+        if function := text_function(given):
+            delimiter = self.models.step_delimiter
+            generator = FunctionGenerator(
+                function, tokenizer, end_ids=tokenizer.eos_ids, step_delimiter=delimiter
+            )
+            self._resources.callback(generator.close)
+            return generator
+        streams = isinstance(given, StreamingGenerator)
+        return (CheckedStream if streams else CheckedGenerator)(given, tokenizer.vocab_size)
+
+    def _own_verifier(self) -> Verifier | None:
+        """The program's verifier, of which each answer is checked."""
+        from tts.endpoints.functions import CheckedVerifier, FunctionVerifier, reward_function
+
+        given: Any = self.own[1]
+        if given is None:
+            return None
+        if function := reward_function(given):
+            verifier = FunctionVerifier(function)
+            self._resources.callback(verifier.close)
+            return verifier
+        return CheckedVerifier(given)
 
     async def _open(self) -> Replicas:
         from .connecting import connect, only_pair, remote_pairs, use
-        from .functions import FunctionVerifier
         from .remotes import Remotes
         from .replicas import Replicas
 
-        generator, given = self.own
-        verifier: Any = given
-        if given is not None and self._scores_text:
-            verifier = FunctionVerifier(given)  # type: ignore[arg-type]
-            self._resources.callback(verifier.close)
         self.models  # noqa: B018 - what cannot be read is said when the session opens
-        own = generator, verifier
+        own = generator, verifier = self._own_generator(), self._own_verifier()
         needed = {role for role, given in zip(ROLES, own, strict=True) if given is None}
         self._remotes = Remotes(self.models, needed)
         self._resources.push_async_callback(self._remotes.aclose)

@@ -14,6 +14,7 @@ from tts.build.errors import ConfigError, RunError
 from tts.build.input_files import is_file
 from tts.build.spec import Deployment, load_deployment
 from tts.driver.policy import policy_of
+from tts.endpoints.functions import name_of
 from tts.problem import Problem
 from tts.prompting import Context, Models
 from tts.runs.config import RemoteEngine, RunConfig
@@ -22,7 +23,8 @@ from tts.scheduling import Policy
 from tts.serving.repository.digest import deployment_digest
 from tts.strategies.parameters import check_blocks
 
-from .functions import AnswerFunction, EqualFunction, name_of
+from .function_files import Loaded
+from .functions import AnswerFunction, EqualFunction
 from .strategy import ChosenStrategy
 
 # what decides the engines' answers but is not served, and so is not in the deployment's digest
@@ -56,8 +58,15 @@ class Plan:
     """The generator's context in tokens where it is that of a replayed run."""
     endpoints: Mapping[str, str] = field(default_factory=dict)
     """The names of the program's own endpoints, by what they do: `generator`, `verifier`."""
+    loaded: Mapping[str, Loaded] = field(default_factory=dict)
+    """What a command has loaded from Python files, by what it does."""
     remotes: Mapping[str, RemoteEngine] | None = None
     """What is known of engines that run already; None: what the deployment says."""
+
+    @property
+    def verifier(self) -> Any | None:
+        """The function in a file that scores, if one does."""
+        return self.loaded["verifier"].value if "verifier" in self.loaded else None
 
     @cached_property
     def config(self) -> RunConfig:
@@ -96,6 +105,7 @@ def resolved(plan: Plan) -> RunConfig:
         functions=_functions(plan),
         server=None if deployment.server.kind == "triton" else deployment.server.kind,
         remotes=dict(_remotes(deployment) if plan.remotes is None else plan.remotes),
+        sources={role: each.source for role, each in plan.loaded.items()},
         others={},
         unsaid=frozenset(),
     )
@@ -117,6 +127,8 @@ def _remotes(deployment: Deployment) -> dict[str, RemoteEngine]:
 def _functions(plan: Plan) -> dict[str, str]:
     """The program's own functions by what they do, as run.json names them."""
     names = dict(plan.endpoints)
+    if plan.verifier is not None:
+        names["verifier"] = name_of(plan.verifier)
     if plan.strategy.function:
         names["strategy"] = plan.strategy.function
     if plan.grading.answer_of:
@@ -169,9 +181,10 @@ def check_length(models: Models, problem: Problem) -> None:
 
 
 def refuse_functions(config: RunConfig, folder: Path) -> None:
-    """Raise RunError for a run of which Python functions are a part: the command has none."""
-    if config.functions:
-        named = ", ".join(f"{what} {name}" for what, name in config.functions.items())
+    """Raise RunError for a run of which functions of a program are a part: the command has none."""
+    own = {what: name for what, name in config.functions.items() if what not in config.sources}
+    if own:
+        named = ", ".join(f"{what} {name}" for what, name in own.items())
         raise RunError(
             f"The run in {folder} was started by a Python program with functions of its own: "
             f"{named}.",

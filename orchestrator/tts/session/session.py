@@ -12,11 +12,11 @@ from tts.build.spec import Deployment
 from tts.build.tokenizer import Message
 from tts.compat import Self, Unpack
 from tts.endpoints.base import Generator, Verifier
+from tts.endpoints.functions import RewardFunction, TextFunction
 
 from .arguments import SolveOptions, check_arguments
 from .async_session import AsyncSession, silent
 from .event_loop import Inbox, LoopThread, enough_files
-from .functions import RewardFunction
 from .questions import Asked, Question, require_several
 from .result import Result
 
@@ -42,7 +42,7 @@ class Session:
         cls,
         deployment: str | Path | Deployment,
         *,
-        generator: Generator | None = None,
+        generator: Generator | TextFunction | None = None,
         verifier: Verifier | RewardFunction | None = None,
         endpoints: Sequence[str] | None = None,
         server: ServerKind | None = None,
@@ -52,16 +52,16 @@ class Session:
 
         The server that runs is used, or waited for while another process starts it; if there is
         none, one is started. It ends with the last program that uses it (`tts serve`: at its end).
-        `generator` and `verifier` are endpoints of the program's own in the place of the server's:
-        objects with the methods of `tts.endpoints.base`. The verifier may also be a function
-        `(question, steps) -> float`, the score of the last step within [0, 1]; one that is not
-        async runs in a worker thread, one call at a time. With both given there is no server, and
-        neither engines nor a GPU are needed. `endpoints` names the servers to use instead, as
-        HOST:PORT: each problem is solved on one of them, and goes on at another if that one dies;
-        without it those of the deployment's `endpoints`, or of this machine. `server` is the
-        deployment's `server.kind` unless it says: "embedded" runs both engines in processes of this
-        program, without Triton, for as long as the session is open. `say` gets a line for
-        each stage of a start.
+        `generator` and `verifier` are the program's own in the place of the server's: functions
+        of text, `(prompt, ...) -> str` and `(question, steps) -> float`, or `(chains)` for a batch
+        (see `tts.endpoints.functions`), or objects with the methods of `tts.endpoints.base`. A
+        function that is not async runs in a worker thread, one call at a time. With both given
+        there is no server, and neither engines nor a GPU are needed. `endpoints` names the servers
+        to use instead, as HOST:PORT: each problem is solved on one of them, and goes on at another
+        if that one dies; without it those of the deployment's `endpoints`, or of this machine.
+        `server` is the deployment's `server.kind` unless it says: "embedded" runs both engines in
+        processes of this program, without Triton, for as long as the session is open. `say` gets a
+        line for each stage of a start.
 
         Raises a TtsError: ConfigError, BuildError, CheckpointError, ServerError, SessionError.
         """
@@ -88,7 +88,7 @@ class Session:
     def open_async(
         deployment: str | Path | Deployment,
         *,
-        generator: Generator | None = None,
+        generator: Generator | TextFunction | None = None,
         verifier: Verifier | RewardFunction | None = None,
         endpoints: Sequence[str] | None = None,
         server: ServerKind | None = None,

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from tts.build.errors import ConfigError
 from tts.build.spec import Deployment
+from tts.endpoints.functions import name_of
 from tts.grading.votes import answer_form
 from tts.problem import Problem
 from tts.search import AnswerOf, NodePath, Search, SearchConfig, SeedOf, node_seed
-from tts.strategies.catalog import find_strategy, new_search, strategy_of
+from tts.strategies.catalog import STRATEGIES, find_strategy, new_search, strategy_of
 from tts.strategies.parameters import configure, require_answer_form
-from tts.strategies.strategy import Ballot, Vote, require_context
-
-from .functions import name_of
+from tts.strategies.strategy import Ballot, Strategy, Vote, require_context
 
 SearchFactory = Callable[[Problem, SeedOf], Search]
 """A search of the program's own for one problem. What is random in it must come from the seeds."""
-StrategyLike = str | SearchConfig | SearchFactory
+StrategyLike = str | SearchConfig | SearchFactory | Strategy | type[SearchConfig]
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,19 @@ def choose(strategy: StrategyLike, deployment: Deployment, given: dict[str, Any]
         found = find_strategy(strategy)
         config = configure(found, deployment, given)
         return ChosenStrategy(found.name, found.vote, config, ballot=found.ballot(config))
+    if isinstance(strategy, type) and issubclass(strategy, SearchConfig):
+        strategy = Strategy(name_of(strategy), "", strategy, "weighted")
+    if isinstance(strategy, Strategy):
+        if strategy.name in STRATEGIES:
+            raise ConfigError(f"{strategy.name} is the name of a built-in strategy.")
+        config = configure(strategy, deployment, given)
+        return ChosenStrategy(strategy.name, strategy.vote, config, ballot=strategy.ballot(config))
+    if isinstance(strategy, type) and issubclass(strategy, Search) and _takes_config(strategy):
+        raise ConfigError(
+            f"{name_of(strategy)} is made with a config, not with (problem, seed).",
+            hint="Name its parameters in its place: the SearchConfig whose new_search makes it, or "
+            "a Strategy (docs/strategies.md).",
+        )
     if given:
         raise ConfigError(
             f"Parameters ({', '.join(given)}) go with the name of a strategy.",
@@ -79,12 +92,18 @@ def choose(strategy: StrategyLike, deployment: Deployment, given: dict[str, Any]
             return ChosenStrategy(name_of(type(config)), "weighted", config)
         return ChosenStrategy(known.name, known.vote, config, ballot=known.ballot(config))
     if callable(strategy):
-        return ChosenStrategy(name_of(strategy), "weighted", None, strategy)
+        made: Any = strategy
+        return ChosenStrategy(name_of(strategy), "weighted", None, made)
     raise ConfigError(
         f"The strategy is {strategy!r:.200}.",
         hint="Give a name, a config object such as BeamSearchConfig(n=16), or a function of "
         "(problem, seed) that returns a Search.",
     )
+
+
+def _takes_config(search: type[Search]) -> bool:
+    first = next(iter(inspect.signature(search).parameters), "")
+    return first == "config"
 
 
 def _fitted(config: SearchConfig, context: int) -> SearchConfig:

@@ -4,6 +4,8 @@ import asyncio
 import copy
 import json
 import random
+import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -350,3 +352,19 @@ class TrtllmServe(StandIn):
                 choice |= {"finish_reason": None, "stop_reason": None}
             lines.append(f"data: {json.dumps(self._answer([choice]))}\n\n")
         return web.Response(text="".join([*lines, "data: [DONE]\n\n"]))
+
+
+@contextmanager
+def answering(server):
+    """The URL of a stand-in that answers in a thread of its own while the block lasts."""
+    loop = asyncio.new_event_loop()
+    url = loop.run_until_complete(server.start())
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield url
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.run_until_complete(server.stop())
+        loop.close()

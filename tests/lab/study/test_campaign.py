@@ -57,7 +57,7 @@ class Scene(Observer):
 def scene(monkeypatch):
     seen = Scene()
 
-    def new_session(spec, endpoints, observer):
+    def new_session(spec, endpoints, observer, verifier):
         if seen.breaks in seen.seen:
             raise ServerError("No memory is left.")
         seen.seen.append(spec.generator.kv_cache.tokens)

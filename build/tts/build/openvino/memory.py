@@ -192,7 +192,7 @@ _FIX = (
 
 
 def require_memory(deployment: Deployment) -> HostMemoryPlan:
-    """Raise ConfigError, with the figures, for a pair that this machine's memory cannot hold.
+    """Raise ConfigError, with the figures, for engines that this machine's memory cannot hold.
 
     Pages of the weight files are not counted: the kernel takes them back when it has to. Raises
     CheckpointError for a config.json that cannot be used.

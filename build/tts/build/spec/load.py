@@ -106,6 +106,7 @@ def _with_prompt(deployment: Deployment, base: Path) -> Deployment:
 def _with_absolute_paths(deployment: Deployment, base: Path) -> Deployment:
     # not above: what reads a model is told apart in words of this package
     from ..gguf.folder import checkpoint_folder
+    from ..hub_tokenizer import names_repository, tokenizer_folder
 
     def folder(path: Path, what: str) -> Path:
         try:
@@ -119,7 +120,11 @@ def _with_absolute_paths(deployment: Deployment, base: Path) -> Deployment:
         checkpoint = folder(engine.checkpoint, "checkpoint")
         update[role] = engine.model_copy(update={"checkpoint": checkpoint})
     for role, remote in deployment.remotes().items():
-        tokenizer = folder(remote.tokenizer, "tokenizer")
+        named = str(remote.tokenizer)
+        if names_repository(named) and not is_there(base / named):
+            tokenizer = tokenizer_folder(named, lambda line: print(line, file=sys.stderr))  # noqa: T201
+        else:
+            tokenizer = folder(remote.tokenizer, "tokenizer")
         update[role] = remote.model_copy(update={"tokenizer": tokenizer})
     return deployment.model_copy(update=update)
 

@@ -48,7 +48,7 @@ class RemoteSpec(RoleSpec):
     api_key_env: str | None = None
     """The environment variable that holds the server's key."""
     tokenizer: FilePath
-    """The folder of its tokenizer.json, relative to the deployment file."""
+    """The folder of its tokenizer.json, relative to the file; or OWNER/NAME of the hub."""
 
     @property
     def tokenizer_folder(self) -> Path:

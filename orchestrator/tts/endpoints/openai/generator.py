@@ -116,7 +116,7 @@ class OpenAIGenerator(StreamingGenerator):
         """
         if call.log_probs:
             raise RequestRefused(self._cannot("give log-probabilities of our tokens"))
-        prompt = _text_of(self._tokenizer, call.input_ids.tolist())
+        prompt = self._tokenizer.spelled(call.input_ids.tolist())
         before = self._tokenizer.decode(call.input_ids[-_CONTEXT:].tolist())
         text, ids = "", list[int]()
         while len(ids) < call.max_new_tokens:
@@ -198,15 +198,3 @@ class OpenAIGenerator(StreamingGenerator):
     def _cannot(self, what: str) -> str:
         name = NAMES[self._capabilities.kind]
         return f"The server at {self._http.address} ({name}) cannot {what}."
-
-
-def _text_of(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
-    """The text of a prompt with its special tokens spelled out, as servers read them in a text."""
-    text, run = "", list[int]()
-    for token in ids:
-        if token in tokenizer.added_ids:
-            text += tokenizer.decode(run) + tokenizer.spellings[token]
-            run = []
-        else:
-            run.append(token)
-    return text + tokenizer.decode(run)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from tts.build.errors import EndpointError, ServerError, TtsError
 from tts.build.server_kinds import ServerKind
@@ -44,8 +45,16 @@ from .single_run import (
 class ColdSessions(AsyncExitStack):
     """Opens and closes sessions so that each run finds its deployment's engines, caches empty."""
 
-    def __init__(self, observer: Observer, endpoints: tuple[str, ...] = ()) -> None:
-        """`endpoints` are the servers to use; none: those of the deployment, or of this machine."""
+    def __init__(
+        self,
+        observer: Observer,
+        endpoints: tuple[str, ...] = (),
+        verifier: Any | None = None,
+    ) -> None:
+        """`endpoints` are the servers to use; none: those of the deployment, or of this machine.
+
+        `verifier` scores in the place of the deployment's.
+        """
         super().__init__()
         self.start_s: float | None = None
         """What the last start of a server took; None: there was none yet."""
@@ -53,6 +62,7 @@ class ColdSessions(AsyncExitStack):
         """Whether the session that was opened last found caches that could not be emptied."""
         self._observer = observer
         self._endpoints = endpoints
+        self._verifier = verifier
         self._session: AsyncSession | None = None
 
     async def cold(self, deployment: Deployment) -> AsyncSession:
@@ -63,7 +73,7 @@ class ColdSessions(AsyncExitStack):
             return session
         await self.aclose()
         began = time.monotonic()
-        session = new_session(deployment, self._endpoints, self._observer)
+        session = new_session(deployment, self._endpoints, self._observer, self._verifier)
         self._session = await self.enter_async_context(session)
         if session.started_server:
             self.start_s = time.monotonic() - began
@@ -199,7 +209,7 @@ async def _run_members(
     progress: _GroupProgress,
 ) -> None:
     """One run after the other on one server, whose caches none has warmed for the next."""
-    async with ColdSessions(observer, endpoints) as sessions:
+    async with ColdSessions(observer, endpoints, runs[0][1].plan.verifier) as sessions:
         for place, (member, run) in enumerate(runs, start=1):
             title = f"{place}/{len(runs)} {' and '.join(member.votes)}"
             progress.current = RunProgress(len(run.plan.problems))

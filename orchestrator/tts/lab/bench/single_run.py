@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -17,6 +18,7 @@ from tts.checks.requirements import require_gpu
 from tts.datasets.demo_questions import why_outside
 from tts.datasets.load import load_dataset, problems_of_run
 from tts.datasets.options import DatasetOptions
+from tts.endpoints.functions import reward_function
 from tts.problem import Problem
 from tts.prompting import Models
 from tts.runs.config import RunConfig, read_run_config
@@ -24,6 +26,7 @@ from tts.runs.folder import PROBLEMS, has_begun, read_problems
 from tts.runs.replay import Replay, Source, open_source
 from tts.serving.server.lookup import served_deployments
 from tts.session import AsyncSession, Result, RunProgress, Step
+from tts.session.function_files import Loaded, load_all
 from tts.session.interrupts import interruptible
 from tts.session.plan import (
     Plan,
@@ -150,10 +153,15 @@ def plan_of(
     config: RunConfig, problems: Sequence[Problem], endpoints: tuple[str, ...] = ()
 ) -> Plan:
     """The plan of a run: the strategy, the engines and every problem's length are checked."""
-    find_strategy(config.strategy)
+    loaded = load_all(config.sources)
+    if "strategy" not in loaded:
+        find_strategy(config.strategy)
     spec = deployment_of(config)
-    strategy = choose(config.strategy, spec, config.parameters)
-    return plan_with(config, problems, spec, strategy, endpoints)
+    wanted = loaded["strategy"].value if "strategy" in loaded else config.strategy
+    # those of a function's searches are not known, as run.json says
+    given = {} if config.parameters == {"n": None} else config.parameters
+    strategy = choose(wanted, spec, given)
+    return plan_with(config, problems, spec, strategy, endpoints, loaded)
 
 
 def plan_with(
@@ -162,12 +170,19 @@ def plan_with(
     spec: Deployment,
     strategy: ChosenStrategy,
     endpoints: tuple[str, ...] = (),
+    loaded: Mapping[str, Loaded] | None = None,
 ) -> Plan:
-    """A plan with this strategy; checks the engines and every problem's length."""
-    if not (endpoints or spec.endpoints):
-        require_gpu(spec)
-    require_current(spec)
-    models = Models.load(spec)
+    """A plan with this strategy; checks the engines and every problem's length.
+
+    `loaded`: what the configuration's sources name, if that was loaded already.
+    """
+    loaded = load_all(config.sources) if loaded is None else loaded
+    own = loaded["verifier"].value if "verifier" in loaded else None
+    if spec.engines().keys() - ({"verifier"} if own is not None else set()):
+        if not (endpoints or spec.endpoints):
+            require_gpu(spec)
+        require_current(spec)
+    models = Models.load(spec, text_verifier=reward_function(own) is not None)
     replay = None
     if source := _source_of(config):
         models = source.limited(models)
@@ -178,7 +193,9 @@ def plan_with(
         dataset=config.dataset if config.keeps_problems else findable(config.dataset),
     )
     context = models.deployment.generator.max_seq_len
-    plan = Plan(config, spec, tuple(problems), strategy, replay=replay, context=context)
+    plan = Plan(
+        config, spec, tuple(problems), strategy, replay=replay, context=context, loaded=loaded
+    )
     check_lengths(models, plan.problems)
     return plan
 
@@ -205,11 +222,18 @@ def _without_references(config: RunConfig, problems: list[Problem]) -> list[Prob
 
 
 def new_session(
-    deployment: Deployment, endpoints: tuple[str, ...], observer: Observer
+    deployment: Deployment,
+    endpoints: tuple[str, ...],
+    observer: Observer,
+    verifier: Any | None = None,
 ) -> AsyncSession:
-    """A session that is not open yet, on these servers if any are named."""
+    """A session that is not open yet, on these servers if any are named.
+
+    `verifier` scores in the place of the deployment's.
+    """
     return AsyncSession(
         deployment,
+        verifier=verifier,
         endpoints=endpoints or None,
         say=observer.say,
         on_loading=observer.loading,
@@ -235,7 +259,7 @@ def _carry_out(
     """
     progress = RunProgress(len(plan.problems))
     with open_run(plan, folder, resume=resume, repair=repair, say=observer.say) as run:
-        session = new_session(plan.deployment, endpoints, observer)
+        session = new_session(plan.deployment, endpoints, observer, plan.verifier)
         running = run_plan(
             session, run, observer, progress, title=title, on_step=on_step, on_result=on_result
         )

@@ -1,0 +1,448 @@
+"""Python functions in the place of an engine: text in, text out, and the check of what they give.
+
+A generator is `(prompt, ...) -> str`: it gets the prompt as the model reads it, special tokens and
+the steps so far included, and those of OPTIONS that it has a parameter for. A verifier is
+`(question, steps) -> float`, the score of the last step, or a list with one for each step; with one
+parameter it takes a batch: a list of such pairs, and returns a list of what it says of each. A
+method `generate` whose first parameter is `prompt`, and a method `score` of two parameters, are
+functions, too. What is not async runs in a worker thread, one call at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import math
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tts.build.errors import ConfigError, FunctionError, RequestRefused
+from tts.build.tokenizer import Tokenizer
+
+from .base import (
+    GenerateCall,
+    Generator,
+    NewTokens,
+    ScoreCall,
+    StreamingGenerator,
+    Verifier,
+    VerifierResult,
+)
+
+Chain = tuple[str, list[str]]
+"""A question and the steps of a chain."""
+Scores = float | Sequence[float]
+"""The score of a chain's last step within [0, 1], or one for each step."""
+RewardFunction = (
+    Callable[[str, list[str]], Scores | Awaitable[Scores]]
+    | Callable[[list[Chain]], Sequence[Scores] | Awaitable[Sequence[Scores]]]
+)
+"""A verifier: one chain at a time, or a batch of them."""
+TextFunction = Callable[..., str | Awaitable[str]]
+"""A generator: the prompt and some of OPTIONS to the text that follows."""
+OPTIONS = ("max_tokens", "temperature", "top_p", "stop", "seed")
+"""What a generator may ask to be given, by the names of its parameters."""
+
+_CONTEXT = 64
+"""Tokens in front of an output that decide how its text is encoded."""
+_OURS = Path(__file__).resolve().parents[1]
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def name_of(function: object) -> str:
+    """A function as an error names it: module and qualified name."""
+    if isinstance(function, functools.partial):
+        return name_of(function.func)
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    module = getattr(function, "__module__", None) or type(function).__module__
+    return f"{module}.{name}"
+
+
+def failed(name: str, error: BaseException) -> FunctionError:
+    """What to tell of a function that raised: its error, and where in its file."""
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return FunctionError(f"{name} raised {what}{_place(error)}.")
+
+
+def _place(error: BaseException) -> str:
+    """Where the user's code was: its innermost line; the way there through ours is cut off."""
+    trace = error.__traceback__
+    while trace and _is_ours(trace):
+        trace = trace.tb_next
+    error.__traceback__ = trace
+    if trace is None:
+        return ""
+    file = trace.tb_frame.f_code.co_filename
+    inner = trace
+    while trace := trace.tb_next:  # the innermost line of the same file, not of a library it calls
+        if trace.tb_frame.f_code.co_filename == file:
+            inner = trace
+    return f" ({file}:{inner.tb_lineno}, in {inner.tb_frame.f_code.co_name})"
+
+
+def _is_ours(trace: TracebackType) -> bool:
+    return Path(trace.tb_frame.f_code.co_filename).is_relative_to(_OURS)
+
+
+class Caller:
+    """Calls a user's function: an async one here, another one in a worker thread, in turn."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.name = name_of(function)
+        self._function = function
+        call = getattr(function, "__call__", None)  # noqa: B004 - of an object: may be async def
+        self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=self.name)
+
+    async def __call__(self, *arguments: Any, **options: Any) -> Any:
+        """What the function returns; raises FunctionError from what it raises."""
+        if self._is_async:
+            error, value = None, self._function(*arguments, **options)
+        else:
+            loop = asyncio.get_running_loop()
+            call = functools.partial(self._outcome, *arguments, **options)
+            error, value = await loop.run_in_executor(self._thread, call)
+        try:
+            if error is not None:
+                raise error
+            return await value if inspect.isawaitable(value) else value
+        except (Exception, SystemExit) as caught:
+            raise failed(self.name, caught) from caught
+
+    def _outcome(self, *arguments: Any, **options: Any) -> tuple[BaseException | None, Any]:
+        """What was raised, or what was returned: some errors (StopIteration) pass no future."""
+        try:
+            return None, self._function(*arguments, **options)
+        except BaseException as error:
+            return error, None
+
+    def close(self) -> None:
+        """End the worker thread; a call that has begun is not waited for."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+class FunctionVerifier:
+    """A reward function as a verifier: text in, a number within [0, 1] out."""
+
+    def __init__(self, function: RewardFunction) -> None:
+        """Raises ConfigError for a function whose parameters are others."""
+        self._call = Caller(function)
+        names = _required(function, "(question, steps), or (chains) for a batch")
+        if len(names) not in (1, 2):
+            raise _wrong_parameters(self._call.name, "(question, steps), or (chains) for a batch")
+        self._batches = Batches(self._score_batch) if len(names) == 1 else None
+
+    async def score(self, call: ScoreCall) -> VerifierResult:
+        """See endpoints.Verifier; raises FunctionError naming the function and what it gave."""
+        chain = call.question, list(call.steps)
+        said = await (self._batches(chain) if self._batches else self._call(*chain))
+        return VerifierResult(self._checked(said, chain))
+
+    def close(self) -> None:
+        """End the worker thread."""
+        if self._batches:
+            self._batches.close()
+        self._call.close()
+
+    async def _score_batch(self, chains: list[Chain]) -> Sequence[Any]:
+        said = _plain(await self._call(chains))
+        if isinstance(said, str) or not isinstance(said, Sequence) or len(said) != len(chains):
+            raise FunctionError(
+                f"{self._call.name} gave {said!r:.200} for a batch of {len(chains)} chains; it "
+                "takes one parameter, so it must return a list with a score for each of them.",
+                hint="A function of one chain has two parameters: (question, steps).",
+            )
+        return said
+
+    def _checked(self, said: Any, chain: Chain) -> float:
+        """The score of the last step."""
+        question, steps = chain
+        score = _plain(said)
+        if isinstance(score, list | tuple) and len(score) == len(steps) > 0:
+            score = score[-1]
+        try:
+            number = math.nan if isinstance(score, str | bytes) else float(score)
+        except Exception:  # whatever the object in its place does
+            number = math.nan
+        if not 0.0 <= number <= 1.0:
+            raise FunctionError(
+                f"{self._call.name} gave {said!r:.200} for a chain of {len(steps)} steps of "
+                f"{question!r:.80}; a score must be a number within [0, 1], or a list with one for "
+                "each step.",
+                hint="For rewards on another scale, return for instance 1 / (1 + exp(-reward)).",
+            )
+        return number
+
+
+class Batches:
+    """Gathers what is asked while a batch is answered into the next batch."""
+
+    def __init__(self, answer: Callable[[list[Any]], Coroutine[Any, Any, Sequence[Any]]]) -> None:
+        self._answer = answer
+        self._waiting: list[tuple[Any, asyncio.Future[Any]]] = []
+        self._running: asyncio.Task[None] | None = None
+
+    async def __call__(self, item: Any) -> Any:
+        """The answer to an item; raises what its batch raised."""
+        answer = asyncio.get_running_loop().create_future()
+        self._waiting.append((item, answer))
+        if self._running is None or self._running.done():
+            self._running = asyncio.ensure_future(self._run())
+        return await answer
+
+    def close(self) -> None:
+        """Answer nothing more."""
+        if self._running:
+            self._running.cancel()
+
+    async def _run(self) -> None:
+        await asyncio.sleep(0)  # what is sent together comes together
+        while self._waiting:
+            # of those that are cancelled nothing is asked
+            batch = [(item, answer) for item, answer in self._waiting if not answer.done()]
+            self._waiting = []
+            if not batch:
+                continue
+            try:
+                said = await self._answer([item for item, _ in batch])
+            except FunctionError as error:
+                for _, answer in batch:
+                    if not answer.done():
+                        answer.set_exception(error)
+                continue
+            for (_, answer), each in zip(batch, said, strict=True):
+                if not answer.done():
+                    answer.set_result(each)
+
+
+class FunctionGenerator:
+    """A text function as a generator: our tokenizer makes the prompt's text and the output's ids.
+
+    The text is what follows the prompt. A step ends where its delimiter is in the text, so a
+    function that stops there leaves it in; a text without it ends the chain.
+    """
+
+    def __init__(
+        self,
+        function: TextFunction,
+        tokenizer: Tokenizer,
+        *,
+        end_ids: Sequence[int],
+        step_delimiter: str,
+    ) -> None:
+        """Raises ConfigError for a function that has other parameters."""
+        self._call = Caller(function)
+        self._tokenizer = tokenizer
+        self._end_ids = frozenset(end_ids)
+        self._delimiter = step_delimiter
+        wanted = f"(prompt, ...) with any of {', '.join(OPTIONS)}"
+        first, *others = _required(function, wanted) or [""]
+        if not first or set(others) - set(OPTIONS):
+            raise _wrong_parameters(self._call.name, wanted)
+        self._options = _named(function)
+
+    async def generate(self, call: GenerateCall) -> list[int]:
+        """See endpoints.Generator; raises FunctionError naming the function and what it gave."""
+        if call.guide is not None:
+            raise RequestRefused(
+                f"{self._call.name} cannot hold an output to a grammar: it is a text function.",
+                hint="Leave answer_regex and answer_schema out.",
+            )
+        prompt_ids: list[int] = call.input_ids.tolist()
+        stop = [self._delimiter] if call.stop_at_step and self._delimiter else []
+        options = {
+            "max_tokens": call.max_new_tokens,
+            "temperature": call.temperature,
+            "top_p": call.top_p,
+            "stop": stop + [self._tokenizer.decode(word) for word in call.stop_words],
+            "seed": call.seed,
+        }
+        prompt = self._tokenizer.spelled(prompt_ids)
+        given = {name: value for name, value in options.items() if name in self._options}
+        text = await self._call(prompt, **given)
+        if not isinstance(text, str):
+            raise FunctionError(
+                f"{self._call.name} gave {text!r:.200} for a prompt of {len(prompt_ids)} tokens; a "
+                "generator must return the new text, a str.",
+                hint="Return what follows the prompt, without the prompt.",
+            )
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise FunctionError(
+                f"{self._call.name} gave {text!r:.200}, which is no Unicode text: it holds half of "
+                "a surrogate pair."
+            ) from error
+        before = self._tokenizer.decode(prompt_ids[-_CONTEXT:])
+        ids = self._tokenizer.encode_after(before, text)
+        end = next((at for at, token in enumerate(ids) if token in self._end_ids), len(ids))
+        return ids[: min(end, call.max_new_tokens)]
+
+    def close(self) -> None:
+        """End the worker thread."""
+        self._call.close()
+
+
+class CheckedGenerator:
+    """A program's own generator of token ids, of which each answer is checked."""
+
+    def __init__(self, generator: Generator, vocabulary: int) -> None:
+        """`vocabulary`: one more than the highest id."""
+        self._inner = generator
+        self._name = f"{name_of(type(generator))}.generate"
+        self._vocabulary = vocabulary
+
+    async def generate(self, call: GenerateCall) -> list[int]:
+        """See endpoints.Generator; raises FunctionError for what is no list of ids."""
+        answer = self._inner.generate(call)
+        if not inspect.isawaitable(answer):
+            raise _not_async(self._name, answer, "(call) of tts.endpoints.base.Generator", "prompt")
+        ids = await answer
+        return self._checked(ids, self._name)
+
+    def _checked(self, given: Any, name: str) -> list[int]:
+        ids = _plain(given)
+        if not isinstance(ids, list | tuple) or not all(_is_id(token) for token in ids):
+            raise FunctionError(
+                f"{name} gave {given!r:.200}; it must return a list of new token ids, or be a "
+                "function of the prompt's text: its first parameter is then named prompt.",
+                hint="docs/python.md describes both.",
+            )
+        for token in ids:
+            if not 0 <= token < self._vocabulary:
+                raise FunctionError(
+                    f"{name} gave token {token}; the tokenizer has ids from 0 to "
+                    f"{self._vocabulary - 1}.",
+                    hint="The deployment's tokenizer must be that of the model which answers.",
+                )
+        return list(ids)
+
+
+class CheckedStream(CheckedGenerator, StreamingGenerator):
+    """The same of one that hands its tokens over as they come."""
+
+    _inner: StreamingGenerator
+
+    async def stream(self, call: GenerateCall) -> AsyncGenerator[NewTokens, None]:
+        """See endpoints.StreamingGenerator."""
+        name = f"{name_of(type(self._inner))}.stream"
+        stream = self._inner.stream(call)
+        try:
+            async for new in stream:
+                if not isinstance(new, NewTokens):
+                    raise FunctionError(f"{name} gave {new!r:.200}; it must give NewTokens.")
+                self._checked(new.ids, name)
+                yield new
+        finally:
+            await stream.aclose()
+
+
+class CheckedVerifier:
+    """A program's own verifier, of which each answer is checked."""
+
+    def __init__(self, verifier: Verifier) -> None:
+        self._inner = verifier
+        self._name = f"{name_of(type(verifier))}.score"
+
+    async def score(self, call: ScoreCall) -> VerifierResult:
+        """See endpoints.Verifier; raises FunctionError for what is no score."""
+        answer = self._inner.score(call)
+        if not inspect.isawaitable(answer):
+            wanted = "(call) of tts.endpoints.base.Verifier"
+            raise _not_async(self._name, answer, wanted, "question, steps")
+        result = await answer
+        score = getattr(result, "score", None)
+        number = math.nan if isinstance(score, str | None) else float(score)
+        if not 0.0 <= number <= 1.0:
+            raise FunctionError(
+                f"{self._name} gave {result!r:.200}; it must return a VerifierResult whose score "
+                "is a number within [0, 1].",
+                hint="A method score(question, steps) may return the number itself.",
+            )
+        return VerifierResult(number)
+
+
+def text_function(generator: object) -> TextFunction | None:
+    """The text function that a generator is or has; None for one of token ids."""
+    method = getattr(generator, "generate", None)
+    if method is None:
+        return generator if callable(generator) else None
+    if callable(method) and next(iter(_parameters(method)), "") == "prompt":
+        return method  # type: ignore[no-any-return]
+    return None
+
+
+def reward_function(verifier: object) -> RewardFunction | None:
+    """The reward function that a verifier is or has; None for one that takes a ScoreCall."""
+    method = getattr(verifier, "score", None)
+    if method is None:
+        return verifier if callable(verifier) else None
+    if callable(method) and len(_required(method)) == 2:
+        return method  # type: ignore[no-any-return]
+    return None
+
+
+def require_endpoints(generator: object, verifier: object) -> None:
+    """Raise ConfigError for what can be neither an endpoint nor a function."""
+    for role, given, method, like in (
+        ("generator", generator, "generate", "(prompt, ...) -> str"),
+        ("verifier", verifier, "score", "(question, steps) -> float"),
+    ):
+        fits = callable(given) or callable(getattr(given, method, None))
+        if given is not None and (isinstance(given, type) or not fits):
+            raise ConfigError(
+                f"{role} is {given!r:.200}; it must be a function {like}, or an object with a "
+                f"method {method}."
+            )
+
+
+def _plain(value: Any) -> Any:
+    """Numbers and lists of Python's own in the place of an array's or a tensor's."""
+    to_list = getattr(value, "tolist", None)
+    return to_list() if callable(to_list) and not isinstance(value, type) else value
+
+
+def _is_id(token: object) -> bool:
+    return hasattr(token, "__index__") and not isinstance(token, bool)
+
+
+def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    try:
+        return dict(inspect.signature(function).parameters)
+    except (TypeError, ValueError):  # some of C have none
+        return {}
+
+
+def _required(function: Callable[..., Any], wanted: str | None = None) -> list[str]:
+    """The names of positional parameters without a default.
+
+    Raises ConfigError for required keywords, unless they are OPTIONS.
+    """
+    required = [p for p in _parameters(function).values() if p.default is inspect.Parameter.empty]
+    keywords = [p.name for p in required if p.kind is inspect.Parameter.KEYWORD_ONLY]
+    if wanted and set(keywords) - set(OPTIONS):
+        raise _wrong_parameters(name_of(function), wanted)
+    return [parameter.name for parameter in required if parameter.kind in _POSITIONAL]
+
+
+def _named(function: Callable[..., Any]) -> set[str]:
+    """Those of OPTIONS that a function has a parameter for."""
+    parameters = _parameters(function)
+    if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()):
+        return set(OPTIONS)
+    return set(OPTIONS) & parameters.keys()
+
+
+def _wrong_parameters(name: str, wanted: str) -> ConfigError:
+    return ConfigError(f"The parameters of {name} must be {wanted}.")
+
+
+def _not_async(name: str, answer: object, wanted: str, text: str) -> FunctionError:
+    return FunctionError(
+        f"{name} gave {answer!r:.200} at once; a method {wanted} is async.",
+        hint=f"Write `async def`; or take text: parameters ({text}), which need not be async.",
+    )

@@ -1,0 +1,116 @@
+"""Functions and classes in Python files that a command names as FILE.py:NAME.
+
+The file is executed, with its folder at the end of Python's path: it may import its neighbours. A
+run keeps its hash, so that it is continued with the same code, but not that of what it imports.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+from tts.build.errors import ConfigError
+from tts.build.input_files import Unreadable, is_file, read_bytes
+from tts.endpoints.functions import failed, require_endpoints
+from tts.runs.config import FunctionSource
+
+_NAMED = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*)")
+MAX_BYTES = 10_000_000
+_loaded: dict[Path, tuple[str, ModuleType]] = {}
+"""The modules of files by their paths, each with the hash of what was executed."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a file has under a name."""
+
+    value: Any
+    source: FunctionSource
+
+
+def names_function(text: str) -> bool:
+    """Whether a text names a function in a file, rather than something of the catalog."""
+    return _NAMED.fullmatch(text) is not None
+
+
+def source_of(text: str) -> FunctionSource:
+    """What FILE.py:NAME names; raises ConfigError. The file is not read yet."""
+    found = _NAMED.fullmatch(text)
+    if found is None:
+        raise ConfigError(
+            f"{text!r:.200} names no Python function.", hint="Give FILE.py:NAME: my_prm.py:score."
+        )
+    file = Path(found["file"]).expanduser()
+    if not is_file(file):
+        raise ConfigError(f"There is no file {file}.", hint="Give FILE.py:NAME: my_prm.py:score.")
+    return FunctionSource(file=str(file.resolve()), name=found["name"])
+
+
+def load_all(sources: Mapping[str, FunctionSource]) -> dict[str, Loaded]:
+    """What each source names, by what it does in a run.
+
+    Raises ConfigError for what is not there, FunctionError for a file that fails when it is run.
+    """
+    return {role: _load(role, source) for role, source in sources.items()}
+
+
+def _load(role: str, source: FunctionSource) -> Loaded:
+    file = Path(source.file)
+    try:
+        code = read_bytes(file, MAX_BYTES)
+    except (FileNotFoundError, Unreadable) as error:
+        why = "it is not there" if isinstance(error, FileNotFoundError) else error
+        raise ConfigError(
+            f"{file} cannot be read: {why}.", hint=f"The {role} of this run is in that file."
+        ) from error
+    digest = hashlib.sha256(code).hexdigest()
+    value: Any = _module(file, code, digest)
+    for part in source.name.split("."):
+        if not hasattr(value, part):
+            there = [name for name, each in vars(value).items() if callable(each)]
+            named = ", ".join(name for name in there if not name.startswith("_"))
+            raise ConfigError(
+                f"{file} has no {source.name}.",
+                hint=f"Functions and classes in it: {named or 'none'}.",
+            )
+        value = getattr(value, part)
+    if role == "verifier":
+        if isinstance(value, type):
+            try:
+                value = value()
+            except Exception as error:
+                raise failed(f"{file.stem}.{source.name}()", error) from error
+        require_endpoints(None, value)
+    return Loaded(value, msgspec.structs.replace(source, sha256=digest))
+
+
+def _module(file: Path, code: bytes, digest: str) -> ModuleType:
+    known, module = _loaded.get(file, ("", None))
+    if module is not None and known == digest:
+        return module
+    other = sys.modules.get(file.stem)
+    if (other is not None and other is not module) or file.stem in sys.stdlib_module_names:
+        raise ConfigError(
+            f"{file} has the name of another module, {file.stem}.", hint="Rename the file."
+        )
+    module = ModuleType(file.stem)
+    module.__file__ = str(file)
+    if str(file.parent) not in sys.path:
+        sys.path.append(str(file.parent))  # last: a json.py beside it is not everybody's
+    sys.modules[file.stem] = module  # dataclasses and pickle look their classes up there
+    try:
+        exec(compile(code, str(file), "exec"), vars(module))
+    except (Exception, SystemExit) as error:
+        del sys.modules[file.stem]
+        _loaded.pop(file, None)
+        raise failed(str(file), error) from error
+    _loaded[file] = digest, module
+    return module

@@ -1,0 +1,65 @@
+"""Tokenizers by their model's name on the hub: from a cache on disk, or what to do."""
+
+import shutil
+
+import pytest
+import yaml
+from huggingface_hub import constants
+
+from tts.build.errors import CheckpointError
+from tts.build.hub_tokenizer import names_repository
+from tts.build.spec import load_deployment
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """An empty cache of the hub, which nothing outside answers for."""
+    folder = tmp_path / "hub"
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(folder))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    return folder
+
+
+def written(tmp_path, tokenizer):
+    common = {"url": "http://127.0.0.1:1", "tokenizer": tokenizer, "max_seq_len": 320}
+    data = {
+        "name": "far",
+        "target": "openai",
+        "generator": {**common, "in_flight_requests": 8},
+        "verifier": {
+            **common,
+            "in_flight_tokens": 512,
+            "format": "rlhflow",
+            "labels": {"positive": "+", "negative": "-"},
+        },
+    }
+    file = tmp_path / "far.yaml"
+    file.write_text(yaml.safe_dump(data))
+    return file
+
+
+def test_the_cache_has_it(tmp_path, cache, tokenizer_folder, capsys):
+    model, commit = cache / "models--Owner--Name", "0" * 40
+    shutil.copytree(tokenizer_folder, model / "snapshots" / commit)
+    (model / "refs").mkdir()
+    (model / "refs" / "main").write_text(commit)
+    deployment = load_deployment(written(tmp_path, "Owner/Name"))
+    assert deployment.generator.tokenizer_folder == model / "snapshots" / commit
+    assert capsys.readouterr().err == ""
+
+
+def test_without_a_network_it_says_what_to_do(tmp_path, cache):
+    with pytest.raises(CheckpointError, match="There is no folder Owner/Name, the cache") as caught:
+        load_deployment(written(tmp_path, "Owner/Name"))
+    assert "hf download Owner/Name" in caught.value.hint
+
+
+def test_a_folder_beside_the_file_is_what_is_meant(tmp_path, cache, tokenizer_folder):
+    shutil.copytree(tokenizer_folder, tmp_path / "Owner" / "Name")
+    deployment = load_deployment(written(tmp_path, "Owner/Name"))
+    assert deployment.generator.tokenizer_folder == tmp_path / "Owner" / "Name"
+
+
+@pytest.mark.parametrize("path", ["../a/b", "writer", "/a/b", "a/b/c", "~/b", "./a"])
+def test_other_paths_name_no_model(path):
+    assert not names_repository(path)

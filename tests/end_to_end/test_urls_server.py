@@ -1,0 +1,89 @@
+"""An engine by its URL, a stand-in: beside one on the real server, and behind a gateway."""
+
+import json
+import urllib.request
+
+import pytest
+import yaml
+from scripts.robustness.gateway.running import gateway
+from tests.end_to_end.commands import quiet, summary
+from tests.endpoints.openai.stand_in import StandIn, answering
+
+from tts.build import paths
+
+DEPLOYMENT = paths.deployments_dir() / "demo-beside-openai.yaml"
+CHECKPOINTS = paths.deployments_dir().parent / "checkpoints"
+
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.skipif(
+        not (CHECKPOINTS / "demo-verifier").is_dir(), reason="the demo checkpoints are not here"
+    ),
+]
+
+
+@pytest.fixture
+def url():
+    with answering(StandIn("vllm")) as found:
+        yield found
+
+
+def written(folder, url, **changes):
+    """The bundled deployment of a generator by URL, with this one."""
+    data = yaml.safe_load(DEPLOYMENT.read_text()) | changes
+    tokenizer = str(CHECKPOINTS / "demo-generator")
+    data["generator"] |= {"url": url, "tokenizer": tokenizer, "max_seq_len": 160}
+    if "checkpoint" in data["verifier"]:
+        data["verifier"]["checkpoint"] = str(CHECKPOINTS / "demo-verifier")
+    file = folder / "mixed.yaml"
+    file.write_text(yaml.safe_dump(data))
+    return file
+
+
+def test_a_generator_by_url_beside_a_verifier_on_triton(url, tmp_path):
+    file, run = written(tmp_path, url), tmp_path / "run"
+    asked = ("--limit", 3, "--n", 4, "--set", "num_iterations=2", "--set", "max_tokens=8")
+    with quiet(tmp_path) as tts:
+        code, out, err = tts.run("build-engines", file, "--no-verify")
+        assert code == 0, err
+        code, out, err = tts.run("plan", file)
+        assert code == 0, err
+        assert "pair" not in out + err
+        code, out, err = tts.run("bench", file, *asked, "--out", run)
+        assert code == 0, err
+        before = summary(run)
+        assert before["verifier_calls"] > 0
+        (run / "summary.json").unlink()
+        code, out, err = tts.run("bench", "--resume", run)
+        assert code == 0, err
+        assert summary(run)["tree_digest"] == before["tree_digest"]
+
+
+def test_a_gateway_in_front_of_engines_by_url(url, tmp_path, monkeypatch):
+    verifier = {
+        "url": url,
+        "tokenizer": str(CHECKPOINTS / "demo-verifier"),
+        "max_seq_len": 192,
+        "in_flight_tokens": 512,
+        "format": "rlhflow",
+        "labels": {"positive": "+", "negative": "-"},
+    }
+    file = written(tmp_path, url, target="openai", verifier=verifier, name="far")
+    monkeypatch.setenv("TTS_HOME", str(tmp_path))
+    (tmp_path / "own_prm.py").write_text("def score(question, steps):\n    return 0.25\n")
+    with gateway("--verifier", f"{tmp_path}/own_prm.py:score", deployment=str(file)) as here:
+        body = {
+            "model": "far:best-of-n",
+            "messages": [{"role": "user", "content": "Compute 12 + 30."}],
+            "max_tokens": 8,
+            "tts": {"n": 2},
+        }
+        request = urllib.request.Request(
+            f"{here.address}/v1/chat/completions",
+            json.dumps(body).encode(),
+            {"content-type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            said = json.load(answer)
+        assert said["choices"][0]["message"]["content"]
+        assert not [line for line in here.said if "verifier at http" in line]
