@@ -118,7 +118,7 @@ class Checks:
         during = await self._running()
         task.cancel()
         await asyncio.wait([task])
-        for _ in range(100):  # llama.cpp looks once a second whether somebody still waits
+        for _ in range(100):
             after = await self._running()
             if not after:
                 break

@@ -50,6 +50,8 @@ class StandIn:
         self.hold = asyncio.Event()
         """Samples are answered while it is set."""
         self.hold.set()
+        self.within_characters = set()
+        """Places of tokens that llama.cpp's streams leave out: they end within a character."""
         self.failures = []
         """Answers of the next requests for samples: functions of nothing that give one."""
         self.port = 0
@@ -197,7 +199,22 @@ class StandIn:
             answer["completion_probabilities"] = [
                 row | {"id": each, "logprob": log_prob(ids, each)} for each in tokens
             ]
-        return answer
+        answer["tokens_predicted"] = len(tokens)
+        return self._llama_stream(answer) if body.get("stream") else answer
+
+    async def _llama_stream(self, answer):
+        """An event for each token, and a last one without any."""
+        tokens, probs = answer["tokens"], answer.pop("completion_probabilities", [])
+        events = []
+        for at, token in enumerate(tokens):
+            event = {"index": 0, "stop": False, "tokens": [token], "tokens_predicted": at + 1}
+            event["content"] = TOKENIZER.decode([token])
+            if probs:
+                event["completion_probabilities"] = [probs[at]]
+            if at not in self.within_characters:
+                events.append(event)
+        events.append(answer | {"tokens": [], "content": ""})
+        return web.Response(text="".join(f"data: {json.dumps(event)}\n\n" for event in events))
 
 
 class TextOnly(StandIn):

@@ -56,7 +56,7 @@ def test_the_ids_asked_and_answered_are_those_of_the_engine(kind):
     ids, (body,) = generated(StandIn(kind))
     assert body["prompt"] == PROMPT.tolist()
     assert ids == drawn(PROMPT.tolist(), 7, 12)
-    assert not body.get("stream")
+    assert bool(body.get("stream")) == (kind == "llama")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -140,6 +140,18 @@ def test_streamed_tokens_are_those_of_the_whole_answer_with_their_log_probabilit
     assert given == [log_prob(PROMPT.tolist(), 40), log_prob(before, 41)]
     assert [new.final for new in news] == [False] * (len(news) - 1) + [True]
     assert len(news) == {"vllm": 3, "llama": 1}[kind]
+
+
+@pytest.mark.parametrize("left_out", [set(), {3}, {11}])
+def test_llama_cpp_is_asked_in_one_piece_where_its_stream_leaves_a_token_out(left_out):
+    stand_in = StandIn("llama")
+    stand_in.within_characters = left_out
+    output, asked = generated(stand_in)
+    assert output == drawn(PROMPT.tolist(), 7, 12)
+    streamed, *whole = asked
+    assert streamed["stream"]
+    unstreamed = {name: value for name, value in streamed.items() if name != "stream"}
+    assert whole == ([unstreamed] if left_out else [])
 
 
 def test_a_cancelled_request_ends_on_the_server():

@@ -69,6 +69,11 @@ def token_ids(value: object) -> list[int]:
     return [token_id(each) for each in array(value, "a list of token ids")]
 
 
+def count(value: object) -> int | None:
+    """A number of tokens, None where there is none."""
+    return None if value is None else token_id(value)
+
+
 def number(value: object, what: str = "a number") -> float:
     """A finite number; NaN is none."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:

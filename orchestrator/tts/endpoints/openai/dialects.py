@@ -105,6 +105,9 @@ class Dialect:
     stops_by_ids: bool = False
     """It looks for the tokens of a stop text, not for the text: every token that holds one is named
     to it."""
+    read_streamed: bool = False
+    """A whole output is read from a stream, where that gives every token: what asks for an answer
+    in one piece is not ended with its connection while others are answered."""
 
     def seed(self, seed: int) -> int:
         """A seed of 64 bits as the server takes it."""
@@ -275,7 +278,7 @@ def _sglang_piece(answer: Any) -> Piece:
         answers.text(said.get("text") or ""),
         [lp for lp, _ in _triples(about.get("output_token_logprobs") or [])],
         _reason(answers.mapping(end, "a reason").get("type")) if end is not None else "",
-        answers.token_id(count) if count is not None else None,
+        answers.count(count),
     )
 
 
@@ -340,6 +343,8 @@ def _llama_sample(model: str, ask: Ask) -> Body:
         **_LLAMA_CHAIN,
         **_guide({"grammar": ask.guide}, ask),
     }
+    if ask.stream:
+        body["stream"] = True
     if ask.log_probs:
         body["n_probs"] = 1  # of a stop text's tokens it gives none: the client looks for it alone
     elif ask.stop:
@@ -356,6 +361,7 @@ def _llama_piece(answer: Any) -> Piece:
         answers.text(said.get("content") or ""),
         [answers.log_probability(entry.get("logprob")) for entry in entries],
         _reason(said.get("stop_type")) if said.get("stop") else "",
+        answers.count(said.get("tokens_predicted")),
     )
 
 
@@ -416,6 +422,8 @@ LLAMA = Dialect(
     _llama_piece,
     Labels("bias", _llama_labels, _llama_label_probs),
     streams=False,  # they leave out a token that ends within a character
+    # an answer in one piece looks for its client after a second without the answer to any request
+    read_streamed=True,
 )
 TRTLLM = Dialect(
     "trtllm-serve",

@@ -85,13 +85,35 @@ class OpenAIGenerator(StreamingGenerator):
         """The whole output."""
         if not self._dialect.ids:
             return NewTokens(await self._by_text(call), final=True)
-        answer = await self._http.post(self._dialect.path, self._body(self._asked(call)))
-        piece = self._dialect.piece(answer)
+        piece = await self._whole(self._asked(call))
         if not piece.end:
             raise answers.bad("the reason why an output ends", piece.end)
         new = self._new_tokens(piece, 0, call)
         taken = self._output(call).add(new.ids)
         return NewTokens(new.ids[:taken], new.log_probs[:taken], final=True)
+
+    async def _whole(self, ask: Ask) -> Piece:
+        if self._dialect.read_streamed:
+            read = await self._read(replace(ask, stream=True))
+            if read is not None:
+                return read
+        return self._dialect.piece(await self._http.post(self._dialect.path, self._body(ask)))
+
+    async def _read(self, ask: Ask) -> Piece | None:
+        """A whole output from its stream; None if that leaves a token out."""
+        whole, ids = Piece(None), list[int]()
+        async with aclosing(self._http.events(self._dialect.path, self._body(ask))) as events:
+            async for event in events:
+                piece = self._dialect.piece(event)
+                ids += piece.ids or ()
+                whole.text += piece.text
+                whole.log_probs += piece.log_probs
+                if piece.so_far is not None and piece.so_far > len(ids):
+                    return None
+                if piece.end:
+                    whole.ids, whole.end = ids, piece.end
+                    return whole
+        raise EndpointUnavailable(f"The server at {self._http.address} broke an answer off.")
 
     def _new_tokens(self, piece: Piece, given: int, call: GenerateCall) -> NewTokens:
         """What a piece adds to the tokens given before."""
