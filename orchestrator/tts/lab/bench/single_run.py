@@ -231,9 +231,10 @@ def new_session(
 
     `verifier` scores in the place of the deployment's.
     """
+    own = {} if verifier is None else {"verifier": verifier}
     return AsyncSession(
         deployment,
-        verifier=verifier,
+        **own,
         endpoints=endpoints or None,
         say=observer.say,
         on_loading=observer.loading,
