@@ -61,14 +61,38 @@ def test_another_kind_of_tokenizer_is_refused_by_its_decoder(tmp_path):
         token_texts(tokenizer)
 
 
-def test_a_vocabulary_that_cannot_spell_every_text_is_refused_by_the_byte(tmp_path):
-    spellings = ["</s>", "<|end|>"] + [f"<0x{byte:02X}>" for byte in range(256) if byte != 0x37]
+def without(tmp_path, missing):
+    """A tokenizer of single bytes that lacks some of them."""
+    spellings = ["</s>", "<|end|>"]
+    spellings += [f"<0x{byte:02X}>" for byte in range(256) if byte not in missing]
     vocab = {spelling: token for token, spelling in enumerate(spellings)}
     model = tokenizers.models.BPE(vocab, [], byte_fallback=True)
-    tokenizer = write(tmp_path, model, tokenizers.decoders.ByteFallback())
+    return write(tmp_path, model, tokenizers.decoders.ByteFallback())
+
+
+@pytest.mark.parametrize("missing", [0x0A, 0x37, 0x8F, 0xC3])
+def test_a_vocabulary_that_cannot_spell_every_answer_is_refused_by_the_byte(tmp_path, missing):
+    tokenizer = without(tmp_path, [missing])
     for read in (guide_texts, grammar_tokenizer):
-        with pytest.raises(CheckpointError, match="no token for the byte 0x37"):
+        with pytest.raises(CheckpointError, match=f"no token for the byte 0x{missing:02x}"):
             read(tokenizer)
+
+
+def test_a_vocabulary_may_lack_bytes_that_no_answer_holds(tmp_path):
+    smollm2_lacks = [
+        0x04,
+        0x06,
+        0x13,
+        0x14,
+        0x16,
+        0x1D,
+        0xC0,
+        0xC1,
+        0xF1,
+        0xF2,
+        *range(0xF5, 0x100),
+    ]
+    assert b"\x04" not in guide_texts(without(tmp_path, smollm2_lacks))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from tests.runs.test_log import V1_RUN
 from tts.build.errors import RunError
 from tts.runs.config import RunConfig, check_same, parse_config, read_run_config
 from tts.runs.folder import CONFIG, GROUP, read_config
-from tts.runs.groups import read_whole_group
+from tts.runs.groups import read_members, read_whole_group
 
 WHOLE = read_config(V1_RUN)
 MEMBER = {"folder": "cot", "votes": {"cot": "best"}, "parameters": {}}
@@ -65,6 +65,23 @@ def test_a_whole_group_is_read_with_its_runs(tmp_path):
     assert member.strategy == "cot"
     shared = {key: value for key, value in WHOLE.items() if key not in OWN}
     assert group.to_json() == {**shared, "runs": [MEMBER]}
+
+
+def test_the_runs_of_a_group_say_more_of_the_servers_that_they_found(tmp_path):
+    remotes = {"generator": {"url": ["http://127.0.0.1:8000"]}}
+    group = {**WHOLE, "remotes": remotes, "runs": [MEMBER]}
+    (tmp_path / GROUP).write_text(json.dumps(group))
+    asked = {"strategy": "cot", "parameters": {}}
+    run = {**WHOLE, **asked, "remotes": {"generator": {**remotes["generator"], "model": "m"}}}
+    folder = tmp_path / MEMBER["folder"]
+    folder.mkdir()
+    (folder / "run.json").write_text(json.dumps(run))
+    (folder / "events.jsonl").touch()
+    (member,) = read_members(tmp_path)
+    assert member.folder == MEMBER["folder"]
+    (folder / "run.json").write_text(json.dumps({**run, "seed": 77}))
+    with pytest.raises(RunError, match="its seed is 77"):
+        read_members(tmp_path)
 
 
 def test_what_another_version_has_written_or_did_not_know_stays_as_it_is(tmp_path):

@@ -15,8 +15,13 @@ from .tokenizer import Tokenizer
 
 NEWLINE = b"\n"
 _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
-_UTF8 = [byte for byte in range(0xF5) if byte not in (0xC0, 0xC1)]
-"""The bytes that UTF-8 is made of."""
+_UNNEEDED = (0x7F, 0xC0, 0xC1, 0xF1, 0xF2)
+_NEEDED = [*NEWLINE, *(byte for byte in range(0x20, 0xF5) if byte not in _UNNEEDED)]
+"""The bytes that answers and the text around them are made of, in UTF-8.
+
+Control characters are in no answer, and with F1 and F2 begin those of planes 4 to 11, which hold
+none yet: published vocabularies do without them (SmolLM2's).
+"""
 _SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's
 
 
@@ -72,16 +77,16 @@ def guide_texts(tokenizer: Tokenizer) -> list[bytes]:
 
 
 def _require_spellable(tokenizer: Tokenizer, texts: list[bytes]) -> None:
-    """Refuse a vocabulary that cannot spell every text: a grammar might lead where nothing follows.
+    """Refuse a vocabulary without a byte of answers: a grammar might lead where nothing follows.
 
     An engine that finds every token forbidden takes one of them all the same.
     """
     spelled = set(texts)
-    missing = [byte for byte in _UTF8 if bytes([byte]) not in spelled]
+    missing = [byte for byte in _NEEDED if bytes([byte]) not in spelled]
     if missing:
         raise CheckpointError(
             f"The vocabulary of {tokenizer.checkpoint} has no token for the byte "
-            f"0x{missing[0]:02x} by itself, so that it cannot spell every text.",
+            f"0x{missing[0]:02x} by itself, so that it cannot spell every answer.",
             hint="Guided decoding needs that; set generator.guided_decoding to false.",
         )
 

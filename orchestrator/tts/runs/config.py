@@ -154,6 +154,8 @@ FIELDS = RunConfig.__struct_fields__[:-2]
 """The fields of run.json, in its order."""
 LEFT_OUT = set(FIELDS[FIELDS.index("dataset_seed") :])
 """Fields that are not written where they are empty."""
+ENGINES = ("server", "remotes")
+"""Fields that say what ran the engines: a run may go on elsewhere."""
 _ADDED_LATER = {"prompting", "context", "speculation", "in_flight"}
 
 
@@ -194,7 +196,7 @@ def check_same(now: Json, before: Json, folder: Path) -> None:
     those elsewhere only the model counts, where it is named on both sides.
     """
     for name in (*before, "functions", "limits"):
-        if name not in ("server", "remotes", "sources") and now.get(name) != before.get(name):
+        if name not in (*ENGINES, "sources") and now.get(name) != before.get(name):
             raise RunError(
                 f"The run in {folder} cannot be continued: its {name} was "
                 f"{before.get(name)!r:.200} and is now {now.get(name)!r:.200}.",

@@ -14,7 +14,7 @@ import msgspec
 from tts.build.errors import RunDamaged
 from tts.build.user_paths import is_there
 
-from .config import RunConfig, parse_config
+from .config import ENGINES, RunConfig, parse_config
 from .folder import (
     GROUP,
     Json,
@@ -118,7 +118,7 @@ def read_members(folder: Path) -> list[Member]:
         asked = {**shared, "strategy": member.strategy, "parameters": member.parameters}
         found = read_config(folder / member.folder)
         for name, value in asked.items():
-            if found.get(name) != value:
+            if name not in ENGINES and found.get(name) != value:
                 raise RunDamaged(
                     f"{folder / member.folder} is not the run that {folder / GROUP} names: its "
                     f"{name} is {found.get(name)!r:.200} instead of {value!r:.200}.",

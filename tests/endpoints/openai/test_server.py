@@ -150,6 +150,8 @@ def test_llama_cpp_is_asked_in_one_piece_where_its_stream_leaves_a_token_out(lef
     assert output == drawn(PROMPT.tolist(), 7, 12)
     streamed, *whole = asked
     assert streamed["stream"]
+    closing = ["close", *(None for _ in whole)]  # as the server does: no other request may use it
+    assert [headers.get("Connection") for headers in stand_in.headers[-len(asked) :]] == closing
     unstreamed = {name: value for name, value in streamed.items() if name != "stream"}
     assert whole == ([unstreamed] if left_out else [])
 

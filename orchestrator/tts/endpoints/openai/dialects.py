@@ -107,7 +107,8 @@ class Dialect:
     to it."""
     read_streamed: bool = False
     """A whole output is read from a stream, where that gives every token: what asks for an answer
-    in one piece is not ended with its connection while others are answered."""
+    in one piece is not ended with its connection while others are answered. The server closes the
+    connection with the stream."""
 
     def seed(self, seed: int) -> int:
         """A seed of 64 bits as the server takes it."""

@@ -102,7 +102,8 @@ class OpenAIGenerator(StreamingGenerator):
     async def _read(self, ask: Ask) -> Piece | None:
         """A whole output from its stream; None if that leaves a token out."""
         whole, ids = Piece(None), list[int]()
-        async with aclosing(self._http.events(self._dialect.path, self._body(ask))) as events:
+        path, body = self._dialect.path, self._body(ask)
+        async with aclosing(self._http.events(path, body, closed=True)) as events:
             async for event in events:
                 piece = self._dialect.piece(event)
                 ids += piece.ids or ()

@@ -72,9 +72,14 @@ class Http:
         async with self._answer("POST", path, body, timeout_s) as answer:
             return self._json(await self._whole(answer, path), path)
 
-    async def events(self, path: str, body: object) -> AsyncGenerator[Any, None]:
-        """The events of a streamed answer, without an overall timeout; see `post`."""
-        async with self._answer("POST", path, body, None) as answer:
+    async def events(
+        self, path: str, body: object, *, closed: bool = False
+    ) -> AsyncGenerator[Any, None]:
+        """The events of a streamed answer, without an overall timeout; see `post`.
+
+        `closed`: by a connection of its own, for a server that closes it at a stream's end.
+        """
+        async with self._answer("POST", path, body, None, closed=closed) as answer:
             size = 0
             async for line in _lines(answer):
                 size += len(line)
@@ -115,7 +120,13 @@ class Http:
 
     @asynccontextmanager
     async def _answer(
-        self, method: str, path: str, body: object, timeout_s: float | None
+        self,
+        method: str,
+        path: str,
+        body: object,
+        timeout_s: float | None,
+        *,
+        closed: bool = False,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """The answer to a request that was taken; without a timeout, one between two reads."""
         timeout = aiohttp.ClientTimeout(
@@ -128,6 +139,7 @@ class Http:
                 method,
                 self._url.joinpath(path.lstrip("/")),
                 data=None if body is None else _encode(body),
+                headers={"Connection": "close"} if closed else None,
                 timeout=timeout,
                 allow_redirects=False,
             ) as answer:
