@@ -148,6 +148,28 @@ def test_a_given_port_tells_whose_server_answers_there(echo: Echo):
             server.choose_addresses(echo(metrics_port=port).server, Path("/nowhere"))
 
 
+def test_a_server_whose_port_another_process_has_just_taken_is_started_on_another(
+    echo: Echo, monkeypatch
+):
+    choose, chosen = server.choose_addresses, []
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+
+        def lose_the_first(*arguments):
+            found = choose(*arguments)
+            if not chosen:
+                found = replace(found, metrics_port=other.getsockname()[1])
+            chosen.append(found)
+            return found
+
+        monkeypatch.setattr(server, "choose_addresses", lose_the_first)
+        with start_server(echo()) as running:
+            assert running.addresses == chosen[1] != chosen[0]
+            time.sleep(1)  # one that has lost a port ends within milliseconds
+            running.check()
+
+
 def test_a_changed_deployment_is_not_taken_for_the_running_one(echo: Echo):
     deployment = echo()
     changed = deployment.model_copy(

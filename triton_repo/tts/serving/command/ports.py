@@ -178,3 +178,18 @@ def port_owner(port: int) -> str | None:
     except psutil.Error:
         pass
     return None
+
+
+def listens(pid: int, addresses: Addresses) -> bool:
+    """Whether a process, or one that it started, listens on every TCP port of these addresses."""
+    ports = {addresses.grpc_port, addresses.http_port, addresses.metrics_port} - {0}
+    try:
+        family = {pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))}
+        open_ports = {
+            connection.laddr[1]
+            for connection in psutil.net_connections(kind="tcp")
+            if connection.status == psutil.CONN_LISTEN and connection.pid in family
+        }
+    except psutil.Error:
+        return False
+    return ports <= open_ports

@@ -21,7 +21,7 @@ from tts.compat import Self
 from ..command import environment
 from ..command.container import Docker, image
 from ..command.guard import close_shared_memory
-from ..command.ports import Addresses, choose_addresses, is_loopback, socket_path
+from ..command.ports import Addresses, choose_addresses, is_loopback, listens, socket_path
 from ..command.server_command import ServerCommand, server_command
 from ..command.tritonserver import TritonServer, find_runtime
 from ..repository.digest import deployment_digest
@@ -269,6 +269,14 @@ def planned_command(deployment: Deployment) -> ServerCommand:
     return server_command(runtime, deployment, addresses)
 
 
+def _has_its_ports(launched: Launched, addresses: Addresses) -> bool:
+    """Whether it listens wherever it is to; Triton answers by gRPC before it opens the others.
+
+    It ends if one of them has been taken. Those of a container are docker's, which opens them first.
+    """
+    return bool(launched.command.container) or listens(launched.server.pid, addresses)
+
+
 def _when_ready(
     launched: Launched,
     addresses: Addresses,
@@ -284,7 +292,11 @@ def _when_ready(
     watchdog = Watchdog(launched.log, launched.server, stall_s, roles=deployment.engines())
     began, told = time.monotonic(), -TELL_S
     # the digest as well: if we lost the port in a race, another server may answer there
-    while not (probe.is_ready(addresses.grpc) and probe.served_digest(addresses.grpc) == digest):
+    while not (
+        probe.is_ready(addresses.grpc)
+        and probe.served_digest(addresses.grpc) == digest
+        and _has_its_ports(launched, addresses)
+    ):
         check()
         launched.require_running()
         watchdog.check()
