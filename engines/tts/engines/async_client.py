@@ -150,8 +150,10 @@ class AsyncEngineClient(asyncio.Protocol):
         else:
             self._socket.close()
         self.kill()
-        await asyncio.to_thread(self._process.wait)
-        self._said.close()
+        try:
+            await asyncio.to_thread(self._process.wait)
+        finally:  # a cancelled one, too
+            self._said.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol."""
