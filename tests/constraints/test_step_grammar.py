@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.constraints.languages import nodes
@@ -47,8 +48,27 @@ def test_the_grammar_of_whole_numbers():
     assert lines[:3] == [
         "root ::= text",
         r'text ::= [^\\]* ("\\" escape)?',
-        r'escape ::= "" | [^bf] text | "b" after_b | "f" after_f',
+        r'escape ::= "" | [^bf] text | "b" afterb | "f" afterf',
     ]
-    assert lines[-2:] == ['box ::= "{" answer "}" text', r'answer ::= "\x2d"? [0-9]+']
-    assert constraint.guide("1.\n\nso \\box").startswith("root ::= after_box\n")
+    assert lines[-2:] == ['box ::= "{" answer "}" text', r'answer ::= "\U0000002d"? [0-9]+']
+    assert constraint.guide("1.\n\nso \\box").startswith("root ::= afterbox\n")
     assert constraint.guide("\n\n") is constraint.guide()
+
+
+def test_an_escape_ends_before_hexadecimal_digits_that_follow():
+    """Xgrammar reads all of them into one character, so that \\x22a would be U+022A."""
+    schema = '{"type": "object", "properties": {"answer": {"type": "integer"}}}'
+    constraint = answer_constraint(None, schema, "\n\n")
+    assert constraint
+    grammar = constraint.guide()
+    assert "\\U00000022answer\\U00000022" in grammar
+    assert "\\x" not in grammar
+    with pytest.raises(ValueError, match="line 1"):
+        check_grammar('root ::= "\\x22a"')
+
+
+def test_names_of_rules_are_those_that_llama_cpp_reads():
+    constraint = answer_constraint("[ab]", None, "\n\n")
+    assert constraint
+    names = [line.partition(" ::= ")[0] for line in constraint.guide().splitlines()]
+    assert all(re.fullmatch("[a-z]+", name) for name in names)

@@ -19,7 +19,7 @@ MAX_DEPTH = 60
 MAX_SIZE = 100_000
 """Atoms of a grammar with every repetition written out, of a group those of its parts."""
 
-_ESCAPE = r'\\(?:["\\\]\[^nrt-]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})'
+_ESCAPE = r'\\(?:["\\\]\[^nrt-]|x[0-9a-fA-F]{2}(?![0-9a-fA-F])|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})'
 _CHAR = rf"(?:[^\\\]\[\n]|{_ESCAPE})"
 _TOKEN = re.compile(
     rf'(?P<text>"(?:[^"\\\n]|{_ESCAPE})*")|(?P<set>\[\^?(?:{_CHAR})+\])'

@@ -1,8 +1,8 @@
 r"""The grammar that a step obeys: free text in which every box holds an answer. Pure.
 
-EBNF as xgrammar reads it, which both OpenVINO GenAI and TensorRT-LLM carry; the whole output of a
-request has to follow it, so it describes the free text, too. That text is right-linear: a rule for
-each place in the words that open a box.
+EBNF as xgrammar reads it, which OpenVINO GenAI, TensorRT-LLM and vLLM carry, and llama.cpp, whose
+names have no underscores. The whole output of a request has to follow it, so it describes the free
+text, too. That text is right-linear: a rule for each place in the words that open a box.
 
     text ──\──► escape ──b──► \b ──o──► \bo ── ... ──► \boxed ──{──► answer ──}──► text
 
@@ -63,7 +63,7 @@ def _follow(rule: str, char: str) -> str:
 
 def _rule(read: str) -> str:
     """The rule that follows when so much of a box's word has been read."""
-    return _BOX_RULE if read in BOXES else f"after_{read[1:]}"
+    return _BOX_RULE if read in BOXES else f"after{read[1:]}"
 
 
 def _escape_rule() -> str:
@@ -133,5 +133,5 @@ def _range(low: int, high: int) -> str:
 
 def _char(code: int) -> str:
     if code in _SPECIAL or not 0x20 <= code < 0x7F:
-        return f"\\x{code:02x}" if code < 0x80 else f"\\U{code:08x}"
+        return f"\\U{code:08x}"  # of \\x xgrammar takes all hexadecimal digits that follow
     return chr(code)
