@@ -186,9 +186,11 @@ def listens(pid: int, addresses: Addresses) -> bool:
     try:
         family = {pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))}
         open_ports = {
-            connection.laddr[1]
+            connection.laddr.port
             for connection in psutil.net_connections(kind="tcp")
-            if connection.status == psutil.CONN_LISTEN and connection.pid in family
+            if connection.laddr
+            and connection.status == psutil.CONN_LISTEN
+            and connection.pid in family
         }
     except psutil.Error:
         return False
