@@ -9,6 +9,7 @@ import json
 import os
 import re
 import signal
+import socket
 import sys
 import time
 from concurrent import futures
@@ -162,7 +163,8 @@ def serve(
         host = "127.0.0.1"
         if port not in published:
             refuse("the gRPC port is not published")
-    play(f"{host}:{port}", configs)
+    others = [flags[name][0] for name in ("--http-port", "--metrics-port") if name in flags]
+    play(f"{host}:{port}", [int(each) for each in others], configs)
 
 
 def fail(scenario: str, image: str) -> None:
@@ -178,7 +180,7 @@ def parse(file: Path) -> Any:
     return text_format.Parse(file.read_text(), model_config_pb2.ModelConfig())
 
 
-def play(address: str, configs: dict[str, Any]) -> None:
+def play(address: str, ports: list[int], configs: dict[str, Any]) -> None:
     import grpc
     from tritonclient.grpc import service_pb2, service_pb2_grpc
 
@@ -203,6 +205,8 @@ def play(address: str, configs: dict[str, Any]) -> None:
     service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(Triton(), server)
     server.add_insecure_port(address)
     server.start()
+    opened = [socket.create_server(("127.0.0.1", port)) for port in ports]  # after gRPC, as Triton
+    print(f"listening: {len(opened)} ports and gRPC", flush=True)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     while True:
         time.sleep(1)

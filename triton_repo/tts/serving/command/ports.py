@@ -181,17 +181,21 @@ def port_owner(port: int) -> str | None:
 
 
 def listens(pid: int, addresses: Addresses) -> bool:
-    """Whether a process, or one that it started, listens on every TCP port of these addresses."""
+    """Whether a process, or one that it started, listens on every TCP port of these addresses.
+
+    True as well where this user may not see what it has open.
+    """
     ports = {addresses.grpc_port, addresses.http_port, addresses.metrics_port} - {0}
     try:
-        family = {pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))}
-        open_ports = {
-            connection.laddr.port
-            for connection in psutil.net_connections(kind="tcp")
-            if connection.laddr
-            and connection.status == psutil.CONN_LISTEN
-            and connection.pid in family
-        }
-    except psutil.Error:
+        process = psutil.Process(pid)
+        found = [
+            connection
+            for each in (process, *process.children(recursive=True))
+            for connection in each.net_connections(kind="tcp")
+        ]
+    except psutil.AccessDenied:
+        return True
+    except psutil.Error:  # one of them has just ended
         return False
-    return ports <= open_ports
+    listening = (each for each in found if each.laddr and each.status == psutil.CONN_LISTEN)
+    return ports <= {each.laddr.port for each in listening}
