@@ -108,12 +108,15 @@ def _with_absolute_paths(deployment: Deployment, base: Path) -> Deployment:
     from ..gguf.folder import checkpoint_folder
     from ..hub_tokenizer import names_repository, tokenizer_folder
 
+    def say(line: str) -> None:
+        print(line, file=sys.stderr)  # noqa: T201
+
     def folder(path: Path, what: str) -> Path:
         try:
             absolute = (base / path.expanduser()).resolve()
         except (OSError, RuntimeError) as error:  # a loop of symbolic links
             raise ConfigError(f"The {what} {path} has no path: {error}") from error
-        return checkpoint_folder(absolute, lambda line: print(line, file=sys.stderr))  # noqa: T201
+        return checkpoint_folder(absolute, say)
 
     update: dict[str, EngineSpec | RemoteSpec] = {}
     for role, engine in deployment.engines().items():
@@ -122,7 +125,7 @@ def _with_absolute_paths(deployment: Deployment, base: Path) -> Deployment:
     for role, remote in deployment.remotes().items():
         named = str(remote.tokenizer)
         if names_repository(named) and not is_there(base / named):
-            tokenizer = tokenizer_folder(named, lambda line: print(line, file=sys.stderr))  # noqa: T201
+            tokenizer = tokenizer_folder(named, say)
         else:
             tokenizer = folder(remote.tokenizer, "tokenizer")
         update[role] = remote.model_copy(update={"tokenizer": tokenizer})

@@ -54,20 +54,9 @@ def has_image(image: str) -> bool:
 
 def said_in(image: str, command: Sequence[str]) -> str | None:
     """What a command says in a container with the GPUs, errors included; None if docker cannot."""
-    if shutil.which("docker") is None:
-        return None
-    try:
-        done = subprocess.run(
-            ["docker", "run", "--rm", "--pull=never", "--gpus=all", image, *command],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_IMPORT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout + done.stderr
+    run = ("run", "--rm", "--pull=never", "--gpus=all", image)
+    done = _ran("docker", *run, *command, timeout_s=_IMPORT_S)
+    return done.stdout + done.stderr if done else None
 
 
 def versions() -> dict[str, str]:
@@ -86,17 +75,24 @@ def versions() -> dict[str, str]:
 
 def _answer(program: str, *arguments: str) -> str | None:
     """What a program prints; None if it is not there, fails or takes too long."""
+    done = _ran(program, *arguments, timeout_s=_PATIENCE_S)
+    return done.stdout.strip() if done and done.returncode == 0 else None
+
+
+def _ran(
+    program: str, *arguments: str, timeout_s: float
+) -> subprocess.CompletedProcess[str] | None:
+    """A program that has run to its end; None if it is not there or takes too long."""
     if (found := shutil.which(program)) is None:
         return None
     try:
-        done = subprocess.run(
+        return subprocess.run(
             [found, *arguments],
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_PATIENCE_S,
+            timeout=timeout_s,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.strip() if done.returncode == 0 else None
