@@ -156,14 +156,20 @@ def test_llama_cpp_is_asked_in_one_piece_where_its_stream_leaves_a_token_out(lef
     assert whole == ([unstreamed] if left_out else [])
 
 
+async def begun(stand_in, generator):
+    """A request that has come to a server, which holds its answer back."""
+    stand_in.hold.clear()
+    task = asyncio.create_task(generator.generate(CALL))
+    while not stand_in.asked:
+        await asyncio.sleep(0.01)
+    return task
+
+
 def test_a_cancelled_request_ends_on_the_server():
     async def go():
         stand_in = StandIn()
         async with opened(stand_in) as (_, generator):
-            stand_in.hold.clear()
-            task = asyncio.create_task(generator.generate(CALL))
-            while not stand_in.asked:
-                await asyncio.sleep(0.01)
+            task = await begun(stand_in, generator)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -179,10 +185,7 @@ def test_a_server_that_is_started_again_is_asked_again():
     async def go():
         stand_in = StandIn()
         async with opened(stand_in) as (_, generator):
-            stand_in.hold.clear()
-            task = asyncio.create_task(generator.generate(CALL))
-            while not stand_in.asked:
-                await asyncio.sleep(0.01)
+            task = await begun(stand_in, generator)
             await stand_in.stop()  # in the middle of a request
             stand_in.hold.set()
             await asyncio.sleep(0.3)  # longer than until it is sent again
