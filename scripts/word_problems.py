@@ -1,7 +1,8 @@
 """Word problems of one to three operations, drawn by a seed: a dataset for small real models.
 
 `scripts/run word_problems --count 200 --out words.jsonl` writes them as a dataset file
-(docs/datasets.md). A level is a number of operations; every value is a whole number from 2 to 99.
+(docs/reference/datasets.md). A level is a number of operations; every value is a whole number from
+2 to 99.
 """
 
 from __future__ import annotations

@@ -16,9 +16,13 @@ from tts.cli import app
 from tts.serving.server import start_failures as serving_failures
 
 ROOT = Path(__file__).resolve().parents[1]
-TENSORRT = ROOT / "docs" / "tensorrt.md"
-LLMAPI = ROOT / "docs" / "llmapi.md"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TENSORRT = ROOT / "docs" / "guides" / "gpu.md"
+LLMAPI = ROOT / "docs" / "guides" / "llmapi.md"
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "benchmarks").glob("*.md")),
+]
 COMMANDS = getattr(get_command(app), "commands")  # noqa: B009 - a Group, for typer's types a Command
 
 

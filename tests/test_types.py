@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = [ROOT / name / "tts" for name in ("build", "engines", "triton_repo", "orchestrator")]
-PAGES = (ROOT / "README.md", ROOT / "docs" / "python.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "reference" / "python.md")
 
 
 def test_everything_directly_in_the_namespace_is_a_typed_package() -> None:

@@ -79,7 +79,7 @@ async def _measure(
         generator = TextGenerator(session.models, session.replicas, filters)
         keyring = cast(Any, SimpleNamespace(required=False))
         app = App(Service(session, generator, Settings(), keyring, filters, Recorder()))
-        text = " ".join(file.read_text("utf-8") for file in sorted((ROOT / "docs").glob("*.md")))
+        text = " ".join(file.read_text("utf-8") for file in sorted((ROOT / "docs").rglob("*.md")))
         text = "".join(char for char in text if char.isascii() and char not in '<["\\')
         text *= 1 + MAX_BODY // len(text)
         for size in SIZES:
@@ -156,7 +156,7 @@ def _trained(demo: Deployment, folder: Path) -> Path:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train([str(file) for file in (ROOT / "docs").glob("*.md")], trainer)
+    tokenizer.train([str(file) for file in (ROOT / "docs").rglob("*.md")], trainer)
     tokenizer.save(str(checkpoint / "tokenizer.json"))
     return checkpoint
 

@@ -2,7 +2,7 @@
 
 One engine split over all GPUs, as many servers as there are GPUs, and what lies between; and the
 router's policy by-concurrency between the first and the last, both of which are then on the same
-GPUs. Everything here is simulated (docs/simulation.md).
+GPUs. Everything here is simulated (docs/explanation/simulation.md).
 
     scripts/run bench.routing                        # plain generation, 8 H100, an 8B model in bf16
     scripts/run bench.routing --gpu l40s --prompt 2048

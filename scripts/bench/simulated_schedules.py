@@ -2,7 +2,7 @@
 
 Every row is one case: GPU, how the engines share it, precision, which model is the bottleneck,
 strategy, n, problems in flight. Each is simulated under all four schedules, and under decoupled
-without speculation (docs/simulation.md says what the simulation leaves out).
+without speculation (docs/explanation/simulation.md says what the simulation leaves out).
 
     scripts/run bench.simulated_schedules --jobs 2          # all rows on two cores
     scripts/run bench.simulated_schedules --row 'a100.*n=16 ' # those whose name matches
@@ -252,7 +252,7 @@ def table_of(chosen: Sequence[Row], runs: Sequence[Measured]) -> Table:
 
 
 def markdown_of(chosen: Sequence[Row], runs: Sequence[Measured]) -> str:
-    """The same as a table in Markdown, as docs/measurements.md has it."""
+    """The same as a table in Markdown, as benchmarks/README.md has it."""
     case = ("GPU", "engines", "precision", "bottleneck", "strategy", "n", "in flight")
     headings = (*case, "decoupled, s", *SCHEDULES[:-1], "off / auto")
     lines = [_piped(headings), _piped(["---"] * len(headings))]

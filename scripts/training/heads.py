@@ -1,6 +1,7 @@
 """Verifiers that judge by a head of their own, made from the demo verifier: data and training.
 
-Two layouts, as two published kinds of process reward models have them (docs/verifiers.md):
+Two layouts, as two published kinds of process reward models have them
+(docs/reference/verifiers.md):
 
 - classification: a chat whose assistant turn holds the steps, a marker token after each; two
   layers with a ReLU between them give two classes at the marker, the second one "right".

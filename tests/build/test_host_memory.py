@@ -183,7 +183,7 @@ def test_a_machine_whose_memory_others_use_is_warned_of(
 
 
 def host_rows() -> list[str]:
-    """The rows of docs/memory-plan.md: engines as the plan's report has them, in MiB."""
+    """The rows of docs/explanation/memory.md: engines as the plan's report has them, in MiB."""
     rows = ["| deployment | judges with | generator | verifier | needed |", "|---|---|---|---|---|"]
     for name in COMPILED:
         deployment = BUNDLED[name]
@@ -196,7 +196,9 @@ def host_rows() -> list[str]:
 
 
 def test_the_page_shows_what_the_ready_made_pairs_need() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "memory-plan.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "explanation" / "memory.md").read_text(
+        encoding="utf-8"
+    )
     table = "\n".join(host_rows())
     assert f"with the plans -->\n{table}\n<!-- end of host" in page, f"the page needs:\n{table}"
 

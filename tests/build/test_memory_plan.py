@@ -59,7 +59,9 @@ def test_without_reuse_the_verifier_needs_less_of_the_memory() -> None:
 
 
 def test_the_page_names_the_problem_that_is_planned_for() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "memory-plan.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "explanation" / "memory.md").read_text(
+        encoding="utf-8"
+    )
     said = re.search(
         r"question of (\d+) tokens .*, five steps of (\d+) tokens behind it \((\d+) more each in "
         r"the verifier's dialogue\), (\d+) beams per\s+problem",
@@ -316,7 +318,7 @@ def least(wanted: Deployment) -> dict[int, int]:
 
 
 def plan_rows(name: str) -> list[str]:
-    """The rows of a deployment in docs/memory-plan.md: one for each of its GPUs."""
+    """The rows of a deployment in docs/explanation/memory.md: one for each of its GPUs."""
     plan = plan_memory(load_deployment(name))
     pools = [f"{engine.tokens:,}" for engine in plan.engines.values()]
     rows = []
@@ -362,9 +364,11 @@ HEADER = [
 
 
 def test_the_page_shows_the_plans_of_all_ready_made_deployments() -> None:
-    page = (ROOT / "docs" / "memory-plan.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "explanation" / "memory.md").read_text(encoding="utf-8")
     table = "\n".join([*HEADER, *(row for name in FOR_GPUS for row in plan_rows(name))])
-    assert f"with the plans -->\n{table}\n<!-- end" in page, f"docs/memory-plan.md needs:\n{table}"
+    assert f"with the plans -->\n{table}\n<!-- end" in page, (
+        f"docs/explanation/memory.md needs:\n{table}"
+    )
 
 
 def test_on_short_sequences_a_typical_beam_is_as_long_as_one() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from tts.build.spec import FORMATS, FormatFacts
 
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "verifiers.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "reference" / "verifiers.md"
 
 
 def row(name: str, facts: FormatFacts) -> str:
@@ -23,7 +23,7 @@ def row(name: str, facts: FormatFacts) -> str:
 def test_the_documentation_has_the_table_and_a_section_for_each_format():
     text = DOCS.read_text(encoding="utf-8")
     table = "\n".join(row(name, facts) for name, facts in FORMATS.items())
-    assert table in text, f"docs/verifiers.md must hold:\n{table}"
+    assert table in text, f"docs/reference/verifiers.md must hold:\n{table}"
     for name in FORMATS:
         assert f"\n## {name}\n" in text
 

@@ -43,7 +43,7 @@ def test_a_plan_explains_itself(tmp_path):
         assert words in out
     assert re.search(r"^[WAXGV.]{72}$", out, re.MULTILINE)
     assert list(tmp_path.iterdir()) == []
-    page = Path(__file__).resolve().parents[2] / "docs" / "memory-plan.md"
+    page = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "memory.md"
     shown = "\n".join(line.rstrip() for line in out.strip().splitlines())
     assert f"```\n{shown}\n```" in page.read_text(), "the page shows what an older plan said"
 
@@ -97,7 +97,7 @@ def test_a_plan_for_a_cpu_adds_up_what_the_pair_takes(tmp_path):
     assert abs(int(rows["pair"]) - sum(map(int, parts))) <= 2
     *told, limit = [line.rstrip() for line in out.strip().splitlines()]
     assert limit.startswith("There are ")
-    page = Path(__file__).resolve().parents[2] / "docs" / "memory-plan.md"
+    page = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "memory.md"
     assert "\n".join(told) in page.read_text(), "the page shows what an older plan said"
 
 

@@ -14,7 +14,7 @@ SCHEDULES = ("lockstep", "batched", "alternating", "decoupled")
 
 @pytest.fixture
 def shortest(monkeypatch, tmp_path):
-    """The example of docs/strategies.md, installed."""
+    """The example of docs/reference/strategies.md, installed."""
     install_the_example(monkeypatch, tmp_path)
     return find_strategy("shortest")
 

@@ -12,7 +12,7 @@ from tests.end_to_end.commands import events, summary
 
 from tts.build import paths
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "python.md"
 
 pytestmark = [
     pytest.mark.server,

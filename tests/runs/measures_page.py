@@ -1,4 +1,4 @@
-"""The tables of docs/metrics.md, written from the table of measures.
+"""The tables of docs/reference/measures.md, written from the table of measures.
 
 `python -m tests.runs.measures_page` writes them.
 """
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tts.runs.named_measures import MEASURES
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "measures.md"
 _PLACE = re.compile(r"<!-- measures: (\w+) -->\n.*?<!-- end -->\n", re.DOTALL)
 
 

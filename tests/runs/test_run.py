@@ -209,7 +209,7 @@ def test_data_frames_are_of_whichever_library_is_installed(tmp_path, monkeypatch
 
 def test_the_examples_of_the_page_run(monkeypatch):
     stand_in(monkeypatch, "pandas")
-    page = (Path(__file__).parents[2] / "docs" / "run-log.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "run-log.md").read_text()
     examples = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     names = {}
     for example in examples:

@@ -1,4 +1,4 @@
-"""Every strategy of docs/strategies.md once more, in the plainest lockstep way.
+"""Every strategy of docs/reference/strategies.md once more, in the plainest lockstep way.
 
 Written from the definitions alone, so that it checks the search core independently: one candidate
 after the other, no events, no order to get wrong. To be read next to the definitions.

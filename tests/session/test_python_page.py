@@ -1,4 +1,4 @@
-"""README and docs/python.md: every program on the page runs, in order, as a reader runs them."""
+"""Every program in README and docs/reference/python.md runs, in order, as a reader would."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ from tts.session.engines import Engines
 from tts.session.function_files import load_all, source_of
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = tuple(ROOT / page for page in ("README.md", "docs/python.md"))
+PAGES = tuple(ROOT / page for page in ("README.md", "docs/reference/python.md"))
 TEXTS = ("So ", "12 + 30 = 42", r"the answer is \boxed{42}", r"\boxed{4}")
 
 
@@ -50,7 +50,7 @@ def test_the_programs_of_the_page_run(page, scripted_engines, tmp_path, monkeypa
 
 def test_the_page_of_own_models_leads_to_a_search(servers, tokenizer_folder, tmp_path):
     """Its deployment, with another tokenizer, and its function, on a server in this process."""
-    page = (ROOT / "docs" / "your-own-models.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "start" / "your-own-models.md").read_text(encoding="utf-8")
     (described,) = re.findall(r"^```yaml\n(.*?)^```", page, re.M | re.S)
     (program,) = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
     servers.serve("http://127.0.0.1:8000")

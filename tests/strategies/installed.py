@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tomllib
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "strategies.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "strategies.md"
 
 
 def install(monkeypatch, folder, package, module, source, entry_points, group="tts.strategies"):
@@ -24,7 +24,7 @@ def install(monkeypatch, folder, package, module, source, entry_points, group="t
 
 
 def install_the_example(monkeypatch, folder):
-    """Install the strategy that docs/strategies.md shows, as it is shown there."""
+    """Install the strategy that docs/reference/strategies.md shows, as it is shown there."""
     text = PAGE.read_text(encoding="utf-8")
     (source,) = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     (project,) = re.findall(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)

@@ -45,7 +45,7 @@ def image(deployment: Deployment) -> Iterator[Finding]:
             f"of NVIDIA's images with Triton, {', '.join(contract.containers())} hold "
             "TensorRT-LLM, and its release 26.11 has none",
             "Look whether docker can pull it; else remove image, or use trtllm-serve "
-            "(docs/llmapi.md).",
+            "(docs/guides/llmapi.md).",
             "warning",
         )
 

@@ -39,7 +39,7 @@ _WHY = {
 CLOSED_BY = ("--grpc-restricted-protocol", "--http-restricted-api")
 _CLOSED_APIS = "shared-memory,model-repository,trace,logging"
 _NO_HEADER = "closed:to-all=nobody"
-"""What a client would have to send to use these APIs, and cannot (docs/security.md)."""
+"""What a client would have to send to use these APIs, and cannot (docs/explanation/security.md)."""
 _OTHERWISE = "the server would run otherwise than the deployment says"
 _WHERE = "server.host"
 _LOOPBACK = "Use 127.0.0.1, which only this machine can reach."
@@ -63,7 +63,7 @@ def host(deployment: Deployment) -> Iterator[Finding]:
             f"is {spec.host!r}, which opens the server to every machine that reaches this one",
             _WHERE,
             "nobody is asked for a password: whoever connects can use the models and end the "
-            "server (docs/security.md)",
+            "server (docs/explanation/security.md)",
             f"{_LOOPBACK} Others reach it through a tunnel (ssh -L), or in a network that you "
             "trust.",
             "warning",

@@ -115,7 +115,7 @@ def gateway(
         ),
     ] = 30.0,
 ) -> None:
-    """Serve generation and searches behind OpenAI's API until Ctrl-C (docs/gateway.md)."""
+    """Serve generation and searches as an OpenAI-compatible API until Ctrl-C."""
     from tts.gateway import process
 
     process.set_up()  # before gRPC is imported

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tts.gateway.safety import ApiKey, KeyStore
 
 app = typer.Typer(
-    help="Make, list and revoke the API keys of gateways (docs/gateway-operations.md).",
+    help="Make, list and revoke the API keys of gateways (docs/guides/gateway.md).",
     no_args_is_help=True,
 )
 

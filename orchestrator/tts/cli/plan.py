@@ -52,7 +52,8 @@ def plan(
 ) -> None:
     """Plan a deployment's memory, of its GPUs or of this machine; needs no GPU.
 
-    With --concurrency: every placement on --gpus that fits, simulated (docs/simulation.md).
+    With --concurrency: every placement on --gpus that fits, simulated
+    (docs/explanation/simulation.md).
     """
     from tts.build.deployment_edit import write_values
     from tts.build.spec import deployment_file, load_deployment

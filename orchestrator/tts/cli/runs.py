@@ -121,7 +121,8 @@ def bench(
         typer.Option(
             "--dataset",
             help="demo, math-500, gsm8k, aime-2024, a dataset of the Hugging Face hub "
-            "(OWNER/NAME[:CONFIG][:SPLIT]), or a JSONL, CSV or Parquet file (docs/datasets.md).",
+            "(OWNER/NAME[:CONFIG][:SPLIT]), or a JSONL, CSV or Parquet file "
+            "(docs/reference/datasets.md).",
         ),
     ] = "demo",
     columns: Annotated[

@@ -117,7 +117,8 @@ def simulate(
 ) -> None:
     """Predict how schedules compare, for a deployment or for a usual pair; needs no GPU.
 
-    The real search and scheduler run on simulated engines and virtual time (docs/simulation.md).
+    The real search and scheduler run on simulated engines and virtual time
+    (docs/explanation/simulation.md).
     """
     from tts.lab.bench.simulated_run import SimulationOptions, scenario_of
     from tts.lab.simulation.scenario import simulate as simulate_schedule

@@ -49,7 +49,8 @@ def study(
     """Run many variants of a deployment and see what its two engines do, and why.
 
     Divisions of the KV memory, schedules, speculation, prefix reuse, problems in flight and n, each
-    compared with the deployment as it is; figures in report.html, advice in words (docs/study.md).
+    compared with the deployment as it is; figures in report.html, advice in words
+    (docs/guides/study.md).
     """
     from tts.lab.study.campaign import resume_study, run_study
     from tts.lab.study.cells import FULL, QUICK

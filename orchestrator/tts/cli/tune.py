@@ -50,7 +50,7 @@ def tune(
     """Measure throughput over the load in flight, and propose how much to keep in flight.
 
     Proposes generator.in_flight_requests and verifier.in_flight_tokens: the upper end of the
-    interval in which throughput reaches 95% of its best (docs/tuning.md).
+    interval in which throughput reaches 95% of its best (docs/guides/tune.md).
     """
     from tts.build.deployment_edit import require_writable, write_values
     from tts.build.spec import deployment_file

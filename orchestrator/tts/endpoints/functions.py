@@ -310,7 +310,7 @@ class CheckedGenerator:
             raise FunctionError(
                 f"{name} gave {given!r:.200}; it must return a list of new token ids, or be a "
                 "function of the prompt's text: its first parameter is then named prompt.",
-                hint="docs/python.md describes both.",
+                hint="docs/reference/python.md describes both.",
             )
         for token in ids:
             if not 0 <= token < self._vocabulary:

@@ -1,4 +1,5 @@
-"""The gateway: generation and test-time search behind the API of OpenAI's clients. docs/gateway.md.
+"""The gateway: generation and test-time search behind the API of OpenAI's clients.
+docs/reference/gateway-api.md.
 
     HTTP (granian) ──► app ──► completions ──► plain ─────► generation: streams of the generator
                                           └──► searches ──► tts.session: the driver

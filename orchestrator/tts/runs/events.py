@@ -1,9 +1,9 @@
 """The events of a run log, and the one codec that writes and reads them.
 
 An event is one line of JSON; the field `event` names its type. Times are seconds since the session
-began (monotonic), `t` that of writing. `node` is a path of child indices. docs/run-log.md says what
-each event means. A field that is added gets a default, so that older logs can be read; a log of a
-newer version than VERSION is refused.
+began (monotonic), `t` that of writing. `node` is a path of child indices.
+docs/reference/run-log.md says what each event means. A field that is added gets a default, so that
+older logs can be read; a log of a newer version than VERSION is refused.
 """
 
 from __future__ import annotations

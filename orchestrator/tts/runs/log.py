@@ -4,7 +4,7 @@
 
 Times are seconds since the session began (monotonic); a resumed run has several sessions, each
 opened by a `session` event with the wall-clock time. `events` has the events and their codec,
-docs/run-log.md says what they mean.
+docs/reference/run-log.md says what they mean.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Everything that is measured of a run, from its log in one pass; docs/metrics.md defines it all.
+"""Everything that is measured of a run, from its log in one pass; docs/reference/measures.md
+defines it all.
 
 Memory grows by about a kilobyte a problem and not with the requests. A log of a run that goes on,
 or was cut short, gives the measures of what there is.

@@ -1,6 +1,6 @@
 """The table of measures: name, unit, definition, source and function of every number of a run.
 
-docs/metrics.md shows this table; `python -m tests.runs.measures_page` writes it there.
+docs/reference/measures.md shows this table; `python -m tests.runs.measures_page` writes it there.
 """
 
 from __future__ import annotations
@@ -369,4 +369,4 @@ MEASURES: Mapping[Section, tuple[Measure, ...]] = {
     "speculation": tuple(_speculation()),
     "machine": tuple(_machine()),
 }
-"""Every measure, in the order in which they are shown, by the section of docs/metrics.md."""
+"""Every measure, in the order in which docs/reference/measures.md shows them."""

@@ -71,7 +71,7 @@ class Run:
 
     @cached_property
     def measures(self) -> dict[str, float | int | None]:
-        """Its measures by name, as docs/metrics.md defines them; raises RunError.
+        """Its measures by name, as docs/reference/measures.md defines them; raises RunError.
 
         None is what the log does not say.
         """

@@ -11,7 +11,7 @@ ended chains out and keeps the best n/beam_width of the others.
           │      └─ 2.1 ✗
           └─ 3  ✗
 
-Differences from search-and-learn are listed in docs/strategies.md.
+Differences from search-and-learn are listed in docs/reference/strategies.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The Python API: a session holds the engines, solves problems and keeps runs. See docs/python.md.
+"""The Python API: a session holds the engines, solves problems and keeps runs. See
+docs/reference/python.md.
 
 | module | job |
 |---|---|

@@ -24,7 +24,7 @@ from .strategy import StrategyLike
 
 
 class StrategyParameters(TypedDict, total=False):
-    """The parameters of the built-in strategies; docs/strategies.md says which has which."""
+    """The parameters of the built-in strategies (docs/reference/strategies.md)."""
 
     n: int | None
     temperature: float

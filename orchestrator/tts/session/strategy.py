@@ -76,7 +76,7 @@ def choose(strategy: StrategyLike, deployment: Deployment, given: dict[str, Any]
         raise ConfigError(
             f"{name_of(strategy)} is made with a config, not with (problem, seed).",
             hint="Name its parameters in its place: the SearchConfig whose new_search makes it, or "
-            "a Strategy (docs/strategies.md).",
+            "a Strategy (docs/reference/strategies.md).",
         )
     if given:
         raise ConfigError(

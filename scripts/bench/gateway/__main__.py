@@ -13,7 +13,7 @@ p99 is not one of a few requests. The stages of our requests are from the gatewa
     scripts/run bench.gateway --server instant --system FastAPI --system "Triton gRPC"
 
 Server, gateway and clients share the machine: what the last line says of its load belongs to the
-figures. NVIDIA's OpenAI frontend for Triton is not among the systems: see docs/measurements.md.
+figures. NVIDIA's OpenAI frontend for Triton is not among the systems: see benchmarks/README.md.
 """
 
 from __future__ import annotations

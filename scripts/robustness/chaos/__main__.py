@@ -3,9 +3,10 @@
 A case is a strategy, a schedule and a fault, drawn from the seed and its number. The run of the
 demo pair is started, the fault happens at a random moment, and whatever is left is resumed until
 the run is complete. Then its answers and its tree digest must be those of an undisturbed run, and
-no process, shared memory, socket or temporary file of it may be left. What docs/security.md says
-is survived (a killed or frozen server, model or engine, a jump of the clock, a lost connection) the
-run must survive by itself. Half of the faults of a server happen under `tts serve`.
+no process, shared memory, socket or temporary file of it may be left. What
+docs/explanation/security.md says is survived (a killed or frozen server, model or engine, a jump
+of the clock, a lost connection) the run must survive by itself. Half of the faults of a server
+happen under `tts serve`.
 
     scripts/run robustness.chaos --cases 300 --seed 1             # an hour or two
     scripts/run robustness.chaos --cases 300 --seed 1 --from 120  # goes on with the 120th

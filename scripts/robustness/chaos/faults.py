@@ -214,7 +214,7 @@ Promise = Literal["survived", "survived by a run", "resumed"]
 
 @dataclass(frozen=True)
 class Fault:
-    """A kind of fault, and what docs/security.md promises of it."""
+    """A kind of fault, and what docs/explanation/security.md promises of it."""
 
     happen: Callable[[Scene, random.Random], bool | None]
     """Makes it happen; False if the process that it is about was not there, or not yet."""

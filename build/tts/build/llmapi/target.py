@@ -72,7 +72,7 @@ def read_model(checkpoint: Path) -> ModelConfig:
             raise CheckpointError(
                 f"{file}: architectures is {named!r}, a reward model with a head of its own. "
                 f"{reason}.",
-                hint="Use a verifier that answers with label tokens (docs/verifiers.md).",
+                hint="Use a verifier that answers with label tokens (docs/reference/verifiers.md).",
             )
     return model_shape.read_model(checkpoint)
 

@@ -6,7 +6,8 @@ an engine's weights, all but the embedding; and each weight of the generator tak
 as long as one of the verifier, as the generator works on a token of each request at a time, and
 some of what it writes is never scored.
 
-Threads decide how fast an engine is, and the last bit of what it computes: docs/tuning.md#threads.
+Threads decide how fast an engine is, and the last bit of what it computes:
+docs/guides/tune.md#threads.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from .memory import shape_before_build
 GENERATED = 3
 """How much longer a search takes per weight of the generator than per weight of the verifier.
 
-Measured on beam search of 25M and 100M parameters: 3.3 (docs/measurements.md#schedules).
+Measured on beam search of 25M and 100M parameters: 3.3 (benchmarks/README.md#schedules).
 """
 LEAST_WEIGHTS = 2_000_000
 """Weights for each thread, at least: an estimate.

@@ -97,7 +97,8 @@ def _with_prompt(deployment: Deployment, base: Path) -> Deployment:
             f"verifier.prompt_file: {file}: "
             + (error.strerror or str(error) if isinstance(error, OSError) else str(error))
             + ".",
-            hint="docs/verifiers.md describes the file; engines/deployments/prompts/ has one.",
+            hint="docs/reference/verifiers.md "
+            "describes the file; engines/deployments/prompts/ has one.",
         ) from error
     update = {"prompt": prompt, "prompt_file": None}  # which is then all there is to know
     return deployment.model_copy(update={"verifier": verifier.model_copy(update=update)})

@@ -26,7 +26,7 @@ class TensorRTSpec(Section):
     """Another image, in place of the container's (target llmapi only): one with a later version."""
     launcher: Literal["auto", "mpirun"] = "auto"
     """auto: start the server of engines on GPU 0 alone directly, any other under mpirun. mpirun:
-    start both under it, in case that is faster (docs/tensorrt.md says how to find out)."""
+    start both under it, in case that is faster (docs/guides/gpu.md says how to find out)."""
 
 
 Device = Annotated[int, Field(strict=True, ge=0, lt=1024)]

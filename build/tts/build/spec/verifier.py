@@ -91,7 +91,7 @@ class VerifierRole(RoleSpec):
     group_wait_ms: Annotated[float, Field(gt=0, le=10_000)] = 10.0
     """Longest time for which a request is held back (with group_tokens only)."""
     format: FormatName = "rlhflow"
-    """How questions and steps are presented to it (docs/verifiers.md)."""
+    """How questions and steps are presented to it (docs/reference/verifiers.md)."""
     head: HeadKind | None = None
     """What it judges with; None: what the architecture in its config.json says."""
     step_tag: Annotated[str, Field(min_length=1)] | None = None
@@ -147,7 +147,7 @@ class VerifierRole(RoleSpec):
         yield "template", template, "one", "template is required: head, answer and turn"
         prompt = "a prompt is given" if self.prompt_file or self.prompt is not None else ""
         need = "prompt_file is required: the text that asks whether a step is right"
-        yield "prompt", prompt, "one", f"{need} (docs/verifiers.md)"
+        yield "prompt", prompt, "one", f"{need} (docs/reference/verifiers.md)"
         system = "system_prompt is given" if self.system_prompt is not None else ""
         yield "system_prompt", system, "one", "system_prompt is required"
 

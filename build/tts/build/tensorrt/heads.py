@@ -39,7 +39,7 @@ def require_convertible(deployment: Deployment, role: Role, model: ModelConfig) 
             f"Deployment {deployment.name!r}: verifier.format is {spec.format}, which target "
             f"{deployment.target} cannot compute: {spec.facts.why_not}.",
             hint=f"Use verifier.format {spec.facts.instead} with the same model, or target "
-            f"{' or '.join(spec.facts.targets)} (docs/verifiers.md).",
+            f"{' or '.join(spec.facts.targets)} (docs/reference/verifiers.md).",
         )
     head = engine_shape(model, spec).head
     if head is None or (deployment.target == "tensorrt" and len(head.layers) == 1):
@@ -52,7 +52,7 @@ def require_convertible(deployment: Deployment, role: Role, model: ModelConfig) 
         f"Deployment {deployment.name!r}: {role} judges with {head.text}, which target "
         f"{deployment.target} cannot compute: {reason}.",
         hint="Use a verifier that answers with label tokens, or target openvino "
-        "(docs/verifiers.md).",
+        "(docs/reference/verifiers.md).",
     )
 
 

@@ -60,7 +60,7 @@ def verifier_dialogue(tokenizer: Tokenizer, spec: VerifierRole) -> VerifierDialo
             f"verifier.format is {spec.format!r}, but {tokenizer.checkpoint} judges with "
             + ("labels" if head == "labels" else f"a {head} head")
             + f"; formats for that: {', '.join(allowed)}.",
-            hint="Set verifier.format in the deployment file (docs/verifiers.md).",
+            hint="Set verifier.format in the deployment file (docs/reference/verifiers.md).",
         )
     module, _, function = spec.facts.dialogue.partition(":")
     make = getattr(import_module(f".{module}", __package__), function)

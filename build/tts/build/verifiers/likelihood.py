@@ -5,7 +5,7 @@ tokens after the question and all earlier steps: the geometric mean of their pro
 in (0, 1] and grows with m. (The sum would favour short steps, and its exponential is 0 in fp32 from
 about 100 nats on.) This is the likelihood-guided selection of arXiv 2606.01682, without its chunks
 of one fixed length. Its authors find that likelihoods of steps of different lengths mislead, also
-as means: docs/verifiers.md.
+as means: docs/reference/verifiers.md.
 
 The path is the running chat: the question's turn, then the steps as the assistant's text with an
 empty line behind each. That line is part of the context and not of the score: the last step of a

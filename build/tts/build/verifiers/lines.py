@@ -53,6 +53,6 @@ def skywork_prm(tokenizer: Tokenizer, _spec: VerifierRole) -> Lines:
         raise CheckpointError(
             f"{tokenizer.checkpoint}: {what}; verifier.format skywork-o1-prm needs it.",
             hint="This format is for Skywork-o1-Open-PRM; others: verifier.format custom "
-            "(docs/verifiers.md).",
+            "(docs/reference/verifiers.md).",
         )
     return Lines(tokenizer, bos, ends[0])

@@ -92,7 +92,8 @@ def prompted(tokenizer: Tokenizer, spec: VerifierRole) -> Prompted:
             raise CheckpointError(
                 f"The chat template of {tokenizer.checkpoint} does not carry a message verbatim, "
                 "so it cannot be used for verifier format prompted.",
-                hint="Spell the chat out with verifier.format custom (docs/verifiers.md).",
+                hint="Spell the chat out with verifier.format custom "
+                "(docs/reference/verifiers.md).",
             )
         pieces.append(before)
     head, join, between = pieces

@@ -66,7 +66,7 @@ def rlhflow(tokenizer: Tokenizer, spec: VerifierRole) -> RunningText:
     Refused if the template's text around a turn depends on what came before: then a longer dialogue
     would not extend a shorter one.
     """
-    hint = "Verifiers with another dialogue: verifier.format custom (docs/verifiers.md)."
+    hint = "Verifiers with another dialogue: verifier.format custom (docs/reference/verifiers.md)."
     marks = ("\ue000first\ue001", "\ue000label\ue001", "\ue000second\ue001")
     roles = ("user", "assistant", "user")
     messages = [{"role": r, "content": m} for r, m in zip(roles, marks, strict=True)]
@@ -125,7 +125,7 @@ def qwen_math_prm(tokenizer: Tokenizer, _spec: VerifierRole) -> RunningText:
                 f"{token!r} is {len(ids)} tokens in the tokenizer of {tokenizer.checkpoint}; "
                 "verifier.format qwen2.5-math-prm needs it to be one.",
                 hint="This format is for Qwen2.5-Math-PRM and what shares its tokenizer; others: "
-                "verifier.format custom (docs/verifiers.md).",
+                "verifier.format custom (docs/reference/verifiers.md).",
             )
     return RunningText(tokenizer, QWEN_MARKER, "", head, join)
 

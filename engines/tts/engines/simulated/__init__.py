@@ -1,7 +1,8 @@
 """A model of an engine on a GPU: how long its steps take and what its cache holds. Pure.
 
 No asyncio, no wall clock, no tokens sampled: callers say what a request will answer and at what
-time something happens, and are told when the next thing will. docs/simulation.md has the model.
+time something happens, and are told when the next thing will. docs/explanation/simulation.md has
+the model.
 """
 
 from tts.build.tensorrt.gpus import GPUS, GpuFacts

@@ -142,7 +142,7 @@ def _container(run: FirstRun, say: Say) -> Iterator[Outcome]:
             "wrong" if run.gpus else "not here",
             expected,
             "docker is not installed, or its daemon does not answer this user",
-            "Install docker and the NVIDIA Container Toolkit: docs/tensorrt.md, step 1.",
+            "Install docker and the NVIDIA Container Toolkit: docs/guides/gpu.md, step 1.",
         )
     elif not machine.has_image(image):
         advice = f"The build downloads it (14 GB). To see it come: docker pull {image}"

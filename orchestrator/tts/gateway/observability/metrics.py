@@ -1,4 +1,4 @@
-"""The gateway's metrics, by their names in Prometheus. docs/gateway-operations.md lists them.
+"""The gateway's metrics, by their names in Prometheus. docs/guides/gateway.md lists them.
 
 They are counted in dictionaries, which costs a request some microseconds; prometheus_client writes
 what a scrape asks for. The series of a metric are bounded: when there are too many, those with new

@@ -89,7 +89,7 @@ class SearchOptions(Struct, forbid_unknown_fields=True):
     report: bool = False
     """Keep the run's self-contained report; the answer's field `tts` says at which path."""
     parameters: dict[str, Any] = {}
-    """Parameters of the strategy, by the names of docs/strategies.md."""
+    """Parameters of the strategy, by the names of docs/reference/strategies.md."""
 
 
 class Request(Struct, kw_only=True):

@@ -1,4 +1,5 @@
-"""The real driver and scheduler on simulated engines and virtual time; see docs/simulation.md.
+"""The real driver and scheduler on simulated engines and virtual time; see
+docs/explanation/simulation.md.
 
 | module | job |
 |---|---|

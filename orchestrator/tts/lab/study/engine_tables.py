@@ -55,7 +55,9 @@ def memory_by_split(spec: Deployment, memory: PairMemory) -> Measurement:
             for part, size in parts.items()
             if size
         ]
-    notes = ["From the memory plan (docs/memory-plan.md): the KV memory is what both pools take."]
+    notes = [
+        "From the memory plan (docs/explanation/memory.md): the KV memory is what both pools take."
+    ]
     return Measurement("memory-by-split", rows, "modelled", notes)
 
 
@@ -202,7 +204,8 @@ def caches_by_split(spec: Deployment, memory: PairMemory, curves: Curves) -> lis
         return []
     notes = [
         "Modelled: the requests of the deployment's own run through an LRU cache of whole blocks, "
-        "of every size at once (docs/study.md). A pool too small for what runs at a time would "
+        "of every size at once (docs/guides/study.md). A pool too small for what runs at a time "
+        "would "
         "let requests wait; the model thrashes instead.",
         *(
             f"{curve.distinct:,} different blocks were used on the {engine}: a pool of so many "

@@ -126,7 +126,7 @@ def by_load(load: Json) -> list[Measurement]:
                 }
                 for level in engine["levels"]
             ],
-            notes=["Lines: from the slowest to the fastest repeat (docs/tuning.md)."],
+            notes=["Lines: from the slowest to the fastest repeat (docs/guides/tune.md)."],
         )
         for role, engine in load["engines"].items()
     ]
@@ -156,7 +156,7 @@ def _design(study: Study) -> list[str]:
         return ["One round: how much of the differences is noise is not known."]
     return [
         f"{rounds} rounds with different problems; the speed is that of problems/s over the "
-        "deployment's, as it is, with a 95% interval (randomised blocks, docs/study.md)."
+        "deployment's, as it is, with a 95% interval (randomised blocks, docs/guides/study.md)."
     ]
 
 

@@ -40,7 +40,7 @@ def key_measures(run: MeasuredRun) -> Figure | None:
             {"measure": measure.name, "value": measure.value, "unit": measure.unit}
             for measure in found
         ],
-        notes=["docs/metrics.md defines each of them."],
+        notes=["docs/reference/measures.md defines each of them."],
     )
 
 

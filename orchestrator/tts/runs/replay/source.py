@@ -91,7 +91,8 @@ def open_source(path: Path) -> Source:
     if not is_folder(path):
         raise RunError(
             f"There is nothing to replay at {path}.",
-            hint="Name the folder of a finished run, or a file of traces (docs/replay.md).",
+            hint="Name the folder of a finished run, or a file of traces "
+            "(docs/explanation/replay.md).",
         )
     if is_there(path / GROUP):
         raise RunError(f"{path} holds several runs.", hint="Name the folder of one of them.")

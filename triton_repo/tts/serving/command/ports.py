@@ -2,7 +2,8 @@
 
 gRPC is a Unix domain socket in a folder that only this user may enter, unless the deployment says
 a port or a host that others can reach. So whose process may talk to the engines is the kernel's
-decision, not Triton's, which any client with a port to connect to could end (docs/security.md).
+decision, not Triton's, which any client with a port to connect to could end
+(docs/explanation/security.md).
 """
 
 from __future__ import annotations
