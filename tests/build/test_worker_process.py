@@ -11,6 +11,7 @@ import threading
 
 import psutil
 import pytest
+from tests.amounts import amount
 from tests.forks import said_in_a_fork
 from tests.interrupts import InterruptedAt
 
@@ -49,7 +50,7 @@ def test_after_an_interrupt_at_any_place_the_next_answer_is_the_next_request_s(w
         assert worker.ask([place, warm]).content == [place, warm]
         if not came:
             break
-        place += 1
+        place += amount(3, 1)
     assert place > 20  # it was really interrupted
     gc.collect()  # a worker ends with its input
 

@@ -150,6 +150,7 @@ def test_a_served_deployment_is_made_cold_for_each_search_as_well(
     assert not any("caches hold" in line for line in following.said)
 
 
+@pytest.mark.slow  # a death in a run: test_runs_server.py
 def test_a_server_that_dies_or_keeps_its_caches_is_replaced_before_the_next_search(
     small_steps, started, three, tmp_path, monkeypatch
 ):

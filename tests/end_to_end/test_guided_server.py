@@ -79,6 +79,7 @@ def test_forms_are_kept_in_the_same_trees_under_every_schedule(served, tmp_path,
         assert len(digests) == 1, strategy
 
 
+@pytest.mark.slow  # its forms are kept by default; resume: test_embedded.py
 def test_a_run_with_a_form_is_killed_continued_and_replayed(served, tmp_path):
     (tmp_path / "form.json").write_text(SCHEMA)
     options = ("--limit", 3, "--n", 8, "--set", f"answer_schema={tmp_path / 'form.json'}")

@@ -120,6 +120,7 @@ def test_a_replay_is_reported_and_resumed_as_one(tts, recorded, pair, tmp_path):
     assert "its replay was" in err
 
 
+@pytest.mark.slow  # without engines: tests/runs
 def test_made_up_text_is_cut_stopped_and_continued_to_the_same_trees(tts, pair, tmp_path):
     chains = [
         {"text": "\n\n".join("x" * length for length in lengths), "sep": "\n\n",

@@ -59,6 +59,7 @@ def bench(tts, folder, *options):
     return summary(folder)
 
 
+@pytest.mark.slow  # without processes: tests/session/test_replicas.py
 def test_the_trees_are_the_same_however_many_servers_and_shards_and_whatever_dies(
     tts, replicas, tmp_path
 ):

@@ -173,6 +173,7 @@ def test_fifty_problems_grow_one_set_of_trees_on_cold_and_warm_caches(tts, tmp_p
     assert len(set(digests.values())) == 1, digests
 
 
+@pytest.mark.slow  # the same on embedded engines: test_embedded.py
 def test_a_run_and_its_own_server_are_killed_and_continued_without_doing_anything_twice(
     tts, served, plain, tmp_path
 ):
@@ -270,7 +271,7 @@ def test_a_running_server_is_used_and_left_alone(serving, plain, tmp_path):
     assert servers(tts) == running
 
 
-@pytest.mark.parametrize("victim", ["server", "stub"])
+@pytest.mark.parametrize("victim", ["server", pytest.param("stub", marks=pytest.mark.slow)])
 def test_a_run_goes_on_when_its_server_dies_and_is_started_again(
     serving, plain, tmp_path, monkeypatch, victim
 ):
@@ -326,6 +327,7 @@ def carry_out_at(address, folder, disturb):
     return summary(folder)
 
 
+@pytest.mark.slow  # a death and a new start are tried by default
 def test_a_server_replaced_in_the_middle_changes_nothing(serving, plain, tmp_path):
     """Stopped in order, and another one started at its address: what failed is asked again."""
     tts, process = serving
@@ -356,6 +358,7 @@ def test_a_server_replaced_in_the_middle_changes_nothing(serving, plain, tmp_pat
     assert process.returncode == 0
 
 
+@pytest.mark.slow  # cut streams: tests/endpoints
 def test_a_connection_cut_within_a_message_changes_nothing(
     served, server, plain, tmp_path, monkeypatch
 ):

@@ -29,6 +29,7 @@ pytestmark = [
 LONG = ("--limit", "200", "--n", "16")  # long enough to be stopped in the middle
 
 
+@pytest.mark.slow  # a server that dies: test_runs_server.py
 def test_a_server_stopped_in_the_middle_ends_the_run_with_what_is_saved(tts, tmp_path):
     stopped(tts, tmp_path / "run", *LONG)
 
@@ -50,6 +51,7 @@ def test_ctrl_c_stops_in_order_however_often_it_is_pressed(tts, tmp_path, presse
     assert len(whole_events(folder)) > 50
 
 
+@pytest.mark.slow  # of one run: test_embedded.py
 def test_a_comparison_of_all_strategies_is_stopped_continued_and_reported(served, tmp_path):
     folder = tmp_path / "group"
     arguments = ("--strategy", "all", "--limit", 2, "--n", 4, "--out", folder)

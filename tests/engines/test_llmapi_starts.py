@@ -41,6 +41,7 @@ def noticed(server: RunningServer) -> str:
     return ""
 
 
+@pytest.mark.slow  # two more models
 def test_replicas_see_their_own_gpus_and_both_serve(llmapi_pair: Deployment):
     placed = llmapi_pair.generator.placement.model_copy(update={"gpus": ((1,), (3,))})
     generator = llmapi_pair.generator.model_copy(update={"tensorrt": placed})
@@ -71,6 +72,7 @@ def test_a_killed_model_is_noticed_and_leaves_nothing(
     assert not any(stub.is_running() for stub in stubs)
 
 
+@pytest.mark.slow  # a killed model is noticed by default
 def test_a_model_whose_engine_dies_ends_and_is_noticed(
     llmapi_pair: Deployment, misbehave: Misbehave, monkeypatch: pytest.MonkeyPatch
 ):
@@ -91,6 +93,7 @@ def test_a_model_that_cannot_be_opened_is_said_with_the_reason(
     assert "memory" in failed.value.message
 
 
+@pytest.mark.slow  # a start each for a sentence: lint says it before
 def test_a_version_that_is_too_old_is_refused_when_the_model_loads(
     llmapi_pair: Deployment, monkeypatch: pytest.MonkeyPatch
 ):

@@ -86,11 +86,14 @@ def test_no_two_answers_of_any_form_that_math_verify_calls_equal_are_separated(p
 
 def test_no_labelled_answers_that_math_verify_calls_equal_are_separated(shared_lines):
     pairs = 0
-    for case in shared_lines("grader_cases_dev.jsonl"):
-        if case["kind"] == "answer_pair" and max(map(len, fields(case))) < 300:
+    cases = [
+        case for case in shared_lines("grader_cases_dev.jsonl") if case["kind"] == "answer_pair"
+    ]
+    for case in cases[:: amount(3, 1)]:
+        if max(map(len, fields(case))) < 300:
             require_sound(*fields(case))
             pairs += 1
-    assert pairs > 200
+    assert pairs > amount(70, 200)
 
 
 def fields(case):

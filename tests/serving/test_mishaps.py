@@ -76,6 +76,7 @@ def test_a_start_that_fails_by_chance_is_tried_once_more(
     assert said[1].endswith("It is started once more.")
 
 
+@pytest.mark.slow  # two starts each; that it is tried once more is tried by default
 @pytest.mark.parametrize(
     ("mishap", "message"),
     [pytest.param(*MISHAPS[0].values, id=MISHAPS[0].id, marks=pytest.mark.slow), *MISHAPS[1:]],

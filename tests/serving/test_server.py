@@ -111,6 +111,7 @@ def test_a_started_server_answers_is_found_and_leaves_nothing_behind(echo: Echo)
     assert not stop_server(deployment)
 
 
+@pytest.mark.slow  # leftovers: the campaign of faults
 def test_temporary_files_of_a_killed_server_lie_in_its_folder_and_go_with_the_next_start(
     echo: Echo,
 ):
@@ -283,6 +284,7 @@ def test_a_model_that_fails_to_load_is_named_with_its_reason(echo: Echo, templat
     assert find_server(deployment) is None
 
 
+@pytest.mark.slow  # the next of its kind is tried by default
 def test_a_port_lost_in_a_race_is_replaced(echo: Echo, monkeypatch: pytest.MonkeyPatch):
     chosen: list[Addresses] = []
     choose = server.choose_addresses

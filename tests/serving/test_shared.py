@@ -153,7 +153,9 @@ def test_two_programs_at_once_use_one_server_which_ends_with_the_last(echo: Echo
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("killed", ["owner", "borrower", "both"])
+@pytest.mark.parametrize(
+    "killed", ["owner", pytest.param("borrower", marks=pytest.mark.slow), "both"]
+)
 def test_a_killed_user_leaves_the_server_to_the_others(echo: Echo, programs, killed: str):
     owner = programs()
     owner.until("open")
@@ -192,6 +194,7 @@ def test_a_server_that_is_stopped_is_stopped_for_all_of_its_users(echo: Echo, pr
             borrower.tell("go on", "answers")
 
 
+@pytest.mark.slow  # three programs and two starts
 @pytest.mark.server
 def test_who_waits_for_a_starter_that_dies_starts_the_server_itself(
     echo: Echo, templates: Path, programs
@@ -213,6 +216,7 @@ def test_who_waits_for_a_starter_that_dies_starts_the_server_itself(
         waiting.tell("close", "closed")
 
 
+@pytest.mark.slow  # three programs and two starts
 @pytest.mark.server
 def test_a_program_waits_for_another_ones_server_that_died_to_be_back(echo: Echo, programs):
     owner = programs()

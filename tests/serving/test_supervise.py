@@ -185,6 +185,7 @@ def test_a_server_is_stopped_while_its_engines_load(echo: Echo, templates: Path)
     assert not comes_back(deployment.name)
 
 
+@pytest.mark.slow  # two starts; a killed server that is back is tried by default
 @pytest.mark.server
 def test_a_server_that_another_process_starts_again_is_waited_for_and_used(
     echo: Echo, templates: Path
