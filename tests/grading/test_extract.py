@@ -43,7 +43,6 @@ def test_the_last_complete_box_is_the_answer(text, answer):
     "text",
     [
         "",
-        "the answer is 5",
         r"\boxed",
         r"\boxed{",
         r"\boxed{5",
@@ -151,6 +150,11 @@ STATED = [
     ("The final answer is (D) 12 km.", "(D) 12 km"),
     ("so\n#### 5", "5"),
     ("#### $1,000.", "$1,000"),
+    ("3 + 14 = 17. The answer is 17.", "17"),
+    ("So the answer is $-\\frac{1}{2}$.", r"-\frac{1}{2}"),
+    ("The answer is **42**", "42"),
+    ("First, the answer is 5. Then it doubles: the answer is 10.", "10"),
+    ("The answer is 5, I think.\nAnswer: 6", "6"),
 ]
 
 
@@ -164,7 +168,10 @@ def test_without_a_box_the_answer_is_what_the_text_announces_as_such(text, answe
 @pytest.mark.parametrize(
     "text",
     [
-        "The answer is 5",  # of a step, perhaps
+        "The answer is larger than 5.",
+        "The answer is yes.",
+        "The answer is 5 or $x$.",
+        "So the answer is $p = 8$ and $m = 8$.",
         "so x = 5",
         "The final answer is greater than $5$.",
         "The final answer is $5$ less than $7$.",

@@ -1,8 +1,9 @@
 r"""The final answer written in a text. Pure, and linear in the length of any text.
 
 A completion states its answer in `\boxed{...}`. One without a complete box states it where lm-eval
-and math-verify look first: after "final answer is", "Answer:" or "####". Beyond these words nothing
-is guessed: "the last number" rewards rambling, and makes accuracies incomparable. math-verify's own
+and math-verify look first: after "final answer is", "Answer:" or "####", and, where there is none
+of these, in a sentence "The answer is 5." that states mathematics. Beyond these words nothing is
+guessed: "the last number" rewards rambling, and makes accuracies incomparable. math-verify's own
 extraction gives sympy objects and takes any time; what is found here is text, which a test compares
 with what math-verify finds.
 """
@@ -28,6 +29,11 @@ _ANNOUNCED = (
         r"|^[#*][ \t#*_]*(?:final )?answer[*_]*$)[*_]*\s*[*_]*",
         re.IGNORECASE | re.MULTILINE,
     ),
+)
+# The sentence that ends the solutions of lm-eval's few-shot prompts for GSM8K. A step may say it of
+# a part of the problem, so it counts only where nothing more certain is announced.
+_IN_A_SENTENCE = re.compile(
+    r"\b(?:the|our|my) answer is[ \t]+(?=[*_]*(?:\$|-?\\|[-€£(]*\d))", re.IGNORECASE
 )
 _AFTER_HASHES = re.compile(r"^####[ \t]+([$€£]?-?\d[\d.,]*%?)[ \t]*$", re.MULTILINE)
 
@@ -91,8 +97,11 @@ def stated_answer(text: str) -> str | None:
         ends = [match.end() for match in announcement.finditer(text)]
         if ends:
             return _answer_at(text, ends[-1])
-    numbers = _AFTER_HASHES.findall(text)
-    return numbers[-1].rstrip(".,") if numbers else None
+    if numbers := _AFTER_HASHES.findall(text):
+        return str(numbers[-1]).rstrip(".,")
+    ends = [match.end() for match in _IN_A_SENTENCE.finditer(text)]
+    answer = _answer_at(text, ends[-1]) if ends else None
+    return None if answer and (several := _LIST.match(answer)) and several["more"] else answer
 
 
 def _answer_at(text: str, start: int) -> str | None:
