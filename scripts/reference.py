@@ -163,6 +163,8 @@ def _value(option: Any) -> str:
 def _default(parameter: Any) -> str:
     if parameter.required:
         return "required"
+    if getattr(parameter, "count", False):
+        return ""
     shown = getattr(parameter, "show_default", True)
     if isinstance(shown, str):
         return _prose(shown)
@@ -369,16 +371,26 @@ def exit_codes() -> str:
 
 
 def _prose(text: str) -> str:
-    """A docstring or help text as Markdown: paragraphs on one line each, markup of rich removed."""
+    """A docstring or help text as Markdown: paragraphs on one line each, markup of rich removed.
+
+    A paragraph of commands becomes a block of code.
+    """
     text = re.sub(r"\[/?(bold|dim|italic|cyan|green|yellow|red|blue|link)[^\]]*\]", "", text)
-    paragraphs = re.split(r"\n\s*\n", inspect.cleandoc(text).replace("\b\n", ""))
-    joined = "\n\n".join(" ".join(each.split()) for each in paragraphs)
+    paragraphs = re.split(r"\n\s*\n", inspect.cleandoc(text.replace("\b\n", "")))
+    return "\n\n".join(map(_paragraph, paragraphs))
+
+
+def _paragraph(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines()]
+    commands = [line for line in lines if line.startswith("tts ")]
+    if commands and lines[-len(commands) :] == commands and len(lines) - len(commands) <= 1:
+        before = [*lines[: -len(commands)], ""] if len(lines) > len(commands) else []
+        return "\n".join([*before, "```text", *commands, "```"])
     joined = "`".join(  # a bracket would begin a link, but for one within backticks
-        part if place % 2 else part.replace("[", r"\[")
-        for place, part in enumerate(joined.split("`"))
+        part if place % 2 else part.replace("[", r"\[").replace("<", "&lt;")
+        for place, part in enumerate(" ".join(text.split()).split("`"))
     )
-    joined = re.sub(r"(?<![\w`/\[])(docs|benchmarks)/([\w./-]+\.md)(#[\w-]+)?", _link, joined)
-    return re.sub(r"<(?![\w!/-]*>)", "&lt;", joined)
+    return re.sub(r"(?<![\w`/\[])(docs|benchmarks)/([\w./-]+\.md)(#[\w-]+)?", _link, joined)
 
 
 def _link(found: re.Match[str]) -> str:

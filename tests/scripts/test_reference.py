@@ -76,3 +76,19 @@ def test_a_stale_page_is_found(tmp_path, monkeypatch):
     (tmp_path / "cli.md").write_text("another")
     with pytest.raises(SystemExit, match=r"cli\.md would change"):
         reference.main()
+
+
+def test_examples_in_a_help_text_become_code():
+    said = "Solve it [dim](docs/guides/gpu.md)[/dim].\n\n\b\nExamples:\n  tts solve demo\n"
+    said += "  tts bench demo"
+    assert reference._prose(said) == (
+        "Solve it ([docs/guides/gpu.md](../guides/gpu.md)).\n\n"
+        "Examples:\n\n```text\ntts solve demo\ntts bench demo\n```"
+    )
+
+
+def test_brackets_and_names_of_pages_that_do_not_exist_are_no_links():
+    assert reference._prose("OWNER/NAME[:SPLIT], see docs/no.md") == (
+        "OWNER/NAME\\[:SPLIT], see `docs/no.md`"
+    )
+    assert reference._prose("as `--set [a]`") == "as `--set [a]`"
