@@ -217,7 +217,7 @@ def deployment_file() -> str:
         "the bundled files below `engines/deployments/` are examples. Sizes are in tokens unless "
         "the description says otherwise. An unknown field is an error.",
     ]
-    common = {EngineSpec, RoleSpec, RemoteSpec}
+    common: tuple[type[BaseModel], ...] = (EngineSpec, RoleSpec, RemoteSpec)
     for heading, text, models in _SECTIONS:
         parts.append(f"## {heading}")
         parts.append(text or _prose(inspect.getdoc(models[0]) or ""))
