@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import subprocess
+import os
 import sys
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def main() -> None:
         command += ["serve", "--livereload"]
     else:
         command += ["build", "--strict", "--clean", "--site-dir", str(given.to.resolve())]
-    sys.exit(subprocess.run([*command, "--config-file", str(ROOT / "mkdocs.yml")]).returncode)
+    os.execv(command[0], [*command, "--config-file", str(ROOT / "mkdocs.yml")])
 
 
 if __name__ == "__main__":
