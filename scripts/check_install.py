@@ -35,7 +35,7 @@ NEEDS_NO_SERVER = (
     ("plan", "demo-gpu"),
     ("lint", "demo-gpu"),
     ("build-engines", "demo-gpu", "--dry-run"),
-    ("simulate", "--problems", "2", "--n", "4"),
+    ("simulate", "--limit", "2", "--n", "4"),
 )
 NEEDS_SERVER = (("build-engines", "demo"), ("serve", "demo"), ("bench", "demo", "--limit", "2"))
 

@@ -53,7 +53,7 @@ def test_calibration_samples_and_a_model_repository_that_are_files(tmp_path: Pat
     (finding,) = serious(load_deployment(base))
     assert finding.where == str(folder)
     assert finding.what == "is a file, where a folder is expected"
-    assert finding.fix.endswith(f"tts deploy {base}")
+    assert finding.fix.endswith(f"tts render {base}")
 
 
 @pytest.mark.parametrize("name", ["", "config.json", "rank0.engine", "manifest.json"])

@@ -41,7 +41,7 @@ def edited(folder: Path, name: str, old: str, new: str) -> Finding:
     file.write_text(text.replace(old, new))
     (finding,) = found(folder)
     assert finding.where.startswith(f"{file}: ")
-    assert finding.fix.endswith(f"tts deploy {TWO} --manifests {folder}")
+    assert finding.fix.endswith(f"tts render {TWO} --manifests {folder}")
     return finding
 
 

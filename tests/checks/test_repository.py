@@ -18,7 +18,7 @@ def test_the_repository_on_disk_must_be_the_deployments():
     assert serious(deployment) == []
     other = changed(LLAMA, {"generator.max_batch_size": 256, "generator.in_flight_requests": 256})
     found = serious(other)
-    assert {f.fix for f in found} == {f"Render it again: tts deploy {LLAMA}"}
+    assert {f.fix for f in found} == {f"Render it again: tts render {LLAMA}"}
     where = "model_repository/generator/config.pbtxt: max_batch_size"
     assert [f.what for f in found if f.where == where] == ["is 512; must be 256"]
 

@@ -2,14 +2,19 @@
 
 import json
 import os
+import subprocess
+import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 import yaml
 from tests.commands import prepared
 from tests.runs.test_compare import run_config
+from typer.main import get_command
 
 from tts.build import paths
+from tts.cli import app
 from tts.cli.runs import ALL
 from tts.strategies.catalog import STRATEGIES
 from tts.strategies.names import STRATEGY_NAMES
@@ -48,21 +53,91 @@ def deployment(tmp_path, **changes):
         "plan",
         "lint",
         "build-engines",
-        "deploy",
+        "render",
         "serve",
+        "gateway",
+        "gateway serve",
+        "gateway keys create",
+        "gateway requests",
         "tune",
         "solve",
         "bench",
         "report",
-        "top",
+        "runs compare",
         "watch",
         "doctor",
     ],
 )
 def test_every_command_has_help(command, tmp_path):
-    code, out, _ = tts(*command.split(), "--help", home=tmp_path)
+    code, out, _ = tts(*command.split(), "-h", home=tmp_path)
     assert code == 0
     assert "Usage: tts" in out
+    assert "bool" not in out
+
+
+def test_every_command_that_is_shown_ends_its_help_with_examples(tmp_path):
+    def check(command, words):
+        if command.hidden:
+            return
+        for name, part in getattr(command, "commands", {}).items():
+            check(part, (*words, name))
+        if words and words[:2] != ("gateway", "keys") and words != ("runs",):
+            assert command.epilog.startswith("Examples:\n"), words
+            assert "tts " + " ".join(w for w in words if w != "serve" or words == ("serve",)) in (
+                command.epilog
+            )
+
+    check(get_command(app), ())
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (("deploy", "/nowhere"), "tts render"),
+        (("top", "/nowhere"), "tts watch"),
+        (("keys", "list"), "tts gateway keys"),
+        (("requests",), "tts gateway requests"),
+        (("compare", "/nowhere", "/nowhere/else"), "tts runs compare"),
+        (("merge", "/nowhere", "--out", "x"), "tts runs merge"),
+        (("trace", "/nowhere"), "tts runs trace"),
+        (("calibrate", "/nowhere", "--to", "x"), "tts runs calibrate"),
+        (("report", "/nowhere", "--pdf"), "--format pdf"),
+        (("simulate", "--problems", "1", "--strategy", "none"), "--limit"),
+        (("simulate", "--beam-width", "3", "--n", "4"), "--set beam_width"),
+        (("simulate", "--traces", "/nowhere"), "--replay"),
+        (("plan", "demo", "--concurrency", "1"), "tts simulate --placements"),
+        (("gateway", "demo", "--filters", "/nowhere"), "--filter"),
+        (("runs", "trace", "/nowhere", "--out", "x"), "--to"),
+    ],
+)
+def test_an_old_name_works_and_names_the_new_one(tmp_path, old, new):
+    code, _, err = tts(*old, home=tmp_path)
+    said = " ".join(err.split())
+    assert f"is now {new}" in said
+    assert "the old name goes with version" in said
+    assert "No such command" not in said
+    assert "No such option" not in said
+    assert code in (0, 1, 2)
+    shown = tts("-h", home=tmp_path)[1]
+    assert f"│ {old[0]} " not in shown or old[0] in (
+        "report",
+        "simulate",
+        "plan",
+        "gateway",
+        "runs",
+    )
+
+
+def test_the_version_is_that_of_the_package(tmp_path):
+    assert tts("--version", home=tmp_path)[1] == f"tts {version('tts-toolkit')}\n"
+
+
+def test_quiet_leaves_results_and_errors_and_verbose_adds_tracebacks(tmp_path):
+    _, out, err = tts("-q", "top", home=tmp_path)
+    assert (out, "is now" in err, "error: " in err) == ("", False, True)
+    words = [Path(sys.executable).with_name("tts"), "-v", "report", tmp_path]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert "Traceback" in done.stderr
 
 
 def test_unknown_deployment_lists_the_bundled_ones(tmp_path):
@@ -87,7 +162,7 @@ def test_missing_checkpoint(tmp_path):
     assert "/no/such/folder" in err
 
 
-@pytest.mark.parametrize("command", ["build-engines", "deploy"])
+@pytest.mark.parametrize("command", ["build-engines", "render"])
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
@@ -235,7 +310,6 @@ def test_a_home_that_cannot_be_is_named(home, complaint):
         ("bench", "demo", "--replay"),
         ("bench", "demo", "--out"),
         ("simulate", "--replay"),
-        ("simulate", "--traces"),
     ],
 )
 def test_a_path_that_no_file_can_have_is_refused(tmp_path, command):
@@ -245,7 +319,7 @@ def test_a_path_that_no_file_can_have_is_refused(tmp_path, command):
 
 
 def test_a_device_is_no_file_of_traces(tmp_path):
-    code, _, err = tts("simulate", "--traces", "/dev/zero", home=tmp_path)
+    code, _, err = tts("simulate", "--replay", "/dev/zero", home=tmp_path)
     assert code == 2
     assert "/dev/zero cannot be read as traces" in err
     assert "not a regular file" in err

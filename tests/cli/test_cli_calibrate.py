@@ -1,4 +1,4 @@
-"""`tts calibrate` in a process of its own, on runs over scripted engines."""
+"""`tts runs calibrate` in a process of its own, on runs over scripted engines."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ def test_runs_give_a_policy_for_each_budget_that_auto_can_read(runs, tmp_path):
     policy = tmp_path / "policy.json"
     folders = (runs / "weighted-best-of-n", runs / "dvts")
     budgets = ("--budget", 4, "--budget", 1)
-    code, out, err = tts("calibrate", *folders, "--out", policy, *budgets, home=tmp_path)
+    code, out, err = tts("runs", "calibrate", *folders, "--to", policy, *budgets, home=tmp_path)
     assert code == 0, err
     assert f"--set policy={policy}" in "".join((out + err).split("\n"))
     made = json.loads(policy.read_text())
@@ -50,11 +50,11 @@ def test_runs_give_a_policy_for_each_budget_that_auto_can_read(runs, tmp_path):
 def test_what_no_policy_can_be_made_from_is_said(runs, tmp_path):
     policy = tmp_path / "policy.json"
     for arguments, said in (
-        ((runs / "dvts", "--out", policy), "0 of the runs are of weighted-best-of-n"),
-        ((tmp_path, "--out", policy), "holds no run"),
+        ((runs / "dvts", "--to", policy), "0 of the runs are of weighted-best-of-n"),
+        ((tmp_path, "--to", policy), "holds no run"),
         ((runs / "weighted-best-of-n", "--out", tmp_path / "no" / "x"), "cannot be written"),
     ):
-        code, _, err = tts("calibrate", *arguments, home=tmp_path)
+        code, _, err = tts("runs", "calibrate", *arguments, home=tmp_path)
         assert code in (1, 2)
         assert said in " ".join(err.split())
     assert not policy.exists()

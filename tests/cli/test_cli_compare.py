@@ -1,4 +1,4 @@
-"""`tts compare`."""
+"""`tts runs compare`."""
 
 import pytest
 from tests.runs.runs import log_of, write_run
@@ -19,7 +19,7 @@ def runs(tmp_path):
 
 
 def test_what_differs_comes_first_then_the_differences_and_who_is_right(runs):
-    shown = CliRunner().invoke(app, ["compare", *runs])
+    shown = CliRunner().invoke(app, ["runs", "compare", *runs])
     assert shown.exit_code == 0, shown.output
     text = " ".join(shown.output.split())
     order = ["what differs", "seed", "theirs against ours, on the 3 problems of both", "accuracy"]
@@ -35,13 +35,13 @@ def test_what_differs_comes_first_then_the_differences_and_who_is_right(runs):
 
 
 def test_one_run_is_no_comparison(runs):
-    refused = CliRunner().invoke(app, ["compare", runs[0]])
+    refused = CliRunner().invoke(app, ["runs", "compare", runs[0]])
     assert refused.exit_code == 2
     assert "name two runs or more" in refused.output
 
 
 def test_without_references_there_are_costs_alone(tmp_path):
     folders = [str(write_run(tmp_path / name, log_of({"a": None}))) for name in ("one", "other")]
-    shown = CliRunner().invoke(app, ["compare", *folders])
+    shown = CliRunner().invoke(app, ["runs", "compare", *folders])
     assert "The runs were asked for the same." in shown.output
     assert "no reference answers" in shown.output

@@ -47,7 +47,7 @@ def test_everything_but_the_engines_can_be_made_without_a_gpu(home, name):
     compiled = load_deployment(name).target == "tensorrt"
     assert done.stdout.count("docker run") == (6 if compiled else 0)
     manifests = home / "manifests"
-    done = run("deploy", name, "--manifests", manifests)
+    done = run("render", name, "--manifests", manifests)
     assert done.exit_code == 0
     assert f"model repository: {paths.repository_dir(name)}" in done.stdout
     assert "Not built on this machine: generator and verifier." in done.stderr

@@ -10,7 +10,7 @@ from tts.gateway.safety import Keyring, KeyStore, keys_file
 @pytest.fixture
 def tts(monkeypatch, tmp_path):
     monkeypatch.setenv("TTS_HOME", str(tmp_path))
-    return lambda *arguments: CliRunner().invoke(app, ["keys", *arguments])
+    return lambda *arguments: CliRunner().invoke(app, ["gateway", "keys", *arguments])
 
 
 def test_a_key_is_printed_once_alone_on_stdout_and_works(tts):

@@ -37,7 +37,7 @@ def test_the_command_tells_findings_and_counts_them(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    "command", [("build-engines", "--dry-run"), ("build-engines",), ("deploy",)]
+    "command", [("build-engines", "--dry-run"), ("build-engines",), ("render",)]
 )
 def test_building_and_deploying_are_refused_on_errors(tmp_path: Path, command: tuple[str, ...]):
     name, *options = command
@@ -58,7 +58,7 @@ def test_a_warning_does_not_stop_anything(tmp_path: Path):
 
 def test_manifests_are_checked_where_they_were_written(tmp_path: Path):
     home, folder = tmp_path / "home", tmp_path / "manifests"
-    assert tts("deploy", "demo-gpu", "--manifests", folder, home=home)[0] == 0
+    assert tts("render", "demo-gpu", "--manifests", folder, home=home)[0] == 0
     code, out, _ = tts("lint", "demo-gpu", "--deep", "--manifests", folder, home=home)
     assert (code, out.splitlines()[-1]) == (0, "0 errors, 0 warnings, 2 not checked")
     file = folder / "compose.yaml"

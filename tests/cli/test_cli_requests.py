@@ -13,7 +13,7 @@ from tts.gateway.observability import Recorder, RequestLog, requests_dir
 @pytest.fixture
 def tts(monkeypatch, tmp_path):
     monkeypatch.setenv("TTS_HOME", str(tmp_path))
-    return lambda *arguments: CliRunner().invoke(app, ["requests", *arguments])
+    return lambda *arguments: CliRunner().invoke(app, ["gateway", "requests", *arguments])
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""`tts trace` in a process of its own: of one run, of a comparison's runs, and of none."""
+"""`tts runs trace` in a process of its own: of one run, of a comparison's runs, and of none."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ def run(tmp_path):
 
 
 def test_a_run_of_an_old_version_has_a_timeline(run, tmp_path):
-    code, out, err = tts("trace", run, home=tmp_path)
+    code, out, err = tts("runs", "trace", run, home=tmp_path)
     assert code == 0, err
     assert (run / "trace.pftrace").stat().st_size > 10_000
     assert "requests" in out + err
@@ -34,13 +34,13 @@ def test_a_comparisons_folder_stands_for_its_runs(run, tmp_path):
     group = tmp_path / "group"
     shutil.copytree(run, group / "one")
     (group / "group.json").write_text(json.dumps({"runs": [member, member | {"folder": "none"}]}))
-    code, _, err = tts("trace", group, home=tmp_path)
+    code, _, err = tts("runs", "trace", group, home=tmp_path)
     assert code == 0, err
     assert (group / "one" / "trace.pftrace").exists()
     assert not (group / "none").exists()
 
 
 def test_a_folder_without_a_run_is_refused_by_name(tmp_path):
-    code, _, err = tts("trace", tmp_path / "nothing", home=tmp_path)
+    code, _, err = tts("runs", "trace", tmp_path / "nothing", home=tmp_path)
     assert code != 0
     assert "holds no run" in err

@@ -52,7 +52,7 @@ def keys(tts):
     """API keys by name, made by the command."""
 
     def create(name, *limits):
-        code, out, err = tts.run("keys", "create", name, *limits)
+        code, out, err = tts.run("gateway", "keys", "create", name, *limits)
         assert code == 0, err
         return out.strip()
 
@@ -68,7 +68,7 @@ def keys(tts):
 def address(tts, keys, collector):
     file = tts.home / "filters.yaml"
     file.write_text(FILTERS)
-    options = ("--filters", file, "--otlp-endpoint", collector.endpoint)
+    options = ("--filter", file, "--otlp-endpoint", collector.endpoint)
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("OTEL_BSP_SCHEDULE_DELAY", "100")
         environment.setenv("OTEL_METRIC_EXPORT_INTERVAL", "100")
@@ -89,7 +89,7 @@ def asked(address, key, content=QUESTION, **fields):
 
 
 def logged(tts, *options):
-    code, out, err = tts.run("requests", "demo", "--format", "jsonl", *options)
+    code, out, err = tts.run("gateway", "requests", "demo", "--format", "jsonl", *options)
     assert code == 0, err
     return [json.loads(line) for line in out.splitlines()]
 
@@ -126,7 +126,7 @@ def test_a_key_is_limited_and_told_so_in_every_answer(address, keys):
 
 def test_a_key_that_is_revoked_is_refused_by_the_gateway_that_runs(address, keys, tts):
     assert asked(address, keys["gone"], max_tokens=1).status_code == 200
-    assert tts.run("keys", "revoke", "gone")[0] == 0
+    assert tts.run("gateway", "keys", "revoke", "gone")[0] == 0
     eventually(lambda: is_refused(address, keys["gone"]))
 
 
@@ -249,7 +249,7 @@ def test_a_request_is_logged_with_its_stages_tokens_and_key_and_traced(
     (row,) = eventually(
         lambda: [row for row in logged(tts) if TRACE in (row["trace_parent"] or "")]
     )
-    listed = tts.run("keys", "list")[1]
+    listed = tts.run("gateway", "keys", "list")[1]
     assert re.search(rf"{row['key']} +open", listed)
     assert (row["model"], row["outcome"], row["status"], row["stream"]) == ("demo", "ok", 200, True)
     assert row["prompt_tokens"] == last.usage.prompt_tokens
@@ -289,7 +289,7 @@ def test_another_address_than_loopback_needs_keys_before_anything_starts(tmp_pat
     code, _, err = Tts(tmp_path).run("gateway", "demo", "--host", "0.0.0.0", "--port", "0")
     assert code == 2
     assert "there are no keys" in err.replace("\n", " ")
-    assert "tts keys create" in err
+    assert "tts gateway keys create" in err
 
 
 def test_a_gateway_that_is_killed_leaves_a_log_that_can_be_read(tts, keys):

@@ -74,7 +74,7 @@ def test_a_server_that_is_killed_under_load_loses_no_request(tts, servers, tmp_p
         new.replace(file)
 
     use(first, second)
-    with gateway(tts, "--replicas", file) as address, ThreadPoolExecutor(24) as threads:
+    with gateway(tts, "--endpoints-file", file) as address, ThreadPoolExecutor(24) as threads:
         api = client(address)
         undisturbed = [answer(api, question) for question in SUMS[:8]]
         digest = search(api, SUMS[0])

@@ -463,7 +463,7 @@ def test_what_cannot_be_listened_on_is_said_in_a_sentence(served, address):
     for arguments, word in [
         (["--port", port], "cannot listen"),
         (["--port", 0, "--tls-key", "/nowhere"], "two files"),
-        (["--port", 0, "--replicas", "/nowhere"], "cannot be read"),
+        (["--port", 0, "--endpoints-file", "/nowhere"], "cannot be read"),
     ]:
         code, _, err = served.run("gateway", "demo", *arguments)
         assert code == 2

@@ -92,11 +92,11 @@ def test_the_trees_are_the_same_however_many_servers_and_shards_and_whatever_die
     for number, folder in enumerate(folders, start=1):
         used |= set(bench(tts, folder, "--shard", f"{number}/2")["servers"])
     assert used == {"demo@1", "demo@2"}
-    code, out, err = tts.run("merge", *folders, "--out", tmp_path / "merged")
+    code, out, err = tts.run("runs", "merge", *folders, "--out", tmp_path / "merged")
     assert code == 0, err
     assert "server demo@2" in out + err
     assert summary(tmp_path / "merged")["tree_digest"] == one["tree_digest"]
-    code, out, err = tts.run("compare", tmp_path / "one", tmp_path / "merged")
+    code, out, err = tts.run("runs", "compare", tmp_path / "one", tmp_path / "merged")
     assert code == 0, err
 
 

@@ -92,7 +92,7 @@ def test_keys_and_log_are_whole_while_others_use_the_files(running, seconds):
     limits, asked = KeyLimits(), 0
     ends = time.monotonic() + seconds
     while asked == 0 or time.monotonic() < ends:
-        with closing(KeyStore(keys_file())) as store:  # opened and closed, as by `tts keys`
+        with closing(KeyStore(keys_file())) as store:  # opened and closed, as by `tts gateway keys`
             key, made = store.create("again", limits)
         time.sleep(SEES_CHANGES_S)
         assert running.ask(key) == 200

@@ -81,4 +81,6 @@ def _merged(shards, where):
 
 
 def _refused_merge(shards, where):
-    return derived.command("merge", *(unpacked(s, where) for s in shards), "--out", where / "out")
+    return derived.command(
+        "runs", "merge", *(unpacked(s, where) for s in shards), "--out", where / "out"
+    )

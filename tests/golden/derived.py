@@ -111,16 +111,16 @@ def of_rows(folder):
 
 
 def of_comparison(*folders):
-    """What `tts compare` prints, and the numbers behind it."""
+    """What `tts runs compare` prints, and the numbers behind it."""
     runs = [MeasuredRun.load(folder) for folder in expand_groups(folders)]
     settings = {each.name: each.values for each in differing_settings([r.config for r in runs])}
     pairs = _or_error(lambda: [_pair(pair) for pair in compare_runs(runs)])
-    return {"printed": command("compare", *folders), "settings": settings, "pairs": pairs}
+    return {"printed": command("runs", "compare", *folders), "settings": settings, "pairs": pairs}
 
 
 def of_trace(folder, file):
     """What is on each track of a run's timeline, and a hash of it all."""
-    printed = command("trace", folder, "--out", file)
+    printed = command("runs", "trace", folder, "--to", file)
     if not file.exists():
         return printed
     trace = perfetto.Trace.FromString(file.read_bytes())
@@ -165,7 +165,7 @@ def of_repair(folder):
 def of_merge(shards, out):
     """What merging shards prints, and the run that it makes."""
     return {
-        "printed": command("merge", *shards, "--out", out),
+        "printed": command("runs", "merge", *shards, "--out", out),
         "log": _hash(_unsealed(out / "events.jsonl")),
         "config": _unsealed_json(out / "run.json"),
         "summary": _unsealed_json(out / "summary.json"),

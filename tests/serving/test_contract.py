@@ -202,7 +202,7 @@ def test_a_finding_says_what_where_why_and_how_to_mend_it(tensorrt: Make):
     assert [str(finding) for finding in check_repository(folder, deployment)] == [
         "prm_engine/config.pbtxt: parameters.batch_scheduler_policy: is 'static_batch': must be "
         "one of: 'max_utilization', 'guaranteed_no_evict' (an unknown policy falls back to "
-        "guaranteed_no_evict with a warning). Render it again: tts deploy pair"
+        "guaranteed_no_evict with a warning). Render it again: tts render pair"
     ]
 
 

@@ -294,7 +294,7 @@ def test_dry_run_prints_the_command_and_deploy_the_missing_engines(
     assert words[:2] == ["docker", "run"]
     assert "nvcr.io/nvidia/tritonserver:26.07-trtllm-python-py3" in words
     assert not paths.built_dir("pair").exists()
-    done = CliRunner().invoke(app, ["deploy", str(file)])
+    done = CliRunner().invoke(app, ["render", str(file)])
     assert done.exit_code == 0, done.output
     assert "model repository: " in done.stdout
     assert f"generator and verifier. The repository expects them in\n{paths.built_dir('pair')}" in (

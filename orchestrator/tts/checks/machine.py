@@ -163,7 +163,7 @@ def _elsewhere(names: str) -> Observation:
     here = "other " if _nvidia_gpus() else ""
     advice = (
         "Needing no GPU: tts plan NAME (what fits), tts build-engines NAME --dry-run, "
-        "tts deploy NAME."
+        "tts render NAME."
     )
     return Observation(f"deployments for {here}NVIDIA GPUs", "note", names, advice)
 

@@ -99,8 +99,8 @@ _NAMES = ("name", "kind", "target", "mountPath", "containerPort", "key", "driver
 
 
 def check_manifests(deployment: Deployment, folder: Path) -> Iterator[Finding]:
-    """The manifests in a folder against those that `tts deploy --manifests` would render."""
-    fix = f"Render them again: tts deploy {deployment.named} --manifests {shlex.quote(str(folder))}"
+    """The manifests in a folder against those that `tts render --manifests` would render."""
+    fix = f"Render them again: tts render {deployment.named} --manifests {shlex.quote(str(folder))}"
     with tempfile.TemporaryDirectory(prefix="tts-") as temporary, suppress(CheckpointError):
         # the check of the rendering reports a CheckpointError
         for expected in render_manifests(deployment, Path(temporary)):

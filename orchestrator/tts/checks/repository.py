@@ -19,7 +19,7 @@ from .findings import no_folder, not_checked, refused
 
 
 def rendering(deployment: Deployment) -> Iterator[Finding]:
-    """What `tts deploy` would render can be read, and its values are such as servers take."""
+    """What `tts render` would render can be read, and its values are such as servers take."""
     if not deployment.engines():
         return
     fix = "This is a fault of the toolkit's templates: report it with the deployment file."
@@ -52,7 +52,7 @@ def on_disk(deployment: Deployment) -> Iterator[Finding]:
         return
     folder = paths.repository_dir(deployment.name)
     if what := no_folder(folder):
-        fix = f"Remove it, then run: tts deploy {deployment.named}"
+        fix = f"Remove it, then run: tts render {deployment.named}"
         yield Finding(what, str(folder), "it is what a server loads", fix)
         return
     if not folder.is_dir():
@@ -60,7 +60,7 @@ def on_disk(deployment: Deployment) -> Iterator[Finding]:
             "there is no model repository yet",
             str(folder),
             "it is what a server loads",
-            f"Run: tts deploy {deployment.name}",
+            f"Run: tts render {deployment.name}",
         )
         return
     with suppress(CheckpointError):  # the check of the rendering reports it

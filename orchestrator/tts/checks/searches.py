@@ -50,7 +50,7 @@ def tokenizer_file(deployment: Deployment) -> Iterator[Finding]:
             f"{file.name} is missing",
             str(file),
             "the generator's model names it, and does not load without it",
-            f"Run: tts deploy {deployment.named}",
+            f"Run: tts render {deployment.named}",
         )
 
 

@@ -1,16 +1,23 @@
-"""The `tts` command line. Heavy imports stay inside the commands: `tts --help` must be instant."""
+"""The `tts` command line. Heavy imports stay inside the commands: `tts --help` must be instant.
+
+A command is a function in a module here, an entry below and an example. Names that it had before
+are in `old_names`.
+"""
 
 from __future__ import annotations
 
 import sys
+from typing import Annotated, Any
 
 import typer
 
 from . import (
     doctor,
+    ending,
     engines,
     gateway,
     keys,
+    old_names,
     plan,
     random_checkpoint,
     report,
@@ -22,41 +29,172 @@ from . import (
     tune,
     watch,
 )
+from .command import Command, Group, WithDefault
 from .ending import ended
+
+_BUILD, _SEARCH, _LOOK, _STUDY = "Build and serve", "Search", "Look at runs", "Study"
+_HELP: dict[str, Any] = {"context_settings": {"help_option_names": ["-h", "--help"]}}
+
+
+def _examples(*commands: str) -> str:
+    """The foot of a help text: commands to copy, each on a line of its own."""
+    return "\n".join(["Examples:", *(f"  {command}" for command in commands)])
+
 
 app = typer.Typer(
     name="tts",
+    cls=Group,
     help="Verifier-guided test-time scaling: compile a generator and a process reward model, "
     "serve both with Triton, and search over them.\n\n"
     "DEPLOYMENT is a deployment file or the name of a bundled one, such as demo.",
+    epilog=_examples("tts doctor", "tts build-engines demo", 'tts solve "Compute 12 + 30 - 5."'),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
+    **_HELP,
 )
-app.command("plan", rich_help_panel="Build and serve")(plan.plan)
-app.command("lint", rich_help_panel="Build and serve")(doctor.lint)
-app.command("build-engines", rich_help_panel="Build and serve")(engines.build_engines)
-app.command("deploy", rich_help_panel="Build and serve")(engines.deploy)
-app.command("serve", rich_help_panel="Build and serve")(serve.serve)
-app.command("gateway", rich_help_panel="Build and serve")(gateway.gateway)
-app.add_typer(keys.app, name="keys", rich_help_panel="Build and serve")
-app.command("requests", rich_help_panel="Build and serve")(requests.requests)
-app.command("tune", rich_help_panel="Build and serve")(tune.tune)
-app.command("random-checkpoint", rich_help_panel="Build and serve")(
-    random_checkpoint.random_checkpoint
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"tts {version('tts-toolkit')}")  # noqa: T201 - the result that was asked for
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Print the version and exit."
+        ),
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("-q", "--quiet", help="Print results and errors only.")
+    ] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option("-v", "--verbose", help="Also print log messages and tracebacks of errors."),
+    ] = False,
+) -> None:
+    ending.verbose = verbose
+    if verbose:
+        import logging
+
+        logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
+    if quiet:
+        from tts.reports.console import silence
+
+        silence()
+
+
+def _command(function: Any, name: str, panel: str, *examples: str) -> None:
+    app.command(name, rich_help_panel=panel, epilog=_examples(*examples), cls=Command, **_HELP)(
+        function
+    )
+
+
+_command(plan.plan, "plan", _BUILD, "tts plan demo", "tts plan mine.yaml --write")
+_command(doctor.lint, "lint", _BUILD, "tts lint llama-1b-prm-8b-h100-bf16")
+_command(
+    engines.build_engines,
+    "build-engines",
+    _BUILD,
+    "tts build-engines demo",
+    "tts build-engines llama-1b-prm-8b-h100-bf16 --dry-run",
 )
-app.command("solve", rich_help_panel="Search")(runs.solve)
-app.command("bench", rich_help_panel="Search")(runs.bench)
-app.command("top", rich_help_panel="Look at runs")(watch.top)
-app.command("watch", rich_help_panel="Look at runs")(watch.watch)
-app.command("report", rich_help_panel="Look at runs")(report.report)
-app.command("compare", rich_help_panel="Look at runs")(report.compare)
-app.command("merge", rich_help_panel="Look at runs")(report.merge)
-app.command("trace", rich_help_panel="Look at runs")(report.trace)
-app.command("study", rich_help_panel="Study a deployment")(study.study)
-app.command("calibrate", rich_help_panel="Study a deployment")(study.calibrate)
-app.command("simulate", rich_help_panel="Study a deployment")(simulate.simulate)
-app.command("doctor", rich_help_panel="Help")(doctor.doctor)
+_command(
+    engines.render,
+    "render",
+    _BUILD,
+    "tts render demo",
+    "tts render llama-1b-prm-8b-h100-bf16 --manifests out",
+)
+_command(serve.serve, "serve", _BUILD, "tts serve demo", "tts serve demo --stop")
+_gateway = typer.Typer(
+    cls=WithDefault,
+    help="Serve an OpenAI-compatible API: tts gateway DEPLOYMENT. Its keys and its requests.",
+    epilog=_examples(
+        "tts gateway demo",
+        "tts gateway serve --help",
+        "tts gateway keys create alice --tokens-per-minute 100000",
+        "tts gateway requests --since 1h --slower 10",
+    ),
+    no_args_is_help=True,
+    **_HELP,
+)
+_gateway.command(
+    WithDefault.default,
+    cls=Command,
+    epilog=_examples(
+        "tts gateway demo",
+        "tts gateway demo --port 0 --server embedded",
+        "tts gateway mine.yaml --endpoint gpu-1:8001 --endpoint gpu-2:8001",
+    ),
+    **_HELP,
+)(gateway.gateway)
+_gateway.add_typer(keys.app, name="keys")
+_gateway.command(
+    "requests",
+    cls=Command,
+    epilog=_examples(
+        "tts gateway requests demo --last 50", "tts gateway requests --since 1d --format csv"
+    ),
+    **_HELP,
+)(requests.requests)
+app.add_typer(_gateway, name="gateway", rich_help_panel=_BUILD)
+_command(
+    runs.solve,
+    "solve",
+    _SEARCH,
+    'tts solve "Compute 12 + 30 - 5."',
+    'tts solve demo "Compute 12 + 30 - 5." --n 4 --server embedded',
+)
+_command(
+    runs.bench,
+    "bench",
+    _SEARCH,
+    "tts bench demo --limit 40",
+    "tts bench demo --strategy all --n 16",
+    "tts bench mine.yaml --dataset math-500 --verifier my_prm.py:score",
+    "tts bench --resume runs/RUN",
+)
+_command(watch.watch, "watch", _LOOK, "tts watch", "tts watch runs/RUN --web")
+_command(
+    report.report,
+    "report",
+    _LOOK,
+    "tts report runs/RUN --open",
+    "tts report runs/ONE runs/OTHER --format pdf",
+)
+_runs = typer.Typer(
+    cls=Group,
+    help="Compare, merge and convert runs that were recorded.",
+    no_args_is_help=True,
+    **_HELP,
+)
+for _name, _function, _example in (
+    ("compare", report.compare, "tts runs compare runs/ONE runs/OTHER"),
+    ("merge", report.merge, "tts runs merge runs/1 runs/2 --out runs/whole"),
+    ("trace", report.trace, "tts runs trace runs/RUN --to run.pftrace"),
+    ("calibrate", study.calibrate, "tts runs calibrate runs/GROUP/* --to policy.json"),
+):
+    _runs.command(_name, cls=Command, epilog=_examples(_example), **_HELP)(_function)
+app.add_typer(_runs, name="runs", rich_help_panel=_LOOK)
+_command(tune.tune, "tune", _STUDY, "tts tune demo", "tts tune mine.yaml --write")
+_command(study.study, "study", _STUDY, "tts study demo --quick")
+_command(
+    simulate.simulate,
+    "simulate",
+    _STUDY,
+    "tts simulate --gpu h100",
+    "tts simulate llama-1b-prm-8b-h100-bf16 --placements --concurrency 1,64 --gpus 4",
+)
+_command(doctor.doctor, "doctor", "Help", "tts doctor", "tts doctor demo")
+app.command("random-checkpoint", hidden=True, **_HELP)(random_checkpoint.random_checkpoint)
+old_names.add_to(app)
 
 
 def main() -> None:

@@ -29,7 +29,7 @@ def lint(
         typer.Option(
             callback=usable,
             metavar="DIR",
-            help="Also check the manifests that `tts deploy` has written there (target tensorrt).",
+            help="Also check the manifests that `tts render` has written there (target tensorrt).",
         ),
     ] = None,
 ) -> None:

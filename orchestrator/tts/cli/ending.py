@@ -32,6 +32,8 @@ NO_READER = 141
 TERMINATED = 143
 _BUG_FILE = "tts-bug-"
 _BUGS_KEPT = 10
+verbose = False
+"""Whether tracebacks of errors that are meant for the user are printed, too (`tts -v`)."""
 _NONE_LEFT = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
 
 
@@ -56,6 +58,8 @@ def ended(command: Callable[[], object]) -> int:
             if sys.stdout:
                 sys.stdout.flush()  # here a reader that is gone can be told from a bug
     except TtsError as error:
+        if verbose:
+            traceback.print_exception(error)
         _say(f"error: {error.message}")
         if error.hint:
             _say(error.hint)

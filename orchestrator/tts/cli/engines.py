@@ -1,4 +1,4 @@
-"""`tts build-engines` and `tts deploy`."""
+"""`tts build-engines` and `tts render`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def build_engines(
         out.print(_built(report), markup=False, soft_wrap=True)
 
 
-def deploy(
+def render(
     deployment: DeploymentArgument,
     manifests: Annotated[
         Path | None,
@@ -109,7 +109,7 @@ def _built(report: BuildReport) -> str:
 def _left_to_do(
     deployment: Deployment, source: str, *, manifests: bool, missing: Sequence[Role]
 ) -> list[str]:
-    """What there is left to do after `tts deploy`, in lines.
+    """What there is left to do after `tts render`, in lines.
 
     `source` is what the user called the deployment, `missing` the engines that are not built here.
     """

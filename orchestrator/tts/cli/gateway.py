@@ -9,7 +9,7 @@ import typer
 
 from tts.compat import StrEnum
 
-from .options import DeploymentArgument, ServerOption, VerifierOption, usable
+from .options import DeploymentArgument, ServerOption, VerifierOption, renamed, usable
 
 
 class Routing(StrEnum):
@@ -43,10 +43,14 @@ def gateway(
     replicas: Annotated[
         Path | None,
         typer.Option(
-            "--replicas",
+            "--endpoints-file",
+            metavar="FILE",
             callback=usable,
-            help="File of servers, one a line; changes are followed while the gateway runs.",
+            help="File of servers, one per line; changes are followed while the gateway runs.",
         ),
+    ] = None,
+    old_replicas: Annotated[
+        Path | None, typer.Option("--replicas", callback=usable, hidden=True)
     ] = None,
     routing: Annotated[
         Routing,
@@ -57,6 +61,7 @@ def gateway(
         typer.Option(
             "--threshold",
             min=1,
+            hidden=True,
             help="Concurrent requests at which by-concurrency goes from the servers of group "
             "latency to those of group throughput.",
         ),
@@ -76,12 +81,16 @@ def gateway(
         int, typer.Option("--max-body", min=1024, metavar="BYTES", help="Of a request, at most.")
     ] = 4 << 20,
     filters: Annotated[
-        Path | None,
-        typer.Option("--filters", callback=usable, help="File of terms and patterns to filter by."),
-    ] = None,
-    plugins: Annotated[
         list[str] | None,
-        typer.Option("--filter", metavar="NAME", help="Filter of another package; several times."),
+        typer.Option(
+            "--filter",
+            metavar="FILE|NAME",
+            help="A file of terms and patterns to filter by, or a filter of another package; "
+            "several times for several.",
+        ),
+    ] = None,
+    old_filters: Annotated[
+        Path | None, typer.Option("--filters", callback=usable, hidden=True)
     ] = None,
     cors: Annotated[
         list[str] | None,
@@ -129,7 +138,13 @@ def gateway(
     from tts.session.function_files import load_all, source_of
     from tts.session.interrupts import interruptible
 
-    chain = FilterChain.load(filters, plugins or ())
+    if old_filters is not None:
+        renamed("--filters", "--filter")
+    if old_replicas is not None:
+        renamed("--replicas", "--endpoints-file")
+    replicas = replicas or old_replicas
+    rules, plugins = _filters([*(filters or ()), *([str(old_filters)] if old_filters else ())])
+    chain = FilterChain.load(rules, plugins)
     listen = Listen(host, port, certificate, key)
     settings = Settings(
         max_body,
@@ -158,3 +173,13 @@ def gateway(
             verifier=own,
         )
         interruptible(serving, lines.say, uvloop.run, drain=drain.begin)
+
+
+def _filters(given: list[str]) -> tuple[Path | None, list[str]]:
+    """The file of rules among what `--filter` names, and the filters of other packages."""
+    files = [name for name in given if "/" in name or "." in name]
+    if len(files) > 1:
+        raise typer.BadParameter("one file of rules at most", param_hint="--filter")
+    for name in files:
+        usable(Path(name))
+    return (Path(files[0]) if files else None), [name for name in given if name not in files]

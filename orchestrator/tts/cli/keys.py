@@ -1,4 +1,4 @@
-"""`tts keys`: who may use the gateways of this user."""
+"""`tts gateway keys`: who may use the gateways of this user."""
 
 from __future__ import annotations
 
@@ -8,32 +8,36 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
+from .command import Command, Group
+
 if TYPE_CHECKING:
     from tts.gateway.safety import ApiKey, KeyStore
 
 app = typer.Typer(
+    cls=Group,
     help="Make, list and revoke the API keys of gateways (docs/guides/gateway.md).",
     no_args_is_help=True,
 )
 
 
-@app.command()
+@app.command(cls=Command)
 def create(
     name: Annotated[str, typer.Argument(metavar="NAME", help="What to call it.")],
     requests_per_minute: Annotated[
-        int | None, typer.Option(min=1, metavar="N", show_default="no limit")
+        int | None, typer.Option(min=1, metavar="N", help="Most requests.", show_default="no limit")
     ] = None,
     tokens_per_minute: Annotated[
         int | None,
         typer.Option(
             min=1,
             metavar="N",
-            help="Of prompts, answers and searches together.",
+            help="Most tokens: prompts, answers and searches together.",
             show_default="no limit",
         ),
     ] = None,
     concurrent_searches: Annotated[
-        int | None, typer.Option(min=1, metavar="N", show_default="no limit")
+        int | None,
+        typer.Option(min=1, metavar="N", help="Most at a time.", show_default="no limit"),
     ] = None,
 ) -> None:
     """Make a key and print it, this once: only its hash is kept."""
@@ -47,7 +51,7 @@ def create(
     say("Clients send it as Authorization: Bearer KEY (OPENAI_API_KEY). Gateways that run take it.")
 
 
-@app.command("list")
+@app.command("list", cls=Command)
 def list_keys() -> None:
     """List keys with their limits; the keys themselves are not known."""
     from rich import box
@@ -57,7 +61,7 @@ def list_keys() -> None:
 
     keys = _store().all()
     if not keys:
-        say("There are no keys yet: tts keys create NAME")
+        say("There are no keys yet: tts gateway keys create NAME")
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("id", "name", "created"):
@@ -70,7 +74,7 @@ def list_keys() -> None:
     consoles()[0].print(table)
 
 
-@app.command()
+@app.command(cls=Command)
 def revoke(
     key: Annotated[str, typer.Argument(metavar="KEY", help="The id of a key, or its name.")],
 ) -> None:

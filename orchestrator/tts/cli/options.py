@@ -35,6 +35,9 @@ VerifierOption = Annotated[
     ),
 ]
 
+OLD_NAMES_END = "0.3"
+"""The version that no longer knows the old names of commands and options."""
+
 _Paths = TypeVar("_Paths", Path | None, list[Path])
 
 
@@ -48,6 +51,13 @@ def usable(given: _Paths) -> _Paths:
         except Unreadable as error:
             raise typer.BadParameter(f"{str(path)!r:.100}: {error}") from error
     return given
+
+
+def renamed(old: str, new: str) -> None:
+    """Tell the user that what was typed has another name now. Old names live for one version."""
+    from tts.reports.console import say
+
+    say(f"{old} is now {new}; the old name goes with version {OLD_NAMES_END}.")
 
 
 def given_options(context: typer.Context) -> set[str]:

@@ -1,13 +1,26 @@
-"""`tts report`, `compare`, `merge` and `trace`: what is made of runs that were recorded."""
+"""`tts report` and `tts runs`: what is made of runs that were recorded."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .options import usable
+from tts.compat import StrEnum
+
+from .options import renamed, usable
+
+if TYPE_CHECKING:
+    from tts.reports.page.export import Format as FigureFormat
+
+
+class Format(StrEnum):
+    """The kinds of files that figures are written as."""
+
+    pdf = "pdf"
+    svg = "svg"
+    png = "png"
 
 
 def report(
@@ -15,18 +28,25 @@ def report(
         list[Path],
         typer.Argument(
             callback=usable,
-            metavar="RUN...",
+            metavar="RUN",
             help="Folders of finished runs, or of whole comparisons; or one study.",
         ),
     ],
     open_page: Annotated[
         bool, typer.Option("--open", help="Show the page in the browser.")
     ] = False,
-    pdf: Annotated[
-        bool, typer.Option("--pdf", help="Also each figure as a PDF file, in figures/ there.")
-    ] = False,
-    svg: Annotated[bool, typer.Option("--svg", help="Likewise as SVG.")] = False,
-    png: Annotated[bool, typer.Option("--png", help="Likewise as PNG.")] = False,
+    formats: Annotated[
+        list[Format] | None,
+        typer.Option(
+            "--format",
+            metavar="|".join(Format),
+            help="Also write each figure as a file of this kind, in figures/ beside the page; "
+            "several times for several kinds.",
+        ),
+    ] = None,
+    pdf: Annotated[bool, typer.Option("--pdf", hidden=True)] = False,
+    svg: Annotated[bool, typer.Option("--svg", hidden=True)] = False,
+    png: Annotated[bool, typer.Option("--png", hidden=True)] = False,
 ) -> None:
     """Print the tables of a run, or of several side by side, and write report.html.
 
@@ -38,13 +58,18 @@ def report(
     from tts.lab.study.measure import measure
     from tts.reports.comparison import report_comparison
     from tts.reports.console import consoles, say
-    from tts.reports.page.export import Format, export_figures
+    from tts.reports.page.export import export_figures
     from tts.reports.page.of_runs import Report, report_of
     from tts.reports.runs import print_report
     from tts.reports.study_page import StudyReport, print_advice
     from tts.runs.groups import is_group
     from tts.runs.summary import read_summary
 
+    kinds: list[FigureFormat] = [kind.value for kind in formats or ()]
+    for kind, given in zip(Format, (pdf, svg, png), strict=True):
+        if given:
+            renamed(f"--{kind}", f"--format {kind}")
+            kinds.append(kind.value)
     found: Report | StudyReport | None = None
     if len(runs) == 1 and is_study(runs[0]):
         study = finished_study(runs[0])
@@ -54,16 +79,14 @@ def report(
         report_comparison(runs)
     else:
         print_report(runs, [read_summary(run) for run in runs])
-    wanted: dict[Format, bool] = {"pdf": pdf, "svg": svg, "png": png}
-    formats = [name for name, given in wanted.items() if given]
     try:
         found = found or report_of(runs)
-        if formats:
+        if kinds:
             folder = found.file.with_name("figures")
-            say(f"{len(export_figures(found.figures, folder, formats))} files in {folder}")
+            say(f"{len(export_figures(found.figures, folder, kinds))} files in {folder}")
         page = found.write()
     except RunError as error:
-        if formats or open_page:
+        if kinds or open_page:
             raise
         say(f"No page: {error}")  # the tables were printed all the same
         return
@@ -77,7 +100,7 @@ def compare(
         list[Path],
         typer.Argument(
             callback=usable,
-            metavar="RUN RUN...",
+            metavar="RUN",
             help="Folders of runs, finished or not; a comparison's folder stands for its runs. "
             "Each is compared with the first.",
         ),
@@ -91,7 +114,9 @@ def compare(
 
     folders = expand_groups(runs)
     if len(folders) < 2:
-        raise typer.BadParameter("name two runs or more", param_hint="RUN RUN...")
+        raise typer.BadParameter("name two runs or more", param_hint="RUN...")
+    if len(set(map(Path.resolve, folders))) < len(folders):
+        raise typer.BadParameter("a run is named twice", param_hint="RUN...")
     measured = [MeasuredRun.load(folder) for folder in folders]
     pairs = compare_runs(measured)
     names = short_names(folders)
@@ -106,7 +131,7 @@ def merge(
         list[Path],
         typer.Argument(
             callback=usable,
-            metavar="RUN RUN...",
+            metavar="RUN",
             help="Folders of finished runs of tts bench --shard i/N, every i of one N.",
         ),
     ],
@@ -134,24 +159,29 @@ def trace(
             help="Folder of a run, finished or not; a comparison's folder stands for its runs.",
         ),
     ],
-    out: Annotated[
+    to: Annotated[
         Path | None,
         typer.Option(
+            "--to",
             callback=usable,
             metavar="FILE",
             help="Where to write it.",
             show_default="trace.pftrace in the run's folder",
         ),
     ] = None,
+    out: Annotated[Path | None, typer.Option("--out", callback=usable, hidden=True)] = None,
 ) -> None:
     """Write a run's timeline for Perfetto: requests by slot, decisions, flows, counters."""
     from tts.reports.console import say
     from tts.reports.trace import write_trace
     from tts.runs.measured_run import expand_groups
 
+    if out is not None:
+        renamed("--out", "--to")
+    out = to or out
     runs = expand_groups([run])
     if out and len(runs) > 1:
-        raise typer.BadParameter("the folder holds several runs", param_hint="--out")
+        raise typer.BadParameter("the folder holds several runs", param_hint="--to")
     for folder in runs:
         file, counts = write_trace(folder, out)
         steps = f", {counts.steps:,} engine steps" if counts.steps else ""

@@ -1,4 +1,4 @@
-"""`tts requests`: what gateways have been asked."""
+"""`tts gateway requests`: what gateways have been asked."""
 
 from __future__ import annotations
 
@@ -58,21 +58,28 @@ def requests(
         ),
     ] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Before then.")] = None,
-    request_id: Annotated[str | None, typer.Option("--id", metavar="ID")] = None,
+    request_id: Annotated[
+        str | None, typer.Option("--id", metavar="ID", help="The id of a request.")
+    ] = None,
     key: Annotated[
         str | None, typer.Option(metavar="KEY", help="Made with this key: its id.")
     ] = None,
-    model: Annotated[str | None, typer.Option(metavar="NAME")] = None,
-    strategy: Annotated[str | None, typer.Option(metavar="NAME")] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The model that was asked for.")
+    ] = None,
+    strategy: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Searches by this strategy.")
+    ] = None,
     outcome: Annotated[
         str | None,
         typer.Option(
             metavar="OUTCOME", help="ok, refused, filtered, cancelled, deadline or failed."
         ),
     ] = None,
-    status: Annotated[int | None, typer.Option(metavar="CODE", help="Of HTTP.")] = None,
+    status: Annotated[int | None, typer.Option(metavar="CODE", help="HTTP status code.")] = None,
     slower: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="That took longer, to the last byte.")
+        float | None,
+        typer.Option(metavar="SECONDS", help="Took longer than this, to the last byte."),
     ] = None,
     form: Annotated[
         Format,

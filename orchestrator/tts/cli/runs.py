@@ -58,7 +58,7 @@ _Out = Annotated[
         "--out", callback=usable, help="Run folder.", show_default="a new one under runs/"
     ),
 ]
-_Set = Annotated[
+ParametersOption = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
@@ -192,7 +192,7 @@ def bench(
         ),
     ] = None,
     n: _N = None,
-    parameters: _Set = None,
+    parameters: ParametersOption = None,
     budget_tokens: _Budget = None,
     deadline: _Deadline = None,
     verifier: VerifierOption = None,
@@ -204,7 +204,7 @@ def bench(
             "--shard",
             metavar="i/N",
             help="Solve every N-th of the problems, from the i-th on: one of N runs to be merged "
-            "by tts merge.",
+            "by tts runs merge.",
             show_default="all",
         ),
     ] = None,
@@ -294,7 +294,7 @@ def bench(
             limit=limit,
             seed=seed,
             strategy=strategy,
-            parameters=_parameters(n, parameters),
+            parameters=given_parameters(n, parameters),
             schedule=schedule.value,
             speculation=speculation.value,
             in_flight=in_flight,
@@ -324,9 +324,8 @@ def solve(
         list[str],
         typer.Argument(
             metavar="QUESTION",
-            help="The problem to solve, in quotes. Before it may stand a deployment, as for "
-            "bench: a file or a bundled name. Without one: the bundled deployment that is served "
-            "now, or demo.",
+            help="The problem to solve, in quotes, optionally preceded by a deployment: a file or "
+            "a bundled name. Default: the bundled deployment that is served now, or demo.",
             show_default=False,
         ),
     ],
@@ -339,7 +338,7 @@ def solve(
     ] = "beam-search",
     speculation: SpeculationOption = Speculation.auto,
     n: _N = None,
-    parameters: _Set = None,
+    parameters: ParametersOption = None,
     budget_tokens: _Budget = None,
     deadline: _Deadline = None,
     verifier: VerifierOption = None,
@@ -363,7 +362,7 @@ def solve(
         deployment_source=source,
         seed=seed,
         strategy=strategy,
-        parameters=_parameters(n, parameters),
+        parameters=given_parameters(n, parameters),
         speculation=speculation.value,
         limits=Limits(budget_tokens, deadline),
         server=server,
@@ -387,7 +386,8 @@ def _sources(strategy: str, verifier: str | None) -> dict[str, FunctionSource]:
     return {role: source_of(text) for role, text in named.items()}
 
 
-def _parameters(n: int | None, assignments: list[str] | None) -> dict[str, Any]:
+def given_parameters(n: int | None, assignments: list[str] | None) -> dict[str, Any]:
+    """A strategy's parameters as `--n` and `--set NAME=VALUE` give them."""
     from tts.build.input_files import Unreadable
     from tts.build.yaml_text import parse_yaml
     from tts.strategies.names import TEXTS

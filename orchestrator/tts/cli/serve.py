@@ -17,6 +17,7 @@ def serve(
     iteration_log: Annotated[
         bool | None,
         typer.Option(
+            hidden=True,
             help="Write a line per engine step beside the server's log, from which runs take "
             "what the engines did (target openvino). Default: yes, where it can be.",
             show_default=False,

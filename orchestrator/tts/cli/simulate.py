@@ -10,8 +10,9 @@ import typer
 from tts.compat import StrEnum
 from tts.strategies.names import STRATEGY_NAMES
 
-from .options import given_options, usable
-from .runs import Schedule, Speculation, SpeculationOption
+from .options import given_options, renamed, usable
+from .placements import counts, print_best_placements
+from .runs import ParametersOption, Schedule, Speculation, SpeculationOption, given_parameters
 
 
 class _Gpu(StrEnum):
@@ -37,8 +38,31 @@ def simulate(
     ] = None,
     gpu: Annotated[_Gpu, typer.Option("--gpu", help="The kind of GPU.")] = _Gpu.h100,
     gpus: Annotated[
-        int, typer.Option("--gpus", min=1, max=2, help="2: one for each engine; 1: shared.")
+        int,
+        typer.Option(
+            "--gpus",
+            min=1,
+            max=64,
+            help="2: one for each engine; 1: shared. With --placements: how many there are.",
+            show_default="2; with --placements as many as the deployment uses",
+        ),
     ] = 2,
+    placements: Annotated[
+        bool,
+        typer.Option(
+            "--placements",
+            help="Compare every way to place both engines of the deployment on --gpus.",
+        ),
+    ] = False,
+    concurrency: Annotated[
+        str | None,
+        typer.Option(
+            "--concurrency",
+            metavar="N,...",
+            help="With --placements: how many problems at a time.",
+            show_default="1,8,64",
+        ),
+    ] = None,
     replicas: Annotated[
         int,
         typer.Option(
@@ -60,13 +84,14 @@ def simulate(
         int | None,
         typer.Option("--n", help="Completions per problem.", show_default="16; greedy: 1"),
     ] = None,
-    beam_width: Annotated[
-        int | None,
-        typer.Option("--beam-width", help="Children of a kept beam.", show_default="4"),
-    ] = None,
-    problems: Annotated[
-        int, typer.Option("--problems", min=1, max=100_000, help="Problems to solve, at most.")
+    parameters: ParametersOption = None,
+    beam_width: Annotated[int | None, typer.Option("--beam-width", hidden=True)] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=100_000, help="Problems to solve.")
     ] = 64,
+    problems: Annotated[
+        int | None, typer.Option("--problems", min=1, max=100_000, hidden=True)
+    ] = None,
     in_flight: Annotated[
         int, typer.Option("--in-flight", min=1, help="Problems that run at a time at most.")
     ] = 8,
@@ -75,23 +100,16 @@ def simulate(
         typer.Option("--schedule", help="May be given several times.", show_default="all"),
     ] = None,
     speculation: SpeculationOption = Speculation.auto,
-    traces: Annotated[
-        Path | None,
-        typer.Option(
-            "--traces",
-            callback=usable,
-            metavar="FILE",
-            help="Recorded chains, of which step lengths, ends and scores take their statistics.",
-            show_default="a 1B model on MATH",
-        ),
-    ] = None,
+    traces: Annotated[Path | None, typer.Option("--traces", callback=usable, hidden=True)] = None,
     replay: Annotated[
         Path | None,
         typer.Option(
             "--replay",
             callback=usable,
-            metavar="RUN",
-            help="A recorded run, which says what is solved, how, and what the engines answer.",
+            metavar="RUN|FILE",
+            help="A recorded run, which says what is solved, how, and what the engines answer; or "
+            "a file of recorded chains, whose step lengths and scores are imitated.",
+            show_default="lengths and scores of a 1B model on MATH",
         ),
     ] = None,
     tuned: Annotated[
@@ -109,6 +127,7 @@ def simulate(
         typer.Option(
             "--call-ms",
             min=0,
+            hidden=True,
             help="The orchestrator's own time for a call.",
             show_default="0.5; with --tuned 0, for what was measured includes it",
         ),
@@ -120,23 +139,46 @@ def simulate(
     The real search and scheduler run on simulated engines and virtual time
     (docs/explanation/simulation.md).
     """
+    from tts.build.spec import load_deployment
+    from tts.build.user_paths import is_folder, is_there
     from tts.lab.bench.simulated_run import SimulationOptions, scenario_of
     from tts.lab.simulation.scenario import simulate as simulate_schedule
     from tts.reports.console import consoles, say
     from tts.reports.simulation import outcomes_table
 
+    if placements:
+        if deployment is None:
+            raise typer.BadParameter("goes with a deployment", param_hint="--placements")
+        given_gpus = gpus if "gpus" in given_options(context) else None
+        spec = load_deployment(deployment)
+        print_best_placements(spec, counts(concurrency or "1,8,64"), given_gpus, n or 16)
+        return
+    if concurrency is not None:
+        raise typer.BadParameter("goes with --placements", param_hint="--concurrency")
+    if gpus > 2:
+        raise typer.BadParameter("1 or 2, except with --placements", param_hint="--gpus")
+    if problems is not None:
+        renamed("--problems", "--limit")
+    if beam_width is not None:
+        renamed("--beam-width", "--set beam_width=...")
+    if traces is not None:
+        renamed("--traces", "--replay")
+    elif replay is not None and is_there(replay) and not is_folder(replay):
+        traces, replay = replay, None
     if sharing and gpus > 1 and deployment is None:
         raise typer.BadParameter("applies to --gpus 1 only", param_hint="--sharing")
     if traces and replay:
-        raise typer.BadParameter("give one of --traces and --replay", param_hint="--traces")
-    parameters = {"n": n, "beam_width": beam_width}
+        raise typer.BadParameter("give one of the two", param_hint="--replay, --traces")
+    asked = given_parameters(n, parameters)
+    if beam_width is not None:
+        asked.setdefault("beam_width", beam_width)
     wanted = SimulationOptions(
         gpu.value,
         gpus,
         (sharing or _Sharing.time_sliced).value,
         strategy,
-        {name: value for name, value in parameters.items() if value is not None},
-        problems,
+        asked,
+        problems or limit,
         in_flight,
         seed,
         speculation.value,

@@ -1,4 +1,4 @@
-"""`tts study` and `tts calibrate`: what follows from many runs."""
+"""`tts study` and `tts runs calibrate`: what follows from many runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .options import ServerOption, given_options, usable
+from .options import ServerOption, given_options, renamed, usable
 
 
 def study(
@@ -85,14 +85,22 @@ def calibrate(
         list[Path],
         typer.Argument(
             callback=usable,
-            metavar="RUN RUN...",
+            metavar="RUN",
             help="Folders of finished runs over the same problems: one of weighted-best-of-n, "
             "and of each search that auto may choose.",
         ),
     ],
-    out: Annotated[
-        Path, typer.Option("--out", callback=usable, metavar="FILE", help="The policy's file.")
-    ],
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            "--to",
+            callback=usable,
+            metavar="FILE",
+            help="The policy's file.",
+            show_default="required",
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", callback=usable, hidden=True)] = None,
     budget: Annotated[
         list[int],
         typer.Option(
@@ -112,9 +120,13 @@ def calibrate(
     from tts.lab.bench.calibration import make_policy
     from tts.reports.console import say
 
+    if out is not None:
+        renamed("--out", "--to")
+    if (file := to or out) is None:
+        raise typer.BadParameter("name the file to write", param_hint="--to")
     policy = make_policy(runs, budget)
     try:
-        out.write_text(policy.model_dump_json(indent=2, exclude_none=True) + "\n", "utf-8")
+        file.write_text(policy.model_dump_json(indent=2, exclude_none=True) + "\n", "utf-8")
     except OSError as error:
-        raise ConfigError(f"{out} cannot be written: {error.strerror or error}.") from error
-    say(f"{out}: {policy.made_from}; use it with --strategy auto --set policy={out}")
+        raise ConfigError(f"{file} cannot be written: {error.strerror or error}.") from error
+    say(f"{file}: {policy.made_from}; use it with --strategy auto --set policy={file}")

@@ -1,4 +1,4 @@
-"""`tts top` and `tts watch`: a run that goes on, on the terminal or in a browser."""
+"""`tts watch`: a run that goes on, on the terminal or in a browser."""
 
 from __future__ import annotations
 
@@ -9,27 +9,28 @@ import typer
 
 from .options import usable
 
-_Run = Annotated[
-    Path | None,
-    typer.Argument(
-        metavar="RUN",
-        callback=usable,
-        help="Folder of a run, or of a whole comparison.",
-        show_default="the newest under runs/ that has not finished",
-    ),
-]
 
-
-def top(run: _Run = None) -> None:
+def watch(
+    run: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="RUN",
+            callback=usable,
+            help="Folder of a run, or of a whole comparison.",
+            show_default="the newest under runs/ that has not finished",
+        ),
+    ] = None,
+    web: Annotated[
+        bool,
+        typer.Option("--web", help="Serve the growing report to browsers on this machine."),
+    ] = False,
+) -> None:
     """Watch a run that goes on in another terminal: progress, accuracy, load, time left."""
-    from tts.reports.live_screen import watch_run
-
-    watch_run(run)
-
-
-def watch(run: _Run = None) -> None:
-    """Serve the report of a run that goes on, growing, to browsers on this machine."""
     from tts.reports.console import say
+    from tts.reports.live_screen import watch_run
     from tts.reports.live_server import serve_run
 
-    serve_run(run, say)
+    if web:
+        serve_run(run, say)
+    else:
+        watch_run(run)

@@ -6,13 +6,21 @@ from rich.console import Console, ConsoleDimensions
 from rich.live import Live
 from rich.progress import Progress
 
+_quiet = False
+
+
+def silence() -> None:
+    """Print results only from now on: what goes to `say` and to progress is dropped."""
+    global _quiet
+    _quiet = True
+
 
 def consoles() -> tuple[Console, Console]:
     """The console for results (stdout) and the one for everything else (stderr)."""
     out = Console(highlight=False)
     if not out.is_terminal:
         out.width = 140  # a pipe has no width; a table must not be squeezed into 80 columns
-    return out, Console(stderr=True, highlight=False)
+    return out, Console(stderr=True, highlight=False, quiet=_quiet)
 
 
 def say(text: str, console: Console | None = None) -> None:

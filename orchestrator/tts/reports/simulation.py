@@ -1,4 +1,4 @@
-"""Simulations side by side: schedules (`tts simulate`), placements (`tts plan --concurrency`)."""
+"""Simulations side by side: schedules (`tts simulate`), placements (`--placements`)."""
 
 from __future__ import annotations
 

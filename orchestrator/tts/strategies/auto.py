@@ -1,6 +1,6 @@
 """Parameters of `auto`, and where its policy comes from.
 
-A policy is a JSON file (`tts.search.auto.Policy`); `tts calibrate` makes one from
+A policy is a JSON file (`tts.search.auto.Policy`); `tts runs calibrate` makes one from
 finished runs. The default one is the demo pair's.
 """
 

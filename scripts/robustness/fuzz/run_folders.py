@@ -136,17 +136,17 @@ def _report_group(work: Path) -> object:
 
 
 def _compare(work: Path) -> object:
-    return _tts("compare", work / RUN, work / OTHER)
+    return _tts("runs", "compare", work / RUN, work / OTHER)
 
 
 def _trace(work: Path) -> object:
-    _tts("trace", work / RUN, "--out", work / "out.pftrace")
+    _tts("runs", "trace", work / RUN, "--to", work / "out.pftrace")
     return (work / "out.pftrace").read_bytes()
 
 
 def _merge(work: Path) -> object:
     out = work / "merged"
-    return _tts("merge", *(work / shard for shard in SHARDS), "--out", out), _result(out)
+    return _tts("runs", "merge", *(work / shard for shard in SHARDS), "--out", out), _result(out)
 
 
 def _resume(work: Path) -> object:

@@ -80,7 +80,7 @@ def kill_server(home: Path, clients: int, before_s: float) -> dict[str, Any]:
         servers = home / "servers.txt"
         servers.write_text("".join(f"127.0.0.1:{port}\n" for port in ports[:2]))
         file = str(files[0])
-        options = ("--replicas", str(servers), "--routing", "least-outstanding")
+        options = ("--endpoints-file", str(servers), "--routing", "least-outstanding")
         serving = stack.enter_context(gateway(*options, deployment=file))
         load = _Load(serving.host_port)
         load.learn()

@@ -93,7 +93,9 @@ def gateway(*arguments: str, deployment: str = "demo") -> Iterator[Gateway]:
 
 def logged_since(unix_time: float) -> list[dict[str, Any]]:
     """The gateway's log of the requests that arrived since; RuntimeError if it is not readable."""
-    lines = run_tts(Path(os.environ["TTS_HOME"]), "requests", "demo", "--format", "jsonl")
+    lines = run_tts(
+        Path(os.environ["TTS_HOME"]), "gateway", "requests", "demo", "--format", "jsonl"
+    )
     records = map(json.loads, lines.splitlines())
     return [record for record in records if record["time"] >= unix_time]
 

@@ -78,4 +78,4 @@ def test_the_commands_know_which_options_were_given(recorded):
     done = CliRunner().invoke(app, ["bench", "--resume", str(folder), "--replay", str(folder)])
     assert "goes on as it began" in done.stderr
     done = CliRunner().invoke(app, ["simulate", "--traces", "x", "--replay", str(folder)])
-    assert "one of --traces and --replay" in done.stderr
+    assert "give one of the two" in done.stderr

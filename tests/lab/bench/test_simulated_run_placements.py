@@ -112,7 +112,7 @@ def test_the_table_says_that_it_is_simulated_and_where_calls_are_the_limit():
 
 
 def tts(*arguments):
-    return CliRunner().invoke(app, ["plan", *arguments])
+    return CliRunner().invoke(app, ["simulate", "--placements", *arguments])
 
 
 def test_the_command_prints_placements_and_refuses_what_makes_no_sense():
@@ -122,8 +122,9 @@ def test_the_command_prints_placements_and_refuses_what_makes_no_sense():
     assert "At every concurrency that was simulated" in done.stdout
     assert "give whole numbers" in tts("demo-gpu", "--concurrency", "1,x").stderr
     assert "give whole numbers" in tts("demo-gpu", "--concurrency", "0").stderr
-    assert "with --concurrency only" in tts("demo-gpu", "--gpus", "2").stderr
-    assert "--concurrency" in tts("demo-gpu", "--concurrency", "1", "--write").stderr
+    assert "goes with a deployment" in tts("--concurrency", "1").stderr
+    alone = CliRunner().invoke(app, ["simulate", "--concurrency", "1"])
+    assert "goes with --placements" in alone.stderr
     with pytest.raises(Exception, match="nothing to place"):
         raise tts("demo", "--concurrency", "1").exception
 

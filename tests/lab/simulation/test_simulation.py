@@ -248,7 +248,7 @@ def test_the_command_names_what_there_is():
 
 
 def tts(*arguments):
-    return CliRunner().invoke(app, ["simulate", "--problems", "2", "--n", "4", *arguments])
+    return CliRunner().invoke(app, ["simulate", "--limit", "2", "--n", "4", *arguments])
 
 
 def test_the_command_prints_schedules_side_by_side():
@@ -264,4 +264,4 @@ def test_the_command_prints_schedules_side_by_side():
 
 def test_the_command_refuses_what_does_not_fit_together():
     assert "--gpus 1 only" in tts("--sharing", "overlapped").stderr
-    assert "multiple of beam_width" in str(tts("--beam-width", "3").exception)
+    assert "multiple of beam_width" in str(tts("--set", "beam_width=3").exception)

@@ -78,7 +78,7 @@ def test_the_command_prints_tables_writes_the_page_and_opens_it(runs, monkeypatc
 
 def test_figures_go_to_a_folder_beside_the_page(runs):
     pytest.importorskip("vl_convert")
-    done = tts("report", runs[0], "--svg")
+    done = tts("report", runs[0], "--format", "svg")
     assert done.exit_code == 0
     assert (runs[0] / "figures" / "accuracy-by-rule.svg").exists()
 
@@ -103,4 +103,4 @@ def test_a_configuration_that_lacks_something_is_said_by_name(runs):
 
 def test_without_the_extra_the_command_says_what_to_install(runs, monkeypatch):
     monkeypatch.setitem(sys.modules, "vl_convert", None)
-    assert isinstance(tts("report", runs[0], "--png").exception, ConfigError)
+    assert isinstance(tts("report", runs[0], "--format", "png").exception, ConfigError)

@@ -152,7 +152,7 @@ def _pool(deployment: Deployment, role: Role, found: Sequence[int]) -> Outcome:
         )
         return Outcome(what, "wrong", expected, told, advice)
     if max(found) > wanted:
-        advice = "The server has another configuration: tts deploy NAME, then start it again."
+        advice = "The server has another configuration: tts render NAME, then start it again."
         return Outcome(what, "wrong", expected, told, advice)
     return Outcome(what, "ok", expected, told)
 

@@ -1,7 +1,7 @@
 """API keys: made once, kept as hashes in a SQLite file, checked in memory.
 
     <home>/gateway/keys.db     mode 0600, in a folder of mode 0700; WAL, so that a gateway reads
-                               while `tts keys` writes
+                               while `tts gateway keys` writes
 
 What reads cannot write: a connection that outlives its file must not put old pages into the one
 that has come in its place.
@@ -58,7 +58,7 @@ class ApiKey:
     """What is known of a key. The key itself is not."""
 
     id: str
-    """Public: what logs and `tts keys` call it."""
+    """Public: what logs and `tts gateway keys` call it."""
     name: str
     limits: KeyLimits
     created: float
@@ -77,7 +77,7 @@ def keys_file() -> Path:
 
 
 class KeyStore:
-    """The file of keys, as `tts keys` changes it and a gateway reads it.
+    """The file of keys, as `tts gateway keys` changes it and a gateway reads it.
 
     Another file in its place is read from the next look on. Raises KeysUnusable.
     """
@@ -128,7 +128,7 @@ class KeyStore:
         found = [each for each in self.all() if key in (each.id, each.name)]
         chosen = [each for each in found if each.revoked is None] or found[-1:]
         if not chosen:
-            raise ConfigError(f"There is no key {key!r:.100}.", hint="See tts keys list.")
+            raise ConfigError(f"There is no key {key!r:.100}.", hint="See tts gateway keys list.")
         if len(chosen) > 1:
             raise ConfigError(
                 f"{len(chosen)} keys are named {key!r:.100}: {', '.join(k.id for k in chosen)}.",
@@ -211,8 +211,8 @@ class KeyStore:
 class Keyring:
     """The valid keys, in memory, as a running gateway asks for them.
 
-    What `tts keys` changes is seen within `SEES_CHANGES_S`; while the file cannot be read nobody is
-    let in. `clock` is monotonic, in seconds.
+    What `tts gateway keys` changes is seen within `SEES_CHANGES_S`; while the file cannot be read
+    nobody is let in. `clock` is monotonic, in seconds.
     """
 
     def __init__(self, store: KeyStore, clock: Callable[[], float] = time.monotonic) -> None:
@@ -245,7 +245,7 @@ class Keyring:
             raise ConfigError(
                 f"The gateway would listen on {host}, where other machines reach it, and there are "
                 "no keys.",
-                hint="Make one with tts keys create NAME, or listen on 127.0.0.1.",
+                hint="Make one with tts gateway keys create NAME, or listen on 127.0.0.1.",
             )
         self._required = self._required or not is_loopback(host)
 

@@ -5,7 +5,7 @@
 | single_run | one run: planned, carried out in a session, continued |
 | group_run | every strategy in turn, in a folder, each on cold engines |
 | sharded_run | shards handed out to actors on a Ray cluster, and made one run again |
-| simulated_run | the scenarios of `tts simulate` and of `tts plan --concurrency` |
+| simulated_run | the scenarios of `tts simulate` and of `tts simulate --placements` |
 | replayed_run | what `--replay` makes of the other options |
 | calibration | a policy of `auto` from finished runs |
 """

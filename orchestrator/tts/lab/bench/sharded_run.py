@@ -1,6 +1,6 @@
 """A benchmark in shards: handed out to actors on a Ray cluster, and made one run again.
 
-Each shard is an ordinary run in a folder of its own; `tts merge` makes one run of them. With
+Each shard is an ordinary run in a folder of its own; `tts runs merge` makes one run of them. With
 `tts bench --ray` all machines see the folders, and there is an actor for each server: a free one
 gets the next shard; one that is lost is started again by Ray, and goes on with its shard from the
 log. So Ray decides where a process runs, and nothing else: what is kept is what a run keeps.

@@ -1,4 +1,4 @@
-"""What `tts simulate` and `tts plan --concurrency` simulate: scenarios in the user's words."""
+"""What `tts simulate` and `tts simulate --placements` simulate: scenarios in the user's words."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _deployed(deployment: Deployment, given: Collection[str], *, measured: bool)
             raise ConfigError(
                 f"Deployment {name!r} says itself which GPUs it is for: --{option} is for the pair "
                 "that is simulated without a deployment.",
-                hint="Change tensorrt in the file; `tts plan --concurrency` compares placements.",
+                hint="Change tensorrt in the file; --placements compares placements.",
             )
     check_pools(deployment)
     return as_simulated(deployment)

@@ -90,7 +90,7 @@ def by_rule(run: MeasuredRun) -> Figure | None:
         _shares_spec("rule", None, [str(row["rule"]) for row in rows]),
         notes=[
             "Each rule chooses among the same completions, so the intervals are not "
-            "independent; tts compare gives paired differences."
+            "independent; tts runs compare gives paired differences."
         ],
     )
 

@@ -68,7 +68,7 @@ def check_repository(folder: Path, deployment: Deployment) -> list[Finding]:
     For targets tensorrt and llmapi. Reads files only, and renders into a temporary folder. Raises
     CheckpointError if the ids of the verifier's labels cannot be known.
     """
-    fix = f"Render it again: tts deploy {deployment.name}"
+    fix = f"Render it again: tts render {deployment.name}"
     with tempfile.TemporaryDirectory(prefix="tts-") as temporary:
         rendered = Path(temporary) / "models"
         render_models(deployment, template_values(deployment, iteration_log=False), rendered)
