@@ -31,6 +31,16 @@ keeps in a file (`tts.cli.ending`).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A question that names what was probably meant, with a space behind it; else nothing."""
+    import difflib  # only where something was wrong
+
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"Did you mean {close[0]}? " if close else ""
+
 
 class TtsError(Exception):
     """Base of all errors meant for the user.

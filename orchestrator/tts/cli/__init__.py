@@ -17,6 +17,7 @@ from . import (
     engines,
     gateway,
     keys,
+    listing,
     old_names,
     plan,
     random_checkpoint,
@@ -192,6 +193,7 @@ _command(
     "tts simulate --gpu h100",
     "tts simulate llama-1b-prm-8b-h100-bf16 --placements --concurrency 1,64 --gpus 4",
 )
+_command(listing.list_names, "list", "Help", "tts list deployments", "tts list strategies --json")
 _command(doctor.doctor, "doctor", "Help", "tts doctor", "tts doctor demo")
 app.command("random-checkpoint", hidden=True, **_HELP)(random_checkpoint.random_checkpoint)
 old_names.add_to(app)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
-from tts.build.errors import DatasetError, RunError
+from tts.build.errors import DatasetError, RunError, did_you_mean
 from tts.build.input_files import Unreadable, is_file, require_path
 from tts.build.user_paths import is_folder, is_there
 from tts.plugins import PluginGroup
@@ -177,9 +177,10 @@ def _no_dataset(dataset: str, file: Path) -> DatasetError:
             f"{file} is {kind}, not a dataset file.",
             hint="Save it as a JSONL file: the file is read again when a run is resumed.",
         )
+    known = ["demo", *KNOWN, *PLUGINS.names()]
     return DatasetError(
         f"There is no dataset {dataset!r}: neither a file nor a known name.",
-        hint=f"Known names: {', '.join(['demo', *KNOWN, *PLUGINS.names()])}. OWNER/NAME is a "
+        hint=f"{did_you_mean(dataset, known)}Known names: {', '.join(known)}. OWNER/NAME is a "
         "dataset of the Hugging Face hub. A file is JSONL, CSV or Parquet with a problem and an "
         "answer in each row; --columns says where they are.",
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib.metadata import EntryPoint
 from itertools import chain
 
-from tts.build.errors import ConfigError
+from tts.build.errors import ConfigError, did_you_mean
 from tts.grading import votes
 from tts.plugins import PluginGroup, package_of
 from tts.search import (
@@ -135,7 +135,9 @@ def find_strategy(name: str) -> Strategy:
         if (own := strategy_name(name)) in STRATEGIES:
             return STRATEGIES[own]
         raise ConfigError(
-            f"There is no strategy {name!r}.", hint=f"Strategies: {', '.join(strategy_names())}."
+            f"There is no strategy {name!r}.",
+            hint=did_you_mean(name, strategy_names())
+            + f"Strategies: {', '.join(strategy_names())}.",
         )
     if name in STRATEGIES:
         raise ConfigError(

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tts.build.errors import ConfigError
+from tts.build.errors import ConfigError, did_you_mean
 from tts.build.input_files import Unreadable, read_text, require_path
 from tts.build.spec import Deployment, explain
 from tts.constraints import answer_constraint
@@ -48,7 +48,8 @@ def configure_all(deployment: Deployment, given: dict[str, Any]) -> dict[str, Se
     for parameter in given:
         if parameter not in known:
             raise ConfigError(
-                f"No strategy has a parameter {parameter!r}; there are {', '.join(known)}."
+                f"No strategy has a parameter {parameter!r}; there are {', '.join(known)}.",
+                hint=did_you_mean(parameter, known).strip() or None,
             )
     return {
         name: configure(

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from tts.build.errors import ConfigError
+from tts.build.errors import ConfigError, did_you_mean
 from tts.build.spec import explain
 from tts.grading import boxed_answer, extract_answer
 from tts.search import SearchConfig
@@ -105,9 +105,10 @@ class Strategy:
                     f"{self.fixed[name]!r}."
                 )
             if name not in self.config.model_fields:
-                allowed = ", ".join(n for n in self.config.model_fields if n not in self.fixed)
+                allowed = [n for n in self.config.model_fields if n not in self.fixed]
                 raise ConfigError(
-                    f"Strategy {self.name} has no parameter {name!r}; it has {allowed}."
+                    f"Strategy {self.name} has no parameter {name!r}; it has {', '.join(allowed)}.",
+                    hint=did_you_mean(name, allowed).strip() or None,
                 )
         default = min(self.config.model_fields["max_tokens"].default, context)
         values = {"max_tokens": default, **self.defaults, **given, **self.fixed}

@@ -10,7 +10,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from .. import paths
-from ..errors import ConfigError
+from ..errors import ConfigError, did_you_mean
 from ..input_files import Unreadable, is_file, read_text, require_path
 from ..user_paths import is_folder, is_there
 from ..yaml_text import parse_yaml
@@ -73,7 +73,8 @@ def deployment_file(name_or_file: str | Path) -> Path:
         )
     raise ConfigError(
         f"There is no deployment {str(name_or_file)!r}: neither a file nor a bundled name.",
-        hint=f"Bundled deployments: {', '.join(bundled_deployments()) or 'none'}.",
+        hint=did_you_mean(file.name, bundled_deployments())
+        + f"Bundled deployments: {', '.join(bundled_deployments()) or 'none'}.",
     )
 
 

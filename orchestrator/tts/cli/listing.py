@@ -1,0 +1,157 @@
+"""`tts list`: the names that other commands take."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from tts.compat import StrEnum
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Kind(StrEnum):
+    """What can be listed."""
+
+    deployments = "deployments"
+    strategies = "strategies"
+    datasets = "datasets"
+
+
+def list_names(
+    kind: Annotated[
+        Kind, typer.Argument(metavar="|".join(Kind), help="The kind of names to list.")
+    ],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON array of objects, for programs.")
+    ] = False,
+) -> None:
+    """List the bundled deployments, the strategies with their parameters, or the datasets."""
+    rows = {
+        Kind.deployments: _deployments,
+        Kind.strategies: _strategies,
+        Kind.datasets: _datasets,
+    }[kind]()
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    _print(rows)
+
+
+def _deployments() -> list[dict[str, Any]]:
+    """Each bundled deployment, from its file alone: no checkpoint is looked at."""
+    from tts.build import paths
+    from tts.build.input_files import read_text
+    from tts.build.spec import bundled_deployments
+    from tts.build.user_paths import is_folder
+    from tts.build.yaml_text import parse_yaml
+
+    rows = []
+    for name in bundled_deployments():
+        file = paths.deployments_dir() / f"{name}.yaml"
+        data: Any = parse_yaml(read_text(file, 1 << 20))
+        built = paths.built_dir(name)
+        needs_build = data["target"] in ("openvino", "tensorrt")
+        rows.append(
+            {
+                "name": name,
+                "target": data["target"],
+                "gpu": data.get("tensorrt", {}).get("gpu"),
+                "built": any(is_folder(built / role) for role in ("generator", "verifier"))
+                if needs_build
+                else None,
+                "about": _first_sentence(file),
+            }
+        )
+    return rows
+
+
+def _first_sentence(file: Path) -> str:
+    """The first sentence of the comment on top of a deployment file."""
+    from itertools import takewhile
+
+    lines = takewhile(lambda line: line.startswith("#"), file.read_text("utf-8").splitlines())
+    text = " ".join(line.removeprefix("#").strip() for line in lines)
+    return text.partition(". ")[0].rstrip(".:") + "."
+
+
+def _strategies() -> list[dict[str, Any]]:
+    from tts.strategies.catalog import all_strategies
+    from tts.strategies.parameters import default_parameters
+
+    usual_context = 8192
+    return [
+        {
+            "name": name,
+            "about": strategy.summary,
+            "parameters": {
+                parameter: value
+                for parameter, value in default_parameters(strategy, usual_context).items()
+                if parameter not in strategy.fixed
+            },
+        }
+        for name, strategy in all_strategies().items()
+    ]
+
+
+def _datasets() -> list[dict[str, Any]]:
+    from tts.build.user_paths import is_there
+    from tts.datasets.known import KNOWN, cached_file
+
+    demo = "Chains of whole-number operations that the demo pair has learned, made by a seed."
+    return [
+        {"name": "demo", "problems": None, "here": True, "about": demo},
+        *(
+            {
+                "name": name,
+                "problems": known.problems,
+                "here": is_there(cached_file(name)),
+                "about": f"{known.title}.",
+            }
+            for name, known in KNOWN.items()
+        ),
+        {
+            "name": "OWNER/NAME",
+            "problems": None,
+            "here": None,
+            "about": "A dataset of the Hugging Face hub, downloaded when it is first used.",
+        },
+        {
+            "name": "FILE",
+            "problems": None,
+            "here": None,
+            "about": "A JSONL, CSV or Parquet file with a problem and an answer in each row.",
+        },
+    ]
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    from tts.reports.console import consoles
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in rows[0]:
+        table.add_column(heading, no_wrap=heading == "name")
+    for row in rows:
+        table.add_row(*(escape(_shown(value)) for value in row.values()))
+    consoles()[0].print(table)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(_pairs(value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "-" if value is None else str(value)
+
+
+def _pairs(values: dict[str, Any]) -> Iterable[str]:
+    for name, value in values.items():
+        yield name if value is None else f"{name}={json.dumps(value)}"
