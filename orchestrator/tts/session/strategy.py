@@ -75,7 +75,7 @@ def choose(strategy: StrategyLike, deployment: Deployment, given: dict[str, Any]
     if isinstance(strategy, type) and issubclass(strategy, Search) and _takes_config(strategy):
         raise ConfigError(
             f"{name_of(strategy)} is made with a config, not with (problem, seed).",
-            hint="Name its parameters in its place: the SearchConfig whose new_search makes it, or "
+            hint="Give its parameters instead: the SearchConfig whose new_search makes it, or "
             "a Strategy (docs/reference/strategies.md).",
         )
     if given:
