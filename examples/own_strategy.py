@@ -89,7 +89,7 @@ def main() -> None:
     problems = load_problems("demo", limit=given.problems)
     print(f"{len(problems)} problems, n = 8\n\nstrategy       accuracy  tokens per problem")
     with Session.open("demo", server="embedded") as session:
-        for name, strategy in (("two-agree", TWO_AGREE), ("majority vote", "self-consistency")):
+        for name, strategy in (("two-agree", TWO_AGREE), ("majority vote", "majority-vote")):
             results = list(session.solve_many(problems, strategy=strategy, n=8))
             right = sum(result.correct is True for result in results) / len(results)
             tokens = sum(result.usage.generated_tokens for result in results) / len(results)

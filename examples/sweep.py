@@ -17,7 +17,7 @@ import altair as alt
 from tts.datasets.load import load_problems
 from tts.session import Session
 
-STRATEGIES = {"majority vote": "self-consistency", "DVTS": "dvts"}
+STRATEGIES = {"majority vote": "majority-vote", "DVTS": "dvts"}
 
 
 def figure(rows: list[dict[str, object]]) -> alt.Chart:

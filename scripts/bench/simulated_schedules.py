@@ -76,7 +76,7 @@ OTHER_STRATEGIES = (
     "particle-filtering",
     "mcts",
     "best-of-n",
-    "self-consistency",
+    "majority-vote",
 )
 """What is drawn beside beam search."""
 

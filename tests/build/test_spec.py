@@ -111,7 +111,7 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({"server": {"host": "my host"}}, ["server.host = 'my host'", "IPv4 address or a host name"]),
     ({"server": {"host": ""}}, ["server.host = ''", "IPv4 address or a host name"]),
     ({"server": {"host": "::1"}}, ["server.host = '::1'", "IPv4 address or a host name"]),
-    ({"strategies": {"cot": {1: 2}}}, ["strategies.cot.1", "must be a text"]),
+    ({"strategies": {"greedy": {1: 2}}}, ["strategies.greedy.1", "must be a text"]),
     ({"generator.max_batch_size": "64"}, ["max_batch_size = '64': must be a whole number"]),
     ({"generator.max_batch_size": True}, ["max_batch_size = True: must be a whole number"]),
     ({"generator.max_seq_len": 1.5}, ["max_seq_len = 1.5: must be a whole number"]),

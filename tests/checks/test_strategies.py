@@ -10,7 +10,7 @@ def test_every_wrong_strategy_and_parameter_is_named_by_its_path():
         "best-of-n": {"temperature": -1, "top_p": 2},
         "dvts": {"n": 8, "beam_width": 3},
         "rebase": {"max_tokens": 999},
-        "self-consistency": {"n": 8, "temperature": 1.0},
+        "majority-vote": {"n": 8, "temperature": 1.0},
     }
     found = serious(changed("demo", {"strategies": blocks}))
     assert {finding.severity for finding in found} == {"error"}

@@ -136,7 +136,7 @@ def test_bench_without_engines_says_how_to_build_them(tmp_path):
         (("--set", "n=["), "at line 1, column 2"),
         (("--set", "n=2024-13-45"), "n = '2024-13-45'"),
         (("--set", "n=" + "9" * 5000), "not a whole number of at most 4,300 digits"),
-        (("--strategy", "greedy", "--n", "3"), "strategy cot has it fixed at 1"),
+        (("--strategy", "greedy", "--n", "3"), "strategy greedy has it fixed at 1"),
         (("--strategy", "all", "--n", "10"), "beam-search are not valid: n is 10"),
         (("--strategy", "all", "--set", "beams=3"), "No strategy has a parameter 'beams'"),
     ],

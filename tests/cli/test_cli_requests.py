@@ -21,7 +21,7 @@ def kept(tts):
     """The ids of three requests that a gateway of `demo` has kept."""
     recorder = Recorder(RequestLog(requests_dir("demo")), keeps_prompts=True)
     ids = []
-    for model, outcome in (("demo", "ok"), ("demo:cot", "ok"), ("demo", "cancelled")):
+    for model, outcome in (("demo", "ok"), ("demo:greedy", "ok"), ("demo", "cancelled")):
         record = recorder.begin("/v1/chat/completions")
         record.model, record.outcome, record.status = model, outcome, 200
         record.t1 = record.t2 = record.t0 + 0.001
@@ -54,7 +54,7 @@ def test_csv_is_read_by_csv(tts, kept):
     rows = list(csv.DictReader(io.StringIO(tts("--format", "csv").stdout)))
     assert [row["id"] for row in rows] == kept
     assert rows[1]["prompt"] == 'Was,\n"wäre"?'
-    assert rows[1]["model"] == "demo:cot"
+    assert rows[1]["model"] == "demo:greedy"
     assert rows[1]["key"] == ""
 
 
@@ -63,8 +63,8 @@ def test_csv_is_read_by_csv(tts, kept):
     [
         (["--model", "demo"], [0, 2]),
         (["--outcome", "cancelled"], [2]),
-        (["--strategy", "cot"], []),
-        (["--status", "200", "--model", "demo:cot"], [1]),
+        (["--strategy", "greedy"], []),
+        (["--status", "200", "--model", "demo:greedy"], [1]),
         (["--slower", "3600"], []),
         (["--since", "1h"], [0, 1, 2]),
         (["--until", "1h"], []),

@@ -27,7 +27,7 @@ OPTIONS = {
     "per_level": st.none() | st.integers(1, 9),
     "shard": st.none() | st.sampled_from(["1/3", "3/3"]),
 }
-COT = RunConfig(deployment_source="demo", dataset="demo", limit=5, seed=7, strategy="cot")
+COT = RunConfig(deployment_source="demo", dataset="demo", limit=5, seed=7, strategy="greedy")
 OLD = {
     "deployment": "demo",
     "deployment_source": "demo",
@@ -35,7 +35,7 @@ OLD = {
     "dataset": "demo",
     "limit": 5,
     "seed": 7,
-    "strategy": "cot",
+    "strategy": "greedy",
     "vote": "majority",
     "parameters": {},
     "schedule": "decoupled",
@@ -75,7 +75,7 @@ def test_a_run_of_before_there_were_two_seeds_has_the_same_problems(tmp_path):
 
 def test_run_json_keeps_both_seeds_but_none_of_problems_that_a_program_gave(tiny_deployment):
     def kept(config):
-        strategy = choose("cot", tiny_deployment, {})
+        strategy = choose("greedy", tiny_deployment, {})
         return Plan(config, tiny_deployment, (), strategy).config.to_json()
 
     assert kept(COT)["dataset_seed"] == 7

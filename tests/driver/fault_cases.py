@@ -41,8 +41,8 @@ from tts.strategies.catalog import STRATEGIES, new_search
 
 SCHEDULES = get_args(ScheduleName)
 REFERENCES = {
-    "cot": "sample",
-    "self-consistency": "sample",
+    "greedy": "sample",
+    "majority-vote": "sample",
     "best-of-n": "sample",
     "weighted-best-of-n": "sample",
     "beam-search": "beam_search",

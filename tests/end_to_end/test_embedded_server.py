@@ -47,7 +47,7 @@ def test_the_trees_and_all_scores_are_those_of_triton(served, whole, tmp_path):
 
 
 @pytest.mark.slow  # the engines are asked alike by every strategy
-@pytest.mark.parametrize("strategy", ["dvts", "self-consistency"])
+@pytest.mark.parametrize("strategy", ["dvts", "majority-vote"])
 def test_so_they_are_of_other_strategies(served, tmp_path, strategy):
     folders = [
         run(served, kind, tmp_path / kind, "--strategy", strategy)

@@ -193,7 +193,7 @@ def test_a_budget_alone_is_n_and_metadata_says_what_was_chosen_from(api):
         extra_body={
             "budget": 3,
             "return_response_only": False,
-            "tts": {"strategy": "self-consistency"},
+            "tts": {"strategy": "majority-vote"},
         },
     )
     assert answer.tts["n"] == 3

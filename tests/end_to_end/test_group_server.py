@@ -79,7 +79,7 @@ def three(monkeypatch):
 
 
 def wanted(deployment, strategy="all"):
-    parameters = {} if strategy == "cot" else {"n": 4}
+    parameters = {} if strategy == "greedy" else {"n": 4}
     return RunConfig(
         deployment_source=deployment,
         dataset="demo",
@@ -139,7 +139,7 @@ def test_a_served_deployment_is_made_cold_for_each_search_as_well(
     small_steps, started, three, tmp_path
 ):
     with start_server(load_deployment(small_steps), iteration_log=True) as running:
-        run_bench(wanted(small_steps, "cot"), tmp_path / "before", Observer())
+        run_bench(wanted(small_steps, "greedy"), tmp_path / "before", Observer())
         following = Following()
         run_all(wanted(small_steps), tmp_path / "all", following)
         running.check()

@@ -90,7 +90,7 @@ def test_both_schedules_grow_the_same_trees(served, plain, tmp_path):
 
 
 VARIANTS = {
-    "cot": {},
+    "greedy": {},
     "weighted-best-of-n": {"n": 4, "agg_strategy": "min", "early_stop": True},
     "beam-search": {"n": 4, "beam_width": 2, "agg_strategy": "prod"},
     "dvts": {"n": 4, "beam_width": 2, "lookahead": 1},

@@ -56,7 +56,7 @@ def test_a_comparison_of_all_strategies_is_stopped_continued_and_reported(served
     folder = tmp_path / "group"
     arguments = ("--strategy", "all", "--limit", 2, "--n", 4, "--out", folder)
     process = served.start("bench", "demo", *arguments)
-    wait_for_events(process, folder / "self-consistency", "generated", 1)
+    wait_for_events(process, folder / "majority-vote", "generated", 1)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
@@ -80,7 +80,7 @@ def test_a_comparison_of_all_strategies_is_stopped_continued_and_reported(served
         assert row["accuracy"] == run["accuracy_by_rule"][row["vote"]]
         assert row["pass_at_n"] == run["pass_at_n"]
         assert (row["n"], row["samples"]) == (run["n"], run["generator_calls"])
-        assert row["n"] == (1 if row["strategy"] == "cot" else 4)
+        assert row["n"] == (1 if row["strategy"] == "greedy" else 4)
         assert row["curve"][-1]["accuracy"] == row["accuracy"]
         start = [row["strategy"], str(row["n"])]
         line = next(line for line in out.splitlines() if line.split()[:2] == start)

@@ -62,6 +62,7 @@ from tts.serving.repository.digest import deployment_digest
 from tts.session import AsyncSession, Session
 from tts.session.endpoints import endpoints_on
 from tts.session.replicas import EnginePair, Replicas
+from tts.strategies.names import strategy_name
 
 _TERMINAL = {"COLUMNS": "100", "LINES": "50", "TERM": "dumb", "TTY_COMPATIBLE": "1"}
 _ENGINES = ("generator", "verifier")
@@ -78,7 +79,7 @@ def of_run(folder):
     run = Run.load(folder)
     summary = _or_error(lambda: dict(summarise(asked, read_events(folder))))
     return {
-        "config": _or_error(lambda: read_run_config(folder).to_json() == config),
+        "config": _or_error(lambda: read_run_config(folder).to_json() == _with_its_name(config)),
         "summary": summary,
         "kept_summary": "the same" if run.summary == summary else run.summary and dict(run.summary),
         "measures": _or_error(lambda: run.measures),
@@ -423,6 +424,11 @@ def _recording_server(socket):
 
 def _answer_of(completion):
     return completion
+
+
+def _with_its_name(config):
+    """A run.json whose strategy has the name that it goes by today."""
+    return {**config, "strategy": strategy_name(config["strategy"])}
 
 
 def _or_error(derive):

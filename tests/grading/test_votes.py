@@ -94,14 +94,14 @@ def test_a_subset_votes_as_if_it_were_all():
 def test_every_strategy_configures_by_default_and_names_what_is_wrong():
     for strategy in STRATEGIES.values():
         strategy.configure({}, context=4096)
-    assert find_strategy("cot").configure({}, context=4096).n == 1
+    assert find_strategy("greedy").configure({}, context=4096).n == 1
     with pytest.raises(ConfigError, match="no strategy 'bean'") as caught:
         find_strategy("bean")
     assert "beam-search" in str(caught.value)
-    with pytest.raises(ConfigError, match="n is 4, but strategy cot has it fixed at 1"):
-        find_strategy("cot").configure({"n": 4}, context=4096)
+    with pytest.raises(ConfigError, match="n is 4, but strategy greedy has it fixed at 1"):
+        find_strategy("greedy").configure({"n": 4}, context=4096)
     with pytest.raises(ConfigError, match="no parameter 'beam_width'; it has n, temperature"):
-        find_strategy("self-consistency").configure({"beam_width": 4}, context=4096)
+        find_strategy("majority-vote").configure({"beam_width": 4}, context=4096)
     with pytest.raises(ConfigError, match="n is 10, which is not a multiple of beam_width"):
         find_strategy("beam-search").configure({"n": 10}, context=4096)
 

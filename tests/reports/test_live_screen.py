@@ -250,16 +250,16 @@ def test_a_benchmark_shows_its_own_run(folder, monkeypatch):
 def test_of_a_group_the_run_of_the_moment_is_shown(folder, tmp_path):
     group = tmp_path / "group"
     group.mkdir()
-    member = {"folder": "cot", "votes": {"cot": "best"}, "parameters": {}}
+    member = {"folder": "greedy", "votes": {"greedy": "best"}, "parameters": {}}
     members = [member, member | {"folder": "dvts"}]
     (group / "group.json").write_text(json.dumps({"runs": members}))
     with locked(group):
         run = looked_at(group)
         assert run.state is State.STARTING
-        shutil.copytree(folder, group / "cot")
+        shutil.copytree(folder, group / "greedy")
         run.read()
-        assert (run.run, run.numbers.done) == (group / "cot", 12)
-        (group / "cot" / SUMMARY).write_text("{}")
+        assert (run.run, run.numbers.done) == (group / "greedy", 12)
+        (group / "greedy" / SUMMARY).write_text("{}")
         shutil.copytree(folder, group / "dvts")
         write(group / "dvts", solved("problem-12", 13))
         run.read()

@@ -114,7 +114,7 @@ def test_a_narrow_terminal_is_shown_count_time_and_state_whole(width):
 def test_a_terminal_of_another_size_is_cleared_before_the_next_line():
     out = console(terminal=True)
     observer = BenchProgress(out)
-    observer.began(RunProgress(4), "cot", Path("run"))
+    observer.began(RunProgress(4), "greedy", Path("run"))
     observer.changed()
     clear = "\x1b[2J"
     assert clear not in out.file.getvalue()

@@ -67,7 +67,7 @@ def shown(*renderables, width=80):
 def test_the_tables_of_runs_are_whole(width):
     others = [
         replace(SUMMARY, schedule="lockstep", wall_s=23_456.7),
-        replace(SUMMARY, strategy="self-consistency"),
+        replace(SUMMARY, strategy="majority-vote"),
     ]
     text = shown(
         comparison([SUMMARY, *others]), details(SUMMARY), engine_use(SUMMARY, []), width=width
@@ -112,16 +112,16 @@ def test_a_pair_of_long_names_is_folded():
 
 def test_simulated_schedules_are_whole():
     deployment = simulated_deployment("h100", 2)
-    parameters = find_strategy("cot").configure({}, context=deployment.generator.max_seq_len)
+    parameters = find_strategy("greedy").configure({}, context=deployment.generator.max_seq_len)
     scenario = Scenario(deployment, "time-sliced", typical(), parameters, 2, 2, 0, "off", 0.0005)
-    text = shown(outcomes_table(scenario, "cot", [simulate(scenario, "lockstep")]))
+    text = shown(outcomes_table(scenario, "greedy", [simulate(scenario, "lockstep")]))
     for part in ("wall s", "orch", "prompts", "batch", "p95 s", "same", "trees", "yes"):
         assert part in text
 
 
 def test_simulated_schedules_are_compared_by_what_they_took():
     deployment = simulated_deployment("h100", 2)
-    parameters = find_strategy("cot").configure({}, context=deployment.generator.max_seq_len)
+    parameters = find_strategy("greedy").configure({}, context=deployment.generator.max_seq_len)
     scenario = Scenario(deployment, "time-sliced", typical(), parameters, 2, 2, 0, "off", 0.0005)
     made = simulate(scenario, "lockstep")
     first = replace(
@@ -135,7 +135,7 @@ def test_simulated_schedules_are_compared_by_what_they_took():
     second = replace(first, schedule="decoupled", wall_s=50.0, digest="another")
     console = Console(width=200)
     with console.capture() as capture:
-        console.print(outcomes_table(scenario, "cot", [first, second]))
+        console.print(outcomes_table(scenario, "greedy", [first, second]))
     rows = {words[0]: words for line in capture.get().splitlines() if (words := line.split())}
     assert rows["lockstep"][1:7] == ["100.0", "1.00x", "80%", "30%", "5%", "12%"]
     assert rows["decoupled"][1:7] == ["50.0", "2.00x", "160%", "60%", "10%", "12%"]

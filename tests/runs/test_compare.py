@@ -96,7 +96,7 @@ def printed(rows, width=100):
 
 
 def test_a_row_has_its_own_vote_interval_and_levels(tiny_deployment):
-    best, majority = (row(name, tiny_deployment) for name in ("best-of-n", "self-consistency"))
+    best, majority = (row(name, tiny_deployment) for name in ("best-of-n", "majority-vote"))
     assert (best.accuracy, majority.accuracy) == (0.0, 1.0)
     assert best.interval_95[0] == 0.0
     assert majority.right == {"a": True, "b": True}

@@ -11,7 +11,7 @@ from tts.runs.folder import CONFIG, GROUP, read_config
 from tts.runs.groups import read_members, read_whole_group
 
 WHOLE = read_config(V1_RUN)
-MEMBER = {"folder": "cot", "votes": {"cot": "best"}, "parameters": {}}
+MEMBER = {"folder": "greedy", "votes": {"greedy": "best"}, "parameters": {}}
 ADDED_LATER = {"prompting", "context", "speculation", "in_flight"}
 NEEDED = sorted(set(WHOLE) - ADDED_LATER)
 OWN = ("strategy", "vote", "parameters")
@@ -45,7 +45,7 @@ def test_a_field_that_is_missing_or_of_a_wrong_type_is_named(tmp_path, name):
     [
         ({}, "runs"),
         ({"runs": None}, "runs"),
-        ({"runs": [{"folder": "cot"}]}, "votes"),
+        ({"runs": [{"folder": "greedy"}]}, "votes"),
         ({**WHOLE, "runs": []}, "runs"),
         ({"runs": [MEMBER]}, "missing required field"),
         ({**WHOLE, "runs": [MEMBER], "replay": {"source": 1}}, "replay"),
@@ -62,7 +62,7 @@ def test_a_whole_group_is_read_with_its_runs(tmp_path):
     (tmp_path / GROUP).write_text(json.dumps({**WHOLE, "runs": [MEMBER]}))
     group = read_whole_group(tmp_path)
     (member,) = group.members
-    assert member.strategy == "cot"
+    assert member.strategy == "greedy"
     shared = {key: value for key, value in WHOLE.items() if key not in OWN}
     assert group.to_json() == {**shared, "runs": [MEMBER]}
 
@@ -71,7 +71,7 @@ def test_the_runs_of_a_group_say_more_of_the_servers_that_they_found(tmp_path):
     remotes = {"generator": {"url": ["http://127.0.0.1:8000"]}}
     group = {**WHOLE, "remotes": remotes, "runs": [MEMBER]}
     (tmp_path / GROUP).write_text(json.dumps(group))
-    asked = {"strategy": "cot", "parameters": {}}
+    asked = {"strategy": "greedy", "parameters": {}}
     run = {**WHOLE, **asked, "remotes": {"generator": {**remotes["generator"], "model": "m"}}}
     folder = tmp_path / MEMBER["folder"]
     folder.mkdir()

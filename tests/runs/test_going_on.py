@@ -13,7 +13,7 @@ from tts.runs.going_on import current_run, is_complete, is_worked_on, newest_unf
 from tts.runs.groups import Member, create_group, group_config
 from tts.runs.lock import LOCK, locked
 
-MEMBERS = [Member(name, {name: "best"}, {}) for name in ("cot", "dvts", "mcts")]
+MEMBERS = [Member(name, {name: "best"}, {}) for name in ("greedy", "dvts", "mcts")]
 
 
 def run(folder, written, *, finished=False):
@@ -62,14 +62,14 @@ def test_the_lock_of_a_killed_process_counts_no_more_but_that_of_another_host_do
 def test_of_a_group_the_run_that_it_is_at_is_meant(tmp_path):
     group = tmp_path / "group"
     create_group(group, group_config({}, MEMBERS))
-    assert current_run(group) == group / "cot"
-    run(group / "cot", 10)
-    assert current_run(group) == group / "cot"
-    (group / "cot" / SUMMARY).write_text("{}")
-    assert current_run(group) == group / "cot"
+    assert current_run(group) == group / "greedy"
+    run(group / "greedy", 10)
+    assert current_run(group) == group / "greedy"
+    (group / "greedy" / SUMMARY).write_text("{}")
+    assert current_run(group) == group / "greedy"
     run(group / "dvts", 5)
     assert current_run(group) == group / "dvts"
     assert newest_unfinished(tmp_path) == group
-    assert current_run(group / "cot") == group / "cot"
-    assert is_complete(group / "cot")
+    assert current_run(group / "greedy") == group / "greedy"
+    assert is_complete(group / "greedy")
     assert not is_complete(group)

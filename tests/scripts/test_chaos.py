@@ -149,7 +149,7 @@ def finished(folder, digest="d", answers=("1", "2")):
         for n, a in enumerate(answers)
     ]
     (folder / "events.jsonl").write_text("".join(json.dumps(e) + "\n" for e in events))
-    return Run(folder.parent, folder, "cot")
+    return Run(folder.parent, folder, "greedy")
 
 
 def test_a_wrong_answer_a_double_solution_and_another_tree_are_seen(tmp_path):
@@ -193,7 +193,7 @@ def test_what_a_run_leaves_is_seen(tmp_path):
     ],
 )
 def test_a_process_must_end_by_a_sentence(tmp_path, code, said, wrong):
-    run = Run(tmp_path, tmp_path / "run", "cot")
+    run = Run(tmp_path, tmp_path / "run", "greedy")
     end = f"os.kill(os.getpid(), {-code})" if code < 0 else f"sys.exit({code})"
     process = subprocess.Popen([sys.executable, "-c", f"import os, sys; {end}"])
     process.wait()

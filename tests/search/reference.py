@@ -21,7 +21,7 @@ from tts.search.thought import Fate, NodePath
 
 
 def sample(params: Params, seed: Seed, world: World) -> Outcome:
-    """cot (n = 1), self-consistency (both not scored), best-of-n, weighted-best-of-n."""
+    """greedy (n = 1), majority-vote (both not scored), best-of-n, weighted-best-of-n."""
     run = Run(params, seed, world)
     completed: list[NodePath] = []
     for index in range(params.n):

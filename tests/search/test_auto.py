@@ -139,7 +139,7 @@ def test_a_policy_that_leaves_a_score_without_a_choice_is_refused(choices, said)
 
 
 @pytest.mark.parametrize(
-    ("strategy", "n", "said"), [("cot", 4, "cannot be chosen"), ("dvts", 6, "beam_width")]
+    ("strategy", "n", "said"), [("greedy", 4, "cannot be chosen"), ("dvts", 6, "beam_width")]
 )
 def test_a_search_that_cannot_be_chosen_is_refused(strategy, n, said):
     with pytest.raises(ValidationError, match=said):

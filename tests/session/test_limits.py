@@ -123,7 +123,7 @@ def test_at_the_deadline_of_a_problem_its_best_answer_so_far_counts(
 ):
     def chains(session):
         return session.solve_many(
-            PROBLEMS[:1], strategy="self-consistency", n=8, deadline_s=5.0, out=tmp_path
+            PROBLEMS[:1], strategy="majority-vote", n=8, deadline_s=5.0, out=tmp_path
         )
 
     generator = HangingFrom(ScriptedGenerator(*words), 3)
@@ -150,7 +150,7 @@ def test_a_problem_that_has_nothing_by_its_deadline_has_no_answer(tiny_deploymen
 
 def test_searches_that_are_stopped_answer_with_what_they_have(tiny_deployment, words):
     async def chains(session):
-        options = {"strategy": "self-consistency", "n": 8}
+        options = {"strategy": "majority-vote", "n": 8}
         searches = [
             asyncio.ensure_future(session.solve(problem, **options)) for problem in PROBLEMS[:2]
         ]

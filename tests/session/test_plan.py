@@ -168,4 +168,4 @@ def test_a_command_has_none_of_a_programs_functions(tiny_deployment, tmp_path):
 
 def test_unscored_chains_are_named_for_their_strategy(tiny_deployment):
     chains = choose(SampleSearchConfig(n=3, scored=False), tiny_deployment, {})
-    assert (chains.name, chains.vote) == ("self-consistency", "majority")
+    assert (chains.name, chains.vote) == ("majority-vote", "majority")

@@ -121,7 +121,7 @@ def test_a_function_may_make_the_search(session):
 def test_a_search_of_the_catalog_made_by_a_function_is_that_search(session):
     config = SampleSearchConfig(n=3, scored=False)
     made = session.solve(QUESTION, strategy=lambda problem, seed: SampleSearch(config, seed))
-    named = session.solve(QUESTION, strategy="self-consistency", n=3, max_tokens=2048 // 8)
+    named = session.solve(QUESTION, strategy="majority-vote", n=3, max_tokens=2048 // 8)
     assert len(made.completions) == len(named.completions) == 3
 
 

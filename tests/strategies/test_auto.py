@@ -50,7 +50,10 @@ def test_a_run_keeps_the_policy_itself_and_not_the_name_of_its_file(tmp_path):
         ("{", "it is not JSON"),
         ('{"budgets": []}', "is not a policy"),
         ('{"budget": [], "budgets": []}', "unknown field; allowed here: made_from, budgets"),
-        ('{"budgets": [{"n": 4, "samples": 1, "choices": [{"strategy": "cot", "n": 1}]}]}', "cot"),
+        (
+            '{"budgets": [{"n": 4, "samples": 1, "choices": [{"strategy": "greedy", "n": 1}]}]}',
+            "greedy",
+        ),
     ],
 )
 def test_a_file_that_is_no_policy_is_refused_by_name(tmp_path, text, said):

@@ -32,8 +32,8 @@ from tts.strategies.names import STRATEGY_NAMES
         ("beam-search", {"width": 4}, "width"),
         ("beam-search", {"sort_completed": True, "early_stop": True}, "sort_completed"),
         ("beam-search", {"sort_completed": True, "agree": 3}, "agree"),
-        ("cot", {"agree": 1}, "agree"),
-        ("self-consistency", {"agree": 0}, "agree"),
+        ("greedy", {"agree": 1}, "agree"),
+        ("majority-vote", {"agree": 0}, "agree"),
         ("rebase", {"softmax_temperature": 0}, "softmax_temperature"),
         ("particle-filtering", {"ess_threshold": 1.5}, "ess_threshold"),
         ("particle-filtering", {"early_stop": True}, "early_stop"),
@@ -70,7 +70,7 @@ def test_answer_extraction_can_be_replaced():
         read.append(text)
         return AnswerForm("always", True)
 
-    config = find_strategy("self-consistency").configure({"n": 3, "early_stop": True}, context=64)
+    config = find_strategy("majority-vote").configure({"n": 3, "early_stop": True}, context=64)
     search = new_search(config, len, answer_form)
     for work in search.ask():
         search.tell(Generated(work.node, (Thought((1,), "x", Stop.END),)))

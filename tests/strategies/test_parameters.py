@@ -3,7 +3,7 @@
 import pytest
 
 from tts.build.errors import ConfigError
-from tts.strategies.catalog import STRATEGIES
+from tts.strategies.catalog import STRATEGIES, find_strategy
 from tts.strategies.parameters import check_blocks, configure, configure_all, default_parameters
 
 
@@ -20,11 +20,21 @@ def test_given_wins_over_the_deployment_over_the_strategy(tiny_deployment):
     assert configure(STRATEGIES["best-of-n"], deployment, {}).temperature == 0.8
 
 
+def test_a_block_under_another_name_of_its_strategy_counts(tiny_deployment):
+    deployment = with_blocks(tiny_deployment, self_consistency={"n": 8})
+    check_blocks(deployment)
+    assert configure(find_strategy("majority-vote"), deployment, {}).n == 8
+    assert find_strategy("self-consistency") is STRATEGIES["majority-vote"]
+    twice = with_blocks(tiny_deployment, self_consistency={"n": 8}, majority_vote={"n": 4})
+    with pytest.raises(ConfigError, match="another name of majority-vote"):
+        check_blocks(twice)
+
+
 def test_what_is_given_goes_to_every_strategy_that_can_take_it(tiny_deployment):
     configs = configure_all(tiny_deployment, {"n": 8, "beam_width": 2, "top_p": 0.9})
     assert list(configs) == list(STRATEGIES)
     for name, config in configs.items():
-        assert config.n == (1 if name == "cot" else 8)
+        assert config.n == (1 if name == "greedy" else 8)
         assert config.top_p == 0.9
         assert getattr(config, "beam_width", 2) == 2
 
@@ -35,7 +45,7 @@ def test_what_is_given_goes_to_every_strategy_that_can_take_it(tiny_deployment):
         ({"beams": 3}, "No strategy has a parameter 'beams'; there are "),
         ({"n": 10}, "are not valid:\n  n is 10, which is not a multiple"),
         ({"scored": False}, "No strategy has a parameter 'scored'"),
-        ({"temperature": -1}, "strategy cot are not valid:\n  temperature = -1"),
+        ({"temperature": -1}, "strategy greedy are not valid:\n  temperature = -1"),
     ],
 )
 def test_what_no_strategy_has_or_one_refuses_is_refused(tiny_deployment, given, complaint):
@@ -50,16 +60,16 @@ def test_every_mistake_in_every_block_is_named_by_its_path(tiny_deployment):
         bean_search={"n": 8},
         beam_search={"beam_wdth": 2},
         best_of_n={"temperature": -1},
-        cot={"n": 4},
+        greedy={"n": 4},
     )
     with pytest.raises(ConfigError) as caught:
         check_blocks(deployment)
     message = str(caught.value)
-    assert "strategies.bean-search: unknown strategy; allowed here: cot," in message
+    assert "strategies.bean-search: unknown strategy; allowed here: greedy," in message
     assert "strategies.beam-search.beam_wdth = 2: not a parameter" in message
     assert "allowed here: n, temperature" in message
     assert "strategies.best-of-n.temperature = -1: must be at least 0" in message
-    assert "strategies.cot.n = 4: not a parameter that can be set" in message
+    assert "strategies.greedy.n = 4: not a parameter that can be set" in message
     with pytest.raises(ConfigError, match=r"strategies\.cot: max_tokens is 999, but"):
         check_blocks(with_blocks(tiny_deployment, cot={"max_tokens": 999}))
     with pytest.raises(ConfigError, match=r"strategies\.beam-search: n is 16, which is not a"):

@@ -28,7 +28,7 @@ def test_by_search_and_learns_rules_a_text_without_a_box_has_an_answer_too(text,
 @pytest.mark.parametrize(
     ("strategy", "config"),
     [
-        ("self-consistency", SampleSearchConfig),
+        ("majority-vote", SampleSearchConfig),
         ("best-of-n", SampleSearchConfig),
         ("weighted-best-of-n", SampleSearchConfig),
         ("beam-search", BeamSearchConfig),

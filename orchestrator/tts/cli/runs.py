@@ -47,9 +47,9 @@ class Answers(StrEnum):
 
 ALL = "all"
 
-_NAMES = ", ".join(STRATEGY_NAMES).replace("cot", "cot (or greedy)", 1)
+_NAMES = ", ".join(STRATEGY_NAMES)
 _N = Annotated[
-    int | None, typer.Option("--n", help="Completions per problem.", show_default="16; cot: 1")
+    int | None, typer.Option("--n", help="Completions per problem.", show_default="16; greedy: 1")
 ]
 _Seed = Annotated[int, typer.Option("--seed", help="Seed of the run: of what is sampled.")]
 _Out = Annotated[

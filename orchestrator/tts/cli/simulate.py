@@ -58,7 +58,7 @@ def simulate(
     ] = "beam-search",
     n: Annotated[
         int | None,
-        typer.Option("--n", help="Completions per problem.", show_default="16; cot: 1"),
+        typer.Option("--n", help="Completions per problem.", show_default="16; greedy: 1"),
     ] = None,
     beam_width: Annotated[
         int | None,

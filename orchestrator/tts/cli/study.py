@@ -50,7 +50,7 @@ def study(
 
     Divisions of the KV memory, schedules, speculation, prefix reuse, problems in flight and n, each
     compared with the deployment as it is; figures in report.html, advice in words
-    (docs/guides/study.md).
+    (docs/guides/tune.md#study).
     """
     from tts.lab.study.campaign import resume_study, run_study
     from tts.lab.study.cells import FULL, QUICK

@@ -106,7 +106,7 @@ def read_rows(folder: Path) -> tuple[list[Row], list[str]]:
 def in_order(rows: Sequence[Row]) -> list[Row]:
     """Rows of several groups: by strategy as they are listed, then by n.
 
-    Each group has its own run of cot, whose n is fixed: the same search is taken once.
+    Each group has its own run of greedy, whose n is fixed: the same search is taken once.
     """
     place = {name: index for index, name in enumerate(STRATEGY_NAMES)}
     once: dict[tuple[object, ...], Row] = {}

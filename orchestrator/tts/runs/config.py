@@ -13,6 +13,7 @@ import msgspec
 from tts.build.errors import RunError
 from tts.build.server_kinds import ServerKind
 from tts.scheduling import ScheduleName, SpeculationName
+from tts.strategies.names import strategy_name
 
 from .checks import check_run
 from .folder import CONFIG, PROBLEMS, Json, damaged, read_config
@@ -129,6 +130,10 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Fields that another version has written; kept as they are."""
     unsaid: frozenset[str] = frozenset()
     """Fields that the file does not have: older versions did not know them."""
+
+    def __post_init__(self) -> None:
+        if (name := strategy_name(self.strategy)) != self.strategy:
+            msgspec.structs.force_setattr(self, "strategy", name)
 
     @property
     def keeps_problems(self) -> bool:

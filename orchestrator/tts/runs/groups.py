@@ -13,6 +13,7 @@ import msgspec
 
 from tts.build.errors import RunDamaged
 from tts.build.user_paths import is_there
+from tts.strategies.names import strategy_name
 
 from .config import ENGINES, RunConfig, parse_config
 from .folder import (
@@ -43,6 +44,10 @@ class Member:
     folder: str
     votes: dict[str, str]
     parameters: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        votes = {strategy_name(name): vote for name, vote in self.votes.items()}
+        object.__setattr__(self, "votes", votes)
 
     @property
     def strategy(self) -> str:
@@ -117,6 +122,8 @@ def read_members(folder: Path) -> list[Member]:
             continue
         asked = {**shared, "strategy": member.strategy, "parameters": member.parameters}
         found = read_config(folder / member.folder)
+        if isinstance(name := found.get("strategy"), str):
+            found = {**found, "strategy": strategy_name(name)}
         for name, value in asked.items():
             if name not in ENGINES and found.get(name) != value:
                 raise RunDamaged(

@@ -58,39 +58,39 @@ def _quality() -> Iterator[Measure]:
     yield Measure(
         "accuracy",
         "share",
-        "Judged problems whose answer, by the run's own vote, equals the reference; an undecided "
-        "comparison is wrong.",
+        "Judged problems whose answer, by the strategy's vote, equals the reference. A comparison "
+        "that the grader cannot decide counts as wrong.",
         lambda run: rounded(run.accuracy, 4),
     )
     for end, place in (("low", 0), ("high", 1)):
         yield Measure(
             f"accuracy_{end}_95",
             "share",
-            f"The {'lower' if end == 'low' else 'upper'} end of its 95% interval: (p + z²/2m "
-            f"{'-' if end == 'low' else '+'} z √(p(1-p)/m + z²/4m²)) / (1 + z²/m), m judged "
-            "problems, z = 1.96. Tables have it by level and by rule, too.",
+            f"{'Lower' if end == 'low' else 'Upper'} end of the 95% interval of accuracy p: "
+            f"(p + z²/2m {'-' if end == 'low' else '+'} z √(p(1-p)/m + z²/4m²)) / (1 + z²/m), "
+            "m judged problems, z = 1.96.",
             _accuracy_95(place),
             "Wilson 1927",
         )
     yield Measure(
         "pass_at_n",
         "share",
-        "Judged problems of which any completion is right.",
+        "Judged problems with at least one correct completion.",
         _pass_at_n,
     )
     yield Measure(
         "verifier_auroc",
         "share",
-        "The chance that a right completion is scored above a wrong one of any problem, ties "
-        "counting half.",
+        "Probability that a correct completion scores above a wrong one, over all problems; ties "
+        "count half.",
         lambda run: rounded(run.measures.calibration.auroc, 4),
         "Hanley and McNeil 1982",
     )
     yield Measure(
         "verifier_calibration_error",
         "share",
-        r"Σ over 10 equal bins of completions' scores: (completions in the bin / all) · \|mean "
-        r"score - share right\|.",
+        r"Expected calibration error: Σ over 10 equal bins of completions' scores of (completions "
+        r"in the bin / all) · \|mean score - share correct\|.",
         lambda run: rounded(run.measures.calibration.expected_error, 4),
         "Naeini et al. 2015",
     )
@@ -100,7 +100,7 @@ def _throughput() -> Iterator[Measure]:
     yield Measure(
         "wall",
         "s",
-        "The time of searching, see above.",
+        "Time of searching, as defined above.",
         lambda run: round(run.measures.wall_s, 3),
     )
     yield Measure(
@@ -112,7 +112,7 @@ def _throughput() -> Iterator[Measure]:
     yield Measure(
         "generated_tokens",
         "tokens",
-        "Tokens of all answers of the generator; not of cancelled requests.",
+        "Tokens of all generator answers, without cancelled requests.",
         lambda run: run.measures.generated_tokens,
     )
     yield Measure(
@@ -124,25 +124,23 @@ def _throughput() -> Iterator[Measure]:
     yield Measure(
         "useful_token_throughput",
         "tokens/s",
-        "Tokens of the nodes on the paths of the completions of solved problems, each node once, "
-        "/ wall. Never above token_throughput.",
+        "Tokens of the nodes on the paths of solved problems' completions, each node counted once, "
+        "/ wall.",
         lambda run: rounded(_over(run.measures.useful_tokens, run.measures.wall_s), 2),
     )
     yield Measure(
         "useful_share",
         "share",
-        "The same over generated_tokens. What is missing was pruned, speculated in vain, or "
-        "belongs to unsolved problems: a search has to write it, but nothing of it is in an "
-        "answer.",
+        "The same tokens / generated_tokens. The rest was pruned, speculated without use, or "
+        "belongs to unsolved problems.",
         lambda run: rounded(_over(run.measures.useful_tokens, run.measures.generated_tokens), 4),
     )
     yield Measure(
         "precise_goodput",
         "tokens/s",
         "Mean tokens of a completion's path / mean time from its problem's start until it was "
-        "written and scored, over all completions of problems that one session has solved. It is "
-        "the speed at which *one* accepted beam grows; many grow at once, and those of one problem "
-        "share beginnings.",
+        "generated and scored: the speed at which *one* accepted beam grows. Only problems solved "
+        "within one session count.",
         lambda run: rounded(run.measures.goodput, 3),
         "FastTTS (arXiv 2509.00195), where one problem runs at a time",
     )
@@ -153,8 +151,8 @@ def _latency() -> Iterator[Measure]:
         yield Measure(
             f"latency_p{percent}",
             "s",
-            "Per problem, from `problem_started` to `problem_solved`, grading included, in the "
-            f"session that solved it: the smallest time that {percent}% are not above.",
+            f"Time per problem, grading included, in the session that solved it: {percent}th "
+            "percentile.",
             _percentile(
                 percent, lambda run: [problem.seconds for problem in run.measures.problems.values()]
             ),
@@ -163,7 +161,8 @@ def _latency() -> Iterator[Measure]:
         yield Measure(
             f"time_to_first_step_p{percent}",
             "s",
-            "From a problem's start to the generator's first answer; problems of one session only.",
+            f"Time from a problem's start to the generator's first answer: {percent}th percentile. "
+            "Only problems solved within one session count.",
             _percentile(
                 percent,
                 lambda run: [
@@ -175,8 +174,8 @@ def _latency() -> Iterator[Measure]:
         yield Measure(
             f"time_per_token_p{percent}",
             "s",
-            "Over generator requests: time in flight / generated tokens. An upper bound of the "
-            "engine's time per token, as it holds waiting and the prompt.",
+            f"Time in flight / generated tokens of a generator request: {percent}th percentile. It "
+            "includes queueing and prefill, so the engine's own time per token is lower.",
             _sketched(percent, lambda run: run.measures.requests["generator"].seconds_per_token),
         )
 
@@ -186,21 +185,21 @@ def _requests(engine: Engine) -> Iterator[Measure]:
     yield Measure(
         f"{engine}_requests",
         "requests",
-        f"Answered requests{', prompts that were sent ahead among them' if generates else ''}.",
+        f"Answered requests{', including prefetched prompts' if generates else ''}.",
         lambda run: run.measures.requests[engine].seconds.count,
     )
     for percent in (50, 95):
         yield Measure(
             f"{engine}_request_p{percent}",
             "s",
-            f"Time in flight of answered requests: {percent}% are not above it.",
+            f"Time in flight of answered requests: {percent}th percentile.",
             _sketched(percent, lambda run: run.measures.requests[engine].seconds),
         )
     yield Measure(
         f"{engine}_tokens_per_request",
         "tokens",
-        "Mean prompt and generated tokens of an answered request: what is scheduled for it, if the "
-        "engine has nothing of the prompt in its prefix cache."
+        "Mean prompt and generated tokens of an answered request, whatever part of the prompt the "
+        "prefix cache serves."
         if generates
         else "Mean prompt tokens of an answered request.",
         lambda run: rounded(run.measures.requests[engine].scheduled_tokens.mean, 1),
@@ -208,23 +207,23 @@ def _requests(engine: Engine) -> Iterator[Measure]:
     yield Measure(
         f"{engine}_in_flight",
         "requests" if generates else "prompt tokens",
-        "Σ load · time in flight / wall (Little's law): load 1 on the generator, prompt tokens on "
-        "the verifier; cancelled requests as long as they were in flight.",
+        f"Mean {'requests' if generates else 'prompt tokens'} in flight: Σ "
+        f"{'' if generates else 'prompt tokens · '}time in flight / wall (Little's law), cancelled "
+        "requests included.",
         lambda run: rounded(run.measures.mean_in_flight(engine), 3),
     )
     limit = "in_flight_requests" if generates else "in_flight_tokens"
-    beyond = "" if generates else " A request larger than it is sent alone, so this may pass 1."
+    beyond = "" if generates else " Can exceed 1, as a larger request is sent alone."
     yield Measure(
         f"{engine}_batch_utilization",
         "share",
-        f"The same over the policy's limit (`{limit}` of the deployment), which the log's "
-        f"`session` event holds.{beyond}",
+        f"{engine}_in_flight / `{limit}` of the deployment.{beyond}",
         lambda run: rounded(run.measures.batch_utilization(engine), 4),
     )
     yield Measure(
         f"{engine}_idle",
         "share",
-        "Time with nothing in flight / wall; by cause in the [`idle` events](run-log.md#events).",
+        "Time with nothing in flight / wall; for reasons see [`idle` events](run-log.md#events).",
         lambda run: rounded(
             _over(sum(run.measures.use.idle_s[engine].values()), run.measures.wall_s), 4
         ),
@@ -237,8 +236,8 @@ def _engines() -> Iterator[Measure]:
     yield Measure(
         "score_cache_hit_rate",
         "share",
-        "Scores that needed no request of their own (an equal step was scored before, or was being "
-        "scored) / all scores.",
+        "Scores taken from an equal dialogue that was scored before or is being scored / all "
+        "scores.",
         lambda run: rounded(run.measures.run.work.cache_hit_rate, 4),
     )
 
@@ -247,38 +246,39 @@ def _speculation() -> Iterator[Measure]:
     yield Measure(
         "speculation_sent",
         "requests",
-        "Expansions that were sent before their search asked for them.",
+        "Expansions sent before their search asked for them.",
         lambda run: run.measures.use.speculation.sent,
     )
     yield Measure(
         "speculation_used",
         "requests",
-        "Those that it asked for in the end.",
+        "Speculative expansions that their search asked for later.",
         lambda run: run.measures.use.speculation.used,
     )
     yield Measure(
         "speculation_hit_rate",
         "share",
-        "used / sent.",
+        "speculation_used / speculation_sent.",
         lambda run: rounded(run.measures.use.speculation.hit_rate, 4),
     )
     yield Measure(
         "speculation_wasted_tokens",
         "tokens",
-        "Tokens of answered ones that it never asked for.",
+        "Tokens of answered speculative expansions that were never used.",
         lambda run: run.measures.use.speculation.unused_tokens,
     )
     yield Measure(
         "cancelled_tokens_estimated",
         "tokens",
-        "What cancelled generator requests had generated, which the client does not see: at the "
-        "speed of the 16 answered ones sent nearest to each.",
+        "Tokens that cancelled generator requests had generated, estimated from the speed of the "
+        "16 answered requests sent closest to each; the client does not see them.",
         lambda run: round(run.measures.use.cancelled_tokens),
     )
     yield Measure(
         "waste",
         "share",
-        "(The last two) / (generated_tokens + cancelled_tokens_estimated).",
+        "(speculation_wasted_tokens + cancelled_tokens_estimated) / (generated_tokens + "
+        "cancelled_tokens_estimated).",
         lambda run: rounded(run.measures.use.waste, 4),
     )
 
@@ -287,32 +287,28 @@ def _machine() -> Iterator[Measure]:
     yield Measure(
         "orchestrator_cpu",
         "s",
-        "Processor time (user and system, all threads) of the orchestrator's process while the run "
-        "was carried out, from the `resources` events; the grader's workers and the server are "
-        "processes of their own. Other searches of the same process are in it.",
+        "CPU time (user and system, all threads) of the orchestrator's process during the run, "
+        "without the grader's workers and the server; other searches in the process count.",
         lambda run: rounded(run.measures.cpu_s, 3),
     )
     yield Measure(
         "orchestrator_cpu_share",
         "cores",
-        "The same over the time of the sessions that say it: near 1.0 the orchestrator itself is "
-        "the bottleneck.",
+        "orchestrator_cpu / time of the sessions. Near 1.0 the orchestrator is the bottleneck.",
         lambda run: rounded(run.measures.cpu_share, 4),
     )
     yield Measure(
         "gpu_energy",
         "J",
-        "What the GPUs of the orchestrator's machine have consumed during the run, by NVML's "
-        "energy counter (`nvmlDeviceGetTotalEnergyConsumption`, Volta and later), where the extra "
-        '`energy` is installed: `pip install "tts-toolkit[energy]"`. All GPUs of the machine and '
-        "whatever runs on them; a server elsewhere is not seen. Tested with a stand-in of NVML: "
-        "**it was never run on a GPU**.",
+        "Energy used by all GPUs of the orchestrator's machine during the run, by whichever "
+        "program, from NVML's energy counter (Volta and later; extra `energy`). A server elsewhere "
+        "is not measured. Tested with a stand-in for NVML, **never on a GPU**.",
         lambda run: rounded(run.measures.energy_j, 1),
     )
     yield Measure(
         "gpu_energy_per_problem",
         "J",
-        "The same over solved problems.",
+        "gpu_energy / solved problems.",
         lambda run: rounded(_over(run.measures.energy_j, len(run.measures.problems)), 2),
     )
 

@@ -182,7 +182,7 @@ def pass_at_k(n: int, right: int, k: int) -> float:
 
     1 - C(n - right, k) / C(n, k), the estimator of Chen et al., Evaluating Large Language Models
     Trained on Code (2021), section 2.1. It is unbiased where the n are independent and alike:
-    chains of self-consistency and best-of-n, or subtrees of DVTS.
+    chains of a majority vote and best-of-n, or subtrees of DVTS.
 
     Raises ValueError unless 0 <= right <= n and 1 <= k <= n.
     """

@@ -13,6 +13,7 @@ import msgspec
 
 from tts.build.errors import RunError
 from tts.search import Limit
+from tts.strategies.names import strategy_name
 
 from .checks import read_summary_fields
 from .config import Limits, ReplaySource, RunConfig
@@ -169,6 +170,7 @@ class Summary(Mapping[str, Any]):
     """The fields that summary.json does not have; not one of its keys."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "strategy", strategy_name(self.strategy))
         if len({getattr(self, name) is None for name in _LATER}) > 1:
             raise ValueError(
                 "one of `waste`, `latency_s`, `speculation` and `verifier_batches` is missing"

@@ -1,4 +1,4 @@
-"""Independent samples: cot, self-consistency, best-of-n and weighted best-of-n.
+"""Independent samples: greedy, majority vote, best-of-n and weighted best-of-n.
 
     root ─┬─ 0 ─ 0.0 ─ 0.0.0 ...   n whole chains, each from one request; every step is a node
           └─ 1 ─ 1.0 ...

@@ -28,15 +28,15 @@ from tts.search import (
 )
 
 from .auto import AutoConfig
-from .names import OTHER_NAMES
+from .names import strategy_name
 from .strategy import Strategy
 
 PLUGINS = PluginGroup("tts.strategies", "strategy")
 
 _ALL = (
     Strategy(
-        "cot",
-        "one chain, greedy unless a temperature is given",
+        "greedy",
+        "one chain, the likeliest token at each place unless a temperature is given",
         SampleSearchConfig,
         "majority",
         defaults={"temperature": 0.0},
@@ -49,8 +49,8 @@ _ALL = (
         },
     ),
     Strategy(
-        "self-consistency",
-        "n chains, majority vote",
+        "majority-vote",
+        "n chains, the answer that most of them give",
         SampleSearchConfig,
         "majority",
         fixed={"scored": False},
@@ -132,7 +132,7 @@ def find_strategy(name: str) -> Strategy:
     """
     plugin = PLUGINS.find(name)
     if plugin is None:
-        if (own := OTHER_NAMES.get(name, name)) in STRATEGIES:
+        if (own := strategy_name(name)) in STRATEGIES:
             return STRATEGIES[own]
         raise ConfigError(
             f"There is no strategy {name!r}.", hint=f"Strategies: {', '.join(strategy_names())}."

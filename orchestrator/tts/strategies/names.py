@@ -1,8 +1,8 @@
 """The names of the built-in strategies, for help texts: importing this costs nothing."""
 
 STRATEGY_NAMES = (
-    "cot",
-    "self-consistency",
+    "greedy",
+    "majority-vote",
     "best-of-n",
     "weighted-best-of-n",
     "beam-search",
@@ -16,5 +16,9 @@ STRATEGY_NAMES = (
 """The names in the order of the catalog; a test compares the two."""
 TEXTS = ("answer_regex", "answer_schema")
 """Parameters that are taken as they are typed: as YAML `[0-9]+` would be no text."""
-OTHER_NAMES = {"greedy": "cot"}
-"""What else a built-in strategy may be called by; tables and logs have its own name."""
+_OTHER_NAMES = {"cot": "greedy", "self-consistency": "majority-vote"}
+
+
+def strategy_name(name: str) -> str:
+    """The name that a strategy goes by, of it or of another that runs, files and people have."""
+    return _OTHER_NAMES.get(name, name)

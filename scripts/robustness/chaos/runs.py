@@ -43,7 +43,7 @@ class Run:
             arguments = ["bench", self.deployment, "--out", str(self.folder), "--seed", "3"]
             arguments += ["--limit", str(self.problems)]
             arguments += ["--strategy", self.strategy, "--schedule", self.schedule]
-            arguments += [] if self.strategy == "cot" else ["--n", "8"]
+            arguments += [] if self.strategy == "greedy" else ["--n", "8"]
         with self._said(len(self.started)).open("wb") as said:
             self.started.append(start(self.home, *arguments, variables=self.variables, stderr=said))
 

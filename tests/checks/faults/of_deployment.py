@@ -59,10 +59,10 @@ def strategy(site: Site, rng: random.Random) -> str:
             {"beam-search": {"n": 8, "beam_width": 3}},
             {"beam-search": {"early_stop": True, "sort_completed": True}},
             {"dvts": {"temperature": -0.5}},
-            {"cot": {"n": 4}},
+            {"greedy": {"n": 4}},
             {"best-of-n": {"top_p": 1.5}},
             {"best-of-n": {"scored": False}},
-            {"self-consistency": {"n": 0}},
+            {"majority-vote": {"n": 0}},
             {"rebase": {"max_tokens": 10_000_000}},
             {"rebase": {"n": "many"}},
         ]

@@ -35,8 +35,8 @@ def folder(tmp_path):
 def test_what_was_written_is_read_with_times_from_its_arrival(folder):
     log = RequestLog(folder)
     full = record(
-        model="demo:cot",
-        strategy="cot",
+        model="demo:greedy",
+        strategy="greedy",
         stream=True,
         key="k",
         replica="r",
@@ -93,7 +93,7 @@ def test_a_query_finds_by_every_field_that_it_names(folder):
     log.write(
         [
             record(0, model="demo", key="a"),
-            record(1, model="demo:cot", strategy="cot", outcome="failed", status=500),
+            record(1, model="demo:greedy", strategy="greedy", outcome="failed", status=500),
             record(2, endpoint="/v1/chat/completions", replica="two", t6=15.0),
         ]
     )
@@ -101,7 +101,7 @@ def test_a_query_finds_by_every_field_that_it_names(folder):
     for query, found in (
         (Query(model="demo"), ["r0"]),
         (Query(key="a"), ["r0"]),
-        (Query(strategy="cot"), ["r1"]),
+        (Query(strategy="greedy"), ["r1"]),
         (Query(outcome="failed"), ["r1"]),
         (Query(status=200), ["r0", "r2"]),
         (Query(endpoint="/v1/chat/completions"), ["r2"]),

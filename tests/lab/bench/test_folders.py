@@ -165,12 +165,12 @@ def test_runs_of_a_group_in_each_others_place_are_refused_and_so_is_one_that_is_
 ):
     group = run_all(ALL, tmp_path / "group", Observer())
     assert read_rows(group)[1] == []
-    (group / "cot").rename(group / "aside")
-    with pytest.raises(RunDamaged, match="was complete, and now lacks the runs of cot"):
+    (group / "greedy").rename(group / "aside")
+    with pytest.raises(RunDamaged, match="was complete, and now lacks the runs of greedy"):
         read_rows(group)
-    shutil.copytree(group / "dvts", group / "cot")
+    shutil.copytree(group / "dvts", group / "greedy")
     for read in (read_rows, lambda folder: expand_groups([folder])):
-        with pytest.raises(RunDamaged, match="its strategy is 'dvts' instead of 'cot'"):
+        with pytest.raises(RunDamaged, match="its strategy is 'dvts' instead of 'greedy'"):
             read(group)
 
 

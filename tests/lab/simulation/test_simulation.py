@@ -37,7 +37,7 @@ SCHEDULES = get_args(ScheduleName)
 
 def scenario(strategy="beam-search", *, gpu="h100", gpus=2, sharing="time-sliced", **changes):
     n = changes.pop("n", 8)
-    given = {"n": n} if strategy != "cot" else {}
+    given = {"n": n} if strategy != "greedy" else {}
     deployment = simulated_deployment(gpu, gpus)
     parameters = find_strategy(strategy).configure(given, context=4096)
     plain = Scenario(deployment, sharing, typical(), parameters, problems=6, in_flight=3)
@@ -110,7 +110,7 @@ def test_the_garbage_collector_is_as_it_was_after_a_simulation():
     for enabled in (True, False):
         (gc.enable if enabled else gc.disable)()
         try:
-            simulate(scenario("cot", problems=1), "lockstep")
+            simulate(scenario("greedy", problems=1), "lockstep")
             assert gc.isenabled() == enabled
         finally:
             gc.enable()

@@ -153,6 +153,6 @@ def test_a_curve_is_said_with_its_interval():
 
 
 def test_what_a_run_takes_is_told_however_little_it_is():
-    rows = [row("cot", 100, 0.5, wall_s=0.5), row("dvts", 0, 0.6, wall_s=0.0)]
+    rows = [row("greedy", 100, 0.5, wall_s=0.5), row("dvts", 0, 0.6, wall_s=0.0)]
     figure = cost_figure(rows, ["a", "b"], "seconds", [])
     assert [each["seconds"] for each in figure.rows] == [0.05, 1e-4]

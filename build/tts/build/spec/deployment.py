@@ -95,19 +95,24 @@ def _section(compiled: type[Compiled], remote: type[Remote]) -> WrapValidator:
 
 
 class Deployment(Section):
-    """Both engines, their batching policies, the server. The one thing a user edits."""
+    """Both engines, their batching policies and the server."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
+    """Names its engines, server and default run folders."""
     target: Target
+    """What engines are compiled for; `openai` if both models have a `url`."""
     generator: Annotated[GeneratorSpec | RemoteGenerator, _section(GeneratorSpec, RemoteGenerator)]
+    """The model that writes steps."""
     verifier: Annotated[VerifierSpec | RemoteVerifier, _section(VerifierSpec, RemoteVerifier)]
+    """The process reward model that scores steps."""
     server: ServerSpec = ServerSpec()
+    """What serves the engines, and where it listens."""
     endpoints: tuple[Endpoint, ...] = ()
-    """Where it is served, if by others than this machine: every client uses all of them."""
+    """gRPC addresses (HOST:PORT) of servers on other machines; clients use all of them."""
     tensorrt: TensorRTSpec | None = None
-    """GPU and container (targets tensorrt and llmapi, which require it)."""
+    """GPU and container; required by targets tensorrt and llmapi."""
     strategies: dict[str, dict[str, Parameter]] = Field(default={})
-    """Strategy -> parameter -> value: defaults of searches on this deployment, not of engines."""
+    """Defaults of strategy parameters, by strategy: `beam-search: {n: 16, beam_width: 4}`."""
     _named: str | None = PrivateAttr(default=None)
     _folder: Path | None = PrivateAttr(default=None)
     _replica: int = PrivateAttr(default=1)

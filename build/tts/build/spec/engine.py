@@ -46,16 +46,20 @@ class EngineSpec(RoleSpec):
     checkpoint: FilePath
     """Hugging Face checkpoint folder; relative paths are relative to the deployment file."""
     precision: Precision
+    """Of the weights. openvino: fp32, bf16, int8; tensorrt: all but fp32; llmapi: fp16, bf16."""
     max_batch_size: Count
     """Upper bound of active requests in the engine."""
     max_num_tokens: Count
     """Upper bound of tokens scheduled per engine step, prompt and generation together."""
     kv_cache: KvCache
+    """The paged KV cache."""
     scheduling_policy: Literal["guaranteed_no_evict", "max_utilization"] = "guaranteed_no_evict"
+    """How the engine admits requests: with room for the longest answer, or as many as fit now,
+    preempting some later (TensorRT-LLM only)."""
     chunked_context: StrictBool = True
-    """Let a long prompt be computed over several steps (enable_chunked_context)."""
+    """Compute long prompts over several engine steps (enable_chunked_context)."""
     threads: Parallel | None = None
-    """CPU threads of the engine (target openvino only); None: see openvino.threads."""
+    """CPU threads of the engine; unset: the cores are divided (target openvino only)."""
     tensorrt: TensorRTEngine | None = None
     """Parallelism, placement and quantisation (targets tensorrt and llmapi)."""
 

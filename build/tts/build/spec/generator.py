@@ -15,12 +15,13 @@ class GeneratorRole(RoleSpec):
     """How the LLM that writes steps is asked, wherever it runs."""
 
     in_flight_requests: Count
-    """Upper bound of requests that the orchestrator keeps in flight (N_LLM)."""
+    """Upper bound of requests that the orchestrator keeps in flight (see `tts tune`)."""
     system_prompt: str | None = None
+    """The system message in front of every question."""
     step_delimiter: Annotated[str, Field(min_length=1)] = "\n\n"
     """A step ends where this string appears in the text."""
     guided_decoding: StrictBool = False
-    """Let searches say what an answer must look like (guided_decoding_backend: xgrammar)."""
+    """Allow searches to constrain answers by a schema or expression (xgrammar)."""
 
 
 class GeneratorSpec(GeneratorRole, EngineSpec):

@@ -42,13 +42,13 @@ class RemoteSpec(RoleSpec):
     tokenizer_field: ClassVar[str] = "tokenizer"
 
     url: Annotated[tuple[Url, ...], Field(min_length=1)]
-    """Where it answers; several are replicas of the same model."""
+    """One URL, or a list of replicas of the same model."""
     model: Annotated[str, Field(min_length=1)] | None = None
-    """Its name at the server; None: the only one that is served there."""
+    """The model's name at the server; unset: the only one served there."""
     api_key_env: str | None = None
-    """The environment variable that holds the server's key."""
+    """The environment variable that holds the server's API key."""
     tokenizer: FilePath
-    """The folder of its tokenizer.json, relative to the file; or OWNER/NAME of the hub."""
+    """The folder of its tokenizer.json, or OWNER/NAME on the Hugging Face hub."""
 
     @property
     def tokenizer_folder(self) -> Path:

@@ -64,12 +64,15 @@ class ServerSpec(Section):
     """What serves the engines; the addresses are those of a Triton server."""
 
     kind: ServerKind = "triton"
-    """"embedded": processes of the program itself, reached by nobody else (target openvino)."""
+    """`embedded` runs the engines as processes of the program itself (target openvino)."""
     host: Host = "127.0.0.1"
+    """The IPv4 address or host name on which the server listens."""
     grpc_port: Port = "auto"
-    """A port opens TCP; "auto" is a Unix domain socket of this user, if `host` is loopback."""
+    """A TCP port; `auto` is a Unix domain socket of this user if `host` is loopback."""
     http_port: HttpPort = "off"
+    """The port of Triton's HTTP API."""
     metrics_port: Port = "auto"
+    """The port of Triton's Prometheus metrics; `auto` takes a free one."""
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:

@@ -19,14 +19,14 @@ class TensorRTSpec(Section):
     """Where TensorRT-LLM runs (targets tensorrt and llmapi)."""
 
     gpu: Gpu
-    """The kind of GPU; engines are built on the kind that serves them."""
+    """The GPU model; engines must be built on the model that serves them."""
     container: Literal["26.04", "26.05", "26.06", "26.07"] = "26.07"
     """Tag of nvcr.io/nvidia/tritonserver:TAG-trtllm-python-py3; these hold TensorRT-LLM 1.2.1."""
     image: Image | None = None
-    """Another image, in place of the container's (target llmapi only): one with a later version."""
+    """Another image with a later TensorRT-LLM, instead of `container` (target llmapi only)."""
     launcher: Literal["auto", "mpirun"] = "auto"
-    """auto: start the server of engines on GPU 0 alone directly, any other under mpirun. mpirun:
-    start both under it, in case that is faster (docs/guides/gpu.md says how to find out)."""
+    """`auto` uses mpirun only where ranks must be spawned (anything but all on GPU 0);
+    `mpirun` always does (docs/guides/gpu.md, target tensorrt only)."""
 
 
 Device = Annotated[int, Field(strict=True, ge=0, lt=1024)]
@@ -38,6 +38,7 @@ class Calibration(Section):
     dataset: Annotated[str, Field(min_length=1)] = "cnn_dailymail"
     """A set that TensorRT-LLM's quantiser knows by name, or a local folder."""
     samples: Count = 512
+    """Number of samples."""
     max_length: Count = 512
     """Upper bound of a sample's tokens."""
 
@@ -46,16 +47,19 @@ class TensorRTEngine(Section):
     """What only an engine of TensorRT-LLM has (targets tensorrt and llmapi)."""
 
     tensor_parallel: Parallel = 1
+    """GPUs among which every matrix is divided."""
     pipeline_parallel: Parallel = 1
+    """GPUs among which the layers are divided."""
     expert_parallel: Parallel = 1
-    """Among how many groups of the tensor-parallel ranks experts are divided (MoE only)."""
+    """Groups of tensor-parallel ranks among which experts are divided (MoE only)."""
     gpus: tuple[tuple[Device, ...], ...] = ()
-    """Devices of each replica, one per rank; none given: one replica on devices 0, 1, ..."""
+    """Devices of each replica, one per rank; unset: one replica on devices 0, 1, ..."""
     kv_precision: Literal["auto", "fp8"] = "auto"
-    """auto: 16 bits, as the activations. fp8 needs fp8 weights, or KV reuse would be lost."""
+    """`auto` is 16 bits; `fp8` needs precision fp8."""
     kv_host_gib: Annotated[float, Field(ge=0)] = 0.0
-    """Host memory to which KV blocks are offloaded, GiB."""
+    """Host memory to which KV blocks are offloaded, in GiB."""
     calibration: Calibration = Calibration()
+    """The data with which activation scales are calibrated (fp8, int4_awq)."""
 
     @property
     def ranks(self) -> int:

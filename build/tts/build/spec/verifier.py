@@ -26,7 +26,9 @@ class Labels(Section):
     """The two label strings of the verifier; each must be one token of its tokenizer."""
 
     positive: Annotated[str, Field(min_length=1)] = "+"
+    """The label of a good step; the default is that of the format."""
     negative: Annotated[str, Field(min_length=1)] = "-"
+    """The label of a bad step; the default is that of the format."""
 
     @model_validator(mode="after")
     def _differ(self) -> Self:
@@ -85,26 +87,28 @@ class VerifierRole(RoleSpec):
     """How the process reward model that scores steps is asked, wherever it runs."""
 
     in_flight_tokens: Count
-    """Upper bound of prompt tokens that the orchestrator keeps in flight (N_PRM)."""
+    """Upper bound of prompt tokens that the orchestrator keeps in flight (see `tts tune`)."""
     group_tokens: Count | None = None
-    """Hold requests back until they have so many tokens, or a group of siblings is complete."""
+    """Hold scores back until so many prompt tokens wait or all siblings do; unset: send at once."""
     group_wait_ms: Annotated[float, Field(gt=0, le=10_000)] = 10.0
-    """Longest time for which a request is held back (with group_tokens only)."""
+    """Longest time for which `group_tokens` holds a score back, in milliseconds."""
     format: FormatName = "rlhflow"
-    """How questions and steps are presented to it (docs/reference/verifiers.md)."""
+    """How questions and steps are presented to the verifier (docs/reference/verifiers.md)."""
     head: HeadKind | None = None
-    """What it judges with; None: what the architecture in its config.json says."""
+    """What the verifier judges with; unset: recognised from its config.json."""
     step_tag: Annotated[str, Field(min_length=1)] | None = None
     """The token after which a step's score is read (format math-shepherd only; default "ки")."""
     template: Template | None = None
     """The dialogue of format custom."""
     prompt_file: FilePath | None = None
-    """The file of `prompt`, relative to the deployment file; `load_deployment` reads it."""
+    """A file that holds `prompt`, relative to the deployment file."""
     prompt: Annotated[str, Field(max_length=100_000)] | None = None
-    """What an instruct model is asked of a step (format prompted only); see PROMPT_PLACES."""
+    """What an instruct model is asked of a step, with the places {question}, {steps} and {step}
+    (format prompted only)."""
     system_prompt: str | None = None
     """What the model is told before the question (format likelihood only)."""
     labels: Labels = Labels()
+    """The two label tokens; the default is that of the format."""
 
     @property
     def facts(self) -> FormatFacts:

@@ -204,9 +204,8 @@ def caches_by_split(spec: Deployment, memory: PairMemory, curves: Curves) -> lis
         return []
     notes = [
         "Modelled: the requests of the deployment's own run through an LRU cache of whole blocks, "
-        "of every size at once (docs/guides/study.md). A pool too small for what runs at a time "
-        "would "
-        "let requests wait; the model thrashes instead.",
+        "of every size at once (docs/guides/tune.md#study). A pool too small for what runs at a "
+        "time would let requests wait; the model thrashes instead.",
         *(
             f"{curve.distinct:,} different blocks were used on the {engine}: a pool of so many "
             "evicts nothing."

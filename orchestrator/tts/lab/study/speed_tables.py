@@ -156,7 +156,8 @@ def _design(study: Study) -> list[str]:
         return ["One round: how much of the differences is noise is not known."]
     return [
         f"{rounds} rounds with different problems; the speed is that of problems/s over the "
-        "deployment's, as it is, with a 95% interval (randomised blocks, docs/guides/study.md)."
+        "deployment's, as it is, with a 95% interval (randomised blocks, "
+        "docs/guides/tune.md#study)."
     ]
 
 

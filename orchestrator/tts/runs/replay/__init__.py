@@ -1,6 +1,6 @@
 """Replay: a script decides what a search is told, while the engines do work of the same size.
 
-docs/explanation/replay.md says what is exact about it and what is not.
+docs/explanation/simulation.md#replay says what is exact about it and what is not.
 """
 
 from .recording import Recording, read_recording

@@ -92,7 +92,7 @@ def open_source(path: Path) -> Source:
         raise RunError(
             f"There is nothing to replay at {path}.",
             hint="Name the folder of a finished run, or a file of traces "
-            "(docs/explanation/replay.md).",
+            "(docs/explanation/simulation.md#replay).",
         )
     if is_there(path / GROUP):
         raise RunError(f"{path} holds several runs.", hint="Name the folder of one of them.")
