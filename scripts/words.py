@@ -166,6 +166,7 @@ def _text(value: ast.expr) -> str:
 def _split(text: str) -> list[str]:
     """The sentences of a paragraph, without code, link targets, quotations and emphasis."""
     text = re.sub(r"`+[^`]*`+", "X", text)
+    text = re.sub(r"\[[^\s\]]*[/.][^\s\]]*\]\([^)]*\)", "X", text)  # a link whose text is a path
     text = re.sub(r"!?\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])", r"\1", text)
     text = re.sub(r'"[^"]*"|\u201c[^\u201d]*\u201d', "X", text)
     text = re.sub(r"\*\*|__|<[^>]*>", "", text)

@@ -76,6 +76,7 @@ def test_a_long_sentence_is_found_and_two_short_ones_are_not():
     half = " ".join(["word"] * 30)
     assert "60 words" in found(f"A{half[4:]} {half}.")[0].advice
     assert found(f"A {half}. A {half}.") == []
+    assert found(f"A {half}. [a/b.md](a/b.md) {half}.") == []
 
 
 def test_code_headings_links_and_quotations_are_left_out():
